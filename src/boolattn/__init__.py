@@ -1,0 +1,51 @@
+"""Dense retrieval that understands *and*, *or* and *not*.
+
+Public names load on first use, so ``import boolattn`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from boolattn.attention.config import BoolAttnConfig
+    from boolattn.errors import BoolattnError
+    from boolattn.explain import explain
+    from boolattn.logic.operators import Operator
+    from boolattn.plugin import attach, detach, load, load_plugin, save, save_plugin
+
+__version__ = "0.1.0.dev0"
+
+_HOME = {
+    "BoolAttnConfig": "boolattn.attention.config",
+    "BoolattnError": "boolattn.errors",
+    "Operator": "boolattn.logic.operators",
+    "attach": "boolattn.plugin",
+    "detach": "boolattn.plugin",
+    "explain": "boolattn.explain",
+    "load": "boolattn.plugin",
+    "load_plugin": "boolattn.plugin",
+    "save": "boolattn.plugin",
+    "save_plugin": "boolattn.plugin",
+}
+
+__all__ = [  # noqa: RUF022 - grouped as a reader meets them
+    "attach",
+    "detach",
+    "explain",
+    "save",
+    "load",
+    "save_plugin",
+    "load_plugin",
+    "BoolAttnConfig",
+    "BoolattnError",
+    "Operator",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name from the module that owns it."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'boolattn' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

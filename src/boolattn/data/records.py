@@ -1,0 +1,74 @@
+"""The records every data set is read into: documents, and queries with exact answers.
+
+May import: boolattn.logic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from boolattn.logic.operators import Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One text that can be found.
+
+    Attributes:
+        id: Its name in gold sets, unique in its corpus.
+        text: What is encoded.
+        title: Shown to people; QUEST's documents are named by it.
+        metadata: Further plain values, for filters.
+    """
+
+    id: str
+    text: str
+    title: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One operand of a query, and the characters of the query it was written with.
+
+    Attributes:
+        text: The operand as a query of its own ("moths of Borneo").
+        spans: Half-open character spans in the query's text, left to right; a word may belong
+            to several operands. Empty where they are not known.
+    """
+
+    text: str
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """One query with the sets it names.
+
+    Attributes:
+        id: Unique in its split.
+        text: What a person typed.
+        template: One of ``boolattn.logic.templates.TEMPLATES``, or empty where unknown.
+        operators: Those the query uses, in the order AND, OR, NOT.
+        operands: In the template's order.
+        gold: Documents that answer it.
+        excluded: Documents that would answer it, had it not excluded them.
+        partial: Documents that match some but not all of an AND.
+        domain: Subject, for tables ("films", "plants").
+        wording: Name of the wording it was made with, where it was made.
+    """
+
+    id: str
+    text: str
+    gold: frozenset[str]
+    template: str = ""
+    operators: tuple[Operator, ...] = ()
+    operands: tuple[Operand, ...] = ()
+    excluded: frozenset[str] = frozenset()
+    partial: frozenset[str] = frozenset()
+    domain: str = ""
+    wording: str = ""

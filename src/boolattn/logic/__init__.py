@@ -1,0 +1,4 @@
+"""What a Boolean query means, without a tensor: operators, cue words, trees and their sets.
+
+May import: boolattn.errors.
+"""

@@ -1,0 +1,66 @@
+"""Token labels for a text: which tokens are cues of which operator, by character offsets.
+
+Works with the output of any fast tokenizer, because only the offsets are read.
+May import: boolattn.logic.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from boolattn.logic.lexicon import find_cues
+from boolattn.logic.operators import OPERATORS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def span_labels(
+    spans: Iterable[tuple[int, int]], offsets: Sequence[tuple[int, int]], text: str = ""
+) -> list[bool]:
+    """Mark the tokens that overlap any of the character spans.
+
+    Special tokens have the empty offset ``(0, 0)`` and are never marked. Byte-level tokenizers
+    count the space before a word as part of its token; given the ``text``, that space does not
+    make a token overlap.
+
+    >>> span_labels([(6, 9)], [(0, 0), (0, 5), (6, 9), (9, 12), (0, 0)])
+    [False, False, True, False, False]
+    """
+    wanted = list(spans)
+    labels = []
+    for start, end in offsets:
+        while start < end <= len(text) and text[start].isspace():
+            start += 1
+        labels.append(any(start < right and left < end for left, right in wanted))
+    return labels
+
+
+def cue_labels(text: str, offsets: Sequence[tuple[int, int]]) -> list[list[bool]]:
+    """Label every token as a cue or not, one row for each operator.
+
+    Args:
+        text: The text that was tokenised.
+        offsets: Character offsets of its tokens, as ``return_offsets_mapping`` gives them.
+
+    Returns:
+        Rows in the order AND, OR, NOT; columns are tokens.
+
+    >>> cue_labels("cats not dogs", [(0, 0), (0, 4), (5, 8), (9, 13), (0, 0)])[2]
+    [False, False, True, False, False]
+    """
+    cues = find_cues(text)
+    return [
+        span_labels([(c.start, c.end) for c in cues if c.operator is operator], offsets, text)
+        for operator in OPERATORS
+    ]
+
+
+def operator_labels(text: str) -> list[bool]:
+    """Say which operators a text's cues announce, in the order AND, OR, NOT.
+
+    >>> operator_labels("cats or dogs")
+    [False, True, False]
+    """
+    present = {cue.operator for cue in find_cues(text)}
+    return [operator in present for operator in OPERATORS]

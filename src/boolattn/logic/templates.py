@@ -1,0 +1,50 @@
+"""The seven query structures of QUEST, by the name QUEST gives them, each as a tree.
+
+May import: boolattn.errors, boolattn.logic.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from boolattn.errors import QueryError
+from boolattn.logic.tree import And, Atom, Not, Or, Query, operators_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from boolattn.logic.operators import Operator
+
+#: Template name -> (number of operands, tree of the operands).
+TEMPLATES: Mapping[str, tuple[int, Callable[[Sequence[Query]], Query]]] = {
+    "_": (1, lambda part: part[0]),
+    "_ or _": (2, lambda part: Or(tuple(part))),
+    "_ or _ or _": (3, lambda part: Or(tuple(part))),
+    "_ that are also _": (2, lambda part: And(tuple(part))),
+    "_ that are also both _ and _": (3, lambda part: And(tuple(part))),
+    "_ that are not _": (2, lambda part: And((part[0], Not(part[1])))),
+    "_ that are also _ but not _": (3, lambda part: And((part[0], part[1], Not(part[2])))),
+}
+
+
+def template_tree(template: str, operands: Sequence[str]) -> Query:
+    """Put operands into a template.
+
+    >>> template_tree("_ that are not _", ["moths", "moths of Sumatra"])
+    And(parts=(Atom(text='moths'), Not(part=Atom(text='moths of Sumatra'))))
+    """
+    if template not in TEMPLATES:
+        raise QueryError(f"unknown template {template!r}; known: {', '.join(TEMPLATES)}")
+    n_operands, build = TEMPLATES[template]
+    if len(operands) != n_operands:
+        raise QueryError(f"template {template!r} takes {n_operands} operands, got {len(operands)}")
+    return build([Atom(text) for text in operands])
+
+
+def template_operators(template: str) -> tuple[Operator, ...]:
+    """Return the operators of a template, as the paper's label gate uses them.
+
+    >>> [op.value for op in template_operators("_ that are also _ but not _")]
+    ['and', 'not']
+    """
+    return operators_of(template_tree(template, ["_"] * template.count("_")))

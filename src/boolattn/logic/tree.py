@@ -1,0 +1,147 @@
+"""A query as a tree of operands, and what it means over sets of documents.
+
+``Not`` excludes from what stands beside it: "A and B but not C" is ``And((A, B, Not(C)))``.
+May import: boolattn.errors, boolattn.logic.operators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from boolattn.errors import QueryError
+from boolattn.logic.operators import OPERATORS, Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+@dataclass(frozen=True)
+class Atom:
+    """One operand: a phrase that is looked up as it stands."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class And:
+    """Every part holds."""
+
+    parts: tuple[Query, ...]
+
+
+@dataclass(frozen=True)
+class Or:
+    """At least one part holds."""
+
+    parts: tuple[Query, ...]
+
+
+@dataclass(frozen=True)
+class Not:
+    """The part does not hold."""
+
+    part: Query
+
+
+Query = Atom | And | Or | Not
+
+
+def answers(
+    query: Query,
+    postings: Mapping[str, frozenset[str]],
+    universe: frozenset[str] | None = None,
+) -> frozenset[str]:
+    """Return the ids of the documents that satisfy a query.
+
+    Args:
+        query: The tree.
+        postings: The documents of each operand's text.
+        universe: All documents; only a query that excludes without keeping anything needs it.
+
+    >>> postings = {"a": frozenset("12"), "b": frozenset("23")}
+    >>> sorted(answers(And((Atom("a"), Not(Atom("b")))), postings))
+    ['1']
+    >>> sorted(answers(Or((Atom("a"), Atom("b"))), postings))
+    ['1', '2', '3']
+    """
+    match query:
+        case Atom(text):
+            if text not in postings:
+                raise QueryError(f"no documents are known for the operand {text!r}")
+            return postings[text]
+        case Or(parts):
+            return frozenset().union(*(answers(part, postings, universe) for part in parts))
+        case And(parts):
+            keep = [answers(p, postings, universe) for p in parts if not isinstance(p, Not)]
+            drop = [answers(p.part, postings, universe) for p in parts if isinstance(p, Not)]
+            if not keep:
+                keep = [_everything(universe)]
+            return frozenset.intersection(*keep).difference(*drop)
+        case Not(part):
+            return _everything(universe) - answers(part, postings, universe)
+
+
+def _everything(universe: frozenset[str] | None) -> frozenset[str]:
+    if universe is None:
+        raise QueryError(
+            "the query only excludes: say also what to keep, as in 'moths NOT Sumatra'"
+        )
+    return universe
+
+
+def atoms(query: Query) -> Iterator[Atom]:
+    """Walk the operands, left to right."""
+    match query:
+        case Atom():
+            yield query
+        case Not(part):
+            yield from atoms(part)
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from atoms(part)
+
+
+def excluded_atoms(query: Query, *, is_excluded: bool = False) -> Iterator[Atom]:
+    """Walk the operands that stand under an odd number of ``Not``."""
+    match query:
+        case Atom():
+            if is_excluded:
+                yield query
+        case Not(part):
+            yield from excluded_atoms(part, is_excluded=not is_excluded)
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from excluded_atoms(part, is_excluded=is_excluded)
+
+
+def operators_of(query: Query) -> tuple[Operator, ...]:
+    """Return the operators a tree uses, in the fixed order.
+
+    An ``And`` whose other parts are all excluded is a difference, which is NOT alone, as in
+    "A that are not B".
+
+    >>> [op.value for op in operators_of(And((Atom("a"), Not(Atom("b")))))]
+    ['not']
+    >>> [op.value for op in operators_of(And((Atom("a"), Atom("b"), Not(Atom("c")))))]
+    ['and', 'not']
+    """
+    used: set[Operator] = set()
+
+    def walk(node: Query) -> None:
+        match node:
+            case Not(part):
+                used.add(Operator.NOT)
+                walk(part)
+            case Or(parts):
+                used.add(Operator.OR)
+                for part in parts:
+                    walk(part)
+            case And(parts):
+                if sum(not isinstance(part, Not) for part in parts) > 1:
+                    used.add(Operator.AND)
+                for part in parts:
+                    walk(part)
+
+    walk(query)
+    return tuple(operator for operator in OPERATORS if operator in used)

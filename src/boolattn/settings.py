@@ -1,0 +1,52 @@
+"""Settings: TOML or plain values in, a frozen dataclass out; an unknown key is an error.
+
+May import: boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from boolattn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+T = TypeVar("T")
+
+
+def build(kind: type[T], values: Mapping[str, Any], *, source: str = "") -> T:
+    """Make a settings dataclass from plain values and refuse names it does not have.
+
+    Lists become tuples, because settings are frozen and JSON and TOML know only lists.
+
+    Args:
+        kind: A frozen dataclass that checks its own values.
+        values: Plain values, as TOML or JSON gives them.
+        source: Where they came from, for the error message.
+    """
+    where = f"{source}: " if source else ""
+    known = sorted(field.name for field in fields(kind))  # type: ignore[arg-type]
+    if unknown := sorted(set(values) - set(known)):
+        raise ConfigError(
+            f"{where}{kind.__name__} has no {unknown[0]!r}; it has {', '.join(known)}"
+        )
+    plain = {key: tuple(item) if isinstance(item, list) else item for key, item in values.items()}
+    try:
+        return kind(**plain)
+    except (TypeError, ConfigError) as error:
+        raise ConfigError(f"{where}{error}") from error
+
+
+def read_toml(kind: type[T], path: Path) -> T:
+    """Read one settings dataclass from a TOML file."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    return build(kind, values, source=str(path))
