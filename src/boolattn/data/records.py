@@ -8,8 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from boolattn.logic.templates import template_tree
+from boolattn.logic.tree import And, Not, answers
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from boolattn.logic.operators import Operator
 
@@ -72,3 +75,46 @@ class Query:
     partial: frozenset[str] = frozenset()
     domain: str = ""
     wording: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """A corpus and the queries asked of it.
+
+    Attributes:
+        name: What tables call it.
+        documents: The corpus, in its own order.
+        splits: Queries by split ("train", "val", "test", "generated").
+    """
+
+    name: str
+    documents: Sequence[Document]
+    splits: Mapping[str, tuple[Query, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSets:
+    """What a query names, given the documents of each operand: three disjoint sets."""
+
+    gold: frozenset[str]
+    excluded: frozenset[str]
+    partial: frozenset[str]
+
+
+def answer_sets(template: str, members: Sequence[frozenset[str]]) -> AnswerSets:
+    """Work out a template's sets from the documents of its operands.
+
+    >>> sets = answer_sets("_ that are also _ but not _", [frozenset("123"), frozenset("234"),
+    ...                                                    frozenset("3")])
+    >>> sorted(sets.gold), sorted(sets.excluded), sorted(sets.partial)
+    (['2'], ['3'], ['1', '4'])
+    """
+    names = [str(place) for place in range(len(members))]
+    postings = dict(zip(names, members, strict=True))
+    tree = template_tree(template, names)
+    gold = answers(tree, postings)
+    if not isinstance(tree, And):
+        return AnswerSets(gold, frozenset(), frozenset())
+    kept = [answers(part, postings) for part in tree.parts if not isinstance(part, Not)]
+    in_all = frozenset.intersection(*kept)
+    return AnswerSets(gold, in_all - gold, frozenset().union(*kept) - in_all)

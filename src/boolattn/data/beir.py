@@ -1,0 +1,224 @@
+"""BEIR folders in and out: corpus.jsonl, queries.jsonl, qrels/<split>.tsv.
+
+What BEIR has no place for is kept where its tools do not look: excluded documents in
+``qrels/<split>.excluded.tsv``, everything else of a query in its ``metadata``.
+May import: boolattn.data.files, boolattn.data.records, boolattn.logic, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from boolattn.data.files import (
+    find_file,
+    read_jsonl,
+    read_lines,
+    whole_file,
+    whole_folder,
+    write_jsonl,
+)
+from boolattn.data.records import Dataset, Document, Operand, Query
+from boolattn.errors import DataError
+from boolattn.logic.operators import Operator
+from boolattn.logic.templates import TEMPLATES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+_HEADER = "query-id\tcorpus-id\tscore"
+_EXCLUDED = ".excluded"
+
+#: By query id, the documents judged to belong to it.
+Judgements = dict[str, set[str]]
+
+
+def write_beir(
+    folder: Path, documents: Iterable[Document], splits: Mapping[str, Sequence[Query]]
+) -> None:
+    """Write a data set as a BEIR folder, whole or not at all.
+
+    Args:
+        folder: Must not be there yet.
+        documents: The corpus; it is streamed.
+        splits: Queries by split; ids must differ across splits too, because BEIR keeps all
+            queries in one file.
+    """
+    _check_ids(splits)
+    with whole_folder(folder) as draft:
+        write_jsonl(draft / "corpus.jsonl", map(_document_row, documents))
+        rows = (_query_row(query, split) for split in splits for query in splits[split])
+        write_jsonl(draft / "queries.jsonl", rows)
+        for split, queries in splits.items():
+            _write_qrels(draft / "qrels" / f"{split}.tsv", {q.id: q.gold for q in queries})
+            if any(query.excluded for query in queries):
+                excluded = {query.id: query.excluded for query in queries}
+                _write_qrels(draft / "qrels" / f"{split}{_EXCLUDED}.tsv", excluded)
+
+
+def read_corpus(folder: Path) -> Iterator[Document]:
+    """Stream the documents of a BEIR folder."""
+    path = find_file(folder, "corpus.jsonl")
+    seen: set[str] = set()
+    for number, row in read_jsonl(path, {"_id": str, "text": str}):
+        if row["_id"] in seen:
+            raise DataError(f"{path}:{number}: the document {row['_id']!r} is there twice")
+        seen.add(row["_id"])
+        yield Document(
+            id=row["_id"],
+            text=row["text"],
+            title=row.get("title") or "",
+            metadata=row.get("metadata") or {},
+        )
+
+
+def read_beir(folder: Path, splits: Sequence[str] | None = None) -> Dataset:
+    """Read a BEIR folder, ours or another's.
+
+    Args:
+        folder: Its name becomes the data set's.
+        splits: Those wanted; all of them when not given.
+    """
+    documents = tuple(read_corpus(folder))
+    known = frozenset(document.id for document in documents)
+    queries = _read_queries(find_file(folder, "queries.jsonl"), known)
+    names = splits if splits is not None else _split_names(folder / "qrels")
+    return Dataset(
+        name=folder.name,
+        documents=documents,
+        splits={name: _read_split(folder / "qrels", name, queries, known) for name in names},
+    )
+
+
+def _check_ids(splits: Mapping[str, Sequence[Query]]) -> None:
+    home: dict[str, str] = {}
+    for split, queries in splits.items():
+        if split.endswith(_EXCLUDED) or "/" in split or not split:
+            raise DataError(f"a split of a BEIR folder cannot be named {split!r}")
+        for query in queries:
+            if query.id in home:
+                raise DataError(
+                    f"the query id {query.id!r} is in {home[query.id]} and in {split}; "
+                    "a BEIR folder keeps all queries in one file"
+                )
+            home[query.id] = split
+
+
+def _document_row(document: Document) -> dict[str, Any]:
+    row: dict[str, Any] = {"_id": document.id, "title": document.title, "text": document.text}
+    if document.metadata:
+        row["metadata"] = dict(document.metadata)
+    return row
+
+
+def _query_row(query: Query, split: str) -> dict[str, Any]:
+    metadata: dict[str, Any] = {
+        "split": split,
+        "template": query.template,
+        "operators": [operator.value for operator in query.operators],
+        "operands": [{"text": part.text, "spans": part.spans} for part in query.operands],
+        "partial": sorted(query.partial),
+        "domain": query.domain,
+        "wording": query.wording,
+    }
+    filled = {name: value for name, value in metadata.items() if value}
+    return {"_id": query.id, "text": query.text, "metadata": filled}
+
+
+def _write_qrels(path: Path, judged: Mapping[str, Iterable[str]]) -> None:
+    with whole_file(path) as handle:
+        handle.write(_HEADER + "\n")
+        for qid, documents in judged.items():
+            for document in sorted(documents):
+                if any(sign in qid + document for sign in "\t\n\r"):
+                    raise DataError(f"the id {qid!r} or {document!r} does not fit a TSV file")
+                handle.write(f"{qid}\t{document}\t1\n")
+
+
+def _read_queries(path: Path, known: frozenset[str]) -> dict[str, tuple[Query, str]]:
+    """Read all queries, without gold, each with the split its metadata names."""
+    queries: dict[str, tuple[Query, str]] = {}
+    for number, row in read_jsonl(path, {"_id": str, "text": str}):
+        where = f"{path}:{number}"
+        if row["_id"] in queries:
+            raise DataError(f"{where}: the query {row['_id']!r} is there twice")
+        metadata = row.get("metadata") or {}
+        query = _query(row, metadata, where)
+        if stray := sorted(query.partial - known):
+            raise DataError(f"{where}: the partial document {stray[0]!r} is not in the corpus")
+        queries[query.id] = (query, metadata.get("split", ""))
+    return queries
+
+
+def _query(row: Mapping[str, Any], metadata: Mapping[str, Any], where: str) -> Query:
+    template = metadata.get("template", "")
+    if template and template not in TEMPLATES:
+        raise DataError(f"{where}: unknown template {template!r}; known: {', '.join(TEMPLATES)}")
+    try:
+        return Query(
+            id=row["_id"],
+            text=row["text"],
+            gold=frozenset(),
+            template=template,
+            operators=tuple(Operator(name) for name in metadata.get("operators", ())),
+            operands=tuple(
+                Operand(part["text"], tuple((start, end) for start, end in part["spans"]))
+                for part in metadata.get("operands", ())
+            ),
+            partial=frozenset(metadata.get("partial", ())),
+            domain=metadata.get("domain", ""),
+            wording=metadata.get("wording", ""),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{where}: the query's metadata cannot be read ({error})") from error
+
+
+def _split_names(qrels: Path) -> list[str]:
+    names = [path.stem for path in qrels.glob("*.tsv") if not path.stem.endswith(_EXCLUDED)]
+    return sorted(names)
+
+
+def _read_split(
+    qrels: Path, name: str, queries: Mapping[str, tuple[Query, str]], known: frozenset[str]
+) -> tuple[Query, ...]:
+    gold = _read_qrels(find_file(qrels, f"{name}.tsv"), queries.keys(), known)
+    second = qrels / f"{name}{_EXCLUDED}.tsv"
+    excluded = _read_qrels(second, queries.keys(), known) if second.is_file() else {}
+    return tuple(
+        replace(
+            query,
+            gold=frozenset(gold.get(qid, ())),
+            excluded=frozenset(excluded.get(qid, ())),
+        )
+        for qid, (query, split) in queries.items()
+        if split == name or (not split and (qid in gold or qid in excluded))
+    )
+
+
+def _read_qrels(path: Path, queries: Iterable[str], known: frozenset[str]) -> Judgements:
+    """Read judgements above zero; the rows at zero say "looked at and not relevant"."""
+    wanted = frozenset(queries)
+    judged: Judgements = {}
+    for number, line in read_lines(path):
+        if not line or (number == 1 and line.startswith("query-id")):
+            continue
+        where = f"{path}:{number}"
+        qid, document, score = _judgement(line, where)
+        if qid not in wanted:
+            raise DataError(f"{where}: the query {qid!r} is not in queries.jsonl")
+        if document not in known:
+            raise DataError(f"{where}: the document {document!r} is not in the corpus")
+        if score > 0:
+            judged.setdefault(qid, set()).add(document)
+    return judged
+
+
+def _judgement(line: str, where: str) -> tuple[str, str, float]:
+    try:
+        qid, document, score = line.split("\t")
+        return qid, document, float(score)
+    except ValueError as error:
+        raise DataError(
+            f"{where}: query-id, corpus-id and score are wanted, between tabs; is it cut?"
+        ) from error
