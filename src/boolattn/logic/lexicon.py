@@ -100,8 +100,8 @@ def _pattern() -> tuple[re.Pattern[str], Mapping[str, Operator]]:
     owner = {phrase: operator for operator in OPERATORS for phrase in CUES[operator]}
     phrases = sorted(owner, key=lambda phrase: (-len(cue_words(phrase)), -len(phrase), phrase))
     branches = "|".join(r"\s+".join(map(re.escape, cue_words(phrase))) for phrase in phrases)
-    # A letter, digit or apostrophe on either side makes it part of a longer word.
-    return re.compile(rf"(?<![\w'])(?:{branches})(?![\w'])", re.IGNORECASE), owner
+    # A letter or digit on either side makes it part of a longer word.
+    return re.compile(rf"(?<!\w)(?:{branches})(?!\w)", re.IGNORECASE), owner
 
 
 def find_cues(text: str) -> tuple[Cue, ...]:

@@ -1,0 +1,143 @@
+"""BoolAttn: cue, scope, bias and gate put together into one bias for each layer.
+
+May import: boolattn.attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from boolattn.attention.bias import Bias, BiasPredictor
+from boolattn.attention.config import BoolAttnConfig  # noqa: TC001 - mypy and readers
+from boolattn.attention.cue import cue_predictor
+from boolattn.attention.factors import Factors
+from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
+from boolattn.attention.position import squared_distance
+from boolattn.attention.scope import Scope, ScopePredictor
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read off a batch before its first layer; every layer uses it.
+
+    Attributes:
+        mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
+        gate: Which experts are open.
+        cue_logits: Shape ``(batch, operators, tokens)``.
+        cue: Cue probabilities, 0 on padding. Same shape.
+        squared: Squared relative positions. Shape ``(operators, tokens, cues)``.
+    """
+
+    mask: Tensor
+    gate: Gate
+    cue_logits: Tensor
+    cue: Tensor
+    squared: Tensor
+
+
+@dataclass(frozen=True)
+class LayerBias:
+    """One layer's bias, and the parts it was made of."""
+
+    scope: Scope
+    bias: Bias
+    factors: Factors
+
+
+class BoolAttnLayer(nn.Module):
+    """Scope and bias experts of one encoder layer, and their sum."""
+
+    def __init__(self, config: BoolAttnConfig, hidden_size: int, n_heads: int) -> None:
+        super().__init__()
+        self.config = config
+        n_features = config.rank or hidden_size
+        self.reduce = nn.Linear(hidden_size, config.rank) if config.rank else nn.Identity()
+        self.scope = ScopePredictor(config, n_features, n_heads)
+        self.bias = BiasPredictor(config, n_features, n_heads)
+
+    def forward(self, hidden: Tensor, reading: Reading, operators: Tensor) -> LayerBias:
+        r"""Compute the bias that is added to this layer's scores.
+
+        .. math:: \sum_{e \in \{and, or\}} G_e\, s_i s_j b_j \;-\; G_{not}\, s_j b_j
+
+        Args:
+            hidden: What enters self-attention. Shape ``(batch, tokens, hidden)``.
+            reading: From :meth:`BoolAttn.read`.
+            operators: Operator embeddings. Shape ``(operators, d_o)``.
+        """
+        hidden = self.reduce(hidden)
+        cue = reading.cue.transpose(1, 2).to(hidden.dtype)
+        scope = self.scope(hidden, cue, reading.mask.to(hidden.dtype), operators)
+        bias = self.bias(hidden, reading.cue, reading.squared, operators)
+        weight = scope.inside * bias.strength * reading.gate.open[:, None, :, None]
+        return LayerBias(scope, bias, self._factors(scope.inside, weight))
+
+    def _factors(self, inside: Tensor, weight: Tensor) -> Factors:
+        """AND and OR act between tokens in scope; NOT, last on its axis, on single tokens."""
+        if "not" not in self.config.operators:
+            return Factors(inside, weight)
+        mutual, pushed = inside[:, :, :-1], -weight[:, :, -1:]
+        everywhere = torch.ones_like(pushed)
+        lifted = weight[:, :, :-1]
+        if self.config.is_paper:
+            # The letter: a mask of shape (L, 1), constant along the keys, which softmax
+            # cancels (defect 1).
+            return Factors(torch.cat([mutual, pushed], 2), torch.cat([lifted, everywhere], 2))
+        return Factors(torch.cat([mutual, everywhere], 2), torch.cat([lifted, pushed], 2))
+
+
+class BoolAttn(nn.Module):
+    """The plug-in: operator embeddings, cue predictor, gate, and one expert set a layer.
+
+    Args:
+        config: The plug-in's settings.
+        hidden_size: Width of the encoder.
+        n_heads: Attention heads of the encoder.
+        n_layers: Layers of the encoder.
+        lexicon: The compiled cue lexicon, where ``config.gate`` is ``lexicon``.
+    """
+
+    #: For whoever puts it into an encoder: what has to be taken back.
+    attached: Any = None
+
+    def __init__(
+        self,
+        config: BoolAttnConfig,
+        *,
+        hidden_size: int,
+        n_heads: int,
+        n_layers: int,
+        lexicon: LexiconGate | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.operators = nn.Parameter(torch.randn(config.n_operators, config.d_o))
+        self.cue = cue_predictor(config, hidden_size)
+        self.gate = LearnedGate(config, hidden_size) if config.gate == "learned" else lexicon
+        chosen = range(n_layers) if config.layers is None else config.layers
+        self.layers = nn.ModuleDict(
+            {str(index): BoolAttnLayer(config, hidden_size, n_heads) for index in chosen}
+        )
+
+    def read(self, hidden: Tensor, mask: Tensor, gate: Gate) -> Reading:
+        """Find the cues of a batch.
+
+        Args:
+            hidden: What enters the first layer. Shape ``(batch, tokens, hidden)``.
+            mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
+            gate: A label's, the lexicon's or the learned one's.
+        """
+        mask = mask.to(hidden.dtype)
+        logits = self.cue(hidden, mask, self.operators)
+        cue = torch.sigmoid(logits.float()) * mask[:, None]
+        squared = squared_distance(self.config, hidden.shape[1], hidden.device)
+        return Reading(mask, gate, logits, cue, squared)
+
+    def forward(self, index: int, hidden: Tensor, reading: Reading) -> LayerBias:
+        """Compute the bias of the encoder layer ``index``."""
+        bias: LayerBias = self.layers[str(index)](hidden, reading, self.operators)
+        return bias

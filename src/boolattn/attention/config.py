@@ -1,0 +1,128 @@
+"""Every number of BoolAttn in one frozen place, checked when it is made.
+
+May import: boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from boolattn.errors import ConfigError, GateError
+
+#: The operator axis of every tensor: AND, OR, NOT.
+OPERATORS = ("and", "or", "not")
+VARIANTS = ("corrected", "paper")
+GATES = ("label", "lexicon", "learned")
+FORMS = ("factored", "dense")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoolAttnConfig:
+    """How a Boolean query bends attention.
+
+    The defaults are the paper's numbers; what the paper leaves open is marked *ours*.
+
+    Attributes:
+        operators: The experts that exist, in the order AND, OR, NOT.
+        variant: ``corrected`` mends the paper's five defects, ``paper`` keeps its letter.
+        gate: Who opens the experts when a call brings no label: nobody (``label``), the cue
+            lexicon on token ids (``lexicon``), or a trained classifier (``learned``).
+        form: ``factored`` appends the bias to queries and keys; ``dense`` adds the full matrix.
+        d_o: Size of an operator embedding.
+        kernel: Width of the scope predictor's convolution; odd (*ours*).
+        cue_kernel: Width of the corrected cue predictor's convolution; 1 reads each token alone
+            (*ours*).
+        cue_channels: Channels of that convolution (*ours*).
+        window: Farthest relative position that AND and OR still tell apart.
+        sigma: Width at birth of the Gaussian around a cue; learned.
+        threshold: Scope probability at birth above which a token is in scope; learned.
+        scope_temperature: Temperature of the Gumbel-sigmoid (*ours*).
+        use_noise: Whether training samples scopes; without noise they are thresholded as in
+            evaluation, which comparisons of two runs need.
+        gate_temperature: Divides the learned gate's logits.
+        gate_threshold: Probability above which the learned gate opens (*ours*).
+        rank: ``None`` for the paper's size; a number reads the hidden state through one
+            projection of that width, shared by operators, scope and bias (the light form).
+        layers: Which encoder layers get a bias, counted from 0; ``None`` for all.
+    """
+
+    operators: tuple[str, ...] = OPERATORS
+    variant: str = "corrected"
+    gate: str = "label"
+    form: str = "factored"
+    d_o: int = 10
+    kernel: int = 3
+    cue_kernel: int = 5
+    cue_channels: int = 8
+    window: int = 5
+    sigma: float = 2.0
+    threshold: float = 0.5
+    scope_temperature: float = 1.0
+    use_noise: bool = True
+    gate_temperature: float = 0.1
+    gate_threshold: float = 0.5
+    rank: int | None = None
+    layers: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _check_operators(self.operators)
+        for name, choices in (("variant", VARIANTS), ("gate", GATES), ("form", FORMS)):
+            if (value := getattr(self, name)) not in choices:
+                raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+        for name in ("d_o", "kernel", "cue_kernel", "cue_channels", "window", "rank"):
+            _check_count(name, getattr(self, name), is_odd=name.endswith("kernel"))
+        for name in ("sigma", "scope_temperature", "gate_temperature"):
+            _check_between(name, getattr(self, name), math.inf)
+        for name in ("threshold", "gate_threshold"):
+            _check_between(name, getattr(self, name), 1)
+        if self.layers is not None:
+            _check_layers(self.layers)
+
+    @property
+    def n_operators(self) -> int:
+        """Length of the operator axis."""
+        return len(self.operators)
+
+    @property
+    def is_paper(self) -> bool:
+        """Whether the paper's letter is kept."""
+        return self.variant == "paper"
+
+    def index(self, operator: str) -> int:
+        """Position of an operator on the operator axis."""
+        if operator not in OPERATORS:
+            raise GateError(f"unknown operator {operator!r}; known: {', '.join(OPERATORS)}")
+        if operator not in self.operators:
+            raise GateError(
+                f"this model has no expert for {operator!r}; it has {', '.join(self.operators)}"
+            )
+        return self.operators.index(operator)
+
+
+def _check_operators(operators: tuple[str, ...]) -> None:
+    if not operators:
+        raise ConfigError(f"operators must name at least one of {', '.join(OPERATORS)}")
+    if unknown := [name for name in operators if name not in OPERATORS]:
+        raise ConfigError(f"unknown operator {unknown[0]!r}; known: {', '.join(OPERATORS)}")
+    if list(operators) != [name for name in OPERATORS if name in operators]:
+        raise ConfigError(
+            f"operators must keep the order {', '.join(OPERATORS)}; got {', '.join(operators)}"
+        )
+
+
+def _check_count(name: str, value: int | None, *, is_odd: bool) -> None:
+    if value is not None and (not isinstance(value, int) or value < 1):
+        raise ConfigError(f"{name} must be a whole number of at least 1, got {value!r}")
+    if is_odd and value is not None and value % 2 == 0:
+        raise ConfigError(f"{name} must be odd, so that a token is its own centre; got {value}")
+
+
+def _check_between(name: str, value: float, limit: float) -> None:
+    if not 0 < value < limit:
+        raise ConfigError(f"{name} must lie between 0 and {limit}, both left out; got {value}")
+
+
+def _check_layers(layers: tuple[int, ...]) -> None:
+    if not layers or layers[0] < 0 or list(layers) != sorted(set(layers)):
+        raise ConfigError(f"layers must be rising layer numbers from 0 on, got {layers}")

@@ -1,0 +1,124 @@
+"""The operator gate: which experts a text opens.
+
+May import: boolattn.attention.config, boolattn.attention.sampling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from boolattn.attention.config import BoolAttnConfig  # noqa: TC001 - mypy and readers
+from boolattn.attention.sampling import straight_through
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Which experts are open.
+
+    Attributes:
+        open: 0 or 1, with a gradient where it was learned. Shape ``(batch, operators)``.
+        logits: The learned gate's scores, else ``None``. Same shape.
+    """
+
+    open: Tensor
+    logits: Tensor | None = None
+
+
+class LearnedGate(nn.Module):
+    r"""A classifier over the text: FFN, sigmoid at temperature 0.1, hard threshold.
+
+    It reads the mean of the embedding output over unpadded tokens.
+    """
+
+    def __init__(self, config: BoolAttnConfig, hidden_size: int) -> None:
+        super().__init__()
+        self.config = config
+        inner = config.rank or hidden_size // 2
+        self.inner = nn.Linear(hidden_size, inner)
+        self.outer = nn.Linear(inner, config.n_operators)
+
+    def forward(self, hidden: Tensor, mask: Tensor) -> Gate:
+        """Open experts. ``hidden``: ``(batch, tokens, hidden)``; ``mask``: ``(batch, tokens)``."""
+        mask = mask.to(hidden.dtype)
+        weights = mask / mask.sum(-1, keepdim=True).clamp(min=1)
+        mean = torch.einsum("bl,bld->bd", weights, hidden)
+        logits = self.outer(F.relu(self.inner(mean)))
+        probability = torch.sigmoid(logits / self.config.gate_temperature)
+        is_open = probability > self.config.gate_threshold
+        return Gate(straight_through(is_open, probability), logits)
+
+
+class LexiconGate(nn.Module):
+    """Opens an expert where one of its cues stands in the token ids.
+
+    The lexicon is compiled to id sequences once, for one tokenizer, and kept as buffers, so a
+    saved plug-in reads plain text wherever its encoder runs. As in the lexicon itself, the
+    longest cue wins every token it covers.
+
+    Args:
+        config: The plug-in's settings.
+        cues: Token ids of the cues, -1 beyond a cue's end. Shape ``(cues, longest)``.
+        owners: Index of each cue's operator among AND, OR, NOT. Shape ``(cues,)``.
+        word_flags: For each vocabulary id, bit 0: goes on with the word before it; bit 1: can
+            be gone on with. uint8. Shape ``(vocabulary,)``.
+    """
+
+    cues: Tensor
+    owners: Tensor
+    word_flags: Tensor
+
+    def __init__(
+        self, config: BoolAttnConfig, cues: Tensor, owners: Tensor, word_flags: Tensor
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.register_buffer("cues", cues)
+        self.register_buffer("owners", owners)
+        self.register_buffer("word_flags", word_flags)
+
+    def forward(self, input_ids: Tensor, mask: Tensor) -> Gate:
+        """Open experts. Both shapes ``(batch, tokens)``."""
+        return Gate(self.cue_mask(input_ids, mask).any(-1).to(torch.float32))
+
+    def cue_mask(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """Mark the tokens of every cue. Boolean, shape ``(batch, operators, tokens)``."""
+        n_tokens, longest = input_ids.shape[1], self.cues.shape[1]
+        ids = F.pad(input_ids.masked_fill(mask == 0, -2), (0, longest), value=-2)
+        windows = ids.unfold(1, longest, 1)[:, :n_tokens]
+        hit = ((windows[:, :, None] == self.cues) | (self.cues < 0)).all(-1)
+        lengths = (self.cues >= 0).sum(-1)
+        hit = hit & self._is_whole_word(input_ids, lengths)
+        # For every token the length of the longest cue over it, and of every cue over it.
+        reach = torch.where(hit, lengths, 0)
+        covered = _spread(reach, lengths, longest)
+        longest_here = covered.amax(-1, keepdim=True)
+        wins = (covered == longest_here) & (covered > 0)
+        return torch.stack([wins[..., owner == self.owners].any(-1) for owner in self._owners()], 1)
+
+    def _owners(self) -> list[int]:
+        return [("and", "or", "not").index(name) for name in self.config.operators]
+
+    def _is_whole_word(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
+        """Whether a cue of each length may start at each token. ``(batch, tokens, cues)``."""
+        flags = self.word_flags[input_ids].to(torch.int64)
+        goes_on, can_go_on = flags & 1, flags >> 1
+        # joined[i]: token i continues the word of token i - 1.
+        joined = F.pad(goes_on[:, 1:] & can_go_on[:, :-1], (1, int(self.cues.shape[1]) + 1))
+        n_tokens = input_ids.shape[1]
+        starts = torch.arange(n_tokens, device=input_ids.device)
+        ends = starts[:, None] + lengths
+        return (joined[:, :n_tokens, None] == 0) & (joined[:, ends] == 0)
+
+
+def _spread(reach: Tensor, lengths: Tensor, longest: int) -> Tensor:
+    """Carry each cue's length from its first token over all its tokens."""
+    spread = reach
+    for step in range(1, longest):
+        moved = F.pad(reach[:, :-step], (0, 0, step, 0)) if step < reach.shape[1] else None
+        if moved is not None:
+            spread = torch.maximum(spread, torch.where(lengths > step, moved, 0))
+    return spread

@@ -1,0 +1,118 @@
+"""The attention functions registered with transformers: theirs, plus a bias when there is one.
+
+May import: boolattn.attention, boolattn.plugin.recording.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import functional as F
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import eager_mask, sdpa_mask
+
+from boolattn.attention.factors import factored_attention
+from boolattn.plugin.recording import current
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from boolattn.attention.boolattn import LayerBias
+
+#: Name of our attention function for each of theirs.
+BACKENDS = {"sdpa": "boolattn_sdpa", "eager": "boolattn_eager"}
+#: Keyword that carries a layer's bias from its hook to the attention function.
+BIAS = "boolattn_bias"
+#: Keyword that carries the forward pass from the model's hook to its layers.
+PASS = "boolattn_pass"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A layer's bias on its way to the attention function."""
+
+    index: int
+    form: str
+    layer: LayerBias
+
+
+def with_bias(mask: Tensor | None, bias: Tensor) -> Tensor:
+    """Add a dense bias to whatever mask a family works with."""
+    if mask is None:
+        return bias
+    if mask.dtype == torch.bool:
+        return torch.where(mask, bias, torch.finfo(bias.dtype).min)
+    return mask + bias
+
+
+def sdpa_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Run transformers' own function, or fused attention with the bias."""
+    kwargs.pop(PASS, None)
+    applied: Applied | None = kwargs.pop(BIAS, None)
+    if applied is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+    factors, dropout, scale = applied.layer.factors, kwargs.get("dropout", 0.0), kwargs["scaling"]
+    _record_attention(applied, query, key, attention_mask, scale)
+    if applied.form == "dense":
+        dense = with_bias(attention_mask, factors.dense().to(query.dtype))
+        out = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=dense, dropout_p=dropout, scale=scale
+        )
+    else:
+        out = factored_attention(
+            (query, key, value), attention_mask, factors, dropout=dropout, scale=scale
+        )
+    return out.transpose(1, 2).contiguous(), None
+
+
+def eager_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Run the family's own eager function, with the bias added to its mask."""
+    kwargs.pop(PASS, None)
+    applied: Applied | None = kwargs.pop(BIAS, None)
+    if applied is not None:
+        _record_attention(applied, query, key, attention_mask, kwargs["scaling"])
+        attention_mask = with_bias(attention_mask, applied.layer.factors.dense().to(query.dtype))
+    # Each modelling file has an eager function of its own; only that one is bit-equal to it.
+    own = sys.modules[type(module).__module__].eager_attention_forward
+    result: tuple[Tensor, Tensor | None] = own(module, query, key, value, attention_mask, **kwargs)
+    return result
+
+
+def _record_attention(
+    applied: Applied, query: Tensor, key: Tensor, mask: Tensor | None, scale: float
+) -> None:
+    """Work out the attention weights where somebody listens for them."""
+    if torch.compiler.is_compiling() or current.record is None:
+        return
+    if current.record.wants_attention:
+        bias = with_bias(mask, applied.layer.factors.dense())
+        weights = (query @ key.transpose(-1, -2) * scale + bias).softmax(-1)
+        current.record.attention[applied.index] = weights
+
+
+def register() -> None:
+    """Make our functions known to transformers, each with the mask of its counterpart."""
+    for theirs, function, mask in (
+        ("sdpa", sdpa_attention, sdpa_mask),
+        ("eager", eager_attention, eager_mask),
+    ):
+        AttentionInterface.register(BACKENDS[theirs], function)
+        AttentionMaskInterface.register(BACKENDS[theirs], mask)

@@ -1,0 +1,162 @@
+"""The hooks through which BoolAttn reads a batch and reaches every self-attention.
+
+One at the model takes the label and opens the gate, one at the entrance of the layers reads the
+cues, one at each self-attention computes its bias. They are objects and bound methods, not
+closures, so that a copied or pickled encoder brings its own.
+May import: boolattn.attention, boolattn.plugin, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
+from boolattn.errors import GateError, UnsupportedEncoderError
+from boolattn.plugin.backend import BACKENDS, BIAS, PASS, Applied, with_bias
+from boolattn.plugin.labels import label_tensor
+from boolattn.plugin.recording import Pass, current
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor, nn
+    from torch.utils.hooks import RemovableHandle
+    from transformers import PreTrainedConfig
+
+    from boolattn.attention.boolattn import BoolAttn
+    from boolattn.plugin.families import Family
+    from boolattn.plugin.labels import Labels
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class ModelHooks:
+    """The hooks at the model and at the entrance of its layers."""
+
+    def __init__(self, plugin: BoolAttn, family: Family) -> None:
+        self.plugin = plugin
+        self.family = family
+
+    def install(self, model: nn.Module) -> Iterator[RemovableHandle]:
+        """Hook a model in."""
+        yield model.register_forward_pre_hook(self.before_model, with_kwargs=True)
+        yield model.register_forward_hook(self.after_model, always_call=True)
+        if self.family.stack:
+            stack = model.get_submodule(self.family.stack)
+            yield stack.register_forward_pre_hook(self.before_stack, with_kwargs=True)
+        else:
+            embeddings = model.get_submodule(self.family.embeddings)
+            yield embeddings.register_forward_hook(self.after_embeddings)
+
+    def before_model(
+        self, _model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Arguments:
+        """Take the label out of the call, and open the gate if that needs no hidden state."""
+        labels = kwargs.pop("operators", None)
+        input_ids = args[0] if args else kwargs.get("input_ids")
+        tokens = input_ids if input_ids is not None else kwargs.get("inputs_embeds")
+        if tokens is None:
+            return args, kwargs  # the model itself says what is missing
+        mask = args[1] if len(args) > 1 else kwargs.get("attention_mask")
+        if not isinstance(mask, torch.Tensor) or mask.dim() != 2:
+            mask = torch.ones(tokens.shape[:2], device=tokens.device)
+        this = Pass(mask, self._gate(labels, input_ids, mask))
+        current.forward = this
+        if self.family.carries_kwargs:
+            kwargs[PASS] = this
+        return args, kwargs
+
+    def after_model(self, _model: nn.Module, _args: tuple[Any, ...], _output: object) -> None:
+        """Forget the pass; its layers, if they are computed again, still hold it."""
+        current.forward = None
+
+    def before_stack(
+        self, _stack: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Read what enters the first layer, in a family that has a stack of layers."""
+        this = kwargs.get(PASS) or current.forward
+        if this is not None:
+            self._read(this, args[0] if args else kwargs["hidden_states"])
+
+    def after_embeddings(
+        self, _embeddings: nn.Module, _args: tuple[Any, ...], hidden: Tensor
+    ) -> None:
+        """Read what enters the first layer, in a family that has none."""
+        if current.forward is not None:
+            self._read(current.forward, hidden)
+
+    def _gate(self, labels: Labels | None, input_ids: Tensor | None, mask: Tensor) -> Gate | None:
+        """Open by label, else by lexicon; ``None`` leaves it to the learned gate."""
+        config, gate = self.plugin.config, self.plugin.gate
+        if labels is not None:
+            return Gate(label_tensor(labels, config, len(mask), mask.device))
+        if isinstance(gate, LearnedGate):
+            return None
+        if not isinstance(gate, LexiconGate):
+            return Gate(torch.zeros(len(mask), config.n_operators, device=mask.device))
+        if input_ids is None:
+            raise GateError(
+                "the lexicon gate reads token ids and got inputs_embeds; give operators= as well"
+            )
+        found: Gate = gate(input_ids, mask)
+        return found
+
+    def _read(self, this: Pass, hidden: Tensor) -> None:
+        record = None if torch.compiler.is_compiling() else current.record
+        if this.gate is None and isinstance(self.plugin.gate, LearnedGate):
+            this.gate = self.plugin.gate(hidden, this.mask)
+        is_open = this.gate is not None and _may_open(this.gate)
+        if this.gate is None or not (is_open or record):
+            return
+        reading = self.plugin.read(hidden, this.mask, this.gate)
+        if is_open:
+            this.reading = reading
+        if record is not None:
+            record.readings.append(reading)
+            record.biases.clear()
+            record.attention.clear()
+
+
+def _may_open(gate: Gate) -> bool:
+    """Whether any expert acts on this batch, or has to learn to.
+
+    Where none does, the layers are left alone: that is what keeps their output to the bit.
+    """
+    if torch.compiler.is_compiling() or gate.open.requires_grad:
+        return True
+    return bool(gate.open.any())
+
+
+class LayerHook:
+    """The hook at one self-attention."""
+
+    def __init__(self, plugin: BoolAttn, family: Family, index: int) -> None:
+        self.plugin = plugin
+        self.family = family
+        self.index = index
+
+    def __call__(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Arguments | None:
+        """Compute this layer's bias and send it along."""
+        this = kwargs.pop(PASS, None) if self.family.carries_kwargs else current.forward
+        if this is None or this.reading is None:
+            return args, kwargs
+        hidden = args[0] if args else kwargs["hidden_states"]
+        layer = self.plugin(self.index, hidden, this.reading)
+        if not torch.compiler.is_compiling() and current.record is not None:
+            current.record.biases[self.index] = layer
+        if not self.family.has_interface:
+            # Second argument of such a family: a mask that is added to the scores.
+            mask = with_bias(args[1], layer.factors.dense().to(hidden.dtype))
+            return (hidden, mask, *args[2:]), kwargs
+        # Switched to another attention after attach, the bias would be dropped in silence.
+        config = cast("PreTrainedConfig", module.config)
+        if (used := config._attn_implementation) not in BACKENDS.values():
+            raise UnsupportedEncoderError(
+                f"the encoder's attention was set to {used!r} after attach; set it to one of "
+                f"{', '.join(BACKENDS.values())}, or detach() first"
+            )
+        return args, {**kwargs, BIAS: Applied(self.index, self.plugin.config.form, layer)}

@@ -1,0 +1,49 @@
+"""Operator labels a caller gives with a batch, as a tensor.
+
+May import: boolattn.attention, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from boolattn.errors import GateError
+
+if TYPE_CHECKING:
+    from boolattn.attention.config import BoolAttnConfig
+
+#: One collection of operator names for each text, or 0 and 1 in the shape (batch, operators).
+Labels = Sequence[Sequence[str]] | Tensor
+
+
+def label_tensor(
+    labels: Labels, config: BoolAttnConfig, batch: int, device: torch.device
+) -> Tensor:
+    """Check labels and return them as 0 and 1. Shape ``(batch, operators)``."""
+    if not isinstance(labels, Tensor):
+        return _from_names(labels, config, batch).to(device)
+    if tuple(labels.shape) != (batch, config.n_operators):
+        raise GateError(
+            f"operators must have the shape ({batch}, {config.n_operators}): one row a text, one "
+            f"column for each of {', '.join(config.operators)}; got {tuple(labels.shape)}"
+        )
+    # Looking at values on a GPU would make it wait.
+    if labels.device.type == "cpu" and not bool(((labels == 0) | (labels == 1)).all()):
+        raise GateError("operators must hold only 0 and 1")
+    return labels.to(device, torch.float32)
+
+
+def _from_names(labels: Sequence[Sequence[str]], config: BoolAttnConfig, batch: int) -> Tensor:
+    if len(labels) != batch:
+        raise GateError(f"operators must name {batch} texts' operators, got {len(labels)} entries")
+    gate = torch.zeros(batch, config.n_operators)
+    for row, names in enumerate(labels):
+        if isinstance(names, str):
+            raise GateError(f"operators[{row}] must be a list of names, got the text {names!r}")
+        for name in names:
+            gate[row, config.index(name)] = 1
+    return gate

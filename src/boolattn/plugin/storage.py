@@ -1,0 +1,149 @@
+"""A plug-in on disk: one safetensors file, its settings in the header.
+
+It stands alone or beside its encoder. One file, so that weights and settings can never be of two
+different saves. No pickle.
+May import: boolattn.attention, boolattn.plugin, boolattn.settings, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from transformers import AutoModel
+
+from boolattn.attention.config import BoolAttnConfig
+from boolattn.attention.gate import LexiconGate
+from boolattn.errors import PluginMismatchError
+from boolattn.plugin.attach import NAME, install, plugin_of
+from boolattn.settings import build
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from boolattn.attention.boolattn import BoolAttn
+
+FILE = "boolattn.safetensors"
+FORMAT = 1
+
+
+def save_plugin(encoder: PreTrainedModel, folder: str | Path) -> Path:
+    """Write an encoder's plug-in, without the encoder, into a folder.
+
+    Returns:
+        The file, which appears whole or not at all.
+    """
+    plugin, folder = plugin_of(encoder), Path(folder)
+    header = {
+        "format": FORMAT,
+        "config": asdict(plugin.config),
+        "encoder": _shape_of(encoder),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f"{FILE}.part"
+    tensors = {name: tensor.contiguous() for name, tensor in plugin.state_dict().items()}
+    try:
+        save_file(tensors, draft, metadata={NAME: json.dumps(header)})
+        draft.replace(folder / FILE)
+    finally:
+        draft.unlink(missing_ok=True)
+    return folder / FILE
+
+
+def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
+    """Attach a saved plug-in to an encoder of the shape it was saved from."""
+    path = Path(folder) / FILE
+    header, tensors = _read(path)
+    for name, saved in header["encoder"].items():
+        if (own := _shape_of(encoder).get(name)) != saved:
+            raise PluginMismatchError(
+                f"{path} was saved for an encoder with {name} {saved}; this one has {own}"
+            )
+    config = build(BoolAttnConfig, header["config"], source=str(path))
+    lexicon = None
+    if config.gate == "lexicon":
+        parts = [tensors.get(f"gate.{name}") for name in ("cues", "owners", "word_flags")]
+        if any(part is None for part in parts):
+            raise PluginMismatchError(f"{path} has no lexicon; save the plug-in again")
+        lexicon = LexiconGate(config, *parts)  # type: ignore[arg-type]
+    plugin = install(encoder, config, lexicon)
+    try:
+        plugin.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise PluginMismatchError(f"{path} does not fit its own settings: {error}") from error
+    return plugin
+
+
+def save(
+    encoder: PreTrainedModel,
+    folder: str | Path,
+    *,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> None:
+    """Write an encoder and its plug-in as one folder, whole or not at all.
+
+    The encoder's own files are those of the bare encoder, so that any other tool can load it.
+    """
+    plugin_of(encoder)
+    folder = Path(folder)
+    draft, old = (folder.with_name(f"{folder.name}.{part}") for part in ("part", "old"))
+    shutil.rmtree(draft, ignore_errors=True)
+    bare = {k: v for k, v in encoder.state_dict().items() if f"{NAME}." not in k}
+    try:
+        encoder.save_pretrained(draft, state_dict=bare)
+        save_plugin(encoder, draft)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(draft)
+        if folder.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            folder.rename(old)
+        draft.rename(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def load(folder: str | Path, **options: Any) -> PreTrainedModel:
+    """Load an encoder with its plug-in from a folder that :func:`save` wrote.
+
+    Args:
+        folder: The folder.
+        **options: Passed to ``AutoModel.from_pretrained``.
+    """
+    if not (Path(folder) / FILE).is_file():
+        raise PluginMismatchError(f"{folder} holds no {FILE}; name a folder that save() wrote")
+    encoder: PreTrainedModel = AutoModel.from_pretrained(folder, local_files_only=True, **options)
+    load_plugin(encoder, folder)
+    return encoder
+
+
+def _shape_of(encoder: PreTrainedModel) -> dict[str, Any]:
+    config = encoder.config
+    return {
+        "model_type": config.model_type,
+        "hidden_size": config.hidden_size,
+        "num_attention_heads": config.num_attention_heads,
+        "num_hidden_layers": config.num_hidden_layers,
+    }
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    if not path.is_file():
+        raise PluginMismatchError(f"{path} is not there; name a folder that save_plugin() wrote")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {})[NAME])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise PluginMismatchError(f"{path} is damaged or no BoolAttn file: {error}") from error
+    if header.get("format") != FORMAT:
+        raise PluginMismatchError(
+            f"{path} has format {header.get('format')}; this version reads {FORMAT}"
+        )
+    return header, tensors
