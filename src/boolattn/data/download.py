@@ -1,0 +1,172 @@
+"""Downloads: cached, resumed where they stopped, checked, and clear about what to do offline.
+
+Only the standard library's client is used. A file takes its name when all of its bytes are
+there; until then they wait in ``<name>.part`` for the next call. May import: boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import os
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from boolattn.errors import DataError, MissingDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_CHUNK = 1 << 18
+_TIMEOUT_S = 30.0
+
+#: Called with the bytes that are there and the bytes there will be (None when not told).
+Progress: TypeAlias = "Callable[[int, int | None], None]"
+
+
+def cache_folder() -> Path:
+    """Return where fetched data is kept: ``$BOOLATTN_CACHE``, else in the user's cache."""
+    if own := os.environ.get("BOOLATTN_CACHE"):
+        return Path(own).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "boolattn"
+
+
+def is_offline() -> bool:
+    """Tell whether ``$BOOLATTN_OFFLINE`` forbids the network."""
+    return os.environ.get("BOOLATTN_OFFLINE", "").lower() not in ("", "0", "no", "false")
+
+
+def fetch(url: str, target: Path, *, sha256: str = "", progress: Progress | None = None) -> Path:
+    """Return a file, from the cache or from its address.
+
+    Args:
+        url: Where it is published.
+        target: Where it is kept; a file that is there is taken as it is, when its sum is right.
+        sha256: Its checksum in hexadecimal, where it is known.
+        progress: Called as bytes arrive; a progress bar is drawn when not given.
+    """
+    if target.is_file():
+        _check_sum(target, sha256, f"{target} is not the file it should be: remove it")
+        return target
+    if is_offline():
+        raise MissingDataError(f"offline, and no {target}; fetch {url} and put it there")
+    part = target.with_name(target.name + ".part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if progress is not None:
+            _transfer(url, part, progress)
+        else:
+            with progress_bar(target.name) as draw:
+                _transfer(url, part, draw)
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+        raise _complaint(url, target, part, error) from error
+    try:
+        _check_sum(part, sha256, f"{url} did not give the file that was expected: try again")
+    except DataError:
+        # Bytes that are wrong must not be what the next call goes on from.
+        _forget(part)
+        raise
+    part.replace(target)
+    _forget(part)
+    return target
+
+
+@contextmanager
+def progress_bar(name: str) -> Iterator[Progress]:
+    """Draw a bar on stderr, because stdout is for results."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _transfer(url: str, part: Path, progress: Progress) -> None:
+    """Bring the part up to its full length, from where it stopped."""
+    state = _state_path(part)
+    done, etag = _resumable(part, state)
+    try:
+        response = _open(url, done, etag)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code != http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+            raise
+        # The part is as long as the file or longer: nothing can be trusted, begin again.
+        _forget(part)
+        done = 0
+        response = _open(url, 0, "")
+    with response:
+        is_rest = response.status == http.client.PARTIAL_CONTENT
+        done = done if is_rest else 0
+        length = response.headers.get("Content-Length")
+        total = done + int(length) if length else None
+        state.write_text(json.dumps({"etag": response.headers.get("ETag") or ""}))
+        with part.open("ab" if is_rest else "wb") as handle:
+            while chunk := response.read(_CHUNK):
+                handle.write(chunk)
+                done += len(chunk)
+                progress(done, total)
+    if total is not None and done < total:
+        raise http.client.IncompleteRead(b"", total - done)
+
+
+def _open(url: str, start: int, etag: str) -> Any:  # noqa: ANN401 - urllib does not say
+    headers = {"User-Agent": "boolattn"}
+    if start:
+        # If-Range: a file that changed since is sent from its beginning.
+        headers |= {"Range": f"bytes={start}-", "If-Range": etag}
+    request = urllib.request.Request(url, headers=headers)
+    return urllib.request.urlopen(request, timeout=_TIMEOUT_S)
+
+
+def _state_path(part: Path) -> Path:
+    return part.with_name(part.name + ".json")
+
+
+def _resumable(part: Path, state: Path) -> tuple[int, str]:
+    """Return how many bytes are there and of which version; none when the version is unknown."""
+    try:
+        etag = str(json.loads(state.read_text())["etag"])
+        return (part.stat().st_size, etag) if etag else (0, "")
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0, ""
+
+
+def _forget(part: Path) -> None:
+    part.unlink(missing_ok=True)
+    _state_path(part).unlink(missing_ok=True)
+
+
+def _complaint(url: str, target: Path, part: Path, error: Exception) -> DataError:
+    """Say in one line what happened and what to do about it."""
+    if isinstance(error, urllib.error.HTTPError):
+        return MissingDataError(
+            f"{url} answers {error.code} {error.reason}; fetch it elsewhere and put it at {target}"
+        )
+    if isinstance(error, OSError) and error.filename is not None:
+        return DataError(f"cannot write {error.filename}: {error.strerror}")
+    n_bytes = part.stat().st_size if part.is_file() else 0
+    if n_bytes:
+        return DataError(
+            f"the download of {url} stopped after {n_bytes:,} bytes; run it again to go on, "
+            f"or put the file at {target}"
+        )
+    reason = " ".join(str(getattr(error, "reason", error)).split())
+    return MissingDataError(f"cannot reach {url} ({reason}); fetch it and put it at {target}")
+
+
+def _check_sum(path: Path, sha256: str, complaint: str) -> None:
+    if not sha256:
+        return
+    with path.open("rb") as handle:
+        found = hashlib.file_digest(handle, "sha256").hexdigest()
+    if found != sha256.lower():
+        raise DataError(f"{complaint} (SHA-256 {found[:12]}…, wanted {sha256[:12]}…)")
