@@ -92,8 +92,8 @@ def test_truncated_zip(tmp_path):
         ('{"title": "b", "te', r"rows\.jsonl:2: not JSON .*is it cut"),
         ('["b"]', r"rows\.jsonl:2: a JSON object is wanted, not list"),
         ('{"title": "b"}', r"rows\.jsonl:2: the field 'text' is missing; there are title"),
-        ('{"title": "b", "text": 3}', r"rows\.jsonl:2: the field 'text' must be str, it is int"),
-        ('{"title": "b", "text": null}', r"the field 'text' must be str, it is NoneType"),
+        ('{"title": "b", "text": 3}', r"rows\.jsonl:2: the field 'text' must be str, not int"),
+        ('{"title": "b", "text": null}', r"the field 'text' must be str, not NoneType"),
     ],
 )
 def test_bad_line_names_file_and_line(tmp_path, line, message):

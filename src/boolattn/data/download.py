@@ -11,6 +11,7 @@ import http.client
 import json
 import os
 import urllib.error
+import urllib.parse
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,9 +37,12 @@ def cache_folder() -> Path:
     return Path(base).expanduser() / "boolattn"
 
 
-def is_offline() -> bool:
-    """Tell whether ``$BOOLATTN_OFFLINE`` forbids the network."""
-    return os.environ.get("BOOLATTN_OFFLINE", "").lower() not in ("", "0", "no", "false")
+def is_offline(url: str) -> bool:
+    """Tell whether ``$BOOLATTN_OFFLINE``, or for the hub ``$HF_HUB_OFFLINE``, forbids a request."""
+    names = ["BOOLATTN_OFFLINE"]
+    if urllib.parse.urlsplit(url).hostname == "huggingface.co":
+        names.append("HF_HUB_OFFLINE")
+    return any(os.environ.get(n, "").lower() not in ("", "0", "no", "false") for n in names)
 
 
 def fetch(url: str, target: Path, *, sha256: str = "", progress: Progress | None = None) -> Path:
@@ -53,7 +57,7 @@ def fetch(url: str, target: Path, *, sha256: str = "", progress: Progress | None
     if target.is_file():
         _check_sum(target, sha256, f"{target} is not the file it should be: remove it")
         return target
-    if is_offline():
+    if is_offline(url):
         raise MissingDataError(f"offline, and no {target}; fetch {url} and put it there")
     part = target.with_name(target.name + ".part")
     try:

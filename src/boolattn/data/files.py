@@ -87,7 +87,6 @@ def read_jsonl(path: Path, fields: Mapping[str, type] | None = None) -> Iterator
         path: The file, compressed or not.
         fields: Fields every object must have, with their types.
     """
-    wanted = tuple((fields or {}).items())
     for number, line in read_lines(path):
         if not line or line.isspace():
             continue
@@ -97,17 +96,23 @@ def read_jsonl(path: Path, fields: Mapping[str, type] | None = None) -> Iterator
             raise DataError(f"{path}:{number}: not JSON ({_plain(error)}); is it cut?") from error
         if not isinstance(row, dict):
             raise DataError(f"{path}:{number}: a JSON object is wanted, not {type(row).__name__}")
-        for name, kind in wanted:
-            if not isinstance(row.get(name), kind):
-                raise DataError(_field_complaint(path, number, row, name, kind))
+        if fields:
+            check_fields(row, fields, path, number)
         yield number, row
 
 
-def _field_complaint(path: Path, number: int, row: Mapping[str, Any], name: str, kind: type) -> str:
-    if name not in row:
-        return f"{path}:{number}: the field {name!r} is missing; there are {', '.join(row)}"
-    found = type(row[name]).__name__
-    return f"{path}:{number}: the field {name!r} must be {kind.__name__}, it is {found}"
+def check_fields(
+    row: Mapping[str, Any], fields: Mapping[str, type], path: Path, number: int
+) -> None:
+    """Refuse a row that lacks a field, or has it in another type."""
+    for name, kind in fields.items():
+        if isinstance(row.get(name), kind):
+            continue
+        if name not in row:
+            present = ", ".join(row)
+            raise DataError(f"{path}:{number}: the field {name!r} is missing; there are {present}")
+        found = type(row[name]).__name__
+        raise DataError(f"{path}:{number}: the field {name!r} must be {kind.__name__}, not {found}")
 
 
 def _plain(error: Exception) -> str:

@@ -1,0 +1,135 @@
+"""Negation scope: CD-SCO (*SEM 2012) and the SFU review corpus as tokens, cues and scopes.
+
+Both are research data that a user brings; nothing of them is in the package.
+May import: boolattn.data.files, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from boolattn.data.files import read_lines
+from boolattn.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+# CD-SCO: chapter, sentence, token number, word, lemma, part of speech, syntax; then for each
+# negation a triple (cue, scope, event), or one column "***" for a sentence without any.
+_FIXED = 7
+_NO_NEGATION = "***"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Negation:
+    """One sentence with one negation, or with all it has where they are not told apart.
+
+    Attributes:
+        tokens: The words.
+        cue: Whether a token is the cue or holds it ("in" of "infrequent" marks the word).
+        scope: Whether a token, or the rest of a word beside its cue, is negated.
+        cue_text: The cue's characters in each token, empty elsewhere.
+        source: File and line of the sentence, for messages.
+    """
+
+    tokens: tuple[str, ...]
+    cue: tuple[bool, ...]
+    scope: tuple[bool, ...]
+    cue_text: tuple[str, ...]
+    source: str
+
+    @property
+    def has_negation(self) -> bool:
+        """Whether there is a cue at all."""
+        return any(self.cue)
+
+
+def read_cd_sco(path: Path) -> Iterator[Negation]:
+    """Read a CD-SCO file: one record for each negation, one for a sentence without any.
+
+    A sentence with two negations comes twice, with the same tokens and other masks.
+    """
+    for first, rows in _sentences(path):
+        for offset, row in enumerate(rows):
+            _check_columns(row, len(rows[0]), f"{path}:{first + offset}")
+        tokens = tuple(row[3] for row in rows)
+        source = f"{path}:{first}"
+        triples = range(_FIXED, len(rows[0]), 3) if rows[0][_FIXED] != _NO_NEGATION else ()
+        for column in triples:
+            cue = tuple("" if row[column] == "_" else row[column] for row in rows)
+            yield Negation(
+                tokens=tokens,
+                cue=tuple(map(bool, cue)),
+                scope=tuple(row[column + 1] != "_" for row in rows),
+                cue_text=cue,
+                source=source,
+            )
+        if not triples:
+            yield _plain(tokens, source)
+
+
+def read_sfu(path: Path) -> Iterator[Negation]:
+    """Read an SFU file: one record for each sentence, its negations together.
+
+    The tags do not say which scope belongs to which cue, so they cannot be told apart.
+    """
+    for first, rows in _sentences(path, comment="# "):
+        for offset, row in enumerate(rows):
+            where = f"{path}:{first + offset}"
+            if len(row) != 3:
+                raise DataError(f"{where}: three columns are wanted, there are {len(row)}")
+            if row[1] not in _SFU_TAGS:
+                known = ", ".join(_SFU_TAGS)
+                raise DataError(f"{where}: unknown tag {row[1]!r}; known: {known}")
+        cue = tuple(row[1].endswith("_negcue") for row in rows)
+        yield Negation(
+            tokens=tuple(row[0] for row in rows),
+            cue=cue,
+            scope=tuple(row[1].endswith("_neg") for row in rows),
+            cue_text=tuple(row[0] if row[1].endswith("_negcue") else "" for row in rows),
+            source=f"{path}:{first}",
+        )
+
+
+_SFU_TAGS = ("O", "B_negcue", "I_negcue", "B_neg", "I_neg")
+
+#: Readers by the name of the corpus.
+READERS: Mapping[str, Callable[[Path], Iterator[Negation]]] = {
+    "cd-sco": read_cd_sco,
+    "sfu": read_sfu,
+}
+
+
+def _plain(tokens: tuple[str, ...], source: str) -> Negation:
+    nothing = (False,) * len(tokens)
+    empty = ("",) * len(tokens)
+    return Negation(tokens=tokens, cue=nothing, scope=nothing, cue_text=empty, source=source)
+
+
+def _check_columns(row: list[str], n_columns: int, where: str) -> None:
+    is_plain = len(row) == _FIXED + 1 and row[_FIXED] == _NO_NEGATION
+    if not is_plain and (len(row) <= _FIXED or (len(row) - _FIXED) % 3):
+        raise DataError(f"{where}: 8 columns or 7 and some triples are wanted, got {len(row)}")
+    if len(row) != n_columns:
+        raise DataError(f"{where}: {len(row)} columns, but the sentence began with {n_columns}")
+
+
+def _sentences(path: Path, comment: str = "") -> Iterator[tuple[int, list[list[str]]]]:
+    """Group tab-separated lines by the empty lines between them, each group with its first line.
+
+    A line that is a comment has no tab: "#" is also a token.
+    """
+    first, rows = 0, list[list[str]]()
+    for number, line in read_lines(path):
+        if comment and line.startswith(comment) and "\t" not in line:
+            continue
+        if line.strip():
+            first = first if rows else number
+            rows.append(line.split("\t"))
+        elif rows:
+            yield first, rows
+            rows = []
+    if rows:
+        yield first, rows

@@ -1,0 +1,263 @@
+"""QUEST: entity-seeking queries with set operations, and QUEST-intro, its small sibling.
+
+One loader for both. The official files (https://storage.googleapis.com/gresearch/quest/) come
+from the cache, the network or a folder; QUEST-intro is a folder of Wikipedia introductions that
+lacks many gold documents, so a coverage rule decides which queries can be scored.
+``metadata.attributions`` is evidence that only gold documents have; it is never read.
+May import: boolattn.data, boolattn.logic, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from boolattn.data.download import cache_folder, fetch
+from boolattn.data.files import find_file, read_jsonl
+from boolattn.data.records import Dataset, Document, Operand, Query, answer_sets
+from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.logic.templates import TEMPLATES, template_operators
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from boolattn.data.download import Progress
+
+ADDRESS = "https://storage.googleapis.com/gresearch/quest/"
+
+#: Official files by what they hold; the sums are not published.
+FILES: Mapping[str, str] = {
+    "train": "train.jsonl",
+    "train_aug": "train_aug.jsonl",
+    "val": "val.jsonl",
+    "test": "test.jsonl",
+    "documents": "documents.zip",
+}
+
+_MARK = re.compile(r"<mark>(.*?)</mark>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How much of one file of queries the corpus can answer.
+
+    Attributes:
+        n_queries: Queries in the file.
+        n_kept: Queries that the coverage rule kept.
+        n_gold: Gold documents that all queries of the file name.
+        n_gold_kept: Gold documents of the kept queries that have a text.
+    """
+
+    n_queries: int
+    n_kept: int
+    n_gold: int
+    n_gold_kept: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quest(Dataset):
+    """QUEST or QUEST-intro.
+
+    Attributes:
+        coverage: What the coverage rule kept of each split.
+        categories: Documents with a text of each atomic category; empty without a category file.
+        named: Operands that each split's file names, those of dropped queries too, so that
+            a category can be kept out of training for certain.
+    """
+
+    coverage: Mapping[str, Coverage]
+    categories: Mapping[str, frozenset[str]]
+    named: Mapping[str, frozenset[str]]
+
+
+def fetch_quest(
+    splits: Sequence[str] = ("train", "val"), *, progress: Progress | None = None
+) -> Path:
+    """Bring the official files into the cache and return their folder."""
+    folder = cache_folder() / "quest"
+    for name in (*splits, "documents"):
+        if name not in FILES:
+            raise ConfigError(f"QUEST has no {name!r}; it has {', '.join(FILES)}")
+        if not _has(folder, name):
+            fetch(ADDRESS + FILES[name], folder / FILES[name], progress=progress)
+    return folder
+
+
+def load_quest(
+    folder: Path | None = None,
+    *,
+    splits: Sequence[str] = ("train", "val"),
+    min_share: float | None = None,
+) -> Quest:
+    """Load the official QUEST.
+
+    Args:
+        folder: Where the files are, compressed or not; fetched into the cache when not given.
+        splits: Of "train", "train_aug", "val", "test".
+        min_share: Keep a query when at least this share of its gold documents, and one, are
+            in the corpus. When not given, a gold document that is missing is an error.
+    """
+    return _load("QUEST", folder or fetch_quest(splits), splits, min_share)
+
+
+def load_quest_intro(
+    folder: Path, *, splits: Sequence[str] = ("train", "val"), min_share: float = 0.5
+) -> Quest:
+    """Load a QUEST-intro folder, whose corpus has introductions for a part of the gold.
+
+    Args:
+        folder: Holds ``train.jsonl``, ``val.jsonl``, ``corpus.jsonl`` and ``categories.jsonl``,
+            compressed or not.
+        splits: Of "train", "val".
+        min_share: The coverage rule, as in :func:`load_quest`.
+    """
+    return _load("QUEST-intro", folder, splits, min_share)
+
+
+def _load(name: str, folder: Path, splits: Sequence[str], min_share: float | None) -> Quest:
+    if min_share is not None and not 0.0 <= min_share <= 1.0:
+        raise ConfigError(f"min_share is a share between 0 and 1, got {min_share}")
+    if not folder.is_dir():
+        raise MissingDataError(f"no folder {folder}; {name}'s files belong there")
+    # Before the corpus, because a missing query file should not cost its loading.
+    paths = {split: find_file(folder, f"{split}.jsonl", remedy=_remedy(split)) for split in splits}
+    documents = tuple(read_documents(folder))
+    known = frozenset(document.id for document in documents)
+    categories = _read_categories(folder, known)
+    files = {split: _read_queries(path, split, known, min_share) for split, path in paths.items()}
+    return Quest(
+        name=name,
+        documents=documents,
+        splits={
+            split: tuple(_with_sets(query, categories) for query in file.queries)
+            for split, file in files.items()
+        },
+        coverage={split: file.coverage for split, file in files.items()},
+        categories=categories,
+        named={split: file.named for split, file in files.items()},
+    )
+
+
+def read_documents(folder: Path) -> Iterator[Document]:
+    """Stream the corpus of a QUEST or QUEST-intro folder; a document's id is its title."""
+    archive = folder / FILES["documents"]
+    names = ("corpus.jsonl", "documents.jsonl")
+    path = archive if archive.is_file() else find_file(folder, *names, remedy=_remedy("documents"))
+    seen: set[str] = set()
+    # One mapping for each source, not for each document: it saves a quarter of the memory.
+    sources: dict[str, Mapping[str, str]] = {}
+    for number, row in read_jsonl(path, {"title": str, "text": str}):
+        title = row["title"]
+        if title in seen:
+            raise DataError(f"{path}:{number}: the title {title!r} is there twice")
+        seen.add(title)
+        source = row.get("source", "")
+        metadata = sources.setdefault(source, {"source": source} if source else {})
+        yield Document(id=title, text=row["text"], title=title, metadata=metadata)
+
+
+def _has(folder: Path, name: str) -> bool:
+    """Tell whether a file is there already, in any of the forms that the loader reads."""
+    try:
+        find_file(folder, f"{name}.jsonl", FILES[name])
+    except MissingDataError:
+        return False
+    return True
+
+
+def _remedy(name: str) -> str:
+    return f"it is published as {ADDRESS}{FILES[name]}" if name in FILES else ""
+
+
+def _read_categories(folder: Path, known: frozenset[str]) -> dict[str, frozenset[str]]:
+    """Read the members of each category that have a text."""
+    try:
+        path = find_file(folder, "categories.jsonl")
+    except MissingDataError:
+        return {}
+    full: dict[str, list[str]] = {}
+    for number, row in read_jsonl(path, {"category": str, "docs": list}):
+        name = row["category"]
+        # The published file repeats a category word for word; only a contradiction is wrong.
+        if full.setdefault(name, row["docs"]) != row["docs"]:
+            raise DataError(f"{path}:{number}: the category {name!r} is there twice and differs")
+    return {name: known.intersection(documents) for name, documents in full.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What one file of queries gave."""
+
+    queries: tuple[Query, ...]
+    coverage: Coverage
+    named: frozenset[str]
+
+
+def _read_queries(path: Path, split: str, known: frozenset[str], min_share: float | None) -> _File:
+    kept: list[Query] = []
+    named: set[str] = set()
+    n_queries = n_gold = 0
+    for number, row in read_jsonl(path, {"query": str, "docs": list}):
+        where = f"{path}:{number}"
+        query = _query(f"{split}-{n_queries}", row, known, where)
+        n_queries += 1
+        n_wanted = len(set(row["docs"]))
+        n_gold += n_wanted
+        named.update(operand.text for operand in query.operands)
+        if min_share is None and len(query.gold) < n_wanted:
+            stray = min(set(row["docs"]) - known)
+            raise DataError(
+                f"{where}: the gold title {stray!r} is not in the corpus; "
+                "a min_share, such as 0.5, drops what cannot be scored"
+            )
+        if min_share is None or (query.gold and len(query.gold) >= min_share * n_wanted):
+            kept.append(query)
+    coverage = Coverage(
+        n_queries=n_queries,
+        n_kept=len(kept),
+        n_gold=n_gold,
+        n_gold_kept=sum(len(query.gold) for query in kept),
+    )
+    return _File(tuple(kept), coverage, frozenset(named))
+
+
+def _query(qid: str, row: Mapping[str, Any], known: frozenset[str], where: str) -> Query:
+    metadata = row.get("metadata") or {}
+    template = metadata.get("template") or ""
+    if template and template not in TEMPLATES:
+        raise DataError(f"{where}: unknown template {template!r}; known: {', '.join(TEMPLATES)}")
+    # Augmented queries come without the original, so their operands are not known.
+    names = [" ".join(name.split()) for name in _MARK.findall(row.get("original_query") or "")]
+    if names and template and len(names) != TEMPLATES[template][0]:
+        raise DataError(
+            f"{where}: the template {template!r} has {TEMPLATES[template][0]} operands, "
+            f"original_query marks {len(names)}"
+        )
+    return Query(
+        id=qid,
+        text=row["query"],
+        gold=known.intersection(row["docs"]),
+        template=template,
+        operators=template_operators(template) if template else (),
+        operands=tuple(Operand(name, _span(name, row["query"])) for name in names),
+        domain=metadata.get("domain") or "",
+    )
+
+
+def _span(operand: str, text: str) -> tuple[tuple[int, int], ...]:
+    """Find an operand that was left word for word in a paraphrase; else its place is unknown."""
+    pattern = rf"(?<!\w){re.escape(operand)}(?!\w)"
+    found = [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
+    return tuple(found) if len(found) == 1 else ()
+
+
+def _with_sets(query: Query, categories: Mapping[str, frozenset[str]]) -> Query:
+    """Add the excluded and partly matching documents, where every operand's set is known."""
+    names = [operand.text for operand in query.operands]
+    if not query.template or not names or not all(name in categories for name in names):
+        return query
+    sets = answer_sets(query.template, [categories[name] for name in names])
+    # People judged the gold of films and books: what they struck out is not in these sets.
+    return replace(query, excluded=sets.excluded - query.gold, partial=sets.partial - query.gold)
