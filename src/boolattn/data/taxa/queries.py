@@ -1,0 +1,199 @@
+"""Queries: operands that belong together, put into a wording, with the sets they name.
+
+May import: boolattn.data.records, boolattn.data.taxa, boolattn.logic.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from boolattn.data import records
+from boolattn.data.taxa.phrases import Builder, fill, slots_of
+from boolattn.data.taxa.places import places
+from boolattn.data.taxa.wordings import Wording, families, links, requests, wordings
+from boolattn.logic.templates import template_operators
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Mapping, Sequence
+
+    from boolattn.data.taxa.phrases import Phrase
+    from boolattn.data.taxa.sets import Group, Operand
+
+#: What grows, lives or merely occurs, by domain.
+_VERBS: Mapping[str, tuple[str, ...]] = {
+    "animals": ("live", "live", "occur"),
+    "plants": ("grow", "grow", "occur"),
+    "fungi": ("grow", "occur"),
+}
+
+
+def shape_of(operands: Sequence[Operand]) -> str:
+    """Say which special wordings the operands allow: one group in places, groups in one place."""
+    groups = {operand.group for operand in operands}
+    cut = [operand.place for operand in operands]
+    if all(cut) and len(groups) == 1 and len(set(cut)) == len(cut):
+        return "places"
+    if cut[0] and len(set(cut)) == 1 and len(groups) == len(operands):
+        return "groups"
+    return "any"
+
+
+class Speaker:
+    """Puts operands into words, drawing every free choice from one generator."""
+
+    def __init__(self, rng: random.Random, *, unseen: bool) -> None:
+        self._rng = rng
+        self._unseen = unseen
+        self._pool = _pool(unseen=unseen)
+
+    def say(
+        self, template: str, operands: Sequence[Operand]
+    ) -> tuple[Wording, Phrase, tuple[str, ...]]:
+        """Word a query.
+
+        Returns:
+            The wording, the query with its spans, and each operand as a query of its own.
+        """
+        heads = {operand.group: self._head(operand.group) for operand in operands}
+        wording = self._wording(template, operands)
+        link = dict(wording.cues).get("in") or self._choice(links())
+        slots = self._slots(operands, heads, link)
+        builder = Builder(len(operands))
+        request = "*"
+        if wording.takes_request and self._rng.random() < 0.45:
+            request = self._choice(requests())
+        before, _, after = request.partition("*")
+        builder.add(before)
+        cues = {name: (families()[name].operator, cue) for name, cue in wording.cues if name != "in"}
+        fill(wording.skeleton, cues, slots, builder)
+        builder.add(after)
+        texts = tuple(
+            f"{heads[operand.group]} of {places()[operand.place].noun}"
+            if operand.place
+            else heads[operand.group]
+            for operand in operands
+        )
+        return wording, self._cased(builder.finish()), texts
+
+    def _choice(self, parts: object) -> str:
+        return self._rng.choice(parts.allowed(unseen=self._unseen))  # type: ignore[attr-defined]
+
+    def _wording(self, template: str, operands: Sequence[Operand]) -> Wording:
+        """Draw a skeleton that the operands fit, then its cues, so that no skeleton dominates."""
+        shape = shape_of(operands)
+        fitting = [
+            skeleton
+            for kind in ("any", shape)
+            for skeleton, slots in self._pool[template].get(kind, {}).items()
+            if _has_words(slots, operands)
+        ]
+        skeleton = self._rng.choice(fitting)
+        return self._rng.choice(_by_skeleton(unseen=self._unseen)[template, skeleton])
+
+    def _head(self, group: Group) -> str:
+        """Name a group, by its common or its scientific name."""
+        if group.common and self._rng.random() < 0.65:
+            forms = ("{0}",) * 6 + ("species of {0}",)
+            return self._rng.choice(forms).format(group.common)
+        forms = ("{0}",) * 5 + ("{0} species", "species of {0}", "members of {0}")
+        return self._rng.choice(forms).format(group.name)
+
+    def _slots(
+        self, operands: Sequence[Operand], heads: Mapping[Group, str], link: str
+    ) -> dict[str, str]:
+        lead, _, prep = link.partition("|")
+        first = operands[0]
+        slots = {
+            "G": heads[first.group],
+            "in": f"{lead} {prep}".strip(),
+            "lead": lead,
+            "prep": prep,
+            "live": self._rng.choice(_VERBS[first.group.domain]),
+        }
+        for index, operand in enumerate(operands):
+            slots[f"G{index}"] = heads[operand.group]
+            slots[f"N{index}"] = self._noun_phrase(operand, heads[operand.group])
+            if operand.place:
+                place = places()[operand.place]
+                forms = {"P": place.noun, "A": place.adjective, "S": place.possessive}
+                slots |= {f"{key}{index}": words for key, words in forms.items()}
+                slots[f"B{index}"] = place.name
+                if operand is first:
+                    slots |= forms
+        return slots
+
+    def _noun_phrase(self, operand: Operand, head: str) -> str:
+        """Say one operand in full: "frogs of Peru", "Peruvian frogs", "Peru's frogs"."""
+        if not operand.place:
+            return head
+        place = places()[operand.place]
+        draw = self._rng.random()
+        if draw < 0.22 and place.adjective:
+            return f"{place.adjective} {head}"
+        if draw > 0.92:
+            return f"{place.possessive} {head}"
+        return f"{head} {self._choice(links()).replace('|', ' ').strip()} {place.noun}"
+
+    def _cased(self, phrase: Phrase) -> Phrase:
+        """Write as people do: as it is, with a capital, or all in small letters."""
+        draw = self._rng.random()
+        text = phrase.text
+        if draw < 0.3:
+            text = text[0].upper() + text[1:]
+        elif draw > 0.8:
+            text = text.lower()
+        if text.endswith("?") and self._rng.random() < 0.3:
+            text = text[:-1]
+        return type(phrase)(text, phrase.operands, phrase.cues)
+
+
+def make_query(
+    qid: str,
+    template: str,
+    operands: Sequence[Operand],
+    postings: Mapping[Operand, frozenset[str]],
+    say: Callable[[str, Sequence[Operand]], tuple[Wording, Phrase, tuple[str, ...]]],
+) -> records.Query:
+    """Put operands into words and their sets into a query."""
+    wording, phrase, texts = say(template, operands)
+    found = records.answer_sets(template, [postings[operand] for operand in operands])
+    return records.Query(
+        id=qid,
+        text=phrase.text,
+        template=template,
+        operators=template_operators(template),
+        operands=tuple(map(records.Operand, texts, phrase.operands)),
+        gold=found.gold,
+        excluded=found.excluded,
+        partial=found.partial,
+        domain=operands[0].group.domain,
+        wording=wording.name,
+    )
+
+
+def _has_words(slots: frozenset[str], operands: Sequence[Operand]) -> bool:
+    """Say whether every place has the adjective a skeleton asks for."""
+    asked = [operands[int(slot[1:] or 0)].place for slot in sorted(slots) if slot[0] == "A"]
+    return all(places()[name].adjective for name in asked)
+
+
+def _by_skeleton(*, unseen: bool) -> Mapping[tuple[str, str], tuple[Wording, ...]]:
+    found: defaultdict[tuple[str, str], list[Wording]] = defaultdict(list)
+    for template, row in wordings().items():
+        for wording in row:
+            if wording.is_unseen == unseen:
+                found[template, wording.skeleton].append(wording)
+    return {key: tuple(row) for key, row in found.items()}
+
+
+def _pool(*, unseen: bool) -> Mapping[str, Mapping[str, Mapping[str, frozenset[str]]]]:
+    """Return the skeletons by template and shape, each with its slots."""
+    pool: dict[str, dict[str, dict[str, frozenset[str]]]] = {}
+    for template, row in wordings().items():
+        for wording in row:
+            if wording.is_unseen == unseen:
+                kinds = pool.setdefault(template, {})
+                kinds.setdefault(wording.shape, {})[wording.skeleton] = slots_of(wording.skeleton)
+    return pool

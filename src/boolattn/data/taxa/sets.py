@@ -1,0 +1,171 @@
+"""The atomic sets: a group of organisms, whole or in one place, and the documents it holds.
+
+May import: boolattn.data.taxa.source, boolattn.data.taxa.places, boolattn.logic.lexicon.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from boolattn.data.taxa.places import places_of
+from boolattn.logic.lexicon import find_cues
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from boolattn.data.taxa.source import Introduction
+
+#: Ranks whose taxa are groups a query can name.
+GROUP_RANKS = ("class", "order", "family")
+#: Domains by kingdom; other kingdoms (bacteria, viruses) are documents, but never asked for.
+DOMAINS: Mapping[str, str] = {"Metazoa": "animals", "Viridiplantae": "plants", "Fungi": "fungi"}
+#: Fewest and most documents of an atomic set.
+MIN_SIZE, MAX_SIZE = 5, 300
+#: Splits with their shares of the taxa, in hundredths.
+SHARES: Mapping[str, int] = {"train": 62, "validation": 12, "test": 26}
+# Changing the salt deals the taxa anew; it is part of the benchmark's version.
+_SALT = "boolattn-taxa-6"
+
+# NCBI's common names that are one plain plural; others hold lists, ampersands or a singular.
+_PLAIN_PLURAL = re.compile(r"[A-Z]?[a-z]+(?:[ '-][A-Za-z]+)*s")
+_FAMILY_NAME = re.compile(r"([a-z -]+) fam(?:i?)ly")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Group:
+    """A taxon that a query can name.
+
+    Attributes:
+        rank: "class", "order" or "family".
+        name: Its scientific name.
+        common: What people call it, in the plural, or nothing.
+        domain: "animals", "plants" or "fungi".
+        split: Where its queries go; all groups of one unit go together.
+    """
+
+    rank: str
+    name: str
+    common: str
+    domain: str
+    split: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Operand:
+    """An atomic set by name: a group, and the place that cuts it (empty: the whole group)."""
+
+    group: Group
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A document with what sets are made of."""
+
+    introduction: Introduction
+    places: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        """The document's id."""
+        return str(self.introduction.taxid)
+
+
+def split_of(lineage: Mapping[str, str]) -> str:
+    """Deal a lineage to a split: by class where the class is a group, else by order or family.
+
+    The unit's name alone decides, so a taxon has the same split in every size of the benchmark.
+    """
+    taxon = lineage.get("class", "")
+    if taxon not in _names()["class"]:
+        taxon = lineage.get("order") or lineage.get("family") or taxon
+    number = int.from_bytes(hashlib.sha256(f"{_SALT} {taxon}".encode()).digest()[:4], "big") % 100
+    for split, share in SHARES.items():
+        if number < share:
+            return split
+        number -= share
+    return "train"
+
+
+def read_member(introduction: Introduction) -> Member:
+    """Find the places of an introduction."""
+    return Member(introduction, places_of(introduction.text))
+
+
+def find_groups(
+    members: Iterable[Member], ncbi_name: Callable[[str], str]
+) -> Mapping[tuple[str, str], Group]:
+    """Return the groups the members belong to, by rank and name.
+
+    Args:
+        members: Documents.
+        ncbi_name: Gives NCBI's common name of a scientific name, or nothing.
+    """
+    lineages: dict[tuple[str, str], Mapping[str, str]] = {}
+    for member in members:
+        lineage = member.introduction.lineage
+        for rank in GROUP_RANKS:
+            if rank in lineage and lineage.get("kingdom") in DOMAINS:
+                lineages.setdefault((rank, lineage[rank]), lineage)
+    wanted = {key for key in lineages if key[0] != "class" or key[1] in _names()["class"]}
+    common = {key: _common_name(*key, ncbi_name) for key in sorted(wanted)}
+    times: defaultdict[str, int] = defaultdict(int)
+    for name in common.values():
+        times[name] += 1
+    return {
+        key: Group(
+            rank=key[0],
+            name=key[1],
+            # A name that two groups share would name neither exactly.
+            common=common[key] if times[common[key]] == 1 else "",
+            domain=DOMAINS[lineages[key]["kingdom"]],
+            split=split_of(lineages[key]),
+        )
+        for key in sorted(wanted)
+    }
+
+
+def find_sets(
+    members: Iterable[Member], groups: Mapping[tuple[str, str], Group]
+) -> Mapping[Operand, frozenset[str]]:
+    """Return every atomic set of an allowed size, in the order of their names."""
+    found: defaultdict[Operand, set[str]] = defaultdict(set)
+    for member in members:
+        lineage = member.introduction.lineage
+        if lineage.get("kingdom") not in DOMAINS:
+            continue
+        for rank in GROUP_RANKS:
+            group = groups.get((rank, lineage.get(rank, "")))
+            if group is not None:
+                for place in ("", *member.places):
+                    found[Operand(group, place)].add(member.id)
+    return {
+        operand: frozenset(found[operand])
+        for operand in sorted(found)
+        if MIN_SIZE <= len(found[operand]) <= MAX_SIZE
+    }
+
+
+def _common_name(rank: str, name: str, ncbi_name: Callable[[str], str]) -> str:
+    ours = _names().get(rank, {}).get(name)
+    if ours:
+        return ours
+    theirs = ncbi_name(name)
+    if match := _FAMILY_NAME.fullmatch(theirs):
+        return "" if find_cues(theirs) else f"{match.group(1)} family plants"
+    is_plain = _PLAIN_PLURAL.fullmatch(theirs) and not find_cues(theirs)
+    # "perches and others", "turkeys" for all pheasants: NCBI's names for orders mislead.
+    return theirs if is_plain and rank == "family" and "others" not in theirs else ""
+
+
+@lru_cache(maxsize=1)
+def _names() -> Mapping[str, Mapping[str, str]]:
+    source = files("boolattn.data.taxa").joinpath("groups.toml")
+    return tomllib.loads(source.read_text(encoding="utf-8"))

