@@ -181,7 +181,7 @@ def _ask(
     planner = Planner(postings, "test" if is_unseen else split)
     for template in TEMPLATES:
         # A generator for each, so that a change in one template leaves the others as they are.
-        rng = random.Random(f"{FORMAT} {split} {template}")  # noqa: S311 -- no secret
+        rng = random.Random(f"{FORMAT} {split} {template}")
         speaker = Speaker(rng, unseen=is_unseen)
         for number, operands in enumerate(planner.draw(template, rng, count)):
             qid = f"{split}-{list(TEMPLATES).index(template)}-{number:05}"

@@ -78,6 +78,9 @@ class Builder:
     def add(self, piece: str, owners: Iterable[int] = (), operator: Operator | None = None) -> None:
         """Append a piece; one space at most separates it, none stands before a comma."""
         piece = re.sub(r"\s+", " ", piece)
+        # "among the" meets "the Philippines' frogs".
+        if self._text.endswith("the ") and piece.startswith("the "):
+            piece = piece.removeprefix("the ")
         stripped = piece.strip()
         if not stripped:
             if piece and self._text and not self._text.endswith((" ", "(")):

@@ -13,7 +13,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,47 +48,25 @@ class Place:
         return f"{self.noun}'" if self.noun.endswith("s") else f"{self.noun}'s"
 
 
-# Words before a mention that take the claim back: names, people, imports, doubt, the past, trade.
-# Each was met in a document.
-_DENIALS = frozenset(
-    """
-    named name names honor honors honour honours honoring honouring epithet refers etymology called
-    dedicated introduced introduction introductions naturalised naturalized invasive cultivated
-    cultivation cultivars cultivar escaped escapee imported planted weed adventive accidental
-    accidentally vagrant vagrants released exported smuggled trade traded ornamental
-    absent not never nor unlike except excepting excluding without disappeared eradicated extirpated
-    formerly distinguished differs resembles resemble confused compared relative relatives
-    museum university universities institute society academy herbarium college zoo zoos laboratory
-    born professor missionary botanist botanists entomologist entomologists zoologist zoologists
-    naturalist naturalists explorer explorers mycologist lepidopterist herpetologist ornithologist
-    ichthyologist arachnologist mammalogist paleontologist palaeontologist collector collectors
-    physician surgeon gardener governor expedition
-    possibly perhaps probably may might thought presumed presumably doubtful uncertain unconfirmed
-    erroneous erroneously supposedly reportedly likely suspected potentially questionable dubious
-    symbol emblem official flag stamp stamps embassy king queen president emperor prince princess
-    fossil fossils prehistoric cretaceous jurassic triassic miocene eocene pliocene pleistocene
-    oligocene permian devonian amber formation
-    sold eaten cuisine dish language languages market popular kept crop fishery imports farmed
-    sent ambassador translated
-    """.split()
-)
 _DENIED_PHRASE = re.compile(
-    r"\b(?:no longer|once|lost from|extinct in|known as|(?:closely )?related to|similar to|different from|"
-    r"used (?:in|for|by|as)|state (?:bird|flower|tree|insect|fish|reptile|mammal|butterfly)|non-native|"
-    r"has spread|spread to|became established|far from|grown (?:in|for|as)|opposite)\b"
+    r"\b(?:no longer|once|lost from|extinct in|known as|related to|similar to|different from|"
+    r"non-native|used (?:in|for|by|as)|opposite|"
+    r"state (?:bird|flower|tree|insect|fish|reptile|mammal|butterfly)|"
+    r"has spread|spread to|became established|far from|society of|grown (?:in|for|as))\b"
 )
 # What says outright that something lives there. Only what stands near or after the last of these
 # can deny it: "called mother of thousands, is native to Madagascar" is no denial.
 _STRONG = re.compile(
     r"\b(?:found|occurs?|occur|native|endemic|indigenous|distributed|lives?|living|known|recorded|restricted|"
     r"ranges?|ranging|widespread|grows?|growing|occurring|resident|breeds?|confined|reported|present)"
-    r"(?: \w+ly)? (?:in|from|to|throughout|across|on|at|over|along|through|off|around|near|within|only|mainly)\b|\binhabits?\b|"
-    r"\bis an? (?:[\w-]+ ){1,8}(?:from|of|in) (?=(?:the )?$)"
+    r"(?: \w+ly)? (?:in|from|to|throughout|across|on|at|over|along|through|off|around|near|"
+    r"within|only|mainly|as far)\b|\binhabits?\b|\bis an? (?:[\w-]+ ){1,8}(?:from|of|in)\b"
 )
 _BEFORE_STRONG = 24
 _LOCATED = re.compile(
     r"\b(?:in|from|of|to|throughout|across|within|including|between|through|on|off|over|along|around|"
-    r"into|inhabits?|covers?|spans?|includes?|ranges?|distribution|habitat|locality|localities)\b|"
+    r"into|inhabits?|covers?|spans?|includes?|ranges?|distribution|habitat|locality|localities|"
+    r"as far)\b|"
     r" [-–] "  # a genus's list of species: "Miers - southern Brazil"
 )
 # Words right after a mention that make it an address, a water or a person's country.
@@ -176,15 +154,13 @@ def _claims(clause: str, pattern: re.Pattern[str], owner: Mapping[str, str]) -> 
 def _is_claim(reading: str, start: int, end: int) -> bool:
     """Say whether what stands around a mention speaks of where the taxon is found."""
     before = reading[:start].lower()
-    strong = None
-    for strong in _STRONG.finditer(before):
-        pass
-    if strong is None and not _LOCATED.search(before):
+    outright = [match.start() for match in _STRONG.finditer(before)]
+    if outright:
+        before = before[max(0, outright[-1] - _BEFORE_STRONG) :]
+    elif not _LOCATED.search(before):
         return False
-    if strong is not None:
-        before = before[max(0, strong.start() - _BEFORE_STRONG) :]
     return (
-        _DENIALS.isdisjoint(_WORD.findall(before))
+        _denials().isdisjoint(_WORD.findall(before))
         and not _DENIED_PHRASE.search(before)
         and not _BORROWED.match(reading, end)
     )
@@ -206,6 +182,11 @@ def _names() -> tuple[re.Pattern[str], Mapping[str, str]]:
 
 
 @lru_cache(maxsize=1)
-def _table() -> Mapping[str, dict[str, dict[str, object]]]:
+def _denials() -> frozenset[str]:
+    return frozenset(word for row in _table()["denials"].values() for word in row.split())
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, Any]:
     source = files("boolattn.data.taxa").joinpath("places.toml")
     return tomllib.loads(source.read_text(encoding="utf-8"))

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 from boolattn.data.records import answer_sets
 from boolattn.data.taxa.places import are_apart
-from boolattn.data.taxa.sets import Operand
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator, Mapping, Sequence
 
-    from boolattn.data.taxa.sets import Group
+    from boolattn.data.taxa.sets import Group, Operand
 
 #: Fewest documents that answer a query.
 MIN_GOLD = 2
@@ -162,7 +161,5 @@ class Planner:
         return inner
 
 
-def _sample(
-    rng: random.Random, row: Sequence[Operand], count: int
-) -> tuple[Operand, ...] | None:
+def _sample(rng: random.Random, row: Sequence[Operand], count: int) -> tuple[Operand, ...] | None:
     return tuple(rng.sample(row, count)) if len(row) >= count else None

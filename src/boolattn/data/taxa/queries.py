@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from boolattn.data.taxa.phrases import Phrase
     from boolattn.data.taxa.sets import Group, Operand
+    from boolattn.data.taxa.wordings import Parts
 
 #: What grows, lives or merely occurs, by domain.
 _VERBS: Mapping[str, tuple[str, ...]] = {
@@ -27,6 +28,9 @@ _VERBS: Mapping[str, tuple[str, ...]] = {
     "plants": ("grow", "grow", "occur"),
     "fungi": ("grow", "occur"),
 }
+# Plain names are commonest, so they stand several times.
+_COMMON_FORMS = ("{0}",) * 6 + ("species of {0}",)
+_SCIENTIFIC_FORMS = ("{0}",) * 5 + ("{0} species", "species of {0}", "members of {0}")
 
 
 def shape_of(operands: Sequence[Operand]) -> str:
@@ -47,6 +51,7 @@ class Speaker:
         self._rng = rng
         self._unseen = unseen
         self._pool = _pool(unseen=unseen)
+        self._wordings = _by_skeleton(unseen=unseen)
 
     def say(
         self, template: str, operands: Sequence[Operand]
@@ -56,17 +61,19 @@ class Speaker:
         Returns:
             The wording, the query with its spans, and each operand as a query of its own.
         """
-        heads = {operand.group: self._head(operand.group) for operand in operands}
+        heads = {operand.group: self.head(operand.group) for operand in operands}
         wording = self._wording(template, operands)
         link = dict(wording.cues).get("in") or self._choice(links())
-        slots = self._slots(operands, heads, link)
+        slots = self.slots(operands, heads, link)
         builder = Builder(len(operands))
         request = "*"
         if wording.takes_request and self._rng.random() < 0.45:
             request = self._choice(requests())
         before, _, after = request.partition("*")
         builder.add(before)
-        cues = {name: (families()[name].operator, cue) for name, cue in wording.cues if name != "in"}
+        cues = {
+            name: (families()[name].operator, cue) for name, cue in wording.cues if name != "in"
+        }
         fill(wording.skeleton, cues, slots, builder)
         builder.add(after)
         texts = tuple(
@@ -75,10 +82,10 @@ class Speaker:
             else heads[operand.group]
             for operand in operands
         )
-        return wording, self._cased(builder.finish()), texts
+        return wording, self.cased(builder.finish()), texts
 
-    def _choice(self, parts: object) -> str:
-        return self._rng.choice(parts.allowed(unseen=self._unseen))  # type: ignore[attr-defined]
+    def _choice(self, parts: Parts) -> str:
+        return self._rng.choice(parts.allowed(unseen=self._unseen))
 
     def _wording(self, template: str, operands: Sequence[Operand]) -> Wording:
         """Draw a skeleton that the operands fit, then its cues, so that no skeleton dominates."""
@@ -87,22 +94,21 @@ class Speaker:
             skeleton
             for kind in ("any", shape)
             for skeleton, slots in self._pool[template].get(kind, {}).items()
-            if _has_words(slots, operands)
+            if has_words(slots, operands)
         ]
         skeleton = self._rng.choice(fitting)
-        return self._rng.choice(_by_skeleton(unseen=self._unseen)[template, skeleton])
+        return self._rng.choice(self._wordings[template, skeleton])
 
-    def _head(self, group: Group) -> str:
+    def head(self, group: Group) -> str:
         """Name a group, by its common or its scientific name."""
         if group.common and self._rng.random() < 0.65:
-            forms = ("{0}",) * 6 + ("species of {0}",)
-            return self._rng.choice(forms).format(group.common)
-        forms = ("{0}",) * 5 + ("{0} species", "species of {0}", "members of {0}")
-        return self._rng.choice(forms).format(group.name)
+            return self._rng.choice(_COMMON_FORMS).format(group.common)
+        return self._rng.choice(_SCIENTIFIC_FORMS).format(group.name)
 
-    def _slots(
+    def slots(
         self, operands: Sequence[Operand], heads: Mapping[Group, str], link: str
     ) -> dict[str, str]:
+        """Return the words for every slot that the operands can fill."""
         lead, _, prep = link.partition("|")
         first = operands[0]
         slots = {
@@ -136,7 +142,7 @@ class Speaker:
             return f"{place.possessive} {head}"
         return f"{head} {self._choice(links()).replace('|', ' ').strip()} {place.noun}"
 
-    def _cased(self, phrase: Phrase) -> Phrase:
+    def cased(self, phrase: Phrase) -> Phrase:
         """Write as people do: as it is, with a capital, or all in small letters."""
         draw = self._rng.random()
         text = phrase.text
@@ -173,7 +179,7 @@ def make_query(
     )
 
 
-def _has_words(slots: frozenset[str], operands: Sequence[Operand]) -> bool:
+def has_words(slots: frozenset[str], operands: Sequence[Operand]) -> bool:
     """Say whether every place has the adjective a skeleton asks for."""
     asked = [operands[int(slot[1:] or 0)].place for slot in sorted(slots) if slot[0] == "A"]
     return all(places()[name].adjective for name in asked)

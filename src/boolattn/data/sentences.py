@@ -1,0 +1,343 @@
+"""Boolean sentences for the auxiliary pretraining: with exact cues, scopes and operators.
+
+Ours are generated, as many as asked, from category names (taxa by place, films, books, food ...)
+and the taxa's frozen wordings, so the cue words held out there are held out here.
+May import: boolattn.data.taxa, boolattn.logic, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Protocol
+
+from boolattn.data.taxa.phrases import Builder, CueSpan, Phrase, Span, families_of, fill, slots_of
+from boolattn.data.taxa.places import are_apart, places
+from boolattn.data.taxa.queries import Speaker, has_words, shape_of
+from boolattn.data.taxa.sets import Group, Operand, common_names
+from boolattn.data.taxa.wordings import families, links, requests, wordings
+from boolattn.errors import ConfigError
+from boolattn.logic.operators import Operator
+from boolattn.logic.templates import TEMPLATES, template_operators
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+#: Operands that stay, by template; what is left is excluded.
+_KEPT = {"_ that are not _": 1, "_ that are also _ but not _": 2}
+_PLANTS = ("aceae", "ales", "opsida")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The characters an operator acts on.
+
+    For AND and OR the operands they join; for NOT what is excluded and not also kept: in "moths
+    of Borneo but not Sumatra" the scope is "Sumatra", for the moths are wanted.
+    """
+
+    operator: Operator
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentence:
+    """One sentence with its labels, all by character.
+
+    Attributes:
+        text: The words.
+        template: The structure.
+        operators: Those the sentence uses, in the order AND, OR, NOT; empty for none.
+        cues: Where the operators are announced; a name that holds "and" has none.
+        scopes: One for each operator.
+        operands: The spans of each operand.
+    """
+
+    text: str
+    template: str
+    operators: tuple[Operator, ...]
+    cues: tuple[CueSpan, ...]
+    scopes: tuple[Scope, ...]
+    operands: tuple[tuple[Span, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Triplet:
+    """An anchor, the same logic in other words, and another logic in the same words."""
+
+    anchor: Sentence
+    positive: Sentence
+    negative: Sentence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixture:
+    """What is generated.
+
+    Attributes:
+        unseen: Use wordings that training must not see, instead of those it may.
+        replace: How often a plain cue ("or", "both ... and", "but not") gives way to an
+            equivalent.
+        plain: Share of sentences without any operator.
+        names: Share of sentences with a name that holds a cue word ("Romeo and Juliet").
+        taxa: Share of the others that speak of taxa and places.
+    """
+
+    unseen: bool = False
+    replace: float = 0.5
+    plain: float = 0.15
+    names: float = 0.1
+    taxa: float = 0.6
+
+    def __post_init__(self) -> None:
+        for name in ("replace", "plain", "names", "taxa"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise ConfigError(f"{name} must lie between 0 and 1, got {value}")
+
+
+def generate(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[Sentence]:
+    """Make sentences; equal arguments give equal sentences on every machine.
+
+    >>> sentence = next(generate(1, seed=0))
+    >>> all(sentence.text[cue.start : cue.end] for cue in sentence.cues)
+    True
+    """
+    writer = _Writer(random.Random(f"sentences {seed}"), mixture or Mixture())
+    for _ in range(n):
+        template = writer.template()
+        yield writer.write(template, writer.content(template))
+
+
+def generate_triplets(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[Triplet]:
+    """Make triplets; the negative keeps the anchor's operands and changes what joins them."""
+    writer = _Writer(random.Random(f"triplets {seed}"), mixture or Mixture())
+    for _ in range(n):
+        template = writer.rng.choice([name for name in TEMPLATES if name != "_"])
+        content = writer.content(template)
+        words = writer.slots(content)
+        anchor = writer.write(template, content, words)
+        positive = anchor
+        while positive.text.lower() == anchor.text.lower():
+            positive = writer.write(template, content)
+        others = [
+            name
+            for name in TEMPLATES
+            if name != template and name.count("_") == template.count("_")
+        ]
+        negative = writer.write(writer.rng.choice(others), content, words)
+        yield Triplet(anchor, positive, negative)
+
+
+class _Content(Protocol):
+    """What a sentence speaks of."""
+
+    def slots(self, speaker: Speaker, rng: random.Random) -> dict[str, str]: ...
+
+    def skeletons(self, template: str, *, unseen: bool) -> list[tuple[str, bool]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Taxa:
+    """Groups and places, said in the taxa's own skeletons."""
+
+    operands: tuple[Operand, ...]
+
+    def slots(self, speaker: Speaker, rng: random.Random) -> dict[str, str]:
+        heads = {operand.group: speaker.head(operand.group) for operand in self.operands}
+        return speaker.slots(self.operands, heads, rng.choice(links().seen))
+
+    def skeletons(self, template: str, *, unseen: bool) -> list[tuple[str, bool]]:
+        kinds = ("any", shape_of(self.operands))
+        found = {
+            (wording.skeleton, wording.takes_request)
+            for wording in wordings()[template]
+            if wording.is_unseen == unseen
+            and wording.shape in kinds
+            and has_words(slots_of(wording.skeleton), self.operands)
+        }
+        return sorted(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Category:
+    """A head with phrases: "films", "set in Paris", "from the 1970s"."""
+
+    head: str
+    phrases: tuple[str, ...]
+
+    def slots(self, speaker: Speaker, rng: random.Random) -> dict[str, str]:
+        del speaker, rng
+        slots = {"H": self.head}
+        for index, phrase in enumerate(self.phrases):
+            slots[f"M{index}"] = phrase
+            slots[f"N{index}"] = f"{self.head} {phrase}"
+        return slots
+
+    def skeletons(self, template: str, *, unseen: bool) -> list[tuple[str, bool]]:
+        found = {
+            (wording.skeleton, wording.takes_request)
+            for wording in wordings()[template]
+            if wording.is_unseen == unseen
+            and wording.shape == "any"
+            # "species that are ..." is said of taxa alone.
+            and "species" not in wording.skeleton
+        }
+        ours = [raw for raw in _skeletons()[template] if not unseen or families_of(raw)]
+        return sorted(found) + [(raw.removeprefix("!"), raw[0] != "!") for raw in ours]
+
+
+class _Writer:
+    """Draws contents and puts them into words, from one generator."""
+
+    def __init__(self, rng: random.Random, mixture: Mixture) -> None:
+        self.rng = rng
+        self._mixture = mixture
+        self._speaker = Speaker(rng, unseen=mixture.unseen)
+
+    def template(self) -> str:
+        if self.rng.random() < self._mixture.plain:
+            return "_"
+        return self.rng.choice([name for name in TEMPLATES if name != "_"])
+
+    def content(self, template: str) -> _Content:
+        n_operands = template.count("_")
+        draw = self.rng.random()
+        if draw < self._mixture.names:
+            return self._category(n_operands, n_names=1)
+        if self.rng.random() < self._mixture.taxa:
+            return self._taxa(template, n_operands)
+        return self._category(n_operands, n_names=0)
+
+    def slots(self, content: _Content) -> dict[str, str]:
+        return content.slots(self._speaker, self.rng)
+
+    def write(
+        self, template: str, content: _Content, slots: Mapping[str, str] | None = None
+    ) -> Sentence:
+        unseen = self._mixture.unseen
+        skeleton, takes_request = self.rng.choice(content.skeletons(template, unseen=unseen))
+        builder = Builder(template.count("_"))
+        request = "*"
+        if takes_request and self.rng.random() < 0.3:
+            request = self.rng.choice(requests().allowed(unseen=unseen))
+        before, _, after = request.partition("*")
+        builder.add(before)
+        fill(skeleton, self._cues(template, skeleton), slots or self.slots(content), builder)
+        builder.add(after)
+        return _sentence(template, self._speaker.cased(builder.finish()))
+
+    def _cues(self, template: str, skeleton: str) -> dict[str, tuple[Operator, str]]:
+        """Draw the cues: plain ones, their equivalents, or one that training never saw."""
+        names = families_of(skeleton)
+        is_new = any(w.skeleton == skeleton and w.is_unseen for w in _fixed_wordings(template))
+        held_out = self.rng.choice(names) if names and self._mixture.unseen and not is_new else ""
+        cues = {}
+        for name in names:
+            family = families()[name]
+            if name == held_out:
+                cue = self.rng.choice(family.unseen)
+            elif self.rng.random() < self._mixture.replace:
+                cue = self.rng.choice(family.seen)
+            else:
+                cue = family.seen[0]
+            cues[name] = (family.operator, cue)
+        return cues
+
+    def _category(self, n_operands: int, *, n_names: int) -> _Category:
+        domain = self.rng.choice(_domains())
+        phrases = self.rng.sample(domain["phrases"], n_operands)
+        for index in self.rng.sample(range(n_operands), n_names):
+            phrases[index] = self.rng.choice(domain["names"])
+        return _Category(self.rng.choice(domain["heads"]), tuple(phrases))
+
+    def _taxa(self, template: str, n_operands: int) -> _Taxa:
+        """Draw one group in several places, or for an OR several groups in one place."""
+        if template.startswith("_ or") and self.rng.random() < 0.4:
+            place = self.rng.choice(list(places()))
+            groups = self.rng.sample(_groups(), n_operands)
+            return _Taxa(tuple(Operand(group, place) for group in groups))
+        chosen: list[str] = []
+        while len(chosen) < n_operands:
+            place = self.rng.choice(list(places()))
+            if place not in chosen and all(are_apart(place, other) for other in chosen):
+                chosen.append(place)
+        group = self.rng.choice(_groups())
+        return _Taxa(tuple(Operand(group, place) for place in chosen))
+
+
+def _sentence(template: str, phrase: Phrase) -> Sentence:
+    operators = template_operators(template)
+    kept = _KEPT.get(template, len(phrase.operands))
+    wanted = _characters(phrase.operands[:kept])
+    excluded = _characters(phrase.operands[kept:]) - wanted
+    scopes = tuple(
+        Scope(op, _spans(phrase.text, excluded if op is Operator.NOT else wanted))
+        for op in operators
+    )
+    return Sentence(
+        text=phrase.text,
+        template=template,
+        operators=operators,
+        cues=phrase.cues,
+        scopes=scopes,
+        operands=phrase.operands,
+    )
+
+
+def _characters(operands: Sequence[Sequence[Span]]) -> set[int]:
+    return {at for spans in operands for start, end in spans for at in range(start, end)}
+
+
+def _spans(text: str, characters: set[int]) -> tuple[Span, ...]:
+    """Join characters into spans that neither begin nor end with a space."""
+    spans: list[Span] = []
+    for at in sorted(characters):
+        if text[at].isspace():
+            continue
+        if (
+            spans
+            and not text[spans[-1][1] : at].strip()
+            and set(range(spans[-1][1], at)) <= characters
+        ):
+            spans[-1] = (spans[-1][0], at + 1)
+        else:
+            spans.append((at, at + 1))
+    return tuple(spans)
+
+
+@lru_cache(maxsize=8)
+def _fixed_wordings(template: str) -> tuple[Any, ...]:
+    """Return the wordings whose skeleton itself is held out."""
+    seen = {wording.skeleton for wording in wordings()[template] if not wording.is_unseen}
+    return tuple(wording for wording in wordings()[template] if wording.skeleton not in seen)
+
+
+@lru_cache(maxsize=1)
+def _groups() -> tuple[Group, ...]:
+    """Return the groups that have a common name of ours; no document is needed for them."""
+    return tuple(
+        Group(rank, name, common, "plants" if name.endswith(_PLANTS) else "animals", "")
+        for rank, row in sorted(common_names().items())
+        for name, common in sorted(row.items())
+    )
+
+
+@lru_cache(maxsize=1)
+def _domains() -> tuple[Mapping[str, list[str]], ...]:
+    domains = _table()["domain"]
+    return tuple(domains[name] for name in sorted(domains))
+
+
+@lru_cache(maxsize=1)
+def _skeletons() -> Mapping[str, list[str]]:
+    return {row["template"]: row["skeletons"] for row in _table()["structure"]}
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, Any]:
+    source = files("boolattn.data").joinpath("sentences.toml")
+    return tomllib.loads(source.read_text(encoding="utf-8"))
