@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from boolattn.attention.config import BoolAttnConfig
     from boolattn.errors import BoolattnError
-    from boolattn.explain import explain
+    from boolattn.explanation import explain
     from boolattn.logic.operators import Operator
     from boolattn.plugin import attach, detach, load, load_plugin, save, save_plugin
 
@@ -23,7 +23,7 @@ _HOME = {
     "Operator": "boolattn.logic.operators",
     "attach": "boolattn.plugin",
     "detach": "boolattn.plugin",
-    "explain": "boolattn.explain",
+    "explain": "boolattn.explanation",
     "load": "boolattn.plugin",
     "load_plugin": "boolattn.plugin",
     "save": "boolattn.plugin",

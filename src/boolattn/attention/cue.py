@@ -55,8 +55,11 @@ class CuePredictor(nn.Module):
         self.conv = nn.Conv1d(
             hidden_size, config.cue_channels, config.cue_kernel, padding=config.cue_kernel // 2
         )
-        self.row = nn.Linear(config.d_o, hidden_size + config.cue_channels, bias=False)
-        self.bias = nn.Parameter(torch.zeros(config.n_operators))
+        n_features = hidden_size + config.cue_channels
+        self.row = nn.Linear(config.d_o, n_features, bias=False)
+        # Rows of unit length, and most tokens no cue: a fresh predictor claims nothing loudly.
+        nn.init.normal_(self.row.weight, std=(config.d_o * n_features) ** -0.5)
+        self.bias = nn.Parameter(torch.full((config.n_operators,), -2.0))
 
     def forward(self, hidden: Tensor, mask: Tensor, operators: Tensor) -> Tensor:
         """Score every token as a cue of every operator; shapes as in the paper's form."""

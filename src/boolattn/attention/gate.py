@@ -22,10 +22,13 @@ class Gate:
     Attributes:
         open: 0 or 1, with a gradient where it was learned. Shape ``(batch, operators)``.
         logits: The learned gate's scores, else ``None``. Same shape.
+        is_open: Whether any is open, where that is known without looking: on a GPU a look
+            makes the program wait.
     """
 
     open: Tensor
     logits: Tensor | None = None
+    is_open: bool | None = None
 
 
 class LearnedGate(nn.Module):

@@ -58,7 +58,7 @@ def attach(
             raise ConfigError(
                 "gate='lexicon' needs the encoder's tokenizer: attach(..., tokenizer=)"
             )
-        lexicon = lexicon_gate(config, tokenizer)
+        lexicon = lexicon_gate(config, tokenizer, encoder.config.vocab_size)
     return install(encoder, config, lexicon)
 
 
@@ -97,7 +97,7 @@ def install(
     handles = [*hooks.install(base)]
     for index, attention in enumerate(attentions):
         if str(index) in plugin.layers:
-            hook = LayerHook(plugin, family, index)
+            hook = LayerHook(hooks, index)
             handles.append(attention.register_forward_pre_hook(hook, with_kwargs=True))
     plugin.attached = _Attached(implementation if family.has_interface else "", handles)
     return plugin

@@ -15,7 +15,7 @@ import torch
 from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
 from boolattn.errors import GateError, UnsupportedEncoderError
 from boolattn.plugin.backend import BACKENDS, BIAS, PASS, Applied, with_bias
-from boolattn.plugin.labels import label_tensor
+from boolattn.plugin.labels import label_gate
 from boolattn.plugin.recording import Pass, current
 
 if TYPE_CHECKING:
@@ -35,9 +35,23 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class ModelHooks:
     """The hooks at the model and at the entrance of its layers."""
 
+    #: Stands in for the thread's own pass while a compiler traces: it does not see through
+    #: thread-local state, and would drop the bias without a word.
+    traced: Pass | None = None
+
     def __init__(self, plugin: BoolAttn, family: Family) -> None:
         self.plugin = plugin
         self.family = family
+
+    def now(self) -> Pass | None:
+        """Return the pass under way in this thread."""
+        return self.traced if torch.compiler.is_compiling() else current.forward
+
+    def _enter(self, this: Pass | None) -> None:
+        if torch.compiler.is_compiling():
+            self.traced = this
+        else:
+            current.forward = this
 
     def install(self, model: nn.Module) -> Iterator[RemovableHandle]:
         """Hook a model in."""
@@ -63,20 +77,20 @@ class ModelHooks:
         if not isinstance(mask, torch.Tensor) or mask.dim() != 2:
             mask = torch.ones(tokens.shape[:2], device=tokens.device)
         this = Pass(mask, self._gate(labels, input_ids, mask))
-        current.forward = this
+        self._enter(this)
         if self.family.carries_kwargs:
             kwargs[PASS] = this
         return args, kwargs
 
     def after_model(self, _model: nn.Module, _args: tuple[Any, ...], _output: object) -> None:
         """Forget the pass; its layers, if they are computed again, still hold it."""
-        current.forward = None
+        self._enter(None)
 
     def before_stack(
         self, _stack: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """Read what enters the first layer, in a family that has a stack of layers."""
-        this = kwargs.get(PASS) or current.forward
+        this = kwargs.get(PASS) or self.now()
         if this is not None:
             self._read(this, args[0] if args else kwargs["hidden_states"])
 
@@ -84,18 +98,20 @@ class ModelHooks:
         self, _embeddings: nn.Module, _args: tuple[Any, ...], hidden: Tensor
     ) -> None:
         """Read what enters the first layer, in a family that has none."""
-        if current.forward is not None:
-            self._read(current.forward, hidden)
+        this = self.now()
+        if this is not None:
+            self._read(this, hidden)
 
     def _gate(self, labels: Labels | None, input_ids: Tensor | None, mask: Tensor) -> Gate | None:
         """Open by label, else by lexicon; ``None`` leaves it to the learned gate."""
         config, gate = self.plugin.config, self.plugin.gate
         if labels is not None:
-            return Gate(label_tensor(labels, config, len(mask), mask.device))
+            return label_gate(labels, config, len(mask), mask.device)
         if isinstance(gate, LearnedGate):
             return None
         if not isinstance(gate, LexiconGate):
-            return Gate(torch.zeros(len(mask), config.n_operators, device=mask.device))
+            shut = torch.zeros(len(mask), config.n_operators, device=mask.device)
+            return Gate(shut, is_open=False)
         if input_ids is None:
             raise GateError(
                 "the lexicon gate reads token ids and got inputs_embeds; give operators= as well"
@@ -124,6 +140,8 @@ def _may_open(gate: Gate) -> bool:
 
     Where none does, the layers are left alone: that is what keeps their output to the bit.
     """
+    if gate.is_open is not None:
+        return gate.is_open
     if torch.compiler.is_compiling() or gate.open.requires_grad:
         return True
     return bool(gate.open.any())
@@ -132,16 +150,18 @@ def _may_open(gate: Gate) -> bool:
 class LayerHook:
     """The hook at one self-attention."""
 
-    def __init__(self, plugin: BoolAttn, family: Family, index: int) -> None:
-        self.plugin = plugin
-        self.family = family
+    def __init__(self, model_hooks: ModelHooks, index: int) -> None:
+        self.model_hooks = model_hooks
+        self.plugin = model_hooks.plugin
+        self.family = model_hooks.family
         self.index = index
 
     def __call__(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Arguments | None:
         """Compute this layer's bias and send it along."""
-        this = kwargs.pop(PASS, None) if self.family.carries_kwargs else current.forward
+        carries = self.family.carries_kwargs
+        this = kwargs.pop(PASS, None) if carries else self.model_hooks.now()
         if this is None or this.reading is None:
             return args, kwargs
         hidden = args[0] if args else kwargs["hidden_states"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from boolattn.attention.gate import Gate
 from boolattn.errors import GateError
 
 if TYPE_CHECKING:
@@ -20,21 +21,22 @@ if TYPE_CHECKING:
 Labels = Sequence[Sequence[str]] | Tensor
 
 
-def label_tensor(
-    labels: Labels, config: BoolAttnConfig, batch: int, device: torch.device
-) -> Tensor:
-    """Check labels and return them as 0 and 1. Shape ``(batch, operators)``."""
+def label_gate(labels: Labels, config: BoolAttnConfig, batch: int, device: torch.device) -> Gate:
+    """Check labels and open the gate by them."""
     if not isinstance(labels, Tensor):
-        return _from_names(labels, config, batch).to(device)
+        labels = _from_names(labels, config, batch)
     if tuple(labels.shape) != (batch, config.n_operators):
         raise GateError(
             f"operators must have the shape ({batch}, {config.n_operators}): one row a text, one "
             f"column for each of {', '.join(config.operators)}; got {tuple(labels.shape)}"
         )
-    # Looking at values on a GPU would make it wait.
-    if labels.device.type == "cpu" and not bool(((labels == 0) | (labels == 1)).all()):
-        raise GateError("operators must hold only 0 and 1")
-    return labels.to(device, torch.float32)
+    is_open = None
+    # Looking at values would make a GPU wait and break a compiled graph.
+    if labels.device.type == "cpu" and not torch.compiler.is_compiling():
+        if not bool(((labels == 0) | (labels == 1)).all()):
+            raise GateError("operators must hold only 0 and 1")
+        is_open = bool(labels.any())
+    return Gate(labels.to(device, torch.float32), is_open=is_open)
 
 
 def _from_names(labels: Sequence[Sequence[str]], config: BoolAttnConfig, batch: int) -> Tensor:

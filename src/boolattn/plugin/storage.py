@@ -20,7 +20,7 @@ from transformers import AutoModel
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
 from boolattn.errors import PluginMismatchError
-from boolattn.plugin.attach import NAME, install, plugin_of
+from boolattn.plugin.attach import NAME, detach, install, plugin_of
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -73,10 +73,13 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
             raise PluginMismatchError(f"{path} has no lexicon; save the plug-in again")
         lexicon = LexiconGate(config, *parts)  # type: ignore[arg-type]
     plugin = install(encoder, config, lexicon)
-    try:
-        plugin.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise PluginMismatchError(f"{path} does not fit its own settings: {error}") from error
+    own = {name: tensor.shape for name, tensor in plugin.state_dict().items()}
+    saved_shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    if own != saved_shapes:
+        detach(encoder)
+        [first, *_] = sorted(dict(own.items() ^ saved_shapes.items()))
+        raise PluginMismatchError(f"{path} does not fit its own settings at {first}")
+    plugin.load_state_dict(tensors)
     return plugin
 
 

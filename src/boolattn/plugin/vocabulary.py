@@ -23,8 +23,16 @@ if TYPE_CHECKING:
 GOES_ON, CAN_GO_ON = 1, 2
 
 
-def lexicon_gate(config: BoolAttnConfig, tokenizer: PreTrainedTokenizerBase) -> LexiconGate:
-    """Compile the lexicon for one tokenizer."""
+def lexicon_gate(
+    config: BoolAttnConfig, tokenizer: PreTrainedTokenizerBase, n_ids: int = 0
+) -> LexiconGate:
+    """Compile the lexicon for one tokenizer.
+
+    Args:
+        config: The plug-in's settings.
+        tokenizer: A fast tokenizer.
+        n_ids: How many ids the encoder knows, which can be more than the tokenizer makes.
+    """
     if not getattr(tokenizer, "is_fast", False):
         raise ConfigError(
             f"the lexicon gate needs a fast tokenizer, got {type(tokenizer).__name__}; "
@@ -39,7 +47,9 @@ def lexicon_gate(config: BoolAttnConfig, tokenizer: PreTrainedTokenizerBase) -> 
     rows = sorted(owner_of)
     cues = torch.tensor([[*ids, *[-1] * (longest - len(ids))] for ids in rows])
     owners = torch.tensor([owner_of[ids] for ids in rows])
-    return LexiconGate(config, cues, owners, _word_flags(tokenizer))
+    flags = _word_flags(tokenizer)
+    flags = torch.nn.functional.pad(flags, (0, max(0, n_ids - len(flags))))
+    return LexiconGate(config, cues, owners, flags)
 
 
 def _spellings(phrase: str, tokenizer: PreTrainedTokenizerBase) -> set[tuple[int, ...]]:
@@ -48,11 +58,19 @@ def _spellings(phrase: str, tokenizer: PreTrainedTokenizerBase) -> set[tuple[int
     found = set()
     for text in (phrase, phrase.capitalize(), phrase.upper(), phrase.title()):
         for quote in ("'", "\u2019"):
-            # A leading space is a token's own letter in some vocabularies.
-            for lead in ("", " "):
-                ids = tokenizer(lead + text.replace("'", quote), add_special_tokens=False)
-                found.add(tuple(ids["input_ids"]))
+            # Some vocabularies write the space before a word into its first token.
+            for lead in ("", "a ", "("):
+                found.add(_ids_after(lead, text.replace("'", quote), tokenizer))
     return {ids for ids in found if ids and unknown not in ids}
+
+
+def _ids_after(lead: str, text: str, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    """Return the ids a text has behind a lead; none where a token lies across both."""
+    encoded = tokenizer(lead + text, add_special_tokens=False, return_offsets_mapping=True)
+    pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
+    kept = [(index, start) for index, (start, end) in pairs if end > len(lead)]
+    is_clean = bool(kept) and kept[0][1] >= len(lead.rstrip())
+    return tuple(index for index, _ in kept) if is_clean else ()
 
 
 def _word_flags(tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:
@@ -71,10 +89,11 @@ def _word_flags(tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:
         if marks_continuation:
             goes_on, ends_open = token.startswith("##"), True
         else:
-            goes_on, ends_open = token[0] not in "Ġ▁" and _in_word(token[0]), _in_word(token[-1])
+            goes_on, ends_open = _in_word(token[0]), _in_word(token[-1])
         flags[index] = GOES_ON * goes_on + CAN_GO_ON * ends_open
     return flags
 
 
 def _in_word(letter: str) -> bool:
-    return letter.isalnum() or letter == "_"
+    """Whether a letter is part of a word; the signs that stand for white space are not."""
+    return letter not in "ĠĊĉ▁" and (letter.isalnum() or letter == "_")

@@ -1,0 +1,187 @@
+"""Encoding with and without BoolAttn, side by side.
+
+    python -m benchmarks.encoding [--rounds 30] [--device cuda] [--compile MODE] [--json FILE]
+
+Every round times every system once, in turn, so that a slow moment of the machine touches all of
+them; a ratio is taken within its round, and the table shows the median and the middle 80%.
+All experts are open, which is the dearest case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from transformers import AutoConfig, AutoModel, PreTrainedModel
+
+from boolattn import BoolAttnConfig, attach
+from boolattn.errors import MissingDataError
+from boolattn.weights import minilm_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Plug-in settings by row; None is the bare encoder.
+SYSTEMS: dict[str, BoolAttnConfig | None] = {
+    "bare": None,
+    "light, factored": BoolAttnConfig(rank=16),
+    "light, dense": BoolAttnConfig(rank=16, form="dense"),
+    "full, factored": BoolAttnConfig(),
+    "full, dense": BoolAttnConfig(form="dense"),
+}
+SIZES = {
+    "minilm": {
+        "hidden_size": 384,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 12,
+        "intermediate_size": 1536,
+    },
+    "bert-base": {},
+}
+SHAPES = ((1, 16), (1, 64), (32, 16), (32, 64))
+#: The bars of the project: highest ratio to the bare encoder at 32 texts of 64 tokens.
+BARS = {"cpu": {"light": 1.10, "full": 1.25}, "cuda": {"light": 1.25, "full": 1.50}}
+
+
+def encoder(name: str, device: str) -> PreTrainedModel:
+    """Load all-MiniLM-L6-v2, or make an encoder of the named shape with random weights."""
+    if name == "minilm":
+        try:
+            return AutoModel.from_pretrained(minilm_folder(), local_files_only=True).to(device)
+        except MissingDataError:
+            pass  # the shape alone decides the speed
+    config = AutoConfig.for_model("bert", **SIZES[name])
+    return AutoModel.from_config(config).to(device)
+
+
+def batch(n_texts: int, n_tokens: int, device: str) -> dict[str, torch.Tensor]:
+    """Make token ids with an eighth of padding in every second text."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(1000, 20000, (n_texts, n_tokens), generator=generator)
+    mask = torch.ones_like(ids)
+    mask[1::2, n_tokens * 7 // 8 :] = 0
+    return {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
+
+
+def job(model: PreTrainedModel, inputs: dict[str, torch.Tensor], *, is_training: bool) -> None:
+    """Encode once; in training also go back."""
+    if not is_training:
+        with torch.inference_mode():
+            model(**inputs)
+        return
+    model(**inputs).last_hidden_state.square().mean().backward()
+    model.zero_grad(set_to_none=True)
+
+
+def timed(call: Callable[[], None], n_calls: int, device: str) -> float:
+    """Seconds for one call, over ``n_calls``."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(n_calls):
+        call()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return (time.perf_counter() - start) / n_calls
+
+
+def measure(
+    models: dict[str, PreTrainedModel],
+    shape: tuple[int, int],
+    args: argparse.Namespace,
+    *,
+    is_training: bool,
+) -> list[dict[str, object]]:
+    """Time every system on one shape."""
+    calls: dict[str, Callable[[], None]] = {}
+    for name, model in models.items():
+        inputs = batch(*shape, args.device)
+        if SYSTEMS[name] is not None:
+            inputs["operators"] = torch.ones(shape[0], 3)
+        model.train(is_training)
+        calls[name] = partial(job, model, inputs, is_training=is_training)
+    memory = {}
+    for name, call in calls.items():
+        for _ in range(3):
+            call()
+        if args.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+            held = torch.cuda.memory_allocated()
+            call()
+            memory[name] = (torch.cuda.max_memory_allocated() - held) / 2**20
+    once = timed(calls["bare"], 3, args.device)
+    n_calls = max(1, round(0.05 / once))
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(args.rounds):
+        for name, call in calls.items():
+            seconds[name].append(timed(call, n_calls, args.device))
+    rows = []
+    for name, took in seconds.items():
+        ratios = sorted(t / b for t, b in zip(took, seconds["bare"], strict=True))
+        rows.append(
+            {
+                "mode": "forward + backward" if is_training else "forward",
+                "shape": f"{shape[0]} x {shape[1]}",
+                "system": name,
+                "ms": 1000 * statistics.median(took),
+                "ratio": statistics.median(ratios),
+                "low": ratios[len(ratios) // 10],
+                "high": ratios[-1 - len(ratios) // 10],
+                "peak_MiB": memory.get(name),
+            }
+        )
+    return rows
+
+
+def show(rows: list[dict[str, object]], device: str) -> None:
+    """Print the table, with the project's bars where one applies."""
+    print("mode                texts    system                 ms  ratio  80% of rounds     MiB")
+    for row in rows:
+        size, _, form = str(row["system"]).partition(", ")
+        bar = BARS[device].get(size)
+        note = ""
+        if bar and (row["mode"], row["shape"], form) == ("forward", "32 x 64", "factored"):
+            note = f"bar {bar:.2f}: {'met' if row['ratio'] <= bar else 'missed'}"
+        peak = f"{row['peak_MiB']:6.0f}" if row["peak_MiB"] is not None else "     -"
+        print(
+            f"{row['mode']:19} {row['shape']:8} {row['system']:16} {row['ms']:8.2f} "
+            f"{row['ratio']:6.2f}  {row['low']:.2f} to {row['high']:.2f}   {peak}  {note}"
+        )
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--encoder", choices=SIZES, default="minilm")
+    parser.add_argument("--compile", metavar="MODE", help="compile every system, the bare one too")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    models = {}
+    for name, config in SYSTEMS.items():
+        models[name] = encoder(args.encoder, args.device)
+        if config is not None:
+            attach(models[name], config)
+        if args.compile:
+            models[name] = torch.compile(models[name], dynamic=False, mode=args.compile)
+    threads = f"{torch.get_num_threads()} threads" if args.device == "cpu" else "GPU"
+    print(f"{args.encoder}, torch {torch.__version__}, {threads}, {args.rounds} rounds")
+    rows = []
+    for is_training in (False, True):
+        for shape in SHAPES if not is_training else SHAPES[-1:]:
+            rows += measure(models, shape, args, is_training=is_training)
+    show(rows, args.device)
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""The verbs ``demo`` and ``explain``: what BoolAttn sees in a sentence, on real weights.
+
+May import: boolattn.plugin, boolattn.explanation, boolattn.weights.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from boolattn.explanation import Explanation
+
+FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
+SENTENCES = (
+    "moths of Borneo but not Sumatra",
+    "films set in Vietnam and about the war",
+    "orchids of Peru or Ecuador",
+    "animals found in Brazil as well as Mexico, except for birds",
+    "large beetles of the Andes",
+)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the heat maps.")] = Path("out"),
+) -> None:
+    """Show what the plug-in does to all-MiniLM-L6-v2 on five Boolean sentences."""
+    encoder, tokenizer = _default_encoder()
+    out.mkdir(parents=True, exist_ok=True)
+    for number, sentence in enumerate(SENTENCES, start=1):
+        path = out / f"demo-{number}.png"
+        _show(_explained(encoder, tokenizer, sentence), path)
+    typer.echo(
+        "The experts are fresh: the gate reads the cue lexicon and is right from the start; cue, "
+        "scope and bias show what training begins from.",
+        err=True,
+    )
+
+
+def explain(
+    text: Annotated[str, typer.Argument(help="The text.")],
+    model: Annotated[
+        Path | None, typer.Option(help="A folder that boolattn.save wrote; else a fresh plug-in.")
+    ] = None,
+    operator: Annotated[
+        list[str] | None, typer.Option(help="Open this expert, whatever the gate says.")
+    ] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw heat maps into this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show cue, scope, bias and change of attention, token by token."""
+    encoder, tokenizer = _default_encoder() if model is None else _load(model)
+    result = _explained(encoder, tokenizer, text, operator)
+    if as_json:
+        typer.echo(json.dumps(result.to_dict()))
+        if figure is not None:
+            result.figure().savefig(figure, dpi=130)
+    else:
+        _show(result, figure)
+
+
+def _explained(
+    encoder: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    text: str,
+    operators: list[str] | None = None,
+) -> Explanation:
+    from boolattn.explanation import explain as explain_text
+
+    return explain_text(encoder, tokenizer, text, operators=operators)
+
+
+def _default_encoder() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load all-MiniLM-L6-v2 and attach a fresh plug-in, gated by lexicon."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
+
+    from boolattn.plugin import attach
+    from boolattn.weights import minilm_folder
+
+    disable_progress_bar()
+    torch.manual_seed(0)
+    folder = minilm_folder()
+    encoder = AutoModel.from_pretrained(folder, local_files_only=True).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    attach(encoder, tokenizer=tokenizer)
+    return encoder, tokenizer
+
+
+def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    from transformers import AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
+
+    from boolattn.plugin import load
+
+    disable_progress_bar()
+    return load(folder), AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+def _show(result: Explanation, path: Path | None) -> None:
+    """Print one explanation as a table, and draw it where a path is given."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    opened = [name.upper() for name, is_open in result.gate.items() if is_open]
+    table = Table(
+        title=f"{escape(result.text)}   [bold]gate: {', '.join(opened) or 'none open'}[/bold]",
+        title_justify="left",
+        caption=f"heat map: {path}" if path is not None else None,
+        caption_justify="left",
+    )
+    table.add_column("token")
+    # A closed expert changes nothing, so its numbers would only be noise.
+    shown = [name for name in result.operators if result.gate[name]]
+    for name in shown:
+        for part in ("cue", "scope", "bias"):
+            table.add_column(f"{name.upper()}\n{part}", justify="right")
+    table.add_column("attention\nchange", justify="right")
+    for row in result.rows():
+        cells = [escape(row["token"])]
+        for name in shown:
+            cells += [f"{row[part][name]:{form}}" for part, form in FORMATS.items()]
+        change = 100 * row["attention_change"]
+        colour = "green" if change > 0.05 else "red" if change < -0.05 else "dim"
+        table.add_row(*cells, f"[{colour}]{change:+.1f}%[/{colour}]")
+    Console().print(table)
+    if path is not None:
+        result.figure().savefig(path, dpi=130)

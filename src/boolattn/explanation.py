@@ -1,0 +1,174 @@
+"""explain: what BoolAttn saw in one text, and what it did to the attention.
+
+May import: boolattn.plugin, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from boolattn.errors import MissingDataError
+from boolattn.plugin import plugin_of, recording
+from boolattn.plugin.families import family_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from boolattn.plugin import Record
+
+    Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One text's cues, scopes, biases and change of attention.
+
+    Attributes:
+        text: The text.
+        tokens: Its tokens.
+        operators: The model's experts: the operator axis below.
+        gate: Which experts were open, by operator.
+        cue: Probability that a token is a cue. Shape ``(operators, tokens)``.
+        scope: Share of heads that have a token in scope. ``(layers, operators, tokens)``.
+        bias: What an open gate adds at a token's key, mean over heads; negative for NOT, which
+            presses down. ``(layers, operators, tokens)``.
+        attention_change: Change of the attention a token receives, mean over heads and asking
+            tokens. ``(layers, tokens)``.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    operators: tuple[str, ...]
+    gate: dict[str, bool]
+    cue: Array
+    scope: Array
+    bias: Array
+    attention_change: Array
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain lists and values, for JSON."""
+        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row a token, layers averaged: what a table shows."""
+        shares, biases = self.scope.mean(0), self.bias.mean(0)
+        change = self.attention_change.mean(0)
+        return [
+            {
+                "token": token,
+                "cue": dict(zip(self.operators, self.cue[:, i].tolist(), strict=True)),
+                "scope": dict(zip(self.operators, shares[:, i].tolist(), strict=True)),
+                "bias": dict(zip(self.operators, biases[:, i].tolist(), strict=True)),
+                "attention_change": float(change[i]),
+            }
+            for i, token in enumerate(self.tokens)
+        ]
+
+    def figure(self) -> Figure:
+        """Draw cue, scope, bias and change of attention as heat maps over the tokens."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise MissingDataError(
+                "figures need matplotlib; pip install 'boolattn[plot]'"
+            ) from error
+        wide = max(6.0, 2.2 + 0.55 * len(self.tokens))
+        figure = Figure(figsize=(wide, 8.2), layout="constrained")
+        opened = [name.upper() for name, is_open in self.gate.items() if is_open]
+        figure.suptitle(f"“{self.text}”\nopen: {', '.join(opened) or 'none'}", fontsize=11)
+        panels = figure.subplots(4, 1, height_ratios=(3, 3, 5, 5), sharex=True)
+        names = [name.upper() for name in self.operators]
+        layers = [str(i + 1) for i in range(len(self.bias))]
+        _heat(panels[0], self.cue, names, "cue: probability", (0, 1))
+        _heat(panels[1], self.scope.mean(0), names, "scope: share of heads and layers", (0, 1))
+        _heat(panels[2], self.bias.sum(1), layers, "bias on the key, by layer", None)
+        _heat(panels[3], self.attention_change, layers, "change of attention received", None)
+        panels[2].set_ylabel("layer", fontsize=8)
+        panels[3].set_ylabel("layer", fontsize=8)
+        panels[3].set_xticks(range(len(self.tokens)), self.tokens, rotation=45, ha="right")
+        return figure
+
+
+def explain(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    text: str,
+    *,
+    operators: Sequence[str] | None = None,
+) -> Explanation:
+    """Say what BoolAttn does with a text.
+
+    Args:
+        model: An encoder that carries BoolAttn.
+        tokenizer: Its tokenizer.
+        text: The text.
+        operators: Operators to open by label; left out, the model's own gate decides.
+    """
+    plugin = plugin_of(model)
+    device = next(model.parameters()).device
+    inputs = dict(tokenizer(text, return_tensors="pt", truncation=True).to(device))
+    options: dict[str, Any] = {} if operators is None else {"operators": [list(operators)]}
+    if not family_of(model).has_interface:
+        options["output_attentions"] = True
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad(), recording(attention=True) as record:
+            output = model(**inputs, **options)
+    finally:
+        model.train(was_training)
+    if not record.attention and record.biases:
+        record.attention = {i: output.attentions[i] for i in record.biases}
+    ids = inputs["input_ids"][0].tolist()
+    [reading] = record.readings
+    is_open = reading.gate.open[0].bool().tolist()
+    names = plugin.config.operators
+    return Explanation(
+        text=text,
+        tokens=tuple(str(token) for token in tokenizer.convert_ids_to_tokens(ids)),
+        operators=names,
+        gate=dict(zip(names, is_open, strict=True)),
+        cue=_numbers(reading.cue[0]),
+        **_by_layer(record, model.config.num_hidden_layers, len(names), len(ids)),
+    )
+
+
+def _by_layer(record: Record, n_layers: int, n_operators: int, n_tokens: int) -> dict[str, Array]:
+    """Fill the layer axes; a layer without a bias keeps its zeros."""
+    scope = np.zeros((n_layers, n_operators, n_tokens), np.float32)
+    bias = np.zeros_like(scope)
+    change = np.zeros((n_layers, n_tokens), np.float32)
+    for index, layer in record.biases.items():
+        # (tokens, operators, heads) with the heads averaged away.
+        scope[index] = _numbers(layer.scope.inside[0].mean(-1).T)
+        bias[index] = _numbers((layer.factors.query * layer.factors.key)[0].mean(-1).T)
+        attention = record.attention[index]
+        # softmax(z + b) / e^b is softmax(z) up to its sum, so the unbiased weights follow.
+        before = attention.double() * torch.exp(-layer.factors.dense().double())
+        before = before / before.sum(-1, keepdim=True)
+        change[index] = _numbers((attention.double() - before)[0].mean((0, 1)))
+    return {"scope": scope, "bias": bias, "attention_change": change}
+
+
+def _numbers(tensor: torch.Tensor) -> Array:
+    return tensor.detach().to("cpu", torch.float32).numpy()
+
+
+def _heat(axes: Any, values: Array, names: list[str], title: str, limits: Any) -> None:  # noqa: ANN401
+    """One heat map; without limits the colours are symmetric around zero."""
+    reach = float(np.abs(values).max()) or 1.0
+    low, high = limits or (-reach, reach)
+    image = axes.imshow(
+        values, aspect="auto", vmin=low, vmax=high, cmap="Blues" if limits else "RdBu"
+    )
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.set_title(title, fontsize=9, loc="left")
+    axes.figure.colorbar(image, ax=axes, pad=0.01)

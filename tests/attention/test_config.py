@@ -1,0 +1,57 @@
+import pytest
+
+from boolattn.attention.config import BoolAttnConfig
+from boolattn.errors import ConfigError, GateError
+from boolattn.settings import build, read_toml
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"operators": ()}, "at least one of and, or, not"),
+        ({"operators": ("and", "xor")}, "unknown operator 'xor'"),
+        ({"operators": ("not", "and")}, "keep the order and, or, not"),
+        ({"variant": "fixed"}, "variant must be one of corrected, paper"),
+        ({"gate": "open"}, "gate must be one of"),
+        ({"form": "sparse"}, "form must be one of"),
+        ({"d_o": 0}, "d_o must be a whole number"),
+        ({"kernel": 4}, "kernel must be odd"),
+        ({"cue_kernel": 2}, "cue_kernel must be odd"),
+        ({"rank": -1}, "rank must be a whole number"),
+        ({"sigma": 0.0}, "sigma must lie between"),
+        ({"threshold": 1.0}, "threshold must lie between 0 and 1"),
+        ({"gate_temperature": -1.0}, "gate_temperature must lie"),
+        ({"layers": ()}, "layers must be rising"),
+        ({"layers": (3, 1)}, "layers must be rising"),
+        ({"layers": (-1, 1)}, "layers must be rising"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        BoolAttnConfig(**changes)
+
+
+def test_an_operator_without_expert_is_named():
+    with pytest.raises(GateError, match="no expert for 'or'; it has and, not"):
+        BoolAttnConfig(operators=("and", "not")).index("or")
+    with pytest.raises(GateError, match="unknown operator 'xor'"):
+        BoolAttnConfig().index("xor")
+
+
+def test_a_file_with_an_unknown_key_is_refused(tmp_path):
+    path = tmp_path / "plugin.toml"
+    path.write_text("rank = 16\nlayers = [0, 1]\n", encoding="utf-8")
+    assert read_toml(BoolAttnConfig, path) == BoolAttnConfig(rank=16, layers=(0, 1))
+    path.write_text("rnak = 16\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"plugin.toml: BoolAttnConfig has no 'rnak'; it has"):
+        read_toml(BoolAttnConfig, path)
+    path.write_text("rank = \n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        read_toml(BoolAttnConfig, path)
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_toml(BoolAttnConfig, tmp_path / "absent.toml")
+
+
+def test_build_names_its_source():
+    with pytest.raises(ConfigError, match="here: kernel must be odd"):
+        build(BoolAttnConfig, {"kernel": 2}, source="here")

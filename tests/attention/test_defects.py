@@ -1,0 +1,114 @@
+"""The paper's five defects: `paper` held to its letter, `corrected` to its purpose."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from boolattn.attention.boolattn import BoolAttn
+from boolattn.attention.config import BoolAttnConfig
+from boolattn.attention.cue import cue_predictor
+from boolattn.attention.gate import Gate
+from boolattn.attention.position import position_weight, squared_distance
+
+HIDDEN, HEADS, TOKENS = 24, 4, 8
+
+
+def attention_change(variant: str) -> float:
+    """How far a NOT bias moves the output of one attention layer."""
+    torch.manual_seed(0)
+    plugin = BoolAttn(
+        BoolAttnConfig(variant=variant), hidden_size=HIDDEN, n_heads=HEADS, n_layers=1
+    ).eval()
+    hidden, mask = torch.randn(2, TOKENS, HIDDEN), torch.ones(2, TOKENS)
+    reading = plugin.read(hidden, mask, Gate(torch.tensor([[0.0, 0.0, 1.0]]).expand(2, -1)))
+    bias = plugin(0, hidden, reading).factors.dense()
+    assert bias.abs().max() > 0.1
+    scores, values = torch.randn(2, HEADS, TOKENS, TOKENS), torch.randn(2, HEADS, TOKENS, 6)
+    moved = (scores + bias).softmax(-1) @ values - scores.softmax(-1) @ values
+    return float(moved.detach().abs().max())
+
+
+def test_1_not_of_the_paper_does_nothing_and_corrected_does():
+    assert attention_change("paper") < 1e-5
+    assert attention_change("corrected") > 0.05
+
+
+def test_2_not_of_the_paper_weighs_all_before_its_cue_fully_and_corrected_not_at_all():
+    cue = torch.zeros(1, 3, TOKENS)
+    cue[:, :, 4] = 1.0
+    for variant, before in (("paper", 1.0), ("corrected", 0.0)):
+        config = BoolAttnConfig(variant=variant)
+        squared = squared_distance(config, TOKENS, cue.device)
+        weight = position_weight(config, cue, squared, torch.full((3,), 2.0))[0, 2]
+        assert weight[:4].tolist() == [before] * 4
+        assert weight[4] == 1.0
+        assert bool((weight[5:] < weight[4:-1]).all())
+
+
+def train_cues(variant: str) -> torch.Tensor:
+    """Teach one cue word an operator, ten steps of Adam a word; return F1 by operator."""
+    torch.manual_seed(0)
+    embedding = nn.Embedding(30, HIDDEN)
+    words = torch.randint(3, 30, (64, TOKENS))
+    words[:, 2], words[:, 5] = torch.randint(0, 3, (64,)), torch.randint(0, 3, (64,))
+    wanted = torch.stack([words == e for e in range(3)], 1).float()
+    config = BoolAttnConfig(variant=variant)
+    predictor = cue_predictor(config, HIDDEN)
+    operators = nn.Parameter(torch.randn(3, config.d_o))
+    optimizer = torch.optim.Adam([*predictor.parameters(), operators], lr=0.02)
+    hidden, mask = embedding(words).detach(), torch.ones(64, TOKENS)
+    for _ in range(200):
+        logits = predictor(hidden, mask, operators)
+        loss = F.binary_cross_entropy_with_logits(logits, wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    said = (predictor(hidden, mask, operators) > 0).float()
+    hits = (said * wanted).sum((0, 2))
+    return 2 * hits / (said.sum((0, 2)) + wanted.sum((0, 2)))
+
+
+def test_3_cues_of_the_paper_point_the_same_way_for_every_operator():
+    config = BoolAttnConfig(variant="paper")
+    torch.manual_seed(0)
+    logits = cue_predictor(config, HIDDEN)(
+        torch.randn(2, TOKENS, HIDDEN), torch.ones(2, TOKENS), torch.randn(3, config.d_o)
+    )
+    # One constant between any two operators, whatever the token.
+    torch.testing.assert_close(
+        logits[:, 0] - logits[:, 1], (logits[0, 0, 0] - logits[0, 1, 0]).expand(2, TOKENS)
+    )
+    assert train_cues("paper").max() < 0.7
+    assert train_cues("corrected").min() > 0.95
+
+
+def test_4_of_several_cues_the_paper_sees_one_and_corrected_the_nearest():
+    cue = torch.zeros(1, 3, 12)
+    cue[:, :, 1], cue[:, :, 10] = 1.0, 0.9
+    weights = {}
+    for variant in ("paper", "corrected"):
+        config = BoolAttnConfig(variant=variant)
+        squared = squared_distance(config, 12, cue.device)
+        weights[variant] = position_weight(config, cue, squared, torch.full((3,), 2.0))[0, 0]
+    assert weights["paper"][10] < 0.05
+    torch.testing.assert_close(weights["corrected"][10], torch.tensor(0.9))
+    assert weights["paper"][1] == weights["corrected"][1] == 1.0
+    # And the choice can be learned: the cue that counts gets a gradient.
+    cue.requires_grad_()
+    config = BoolAttnConfig()
+    squared = squared_distance(config, 12, cue.device)
+    position_weight(config, cue, squared, torch.full((3,), 2.0))[0, 0, 10].backward()
+    assert cue.grad[0, 0, 10] == 1.0
+
+
+def test_5_cues_of_the_paper_have_no_context_and_corrected_ones_do():
+    torch.manual_seed(0)
+    hidden, mask = torch.randn(1, TOKENS, HIDDEN), torch.ones(1, TOKENS)
+    other = hidden.clone()
+    other[0, 3] += 1
+    for variant, reach in (("paper", 0), ("corrected", 2)):
+        config = BoolAttnConfig(variant=variant)
+        predictor, operators = cue_predictor(config, HIDDEN), torch.randn(3, config.d_o)
+        moved = predictor(hidden, mask, operators) - predictor(other, mask, operators)
+        touched = (moved.abs().amax((0, 1)) > 1e-6).nonzero().flatten().tolist()
+        assert touched == list(range(3 - reach, 3 + reach + 1))

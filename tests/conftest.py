@@ -1,0 +1,154 @@
+"""Offline fixtures: random encoders of two layers and tokenizers made on the spot."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytest
+import torch
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerFast
+
+from boolattn.logic.lexicon import CUES
+
+FAMILIES = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "modernbert", "mpnet")
+VOCABULARY = 220
+TEXTS = (
+    "moths of Borneo but not Sumatra",
+    "animals found in Brazil as well as Mexico, except for birds",
+    "knots and notation, neither nothofagus nor orchids",
+    "Not only films; don't show notes other than plays (and/or books)",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not torch.cuda.is_available():
+        for item in items:
+            if "gpu" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.fixture
+def tiny_encoder():
+    """Build a two-layer random encoder of the asked family; nothing is downloaded."""
+
+    def build(family: str = "bert", attention: str = "", **changes: object) -> PreTrainedModel:
+        torch.manual_seed(0)
+        values: dict[str, object] = {
+            "vocab_size": VOCABULARY,
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "intermediate_size": 48,
+            "max_position_embeddings": 600,
+        }
+        if family == "distilbert":
+            values = {"vocab_size": VOCABULARY, "dim": 32, "n_layers": 2, "n_heads": 4}
+            values |= {"hidden_dim": 48, "max_position_embeddings": 600}
+        if family == "electra":
+            values["embedding_size"] = 16
+        if family == "modernbert":
+            special = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id")
+            values |= dict.fromkeys(special, 1) | {"sep_token_id": 1, "local_attention": 6}
+        config = AutoConfig.for_model(family, **(values | changes))
+        attention = attention or ("eager" if family == "mpnet" else "sdpa")
+        return AutoModel.from_config(config, attn_implementation=attention).eval()
+
+    return build
+
+
+@pytest.fixture
+def batch() -> dict[str, torch.Tensor]:
+    """Three texts of 11, 7 and 4 tokens."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(5, VOCABULARY, (3, 11), generator=generator)
+    mask = torch.ones_like(ids)
+    mask[1, 7:] = 0
+    mask[2, 4:] = 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def _words() -> list[str]:
+    cues = {word for phrases in CUES.values() for phrase in phrases for word in phrase.split()}
+    texts = {word for text in TEXTS for word in text.lower().replace(",", "").split()}
+    return sorted(cues | texts)
+
+
+def _wordpiece() -> PreTrainedTokenizerFast:
+    pieces = [*"abcdefghijklmnopqrstuvwxyz&/'.,;()-", "not", "and", "or", "no", "also", "other"]
+    pieces += ["than", "but", "except", "for", "as", "well", "neither", "nor", "only", "don"]
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *dict.fromkeys(pieces)]
+    vocabulary += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
+    backend = Tokenizer(
+        models.WordPiece({word: i for i, word in enumerate(vocabulary)}, unk_token="[UNK]")
+    )
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_max_length=512,
+    )
+
+
+def _byte_level() -> PreTrainedTokenizerFast:
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=420,
+        special_tokens=["<pad>", "<s>", "</s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator([" ".join(_words()), *TEXTS] * 5, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
+    )
+
+
+def _metaspace() -> PreTrainedTokenizerFast:
+    backend = Tokenizer(models.Unigram())
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=200,
+        special_tokens=["<pad>", "<unk>", "<s>", "</s>"],
+        unk_token="<unk>",
+        show_progress=False,
+        initial_alphabet=list("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ&/'.,;()-▁"),
+    )
+    backend.train_from_iterator([" ".join(_words()), *TEXTS] * 5, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", unk_token="<unk>", bos_token="<s>"
+    )
+
+
+@pytest.fixture(scope="session", params=["wordpiece", "byte_level", "metaspace"])
+def any_tokenizer(request) -> PreTrainedTokenizerFast:
+    """The three ways vocabularies mark words."""
+    return {"wordpiece": _wordpiece, "byte_level": _byte_level, "metaspace": _metaspace}[
+        request.param
+    ]()
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> PreTrainedTokenizerFast:
+    """A WordPiece tokenizer, as BERT has."""
+    return _wordpiece()
