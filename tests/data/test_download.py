@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from boolattn.data.download import cache_folder, fetch
+from boolattn.data.download import cache_folder, fetch, is_offline
 from boolattn.errors import DataError, MissingDataError
 
 BODY = bytes(range(256)) * 4096
@@ -21,7 +21,7 @@ class Shelf(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.body, self.etag, self.cut = BODY, '"v1"', None
-        self.ranges = []
+        self.ranges, self.statuses = [], []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -38,7 +38,8 @@ class Handler(BaseHTTPRequestHandler):
             if start >= len(shelf.body):
                 self.send_error(416)
                 return
-        self.send_response(206 if start else 200)
+        shelf.statuses.append(206 if start else 200)
+        self.send_response(shelf.statuses[-1])
         self.send_header("Content-Length", str(len(shelf.body) - start))
         if shelf.etag:
             self.send_header("ETag", shelf.etag)
@@ -93,6 +94,7 @@ def test_interrupted_download_says_so_and_goes_on(shelf, tmp_path):
     shelf.cut = None
     fetch(shelf.url, target, sha256=SHA256)
     assert shelf.ranges == [None, "bytes=300000-"]
+    assert shelf.statuses == [200, 206]
     assert target.read_bytes() == BODY
     assert names(tmp_path) == ["file"]
 
@@ -113,7 +115,10 @@ def test_a_file_that_changed_meanwhile_is_fetched_anew(shelf, tmp_path):
     with pytest.raises(DataError):
         fetch(shelf.url, tmp_path / "file")
     shelf.cut, shelf.etag, shelf.body = None, '"v2"', BODY[::-1]
-    assert fetch(shelf.url, tmp_path / "file").read_bytes() == BODY[::-1]
+    seen = []
+    fetch(shelf.url, tmp_path / "file", progress=lambda *at: seen.append(at))
+    assert (tmp_path / "file").read_bytes() == BODY[::-1]
+    assert seen[-1] == (len(BODY), len(BODY))
 
 
 def test_without_a_version_nothing_is_continued(shelf, tmp_path):
@@ -165,6 +170,18 @@ def test_offline_says_what_to_fetch_and_where_to_put_it(tmp_path, monkeypatch):
     assert str(caught.value) == (
         f"offline, and no {tmp_path}/file; fetch https://example.org/file and put it there"
     )
+
+
+def test_what_forbids_the_network(monkeypatch):
+    hub, other = "https://huggingface.co/x", "https://example.org/x"
+    for name in ("BOOLATTN_OFFLINE", "HF_HUB_OFFLINE"):
+        monkeypatch.setenv(name, "0")
+    assert not is_offline(hub)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert is_offline(hub)
+    assert not is_offline(other)
+    monkeypatch.setenv("BOOLATTN_OFFLINE", "1")
+    assert is_offline(other)
 
 
 def test_cache_folder(monkeypatch, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import gzip
 import json
 import os
 import shutil
@@ -74,6 +75,13 @@ def test_operands_spans_and_sets(quest):
     assert herons.domain == "animals"
 
 
+def test_an_operand_said_twice_has_no_known_place(folder):
+    row = {"query": "Owls, yes, owls", "docs": [], "original_query": "<mark>Owls</mark>"}
+    (folder / "train.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    [query] = load_quest(folder, splits=["train"]).splits["train"]
+    assert query.operands == (Operand("Owls"),)
+
+
 def test_without_categories_the_sets_are_unknown(folder):
     (folder / "categories.jsonl").unlink()
     quest = load_quest_intro(folder)
@@ -133,6 +141,9 @@ def test_official_files_from_the_cache_and_offline(folder, monkeypatch):
         f"offline, and no {folder.parent}/cache/quest/train.jsonl; fetch "
         "https://storage.googleapis.com/gresearch/quest/train.jsonl and put it there"
     )
+    # What was put there by hand may be compressed.
+    (folder / "val.jsonl.gz").write_bytes(gzip.compress((folder / "val.jsonl").read_bytes()))
+    (folder / "val.jsonl").unlink()
     folder.rename(folder.parent / "quest")
     monkeypatch.setenv("BOOLATTN_CACHE", str(folder.parent))
     assert load_quest(splits=["val"]).coverage["val"].n_kept == 2
@@ -225,8 +236,9 @@ def check_sets(query, categories):
         assert not query.excluded
     if "also" in query.template:
         a, b, *rest = sets[:-1] if "not" in query.template else sets
-        assert query.partial == a.union(b, *rest) - a.intersection(b, *rest)
-        assert query.partial
+        in_all = a.intersection(b, *rest)
+        assert query.partial == a.union(b, *rest) - in_all
+        assert all(own > in_all for own in (a, b, *rest))
     else:
         assert not query.partial
 
@@ -272,12 +284,21 @@ def test_held_out_categories_stay_held_out(quest, seed):
     assert not set(split.held_out) & quest.named["train"]
     # A validation category that no training query names may be asked in generated validation.
     assert "Finches" in split.held_out
+    # What neither names is divided, so training keeps some of it too.
+    assert set(split.train) - quest.named["train"]
     train = operand_names(generated_training(quest, 100, seed=seed))
     val = operand_names(generated_validation(quest, 100, seed=seed))
     assert train
     assert val
     assert not train & (val | quest.named["val"])
     assert not val & quest.named["train"]
+
+
+def test_a_category_that_both_name_is_used_for_neither(quest):
+    named = {**quest.named, "val": quest.named["val"] | {"Owls"}}
+    split = split_categories(replace(quest, named=named))
+    assert "Owls" not in split.train
+    assert "Owls" not in split.held_out
 
 
 def test_categories_of_dropped_queries_are_held_out_too(quest):

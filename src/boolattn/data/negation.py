@@ -7,10 +7,11 @@ May import: boolattn.data.files, boolattn.errors.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
 from boolattn.data.files import read_lines
-from boolattn.errors import DataError
+from boolattn.errors import ConfigError, DataError, MissingDataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -102,6 +103,38 @@ READERS: Mapping[str, Callable[[Path], Iterator[Negation]]] = {
 }
 
 
+def find_negation(corpus: str, folder: Path) -> dict[str, Path]:
+    """Find the files of a corpus in a folder, by split, under the names they are published with.
+
+    Args:
+        corpus: "cd-sco" or "sfu".
+        folder: Holds the files, compressed or not.
+    """
+    if corpus not in _NAMES:
+        raise ConfigError(f"no negation corpus {corpus!r}; there are {', '.join(_NAMES)}")
+    found = {
+        split: path
+        for split, pattern in _NAMES[corpus].items()
+        for path in sorted(folder.glob("*"))
+        if fnmatch(path.name.lower(), pattern)
+    }
+    if not found:
+        names = ", ".join(_NAMES[corpus].values())
+        raise MissingDataError(f"no {corpus} in {folder}; put files there that fit {names}")
+    return found
+
+
+# The published names carry dates and may end in a compression.
+_NAMES: Mapping[str, Mapping[str, str]] = {
+    "cd-sco": {
+        "train": "*cd-sco*train*.txt*",
+        "dev": "*cd-sco*dev*.txt*",
+        "test": "*cd-sco*test*gold*.txt*",
+    },
+    "sfu": {"train": "sfu*train*.conll*", "dev": "sfu*dev*.conll*", "test": "sfu*test*.conll*"},
+}
+
+
 def _plain(tokens: tuple[str, ...], source: str) -> Negation:
     nothing = (False,) * len(tokens)
     empty = ("",) * len(tokens)
@@ -119,11 +152,11 @@ def _check_columns(row: list[str], n_columns: int, where: str) -> None:
 def _sentences(path: Path, comment: str = "") -> Iterator[tuple[int, list[list[str]]]]:
     """Group tab-separated lines by the empty lines between them, each group with its first line.
 
-    A line that is a comment has no tab: "#" is also a token.
+    A comment begins with "# "; the token "#" is followed by a tab.
     """
     first, rows = 0, list[list[str]]()
     for number, line in read_lines(path):
-        if comment and line.startswith(comment) and "\t" not in line:
+        if comment and line.startswith(comment):
             continue
         if line.strip():
             first = first if rows else number

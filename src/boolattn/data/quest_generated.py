@@ -22,7 +22,7 @@ from boolattn.logic.templates import TEMPLATES, template_operators
 from boolattn.logic.tree import And, Atom, Not, Or
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from boolattn.data.quest import Quest
     from boolattn.data.records import AnswerSets
@@ -156,8 +156,9 @@ def generate_queries(
     """Make queries over categories, as many of each template as of any other.
 
     Every two operands share a document. An OR needs each of its operands, an AND answers with
-    less than any one of them, a NOT excludes something. When a template has fewer such
-    combinations than wanted, fewer queries come back.
+    less than any one of them, a NOT excludes something. Those with several answers come before
+    those with one, because categories are small and most intersections hold one. When a
+    template has fewer such combinations than wanted, fewer queries come back.
 
     Args:
         categories: Documents of each category.
@@ -173,20 +174,40 @@ def generate_queries(
     queries: list[Query] = []
     for place, template in enumerate(templates):
         n_wanted = n // len(templates) + (place < n % len(templates))
-        candidates = groups[TEMPLATES[template][0]]
-        for group in generator.sample(candidates, len(candidates)):
-            if not n_wanted:
+        several: list[_Choice] = []
+        single: list[_Choice] = []
+        for choice in _choices(template, groups[TEMPLATES[template][0]], categories, generator):
+            (several if len(choice.sets.gold) > 1 else single).append(choice)
+            if len(several) >= n_wanted:
                 break
-            # One query of a group at most, in the first order of its operands that gives one.
-            for names in generator.sample(list(permutations(group)), factorial(len(group))):
-                members = [categories[name] for name in names]
-                sets = answer_sets(template, members)
-                if _is_worthwhile(template, members, sets):
-                    qid = f"{prefix}-{len(queries)}"
-                    queries.append(_worded(qid, template, names, sets, generator))
-                    n_wanted -= 1
-                    break
+        for choice in (several + single)[:n_wanted]:
+            qid = f"{prefix}-{len(queries)}"
+            queries.append(_worded(qid, template, choice, generator))
     return tuple(queries)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Operands for a template, and what they name."""
+
+    names: tuple[str, ...]
+    sets: AnswerSets
+
+
+def _choices(
+    template: str,
+    groups: Sequence[tuple[str, ...]],
+    categories: Mapping[str, frozenset[str]],
+    generator: random.Random,
+) -> Iterator[_Choice]:
+    """Go through the groups in a random order, each in the first order of operands that works."""
+    for group in generator.sample(groups, len(groups)):
+        for names in generator.sample(list(permutations(group)), factorial(len(group))):
+            members = [categories[name] for name in names]
+            sets = answer_sets(template, members)
+            if _is_worthwhile(template, members, sets):
+                yield _Choice(names, sets)
+                break
 
 
 def _named(quest: Quest, *, is_training: bool) -> frozenset[str]:
@@ -214,8 +235,8 @@ def _mentioned(text: str, names: Mapping[str, str]) -> set[str]:
 
 def _by_document(categories: Mapping[str, frozenset[str]]) -> dict[str, list[str]]:
     index: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(categories):
-        for document in categories[name]:
+    for name, documents in categories.items():
+        for document in documents:
             index[document].append(name)
     return index
 
@@ -267,9 +288,8 @@ def _is_worthwhile(template: str, members: list[frozenset[str]], sets: AnswerSet
             return bool(sets.gold)
 
 
-def _worded(
-    qid: str, template: str, names: Sequence[str], sets: AnswerSets, generator: random.Random
-) -> Query:
+def _worded(qid: str, template: str, choice: _Choice, generator: random.Random) -> Query:
+    names, sets = choice.names, choice.sets
     wording, pattern = generator.choice(list(WORDINGS[template].items()))
     text = ""
     spans: dict[int, tuple[int, int]] = {}
