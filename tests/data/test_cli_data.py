@@ -185,6 +185,8 @@ def test_sentences(tmp_path):
     assert len(rows) == 5
     shown = as_json("show", "sentences", "-n", "5", "--seed", "3")
     assert [row["text"] for row in shown["sentences"]] == [row["text"] for row in rows]
+    other = as_json("show", "sentences", "-n", "5", "--seed", "4")
+    assert other != shown
     assert rows[0]["text"] in run("show", "sentences", "-n", "5", "--seed", "3").stdout
     assert sum(as_json("stats", "sentences")["templates"].values()) == 1000
     assert "_ that are not _" in run("stats", "sentences").stdout

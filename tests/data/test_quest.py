@@ -271,6 +271,15 @@ def test_generation_of_chosen_templates(quest):
         generate_queries(quest.categories, 5, seed=0, templates=["_ xor _"])
 
 
+def test_queries_with_several_answers_come_first(quest):
+    template = "_ that are also both _ and _"
+    every = generate_queries(quest.categories, 1000, seed=0, templates=[template])
+    n_several = sum(len(query.gold) > 1 for query in every)
+    assert 0 < n_several < len(every)
+    some = generate_queries(quest.categories, n_several, seed=1, templates=[template])
+    assert all(len(query.gold) > 1 for query in some)
+
+
 def operand_names(queries):
     return {operand.text for query in queries for operand in query.operands}
 
