@@ -70,7 +70,13 @@ def build(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Write a data set: a BEIR folder, taxa with their manifest, sentences as JSON lines."""
     from boolattn.data.beir import write_beir
-    from boolattn.data.catalog import build_taxa, find_entry, open_sentences, taxa_folder
+    from boolattn.data.catalog import (
+        build_taxa,
+        find_entry,
+        open_dataset,
+        open_sentences,
+        taxa_folder,
+    )
     from boolattn.data.files import write_jsonl
 
     options = _options(folder, size, seed, n)
@@ -83,7 +89,7 @@ def build(  # noqa: PLR0913 - one parameter for each option
     elif kind == "sentences":
         write_jsonl(out, map(asdict, open_sentences(options)))
     else:
-        data = _open(name, options)
+        data = open_dataset(name, options)
         write_beir(out, data.documents, data.splits)
     typer.echo(str(out))
 
@@ -97,7 +103,7 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Count documents, and queries by split and template."""
-    from boolattn.data.catalog import find_entry
+    from boolattn.data.catalog import find_entry, open_dataset
 
     kind = find_entry(name).kind
     options = _options(folder, size, seed, 1000)
@@ -106,7 +112,7 @@ def stats(
     elif kind == "sentences":
         _sentence_stats(options, as_json)
     else:
-        counts = _stats(_open(name, options))
+        counts = _stats(open_dataset(name, options))
         _print_json(counts) if as_json else _print_stats(counts)
 
 
@@ -122,7 +128,7 @@ def show(  # noqa: PLR0913 - one parameter for each option
     as_json: AsJson = False,
 ) -> None:
     """Show a few examples of each split, spread over it."""
-    from boolattn.data.catalog import find_entry, open_negation, open_sentences
+    from boolattn.data.catalog import find_entry, open_dataset, open_negation, open_sentences
 
     kind = find_entry(name).kind
     options = _options(folder, size, seed, n)
@@ -133,7 +139,7 @@ def show(  # noqa: PLR0913 - one parameter for each option
     elif kind == "sentences":
         _print_examples({name: list(open_sentences(options))}, _sentence_lines, as_json)
     else:
-        data = _open(name, options)
+        data = open_dataset(name, options)
         titles = {document.id: document.title for document in data.documents}
         queries = {
             part: _spread([q for q in queries if not template or q.template == template], n)
@@ -149,13 +155,6 @@ def _options(folder: Path | None, size: str, seed: int, n: int) -> Options:
         typer.echo(line, err=True)
 
     return Options(folder=folder, size=size, seed=seed, n=n, tell=tell)
-
-
-def _open(name: str, options: Options) -> Dataset:
-    from boolattn.data.catalog import open_dataset
-
-    typer.echo(f"opening {name} ...", err=True)
-    return open_dataset(name, options)
 
 
 def _chosen(splits: Mapping[str, T], split: str) -> list[tuple[str, T]]:

@@ -243,7 +243,7 @@ def _open_taxa(options: Options) -> Dataset:
 def taxa_folder(size: str) -> Path:
     """Return where the cache keeps the taxa benchmark; other wordings have another place."""
     from boolattn.data.download import cache_folder
-    from boolattn.data.taxa.build import FORMAT
+    from boolattn.data.taxa.benchmark import FORMAT
     from boolattn.data.taxa.wordings import digest
 
     return cache_folder() / f"{FORMAT}-{size}-{digest()[:8]}"
