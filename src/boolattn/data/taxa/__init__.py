@@ -7,6 +7,6 @@ May import: boolattn.logic, boolattn.data.records, boolattn.data.files, boolattn
 
 from __future__ import annotations
 
-from boolattn.data.taxa.build import Manifest, TaxaBenchmark, build, load
+from boolattn.data.taxa.benchmark import Manifest, TaxaBenchmark, build, load
 
 __all__ = ["Manifest", "TaxaBenchmark", "build", "load"]

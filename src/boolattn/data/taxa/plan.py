@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 #: Fewest documents that answer a query.
 MIN_GOLD = 2
-# How often an operand is drawn anew before a structure counts as exhausted.
-_PATIENCE = 60
+# How many draws in a row may fail before a structure counts as exhausted.
+_PATIENCE = 2000
 _OR = ("_ or _", "_ or _ or _")
 _NOT = ("_ that are not _", "_ that are also _ but not _")
 
@@ -51,13 +51,14 @@ class Planner:
         """Yield up to ``count`` different choices of operands for a template."""
         known: set[frozenset[Operand]] = set()
         misses = 0
-        while len(known) < count and misses < _PATIENCE * count:
+        while len(known) < count and misses < _PATIENCE:
             operands = self._one(template, rng)
             key = frozenset(operands or ())
             if not operands or key in known or not self._is_worth_asking(template, operands):
                 misses += 1
                 continue
             known.add(key)
+            misses = 0
             yield operands
 
     def _one(self, template: str, rng: random.Random) -> tuple[Operand, ...] | None:
