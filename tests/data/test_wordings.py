@@ -16,7 +16,7 @@ from boolattn.logic.lexicon import find_cues
 from boolattn.logic.operators import Operator
 from boolattn.logic.templates import TEMPLATES
 
-FROZEN = ("1", "6798406367b1301c74e3a9f30eaf7e2fceafafbe6beb90d52b6d8e991ef74186")
+FROZEN = ("1", "f70a0fd171e0958a3670d3d2e24670932ec5b081844084fe9eb71af228622a5d")
 
 FROGS = Group("family", "Ranidae", "true frogs", "animals", "train")
 PLACES = ("Peru", "Ecuador", "Chile")
@@ -123,6 +123,17 @@ def test_every_operator_is_announced_unless_the_order_of_words_does_it():
         for _ in range(80):
             _, phrase, _ = speaker.say(template, operands)
             assert {cue.operator.value for cue in phrase.cues} == wanted, phrase.text
+
+
+def test_training_has_no_cue_word_that_is_not_marked():
+    speaker = Speaker(random.Random(3), unseen=False)
+    for template in TEMPLATES:
+        operands = [Operand(FROGS, place) for place in PLACES[: template.count("_")]]
+        for _ in range(150):
+            _, phrase, _ = speaker.say(template, operands)
+            marked = {at for cue in phrase.cues for at in range(cue.start, cue.end)}
+            for cue in find_cues(phrase.text):
+                assert marked & set(range(cue.start, cue.end)), (cue.text, phrase.text)
 
 
 def test_a_shared_word_belongs_to_both_operands():

@@ -115,7 +115,9 @@ class Planner:
         if len(found.gold) < MIN_GOLD:
             return False
         if template in _OR:
-            return all(ids < found.gold for ids in sets)
+            # Every operand answers with something that no other does.
+            times = Counter(document for ids in sets for document in ids)
+            return all(any(times[document] == 1 for document in ids) for ids in sets)
         if template in _NOT and not found.excluded:
             return False
         return template in ("_", "_ that are not _") or bool(found.partial)

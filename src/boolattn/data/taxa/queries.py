@@ -111,12 +111,14 @@ class Speaker:
         """Return the words for every slot that the operands can fill."""
         lead, _, prep = link.partition("|")
         first = operands[0]
+        domains = {operand.group.domain for operand in operands}
         slots = {
             "G": heads[first.group],
             "in": f"{lead} {prep}".strip(),
             "lead": lead,
             "prep": prep,
-            "live": self._rng.choice(_VERBS[first.group.domain]),
+            # Orchids and owls together can only occur.
+            "live": self._rng.choice(_VERBS[domains.pop()]) if len(domains) == 1 else "occur",
         }
         for index, operand in enumerate(operands):
             slots[f"G{index}"] = heads[operand.group]
