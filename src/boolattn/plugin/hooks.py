@@ -67,8 +67,13 @@ class ModelHooks:
     def before_model(
         self, _model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Arguments:
-        """Take the label out of the call, and open the gate if that needs no hidden state."""
+        """Take the label out of the call, and open the gate if that needs no hidden state.
+
+        With ``is_bare=True`` nothing is read and no layer is touched: the encoder alone.
+        """
         labels = kwargs.pop("operators", None)
+        if kwargs.pop("is_bare", False):
+            return args, kwargs
         input_ids = args[0] if args else kwargs.get("input_ids")
         tokens = input_ids if input_ids is not None else kwargs.get("inputs_embeds")
         if tokens is None:

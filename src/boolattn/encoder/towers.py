@@ -1,0 +1,260 @@
+"""The two-tower retriever: Bool-BERT for queries, the bare encoder for documents.
+
+It is an ordinary ``SentenceTransformer`` made of that library's own modules only, because it
+imports no others from a saved folder without ``trust_remote_code``: a ``Router`` over
+``Transformer``, then ``Pooling``, then ``Normalize`` for cosine similarity. With shared weights
+both routes hold the same ``Transformer``, whose model runs bare unless its task is ``query``.
+
+Training, one step::
+
+    features = model.preprocess(texts, task="query")       # or task="document"
+    features = {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
+    features["operators"] = labels                         # optional, queries only
+    vectors = model(features, task="query")["sentence_embedding"]
+
+May import: boolattn.encoder, boolattn.plugin, boolattn.attention, boolattn.settings,
+boolattn.errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel
+
+from boolattn.encoder.bool_bert import QUERY, BoolBertModel
+from boolattn.errors import ConfigError, GateError
+from boolattn.plugin.attach import NAME, plugin_of
+from boolattn.plugin.storage import FILE
+from boolattn.plugin.storage import load as load_attached
+from boolattn.settings import build
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
+
+    from boolattn.attention.config import BoolAttnConfig
+
+DOCUMENT = "document"
+POOLINGS = ("mean", "cls")
+SIMILARITIES = ("cosine", "dot")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TowerConfig:
+    """How two encoders make one retriever.
+
+    Attributes:
+        pooling: ``mean`` over a text's tokens, or its first token (``cls``).
+        is_shared: Whether both towers use the same weights.
+        similarity: ``cosine``, which makes vectors of length 1, or ``dot``.
+        query_length: Tokens of a query that are read.
+        document_length: Tokens of a document that are read.
+    """
+
+    pooling: str = "mean"
+    is_shared: bool = True
+    similarity: str = "cosine"
+    query_length: int = 64
+    document_length: int = 256
+
+    def __post_init__(self) -> None:
+        for name, choices in (("pooling", POOLINGS), ("similarity", SIMILARITIES)):
+            if (value := getattr(self, name)) not in choices:
+                raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+        for name in ("query_length", "document_length"):
+            if (value := getattr(self, name)) < 3:
+                raise ConfigError(f"{name} must leave room for a word and its marks; got {value}")
+
+
+def build_towers(
+    encoder: str | Path | PreTrainedModel,
+    config: BoolAttnConfig | None = None,
+    *,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    **settings: Any,
+) -> SentenceTransformer:
+    """Build the retriever from one encoder, whose weights both towers start from.
+
+    Args:
+        encoder: A folder, a name on the hub, or a loaded encoder, which is left as it is. One
+            that carries BoolAttn, or a folder saved from one, keeps its plug-in.
+        config: The plug-in's settings. ``None``: the plug-in the encoder carries, and where it
+            carries none, plain towers.
+        tokenizer: The encoder's own; left out, it is taken from the encoder's folder.
+        **settings: Values of :class:`TowerConfig`: ``pooling``, ``is_shared``, ``similarity``,
+            ``query_length``, ``document_length``.
+    """
+    towers = build(TowerConfig, settings, source="build_towers")
+    if tokenizer is None:
+        tokenizer = _tokenizer_of(encoder)
+    model = encoder if isinstance(encoder, PreTrainedModel) else _load(encoder)
+    limit = model.config.max_position_embeddings
+    for length in (towers.query_length, towers.document_length):
+        if length > limit:
+            raise ConfigError(f"the encoder reads at most {limit} tokens, and {length} were asked")
+    with TemporaryDirectory(prefix="boolattn-") as folder:
+        writer = _Writer(model, tokenizer, towers, Path(folder))
+        query = document = writer.query_tower(config)
+        if not towers.is_shared:
+            document = writer.document_tower()
+    pooling = Pooling(query.get_embedding_dimension(), cast("Any", towers.pooling))
+    router = Router.for_query_document([query], [document], default_route=DOCUMENT)
+    return SentenceTransformer(
+        modules=[router, pooling, *([Normalize()] if towers.similarity == "cosine" else [])],
+        similarity_fn_name=cast("Any", towers.similarity),
+    )
+
+
+@dataclass
+class _Writer:
+    """Gives sentence-transformers the encoders it only takes from a folder."""
+
+    encoder: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    towers: TowerConfig
+    folder: Path
+
+    @property
+    def base(self) -> PreTrainedModel:
+        """The encoder without the head it may stand under."""
+        return cast("PreTrainedModel", self.encoder.base_model)
+
+    def query_tower(self, config: BoolAttnConfig | None) -> Transformer:
+        """Write and read back the encoder with its plug-in, or plain where there is none."""
+        if isinstance(self.encoder, BoolBertModel):
+            if config is not None and config != self.encoder.config.boolattn_config:
+                raise ConfigError("this encoder carries BoolAttn with other settings")
+            return self._transformer(self.encoder, self.encoder.state_dict())
+        carries = hasattr(self.base, NAME)
+        if config is None and not carries:
+            return self.document_tower()
+        if carries:
+            model = BoolBertModel.wrap(self.encoder, config)
+        else:
+            # On a copy, because attach changes the encoder it is given.
+            bare = AutoModel.from_pretrained(self._write_bare("bare"), **self._options())
+            model = BoolBertModel.wrap(bare, config, tokenizer=self.tokenizer)
+            model.config.name_or_path = self.encoder.config.name_or_path
+        return self._transformer(model, model.state_dict())
+
+    def document_tower(self) -> Transformer:
+        """Write and read back the encoder alone."""
+        return self._read(self._write_bare("document"))
+
+    def _write_bare(self, name: str) -> Path:
+        base = self.base
+        weights = {k: v for k, v in base.state_dict().items() if not k.startswith(f"{NAME}.")}
+        base.save_pretrained(self.folder / name, state_dict=weights)
+        return self.folder / name
+
+    def _transformer(self, model: PreTrainedModel, weights: dict[str, Tensor]) -> Transformer:
+        model.save_pretrained(self.folder / QUERY, state_dict=weights)
+        return self._read(self.folder / QUERY)
+
+    def _read(self, folder: Path) -> Transformer:
+        self.tokenizer.save_pretrained(folder)
+        tower: Transformer = Transformer(
+            str(folder),
+            model_kwargs=self._options(),
+            query_length=self.towers.query_length,
+            document_length=self.towers.document_length,
+            max_seq_length=self.towers.document_length,
+        )
+        # The folder is about to go; a model card should name the encoder.
+        tower.model.config.name_or_path = self.encoder.config.name_or_path
+        return tower
+
+    def _options(self) -> dict[str, Any]:
+        """Ask for the attention the given encoder has."""
+        base = self.base
+        used = base.config._attn_implementation
+        if hasattr(base, NAME):
+            used = plugin_of(base).attached.implementation or used
+        return {"attn_implementation": used, "local_files_only": True}
+
+
+def query_encoder(model: SentenceTransformer) -> PreTrainedModel:
+    """Return the encoder of the query tower: a Bool-BERT, or a bare one in plain towers."""
+    return _tower(model, QUERY).model
+
+
+def _tower(model: SentenceTransformer, route: str) -> Transformer:
+    router = model[0]
+    if not isinstance(router, Router) or route not in router.sub_modules:
+        raise ConfigError("this model has no two towers; make one with build_towers()")
+    return cast("Transformer", next(iter(router.sub_modules[route].children())))
+
+
+def encode_queries(
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    *,
+    operators: Sequence[Sequence[str]],
+    batch_size: int = 32,
+) -> Tensor:
+    """Encode queries whose operators are known, whatever the model's gate would say.
+
+    ``model.encode_query`` lets the gate decide; it has no way to hand a batch its own labels.
+
+    Args:
+        model: Towers with Bool-BERT.
+        texts: The queries.
+        operators: Names of the open operators for each query, none for a plain one.
+        batch_size: Queries encoded at once.
+
+    Returns:
+        Shape ``(texts, dim)``.
+    """
+    if not isinstance(query_encoder(model), BoolBertModel):
+        raise GateError("this model carries no BoolAttn, so operators would change nothing")
+    if len(texts) != len(operators):
+        raise GateError(f"got {len(texts)} texts and operators for {len(operators)}")
+    if not texts:
+        return torch.zeros(0, model.get_embedding_dimension() or 0)
+    model.eval()
+    # Texts of like length go together, as in encode: less padding.
+    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+    rows: list[Tensor] = []
+    with torch.inference_mode():
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            features = model.preprocess([texts[i] for i in chosen], task=QUERY)
+            features = {
+                k: v.to(model.device) if torch.is_tensor(v) else v for k, v in features.items()
+            }
+            features["operators"] = [operators[i] for i in chosen]
+            rows.append(model(features, task=QUERY)["sentence_embedding"])
+    back = torch.empty(len(order), dtype=torch.int64)
+    back[torch.tensor(order)] = torch.arange(len(order))
+    return torch.cat(rows)[back.to(rows[0].device)]
+
+
+def _load(source: str | Path) -> PreTrainedModel:
+    if (Path(source) / FILE).is_file():
+        return load_attached(source)
+    model: PreTrainedModel = AutoModel.from_pretrained(
+        str(source), local_files_only=Path(source).is_dir()
+    )
+    return model
+
+
+def _tokenizer_of(encoder: str | Path | PreTrainedModel) -> PreTrainedTokenizerBase:
+    source = encoder
+    if isinstance(source, PreTrainedModel):
+        source = source.config.name_or_path or "-"
+        if not Path(source).is_dir():
+            raise ConfigError("a loaded encoder needs its tokenizer: build_towers(..., tokenizer=)")
+    return cast(
+        "PreTrainedTokenizerBase",
+        AutoTokenizer.from_pretrained(str(source), local_files_only=Path(source).is_dir()),
+    )
