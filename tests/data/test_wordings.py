@@ -158,6 +158,18 @@ def test_the_verb_after_a_cue_belongs_to_the_operand():
     assert [phrase.text[cue.start : cue.end] for cue in phrase.cues] == ["that do not"]
 
 
+def test_a_verb_can_belong_to_two_operands_and_a_part_can_be_no_cue():
+    builder = Builder(3)
+    cues = {"and_verb": (Operator.AND, "^that|{live} in~as well")}
+    slots = {"G": "moths", "P1": "Java", "P2": "Bali", "live": "live"}
+    fill("<012|{G}> {and_verb.0@12} <1|{P1}> [and:and] <2|{P2}> {and_verb.1}", cues, slots, builder)
+    phrase = builder.finish()
+    assert phrase.text == "moths that live in Java and Bali as well"
+    joined = [" ".join(phrase.text[a:b] for a, b in spans) for spans in phrase.operands]
+    assert joined == ["moths", "moths live in Java", "moths live in Bali"]
+    assert [phrase.text[cue.start : cue.end] for cue in phrase.cues] == ["and", "as well"]
+
+
 def test_commas_spaces_and_articles_meet_once():
     builder = Builder(1)
     for piece in ("among the", " ", "the Bahamas' frogs", " ", ", ", ", but not", " ", "(", " x)"):

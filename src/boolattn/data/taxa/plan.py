@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from boolattn.data.taxa.sets import Group, Operand
 
 #: Fewest documents that answer a query.
-MIN_GOLD = 2
+MIN_GOLD = 3
 # How many draws in a row may fail before a structure counts as exhausted.
 _PATIENCE = 2000
 _OR = ("_ or _", "_ or _ or _")
