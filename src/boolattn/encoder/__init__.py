@@ -6,15 +6,26 @@ boolattn.data (the cache folder), boolattn.settings, boolattn.errors.
 """
 
 from boolattn.encoder.bool_bert import BoolBertConfig, BoolBertModel, register
-from boolattn.encoder.towers import TowerConfig, build_towers, encode_queries, query_encoder
+from boolattn.encoder.card import Card
+from boolattn.encoder.storage import save_towers
+from boolattn.encoder.towers import (
+    TowerConfig,
+    build_towers,
+    encode_queries,
+    query_encoder,
+    settings_of,
+)
 
 register()
 
 __all__ = [
     "BoolBertConfig",
     "BoolBertModel",
+    "Card",
     "TowerConfig",
     "build_towers",
     "encode_queries",
     "query_encoder",
+    "save_towers",
+    "settings_of",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -137,9 +138,8 @@ class BoolBertModel(PreTrainedModel):
         if isinstance(plugin.gate, LexiconGate):
             shape = [*plugin.gate.cues.shape, len(plugin.gate.word_flags)]
         base = cast("PreTrainedModel", encoder.base_model)
-        own = BoolBertConfig(
-            encoder=base.config.to_dict(), boolattn=asdict(plugin.config), lexicon_shape=shape
-        )
+        values = base.config.to_dict() | {"_name_or_path": base_name(base)}
+        own = BoolBertConfig(encoder=values, boolattn=asdict(plugin.config), lexicon_shape=shape)
         own.name_or_path = base.config.name_or_path
         return cls(own, base)
 
@@ -185,6 +185,15 @@ class BoolBertModel(PreTrainedModel):
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Replace the encoder's word embeddings."""
         self.backbone.set_input_embeddings(value)
+
+
+def base_name(encoder: PreTrainedModel) -> str:
+    """Name the encoder a model started from: a hub's name, or of a folder its last part."""
+    if isinstance(encoder, BoolBertModel):
+        return str((encoder.config.encoder or {}).get("_name_or_path", ""))
+    name = str(encoder.config.name_or_path or "")
+    # A path would tell of one machine and mean nothing on another.
+    return Path(name).name if Path(name).is_dir() or Path(name).is_absolute() else name
 
 
 def _backbone(config: BoolBertConfig) -> PreTrainedModel:

@@ -143,8 +143,8 @@ class _Writer:
         else:
             # On a copy, because attach changes the encoder it is given.
             bare = AutoModel.from_pretrained(self._write_bare("bare"), **self._options())
+            bare.config.name_or_path = self.encoder.config.name_or_path
             model = BoolBertModel.wrap(bare, config, tokenizer=self.tokenizer)
-            model.config.name_or_path = self.encoder.config.name_or_path
         return self._transformer(model, model.state_dict())
 
     def document_tower(self) -> Transformer:
@@ -186,6 +186,20 @@ class _Writer:
 def query_encoder(model: SentenceTransformer) -> PreTrainedModel:
     """Return the encoder of the query tower: a Bool-BERT, or a bare one in plain towers."""
     return _tower(model, QUERY).model
+
+
+def settings_of(model: SentenceTransformer) -> TowerConfig:
+    """Read a model's settings back."""
+    query, document = _tower(model, QUERY), _tower(model, DOCUMENT)
+    [pooling] = [part for part in model.children() if isinstance(part, Pooling)]
+    return TowerConfig(
+        pooling=str(pooling.pooling_mode),
+        is_shared=query is document,
+        similarity=str(model.similarity_fn_name),
+        # Towers made by other hands may leave a length to the tokenizer.
+        query_length=query.query_length or query.max_seq_length or 0,
+        document_length=document.document_length or document.max_seq_length or 0,
+    )
 
 
 def _tower(model: SentenceTransformer, route: str) -> Transformer:
