@@ -149,7 +149,9 @@ def _by_layer(record: Record, n_layers: int, n_operators: int, n_tokens: int) ->
     for index, layer in record.biases.items():
         # (tokens, operators, heads) with the heads averaged away.
         scope[index] = _numbers(layer.scope.inside[0].mean(-1).T)
-        bias[index] = _numbers((layer.factors.query * layer.factors.key)[0].mean(-1).T)
+        # (heads, tokens, columns); behind the operators stand blank columns.
+        own = (layer.factors.query * layer.factors.key)[0, ..., :n_operators]
+        bias[index] = _numbers(layer.factors.scale * own.mean(0).T)
         attention = record.attention[index]
         # softmax(z + b) / e^b is softmax(z) up to its sum, so the unbiased weights follow.
         before = attention.double() * torch.exp(-layer.factors.dense().double())

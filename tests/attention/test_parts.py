@@ -38,7 +38,7 @@ def test_scope_convolution_is_conv1d_over_hidden_and_cue(texts, kernel):
         weight = scope.hidden_weight.view(kernel, 3, HEADS, HIDDEN)[:, e]
         weight = torch.cat([weight, scope.cue_weight[:, e, :, None]], -1).permute(1, 2, 0)
         conv = F.conv1d(joined, weight, scope.bias[e], padding=kernel // 2).transpose(1, 2)
-        gamma, beta = scope.scale(operators[e]), scope.shift(operators[e])
+        gamma, beta = scope.film(operators[e]).chunk(2)
         logits = gamma * conv + beta
         inside = (torch.sigmoid(logits) > 0.5) * mask[..., None]
         seen = mask.bool()
@@ -143,10 +143,10 @@ def test_learned_gate_divides_by_its_temperature_and_thresholds(texts):
 
 def test_factors_multiply_out_to_the_formula():
     torch.manual_seed(0)
-    factors = Factors(torch.rand(2, 5, 3, HEADS), torch.rand(2, 5, 3, HEADS))
+    factors = Factors(torch.rand(2, HEADS, 5, 3), torch.rand(2, HEADS, 5, 3), scale=0.5)
     dense = factors.dense()
     b, h, i, j = 1, 2, 3, 4
-    by_hand = sum(factors.query[b, i, e, h] * factors.key[b, j, e, h] for e in range(3))
+    by_hand = 0.5 * sum(factors.query[b, h, i, e] * factors.key[b, h, j, e] for e in range(3))
     torch.testing.assert_close(dense[b, h, i, j], by_hand)
 
 
@@ -154,11 +154,11 @@ def test_factors_multiply_out_to_the_formula():
 def test_factored_attention_is_attention_with_the_dense_bias(dim):
     torch.manual_seed(0)
     heads = tuple(torch.randn(2, HEADS, 7, dim) for _ in range(3))
-    factors = Factors(torch.rand(2, 7, 3, HEADS), torch.randn(2, 7, 3, HEADS))
+    scale = dim**-0.5
+    factors = Factors(torch.rand(2, HEADS, 7, 3), torch.randn(2, HEADS, 7, 3), scale=scale)
     mask = torch.ones(2, 1, 1, 7, dtype=torch.bool)
     mask[1, ..., 5:] = False
-    scale = dim**-0.5
-    got = factored_attention(heads, mask, factors, dropout=0.0, scale=scale)
+    got = factored_attention(heads, mask, factors, dropout=0.0)
     dense = factors.dense().masked_fill(~mask, -torch.inf)
     weights = (heads[0] @ heads[1].transpose(-1, -2) * scale + dense).softmax(-1)
     torch.testing.assert_close(got, weights @ heads[2], atol=1e-5, rtol=1e-5)

@@ -55,6 +55,10 @@ class BoolAttnLayer(nn.Module):
         super().__init__()
         self.config = config
         n_features = config.rank or hidden_size
+        # Fused kernels on GPUs want a head width that 8 divides, the appended factors included.
+        head_size = hidden_size // n_heads
+        self.n_blank = -(head_size + config.n_operators) % 8
+        self.score_scale = head_size**-0.5
         self.reduce = nn.Linear(hidden_size, config.rank) if config.rank else nn.Identity()
         self.scope = ScopePredictor(config, n_features, n_heads)
         self.bias = BiasPredictor(config, n_features, n_heads)
@@ -73,21 +77,29 @@ class BoolAttnLayer(nn.Module):
         cue = reading.cue.transpose(1, 2).to(hidden.dtype)
         scope = self.scope(hidden, cue, reading.mask.to(hidden.dtype), operators)
         bias = self.bias(hidden, reading.cue, reading.squared, operators)
-        weight = scope.inside * bias.strength * reading.gate.open[:, None, :, None]
+        # Divided by what attention will multiply it with.
+        weight = bias.strength * (reading.gate.open / self.score_scale)[:, None, :, None]
+        weight = scope.inside * weight
         return LayerBias(scope, bias, self._factors(scope.inside, weight))
 
     def _factors(self, inside: Tensor, weight: Tensor) -> Factors:
         """AND and OR act between tokens in scope; NOT, last on its axis, on single tokens."""
-        if "not" not in self.config.operators:
-            return Factors(inside, weight)
-        mutual, pushed = inside[:, :, :-1], -weight[:, :, -1:]
-        everywhere = torch.ones_like(pushed)
-        lifted = weight[:, :, :-1]
-        if self.config.is_paper:
-            # The letter: a mask of shape (L, 1), constant along the keys, which softmax
-            # cancels (defect 1).
-            return Factors(torch.cat([mutual, pushed], 2), torch.cat([lifted, everywhere], 2))
-        return Factors(torch.cat([mutual, everywhere], 2), torch.cat([lifted, pushed], 2))
+        n_texts, n_tokens, _, n_heads = inside.shape
+        blank = inside.new_zeros(1).expand(n_texts, n_tokens, self.n_blank, n_heads)
+        query, key = [inside, blank], [weight, blank]
+        if "not" in self.config.operators:
+            pushed = -weight[:, :, -1:]
+            everywhere = torch.ones_like(pushed)
+            # The letter is a mask of shape (L, 1), constant along the keys, which softmax
+            # cancels (defect 1); corrected, the same numbers stand along the keys.
+            asks, answers = (pushed, everywhere) if self.config.is_paper else (everywhere, pushed)
+            query = [inside[:, :, :-1], asks, blank]
+            key = [weight[:, :, :-1], answers, blank]
+        return Factors(
+            torch.cat(query, 2).permute(0, 3, 1, 2),
+            torch.cat(key, 2).permute(0, 3, 1, 2),
+            self.score_scale,
+        )
 
 
 class BoolAttn(nn.Module):
@@ -136,6 +148,18 @@ class BoolAttn(nn.Module):
         cue = torch.sigmoid(logits.float()) * mask[:, None]
         squared = squared_distance(self.config, hidden.shape[1], hidden.device)
         return Reading(mask, gate, logits, cue, squared)
+
+    def compile_parts(self, **options: Any) -> None:
+        """Compile the cue predictor and the experts, in place.
+
+        They are many small operations: on a GPU, starting each of them takes longer than the work
+        itself. All layers share one compiled graph; the first calls are slow.
+
+        Args:
+            **options: Passed to ``torch.compile``.
+        """
+        for part in (self.cue, *self.layers.values()):
+            part.compile(**{"dynamic": True, **options})
 
     def forward(self, index: int, hidden: Tensor, reading: Reading) -> LayerBias:
         """Compute the bias of the encoder layer ``index``."""

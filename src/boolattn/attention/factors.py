@@ -16,19 +16,23 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True)
 class Factors:
-    """A bias ``sum_e query[i, e] * key[j, e]`` for every head.
+    """A bias ``scale * sum_e query[i, e] * key[j, e]`` for every head.
+
+    The scale is the one attention puts on its dot product, so that the factors can be appended
+    to queries and keys as they are.
 
     Attributes:
-        query: Shape ``(batch, tokens, operators, heads)``.
-        key: Shape ``(batch, tokens, operators, heads)``.
+        query: Shape ``(batch, heads, tokens, columns)``: one column an operator, then blank ones.
+        key: Shape ``(batch, heads, tokens, columns)``.
     """
 
     query: Tensor
     key: Tensor
+    scale: float
 
     def dense(self) -> Tensor:
         """Multiply the factors out: the reference. Shape ``(batch, heads, tokens, tokens)``."""
-        return torch.einsum("bieh,bjeh->bhij", self.query, self.key)
+        return self.query @ (self.scale * self.key).transpose(-1, -2)
 
 
 def factored_attention(
@@ -37,38 +41,30 @@ def factored_attention(
     bias: Factors,
     *,
     dropout: float,
-    scale: float,
 ) -> Tensor:
     """Fused attention with the bias as extra query and key dimensions.
 
-    Values are widened like queries and keys and the result is cut again: kernels want one width
-    for all three, and with it a bias of zero leaves the result as it was.
+    On a CPU values are widened like queries and keys and the result is cut again: the fused
+    kernel wants one width for all three, and with it a bias of zero leaves the result as it was
+    to the bit. The GPU's masked kernel takes two widths.
 
     Args:
         heads: Queries, keys and values. Each ``(batch, heads, tokens, dim)``.
         mask: What scaled dot-product attention takes as its mask.
         bias: The factors.
         dropout: Probability of dropping an attention weight.
-        scale: Factor on the dot product, ``1 / sqrt(dim)``.
 
     Returns:
         Shape ``(batch, heads, tokens, dim)``.
     """
     query, key, value = heads
-    dim, n_operators = query.shape[-1], bias.query.shape[2]
-    # Fused kernels on GPUs want a width that 8 divides.
-    n_blank = -(dim + n_operators) % 8
-    blank = query.new_zeros(1).expand(*query.shape[:-1], n_blank)
-    query = torch.cat([query, _by_head(bias.query, query.dtype), blank], dim=-1)
-    # The kernel scales the whole dot product, so the bias is divided by the scale beforehand.
-    key = torch.cat([key, _by_head(bias.key / scale, key.dtype), blank], dim=-1)
-    value = F.pad(value, (0, n_operators + n_blank))
+    dim, n_columns = query.shape[-1], bias.query.shape[-1]
+    query = torch.cat([query, bias.query.to(query.dtype)], dim=-1)
+    key = torch.cat([key, bias.key.to(key.dtype)], dim=-1)
+    is_one_width = value.device.type != "cuda" or mask is None
+    if is_one_width:
+        value = F.pad(value, (0, n_columns))
     out = F.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, dropout_p=dropout, scale=scale
+        query, key, value, attn_mask=mask, dropout_p=dropout, scale=bias.scale
     )
-    return out[..., :dim]
-
-
-def _by_head(factor: Tensor, dtype: torch.dtype) -> Tensor:
-    """``(batch, tokens, operators, heads)`` as ``(batch, heads, tokens, operators)``."""
-    return factor.permute(0, 3, 1, 2).to(dtype)
+    return out[..., :dim] if is_one_width else out

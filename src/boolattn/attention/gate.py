@@ -91,7 +91,8 @@ class LexiconGate(nn.Module):
         """Mark the tokens of every cue. Boolean, shape ``(batch, operators, tokens)``."""
         n_tokens, longest = input_ids.shape[1], self.cues.shape[1]
         ids = F.pad(input_ids.masked_fill(mask == 0, -2), (0, longest), value=-2)
-        windows = ids.unfold(1, longest, 1)[:, :n_tokens]
+        # Slices rather than unfold and boolean indexing, which fix the length when exported.
+        windows = torch.stack([ids[:, k : k + n_tokens] for k in range(longest)], -1)
         hit = ((windows[:, :, None] == self.cues) | (self.cues < 0)).all(-1)
         lengths = (self.cues >= 0).sum(-1)
         hit = hit & self._is_whole_word(input_ids, lengths)
@@ -100,7 +101,7 @@ class LexiconGate(nn.Module):
         covered = _spread(reach, lengths, longest)
         longest_here = covered.amax(-1, keepdim=True)
         wins = (covered == longest_here) & (covered > 0)
-        return torch.stack([wins[..., owner == self.owners].any(-1) for owner in self._owners()], 1)
+        return torch.stack([(wins & (self.owners == o)).any(-1) for o in self._owners()], 1)
 
     def _owners(self) -> list[int]:
         return [("and", "or", "not").index(name) for name in self.config.operators]
@@ -119,9 +120,8 @@ class LexiconGate(nn.Module):
 
 def _spread(reach: Tensor, lengths: Tensor, longest: int) -> Tensor:
     """Carry each cue's length from its first token over all its tokens."""
-    spread = reach
+    spread, n_tokens = reach, reach.shape[1]
     for step in range(1, longest):
-        moved = F.pad(reach[:, :-step], (0, 0, step, 0)) if step < reach.shape[1] else None
-        if moved is not None:
-            spread = torch.maximum(spread, torch.where(lengths > step, moved, 0))
+        moved = F.pad(reach, (0, 0, step, 0))[:, :n_tokens]
+        spread = torch.maximum(spread, torch.where(lengths > step, moved, 0))
     return spread

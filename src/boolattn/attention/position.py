@@ -5,6 +5,8 @@ May import: boolattn.attention.config.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,20 @@ UNREACHABLE = 1e12
 
 
 def squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
+    """Look up :func:`_squared_distance`: it depends on nothing that is learned."""
+    if torch.compiler.is_compiling():
+        return _squared_distance(config, n_tokens, device)
+    return _remembered(config, n_tokens, device)
+
+
+@lru_cache(maxsize=64)
+def _remembered(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
+    # Made outside inference mode, or a later training step could not use it.
+    with torch.inference_mode(False):
+        return _squared_distance(config, n_tokens, device)
+
+
+def _squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
     """Squared relative position of every token to every possible cue.
 
     AND and OR reach both ways and stop counting at the window. NOT reaches forward only: the

@@ -37,8 +37,8 @@ class ScopePredictor(nn.Module):
               s = \mathbf{1}[P(S) > \theta_e]
 
     The experts of all operators are stacked, one output channel an operator and head. The
-    convolution is written as one matrix product followed by shifts: for this few channels it is
-    several times as fast as a convolution call, and the hidden state is not transposed.
+    convolution is written as one matrix product followed by shifts, so that the hidden state is
+    read once, by all channels, and never transposed.
     """
 
     def __init__(self, config: BoolAttnConfig, feature_size: int, n_heads: int) -> None:
@@ -52,8 +52,7 @@ class ScopePredictor(nn.Module):
         )
         self.cue_weight = nn.Parameter(torch.empty(self.shape).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(config.n_operators, n_heads).uniform_(-bound, bound))
-        self.scale = nn.Linear(config.d_o, n_heads)
-        self.shift = nn.Linear(config.d_o, n_heads)
+        self.film = nn.Linear(config.d_o, 2 * n_heads)  # scale and shift
         self.threshold = nn.Parameter(torch.full((config.n_operators,), config.threshold))
 
     def forward(self, hidden: Tensor, cue: Tensor, mask: Tensor, operators: Tensor) -> Scope:
@@ -65,12 +64,9 @@ class ScopePredictor(nn.Module):
             mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
             operators: Operator embeddings. Shape ``(operators, d_o)``.
         """
-        scale = self.scale(operators)
-        logits = torch.addcmul(
-            torch.addcmul(self.shift(operators), scale, self.bias),
-            scale,
-            self.conv(hidden, cue, mask),
-        )
+        scale, shift = self.film(operators).chunk(2, dim=-1)
+        shift = torch.addcmul(shift, scale, self.bias)
+        logits = torch.addcmul(shift, scale, self.conv(hidden, cue, mask))
         return Scope(logits, self._threshold(logits) * mask[..., None, None])
 
     def conv(self, hidden: Tensor, cue: Tensor, mask: Tensor) -> Tensor:

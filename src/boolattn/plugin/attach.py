@@ -76,7 +76,10 @@ def install(
             f"layers names layer {config.layers[-1]}, but the encoder has {len(attentions)}: "
             f"0 to {len(attentions) - 1}"
         )
+    # Two encoders made from one config object share its setting: the second finds ours.
+    theirs = {ours: name for name, ours in BACKENDS.items()}
     implementation = base.config._attn_implementation
+    implementation = theirs.get(implementation, implementation)
     if family.has_interface and implementation not in BACKENDS:
         raise UnsupportedEncoderError(
             f"cannot attach under attention {implementation!r}; load the encoder with "

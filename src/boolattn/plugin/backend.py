@@ -62,17 +62,15 @@ def sdpa_attention(
     applied: Applied | None = kwargs.pop(BIAS, None)
     if applied is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-    factors, dropout, scale = applied.layer.factors, kwargs.get("dropout", 0.0), kwargs["scaling"]
-    _record_attention(applied, query, key, attention_mask, scale)
+    factors, dropout = applied.layer.factors, kwargs.get("dropout", 0.0)
+    _record_attention(applied, query, key, attention_mask)
     if applied.form == "dense":
         dense = with_bias(attention_mask, factors.dense().to(query.dtype))
         out = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=dense, dropout_p=dropout, scale=scale
+            query, key, value, attn_mask=dense, dropout_p=dropout, scale=factors.scale
         )
     else:
-        out = factored_attention(
-            (query, key, value), attention_mask, factors, dropout=dropout, scale=scale
-        )
+        out = factored_attention((query, key, value), attention_mask, factors, dropout=dropout)
     return out.transpose(1, 2).contiguous(), None
 
 
@@ -88,7 +86,7 @@ def eager_attention(
     kwargs.pop(PASS, None)
     applied: Applied | None = kwargs.pop(BIAS, None)
     if applied is not None:
-        _record_attention(applied, query, key, attention_mask, kwargs["scaling"])
+        _record_attention(applied, query, key, attention_mask)
         attention_mask = with_bias(attention_mask, applied.layer.factors.dense().to(query.dtype))
     # Each modelling file has an eager function of its own; only that one is bit-equal to it.
     own = sys.modules[type(module).__module__].eager_attention_forward
@@ -96,15 +94,14 @@ def eager_attention(
     return result
 
 
-def _record_attention(
-    applied: Applied, query: Tensor, key: Tensor, mask: Tensor | None, scale: float
-) -> None:
+def _record_attention(applied: Applied, query: Tensor, key: Tensor, mask: Tensor | None) -> None:
     """Work out the attention weights where somebody listens for them."""
     if torch.compiler.is_compiling() or current.record is None:
         return
     if current.record.wants_attention:
-        bias = with_bias(mask, applied.layer.factors.dense())
-        weights = (query @ key.transpose(-1, -2) * scale + bias).softmax(-1)
+        factors = applied.layer.factors
+        scores = query @ key.transpose(-1, -2) * factors.scale
+        weights = (scores + with_bias(mask, factors.dense())).softmax(-1)
         current.record.attention[applied.index] = weights
 
 

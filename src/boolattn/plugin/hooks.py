@@ -149,6 +149,8 @@ def _may_open(gate: Gate) -> bool:
         return gate.is_open
     if torch.compiler.is_compiling() or gate.open.requires_grad:
         return True
+    if gate.open.is_cuda and torch.cuda.is_current_stream_capturing():
+        return True  # a captured graph cannot look, and serves every later batch
     return bool(gate.open.any())
 
 
