@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 STAMP  := $(VENV)/.installed
 # No model hub is ever asked: everything loads from folders.
 export HF_HUB_OFFLINE = 1
@@ -15,8 +16,9 @@ export TOKENIZERS_PARALLELISM = false
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "boolattn needs Python 3.11 or newer: make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) install -c requirements.lock torch
+	$(PIP) install --no-deps -r requirements.lock
+	$(PIP) install --no-deps --no-build-isolation -e .
 	touch $@
 
 demo: $(STAMP)

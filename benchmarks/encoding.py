@@ -93,7 +93,7 @@ def timed(call: Callable[[], None], n_calls: int, device: str) -> float:
 
 
 def captured(model: PreTrainedModel, inputs: dict[str, torch.Tensor]) -> Callable[[], None]:
-    """Record one forward pass as a CUDA graph: the same kernels without the cost of starting them."""
+    """Record a forward pass as a CUDA graph: the same kernels, started all at once."""
     inputs = {name: value.cuda() for name, value in inputs.items()}
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     with torch.inference_mode():

