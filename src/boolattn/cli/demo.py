@@ -110,12 +110,12 @@ def _show(result: Explanation, path: Path | None) -> None:
     from rich.table import Table
 
     opened = [name.upper() for name, is_open in result.gate.items() if is_open]
-    table = Table(
-        title=f"{escape(result.text)}   [bold]gate: {', '.join(opened) or 'none open'}[/bold]",
-        title_justify="left",
-        caption=f"heat map: {path}" if path is not None else None,
-        caption_justify="left",
+    console = Console()
+    console.print(
+        f"\n[bold]{escape(result.text)}[/bold]   gate: {', '.join(opened) or 'none open'}",
+        soft_wrap=True,
     )
+    table = Table()
     table.add_column("token")
     # A closed expert changes nothing, so its numbers would only be noise.
     shown = [name for name in result.operators if result.gate[name]]
@@ -130,6 +130,7 @@ def _show(result: Explanation, path: Path | None) -> None:
         change = 100 * row["attention_change"]
         colour = "green" if change > 0.05 else "red" if change < -0.05 else "dim"
         table.add_row(*cells, f"[{colour}]{change:+.1f}%[/{colour}]")
-    Console().print(table)
+    console.print(table)
     if path is not None:
         result.figure().savefig(path, dpi=130)
+        console.print(f"heat map: {path}", soft_wrap=True, highlight=False)
