@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import sys
 import zipfile
 
 import pytest
@@ -54,6 +55,16 @@ def test_compression_is_the_real_one(tmp_path):
         path = tmp_path / f"rows.jsonl{ending}"
         path.write_bytes(pack(text.encode()))
         assert list(read_jsonl(path)) == [(1, {"a": 1}), (2, {"a": 2})]
+
+
+def test_zstandard_is_asked_for_only_by_its_files(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    plain, packed = tmp_path / "a.jsonl.xz", tmp_path / "a.jsonl.zst"
+    write_jsonl(plain, ROWS[:2])
+    assert len(list(read_jsonl(plain))) == 2
+    packed.write_bytes(b"any")
+    with pytest.raises(MissingDataError, match="pip install zstandard"):
+        list(read_jsonl(packed))
 
 
 def test_zip_of_one_file(tmp_path):

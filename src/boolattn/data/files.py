@@ -17,8 +17,6 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import zstandard
-
 from boolattn.errors import DataError, MissingDataError
 
 if TYPE_CHECKING:
@@ -36,7 +34,6 @@ _DAMAGE = (
     gzip.BadGzipFile,
     lzma.LZMAError,
     zlib.error,
-    zstandard.ZstdError,
     zipfile.BadZipFile,
 )
 
@@ -136,12 +133,16 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
 
 def _zstd_lines(handle: BinaryIO) -> Iterator[bytes]:
     """Decompress zstandard frames; the library's own reader takes a cut frame for the end."""
+    zstandard = _zstandard()
     rest = b""
     decompressor = zstandard.ZstdDecompressor().decompressobj()
     is_open = True
     while chunk := handle.read(_CHUNK):
         while chunk:
-            rest += decompressor.decompress(chunk)
+            try:
+                rest += decompressor.decompress(chunk)
+            except zstandard.ZstdError as error:
+                raise EOFError(_plain(error)) from error
             chunk = decompressor.unused_data
             is_open = not decompressor.eof
             if decompressor.eof:
@@ -153,6 +154,17 @@ def _zstd_lines(handle: BinaryIO) -> Iterator[bytes]:
         raise EOFError("the last frame has no end")
     if rest:
         yield rest
+
+
+def _zstandard() -> Any:  # noqa: ANN401 - a module
+    """Import zstandard when a file needs it: a machine that only trains does without."""
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingDataError(
+            "a .zst file needs zstandard; pip install zstandard, or pack the file as .xz"
+        ) from error
+    return zstandard
 
 
 def _zip_lines(path: Path) -> Iterator[bytes]:
@@ -196,7 +208,7 @@ def _compressed(raw: BinaryIO, ending: str) -> Any:  # noqa: ANN401 - four unrel
         case ".xz":
             return lzma.LZMAFile(raw, "wb")
         case ".zst":
-            return zstandard.ZstdCompressor(level=10).stream_writer(raw, closefd=False)
+            return _zstandard().ZstdCompressor(level=10).stream_writer(raw, closefd=False)
         case _:
             return io.BufferedWriter(_Unclosed(raw))
 

@@ -1,0 +1,194 @@
+"""Checkpoints: everything a run needs to go on, written whole or not at all, without pickle.
+
+A folder holds ``model.safetensors``, ``optimizer.safetensors``, ``random.safetensors``,
+``state.json`` (schedule and optimiser settings), ``trainer_state.json`` and, written last,
+``manifest.json`` with the size of each file. It takes its name when it is complete, and the one
+before it is removed only then. May import: boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from boolattn.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from torch import Tensor, nn
+
+logger = logging.getLogger(__name__)
+
+FORMAT = "boolattn-checkpoint-1"
+PREFIX = "checkpoint-"
+#: Where transformers looks for its own state.
+TRAINER_STATE = "trainer_state.json"
+
+
+@dataclass(frozen=True)
+class State:
+    """What a checkpoint holds beside the weights.
+
+    Attributes:
+        optimizer: ``state_dict()`` of the optimiser.
+        scheduler: ``state_dict()`` of the schedule.
+        random: State of the random generators by name.
+    """
+
+    optimizer: Mapping[str, Any]
+    scheduler: Mapping[str, Any]
+    random: Mapping[str, Tensor]
+
+
+def write_checkpoint(
+    folder: Path, step: int, model: nn.Module, state: State, write_more: Callable[[Path], None]
+) -> Path:
+    """Write a checkpoint; on any failure the ones before it stay as they are.
+
+    Args:
+        folder: Where checkpoints lie.
+        step: Steps done.
+        model: Its weights are saved; shared ones once.
+        state: The rest.
+        write_more: Called with the draft folder, for files of the caller's own.
+    """
+    target = folder / f"{PREFIX}{step:07d}"
+    draft = folder / f"{target.name}.part"
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        draft.mkdir(parents=True)
+        save_file(_weights(model), draft / "model.safetensors")
+        tensors, plain = _split(state.optimizer)
+        save_file(tensors, draft / "optimizer.safetensors")
+        save_file(dict(state.random), draft / "random.safetensors")
+        kept = {k: v for k, v in state.scheduler.items() if _is_plain(v)}
+        text = json.dumps({"optimizer": plain, "scheduler": kept})
+        (draft / "state.json").write_text(text, encoding="utf-8")
+        write_more(draft)
+        files = {path.name: path.stat().st_size for path in sorted(draft.iterdir())}
+        manifest = {"format": FORMAT, "step": step, "files": files}
+        (draft / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        # A folder of the same step is what an interrupted run left: the same weights.
+        shutil.rmtree(target, ignore_errors=True)
+        draft.rename(target)
+    except (OSError, SafetensorError) as error:
+        good = last_checkpoint(folder)
+        after = f"the last good one is {good}" if good else "there is none before it"
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"cannot write checkpoint {target}: {reason}; {after}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return target
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """Return the newest complete checkpoint."""
+    for path in sorted(folder.glob(f"{PREFIX}*"), reverse=True):
+        if path.suffix == ".part":
+            continue
+        if _is_complete(path):
+            return path
+        logger.warning("%s is not complete and is passed over", path)
+    return None
+
+
+def drop_old(folder: Path, n_kept: int) -> None:
+    """Remove all but the newest checkpoints."""
+    found = sorted(path for path in folder.glob(f"{PREFIX}*") if path.suffix != ".part")
+    for path in found[:-n_kept]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def load_weights(checkpoint: Path, model: nn.Module) -> None:
+    """Put a checkpoint's weights into the model it was made of."""
+    tensors = _load(checkpoint / "model.safetensors")
+    own = _weights(model)
+    for name in sorted(own.keys() ^ tensors.keys()):
+        where = "this model" if name in own else "the checkpoint"
+        raise ConfigError(f"{checkpoint} is of another model: only {where} has {name}")
+    for name, tensor in tensors.items():
+        if tensor.shape != own[name].shape:
+            raise ConfigError(
+                f"{checkpoint} is of another model: {name} is {tuple(tensor.shape)} there and "
+                f"{tuple(own[name].shape)} here"
+            )
+    # Straight into the model's own tensors: a shared one has several names and one memory.
+    targets = model.state_dict()
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            targets[name].copy_(tensor)
+
+
+def load_state(checkpoint: Path) -> State:
+    """Read what a checkpoint holds beside the weights."""
+    try:
+        values = json.loads((checkpoint / "state.json").read_text("utf-8"))
+        groups = values["optimizer"]
+        scheduler = values["scheduler"]
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{checkpoint}/state.json is damaged: {error}") from error
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in _load(checkpoint / "optimizer.safetensors").items():
+        index, _, part = name.partition(".")
+        moments.setdefault(int(index), {})[part] = tensor
+    for group in groups:
+        # JSON has no tuples, and AdamW unpacks one.
+        group["betas"] = tuple(group["betas"])
+    optimizer = {"state": moments, "param_groups": groups}
+    return State(optimizer, scheduler, _load(checkpoint / "random.safetensors"))
+
+
+def _weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return the model's tensors under one name each, though towers may share them."""
+    seen: set[tuple[int, int]] = set()
+    weights = {}
+    for name, tensor in model.state_dict().items():
+        # An empty tensor has no memory of its own to be known by.
+        place = (tensor.data_ptr(), tensor.numel())
+        if place in seen and tensor.numel():
+            continue
+        seen.add(place)
+        weights[name] = tensor if tensor.is_contiguous() else tensor.contiguous()
+    return weights
+
+
+def _split(optimizer: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
+    tensors = {
+        f"{index}.{name}": torch.as_tensor(value).contiguous()
+        for index, parts in optimizer["state"].items()
+        for name, value in parts.items()
+    }
+    return tensors, [dict(group) for group in optimizer["param_groups"]]
+
+
+def _is_plain(value: object) -> bool:
+    try:
+        json.dumps(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _is_complete(path: Path) -> bool:
+    try:
+        manifest = json.loads((path / "manifest.json").read_text("utf-8"))
+        sizes = {name: (path / name).stat().st_size for name in manifest["files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return bool(manifest["format"] == FORMAT and sizes == manifest["files"])
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"{path} is damaged: {error}") from error

@@ -1,0 +1,258 @@
+"""One run from a preset: data, model, batches, check, training, all put together.
+
+The command lines call these two functions and nothing else. May import: boolattn.data,
+boolattn.encoder, boolattn.plugin, boolattn.training, boolattn.weights, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import nn
+from transformers import AutoModel, AutoTokenizer
+
+from boolattn.data.catalog import Options, open_dataset
+from boolattn.encoder.towers import build_towers
+from boolattn.errors import ConfigError, DataError
+from boolattn.plugin import attach, save
+from boolattn.training.batches import Collator, Steps, Tokens
+from boolattn.training.pretrain import Pretrainer
+from boolattn.training.retrieval import Job, Result, require_gpu
+from boolattn.training.retrieval import train as train_towers
+from boolattn.training.run_folder import RunFolder, data_hashes
+from boolattn.training.sampling import Sampler, make_examples
+from boolattn.training.validation import Validator, choose, sample_rows
+from boolattn.weights import minilm_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sentence_transformers import SentenceTransformer
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from boolattn.data.records import Dataset, Query
+    from boolattn.training.settings import Preset
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """Where a run reads and writes.
+
+    Attributes:
+        out: The run's folder.
+        data: Folder of the data set; the data set's own place when not given.
+        pretrained: Folder that a pretraining wrote as ``model``.
+        rankings: JSON file with another engine's ranking: query id -> document ids.
+        resume: Go on with a run that stopped.
+        show_progress: Draw a progress bar.
+    """
+
+    out: Path
+    data: Path | None = None
+    pretrained: Path | None = None
+    rankings: Path | None = None
+    resume: bool = False
+    show_progress: bool = False
+
+
+def pretrain(preset: Preset, launch: Launch) -> dict[str, float]:
+    """Teach a plug-in its cues, gates and scopes; the encoder is saved with it.
+
+    Returns:
+        What the heads can do, on held-out and on unseen wordings.
+    """
+    require_gpu(preset)
+    run = RunFolder(launch.out)
+    run.open(preset, {"name": "sentences"}, kind="pretrain", resume=launch.resume)
+    torch.manual_seed(preset.pretrain.seed)
+    encoder, tokenizer = load_encoder(preset.model.encoder)
+    attach(encoder, preset.plugin, tokenizer=tokenizer)
+    nn.Module.to(encoder, "cuda" if torch.cuda.is_available() else "cpu")
+    trainer = Pretrainer(encoder, tokenizer, preset.pretrain, preset.model.pooling)
+    run.rewind(0)
+    history: list[dict[str, float]] = []
+
+    def log(step: int, values: dict[str, float]) -> None:
+        history.append({"step": step, **values})
+        run.log(step, values)
+        logger.info("step %d: %s", step, _words(values))
+
+    metrics = trainer.run(log)
+    save(encoder.cpu().eval(), run.model, tokenizer=tokenizer)
+    run.finish(metrics, history)
+    return metrics
+
+
+def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Result:
+    """Train two towers as a preset says.
+
+    Args:
+        preset: Every number.
+        launch: Where from and where to.
+        corpus: The data set, where it has been opened and tokenised already.
+    """
+    require_gpu(preset)
+    torch.manual_seed(preset.train.seed)
+    dataset = corpus.dataset if corpus else open_data(preset, launch.data)
+    run = RunFolder(launch.out)
+    run.open(preset, data_hashes(dataset), kind="train", resume=launch.resume)
+    towers = make_towers(preset, launch.pretrained)
+    if corpus is None:
+        corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
+    steps = make_steps(preset, corpus, launch.rankings)
+    validate = None
+    if preset.data.validation:
+        validate = corpus.validator(
+            preset,
+            preset.data.validation,
+            n_queries=preset.train.n_validation_queries,
+            n_documents=preset.train.n_validation_documents,
+        )
+    job = Job(preset, towers, steps, run, validate, show_progress=launch.show_progress)
+    return train_towers(job, resume=launch.resume)
+
+
+def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> Steps:
+    """Make the batches of a run."""
+    settings = preset.train
+    ranked = _rankings(rankings) if rankings else None
+    examples = make_examples(corpus.split(preset.data.train), corpus.rows, ranked)
+    if settings.n_bm25 and not any(example.ranked for example in examples):
+        raise ConfigError("n_bm25 asks for a ranking's negatives; give the ranking: --rankings")
+    sampler = Sampler(examples, len(corpus.documents), settings)
+    tokens = Tokens(corpus.tokenizer, [e.text for e in examples], preset.model.query_length)
+    collator = Collator(
+        tokens,
+        {example.id: place for place, example in enumerate(examples)},
+        corpus.documents,
+        chunk=settings.chunk,
+        use_in_batch=settings.use_in_batch,
+        operators=label_operators(preset),
+    )
+    # A short run meets few of the documents; a long one nearly all.
+    if sampler.n_steps * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):
+        logger.info("tokenising %d documents", len(corpus.documents))
+        corpus.documents.fill()
+    return Steps(sampler, collator)
+
+
+def label_operators(preset: Preset) -> tuple[str, ...] | None:
+    """Return the experts that labels open, or None where a model reads its queries by itself."""
+    by_label = preset.model.use_plugin and preset.plugin.gate == "label"
+    return preset.plugin.operators if by_label else None
+
+
+class Corpus:
+    """A data set whose documents are tokenised once.
+
+    Args:
+        dataset: The data set.
+        tokenizer: The encoder's.
+        length: Longest document in tokens.
+    """
+
+    def __init__(self, dataset: Dataset, tokenizer: Any, length: int) -> None:  # noqa: ANN401
+        self.dataset = dataset
+        self.tokenizer = cast("PreTrainedTokenizerBase", tokenizer)
+        self.rows = {document.id: row for row, document in enumerate(dataset.documents)}
+        self.documents = Tokens(
+            self.tokenizer, [document.text for document in dataset.documents], length
+        )
+
+    def split(self, name: str) -> Sequence[Query]:
+        """Return a split's queries."""
+        if name not in self.dataset.splits:
+            known = ", ".join(self.dataset.splits)
+            raise ConfigError(f"{self.dataset.name} has no split {name!r}; there are {known}")
+        return self.dataset.splits[name]
+
+    def validator(
+        self, preset: Preset, split: str, *, n_queries: int = 0, n_documents: int = 0
+    ) -> Validator:
+        """Make a check of a split; 0 takes all its queries, or all documents."""
+        seed = preset.train.seed
+        asked = choose(self.split(split), self.rows, n_queries, seed)
+        if not asked:
+            raise DataError(f"no usable query in {split!r}: none has an answer in the corpus")
+        texts = [query.text for query in asked]
+        return Validator(
+            asked,
+            Tokens(self.tokenizer, texts, preset.model.query_length),
+            self.documents,
+            rows=sample_rows(asked, len(self.documents), n_documents, seed),
+            operators=label_operators(preset),
+        )
+
+
+def open_data(preset: Preset, folder: Path | None) -> Dataset:
+    """Open a preset's data set."""
+    options = Options(folder=folder, size=preset.data.size, tell=logger.info)
+    return open_dataset(preset.data.name, options)
+
+
+def encoder_source(name: str) -> str:
+    """Return where an encoder is: the installed one's folder, a folder, or a hub name."""
+    return str(minilm_folder()) if name == "minilm" else name
+
+
+def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load an encoder and its tokenizer by name."""
+    source = encoder_source(name)
+    is_local = Path(source).is_dir()
+    try:
+        encoder = AutoModel.from_pretrained(source, local_files_only=is_local)
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=is_local)
+    except (OSError, ValueError) as error:
+        raise ConfigError(_not_found(name, error)) from error
+    return encoder, tokenizer
+
+
+def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTransformer:
+    """Build the towers of a preset, from a pretrained plug-in where one is given."""
+    model = preset.model
+    if pretrained is not None and not model.use_plugin:
+        raise ConfigError("plain towers take no pretrained plug-in; leave out --pretrained")
+    config = preset.plugin if model.use_plugin else None
+    settings: dict[str, Any] = {
+        "pooling": model.pooling,
+        "is_shared": model.is_shared,
+        "similarity": model.similarity,
+        "query_length": model.query_length,
+        "document_length": model.document_length,
+    }
+    source = str(pretrained) if pretrained else encoder_source(model.encoder)
+    try:
+        return build_towers(source, config, **settings)
+    except OSError as error:
+        raise ConfigError(_not_found(source, error)) from error
+
+
+def plain(preset: Preset) -> Preset:
+    """Return the same preset without the plug-in."""
+    return replace(preset, model=replace(preset.model, use_plugin=False))
+
+
+def _not_found(name: str, error: Exception) -> str:
+    [reason, *_] = str(error).splitlines() or [""]
+    return f"no encoder {name!r} ({reason}); name its folder: --set model.encoder=FOLDER"
+
+
+def _rankings(path: Path) -> Mapping[str, Sequence[str]]:
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read rankings {path}: {error}") from error
+    if not isinstance(values, dict):
+        raise DataError(f"{path} must map query ids to lists of document ids")
+    return values
+
+
+def _words(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in values.items())

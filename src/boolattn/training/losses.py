@@ -1,0 +1,145 @@
+"""The losses: cue, scope and gate for the heads, triplet and softmax for the vectors.
+
+Functions of tensors. May import: boolattn.errors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional as F
+
+from boolattn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+
+def cue_loss(logits: Tensor, labels: Tensor, mask: Tensor, *, positive_weight: float = 1) -> Tensor:
+    r"""Binary cross-entropy of every token as a cue of every operator.
+
+    .. math:: -\frac{1}{\sum m \cdot E} \sum_{b,e,l} m_{bl}
+              \big(w\, y_{bel} \log p_{bel} + (1 - y_{bel}) \log (1 - p_{bel})\big)
+
+    Args:
+        logits: Shape ``(batch, operators, tokens)``.
+        labels: 0 or 1. Same shape.
+        mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
+        positive_weight: ``w``; about one token in ten is a cue.
+    """
+    loss = _cross_entropy(logits, labels, positive_weight)
+    weights = mask[:, None].to(loss.dtype).expand_as(loss)
+    return _mean(loss, weights)
+
+
+def gate_loss(logits: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
+    r"""Binary cross-entropy of every operator of a text.
+
+    .. math:: -\frac{1}{B E} \sum_{b,e} y \log p + (1 - y) \log (1 - p), \qquad p = \sigma(z / \tau)
+
+    Args:
+        logits: Shape ``(batch, operators)``.
+        labels: 0 or 1. Same shape.
+        temperature: What the gate divides its logits by.
+    """
+    return _cross_entropy(logits / temperature, labels).mean()
+
+
+def scope_loss(logits: Sequence[Tensor], labels: Tensor, has_scope: Tensor, mask: Tensor) -> Tensor:
+    r"""Binary cross-entropy of every token's scope, in every layer and every head.
+
+    Each head is taught by itself, not the mean of the heads: the threshold cuts head by head, and
+    a mean can be right where no single head is.
+
+    Args:
+        logits: One for each layer. Shape ``(batch, tokens, operators, heads)``.
+        labels: 0 or 1. Shape ``(batch, operators, tokens)``.
+        has_scope: 1 where the text uses the operator and its scope is known; elsewhere nothing
+            is asked of it. Shape ``(batch, operators)``.
+        mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
+    """
+    wanted = labels.transpose(1, 2)[..., None]
+    weights = (mask[:, :, None] * has_scope[:, None])[..., None]
+    losses = [
+        _mean(_cross_entropy(layer, wanted.expand_as(layer)), weights.expand_as(layer))
+        for layer in logits
+    ]
+    return torch.stack(losses).mean()
+
+
+def triplet_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, *, margin: float = 1
+) -> Tensor:
+    r"""Keep the positive nearer than the negative by a margin, in Euclidean distance.
+
+    .. math:: \frac{1}{B} \sum_b \max(0, \|a - p\| - \|a - n\| + \mu)
+
+    Args:
+        anchor: Vectors. Shape ``(batch, dim)``.
+        positive: Same shape.
+        negative: Same shape.
+        margin: ``\mu``.
+    """
+    near = F.pairwise_distance(anchor.float(), positive.float())
+    far = F.pairwise_distance(anchor.float(), negative.float())
+    return F.relu(near - far + margin).mean()
+
+
+def cosine(queries: Tensor, documents: Tensor) -> Tensor:
+    """Cosine of every pair. ``(batch, dim)``, ``(documents, dim)`` -> ``(batch, documents)``."""
+    return F.normalize(queries, dim=-1) @ F.normalize(documents, dim=-1).T
+
+
+def dot(queries: Tensor, documents: Tensor) -> Tensor:
+    """Dot product of every pair; shapes as in :func:`cosine`."""
+    return queries @ documents.T
+
+
+#: Similarities by name.
+SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"cosine": cosine, "dot": dot}
+
+
+def softmax_loss(
+    queries: Tensor,
+    documents: Tensor,
+    targets: Tensor,
+    blocked: Tensor,
+    *,
+    similarity: str = "cosine",
+    scale: float = 20,
+) -> Tensor:
+    r"""Cross-entropy of the positive against its negatives and the whole batch.
+
+    .. math:: -\frac{1}{B} \sum_i \log \frac{e^{\lambda s(q_i, d_{t_i})}}
+              {\sum_{j \notin \mathrm{blocked}_i} e^{\lambda s(q_i, d_j)}}
+
+    Args:
+        queries: Vectors. Shape ``(batch, dim)``.
+        documents: Positives and negatives of all queries. Shape ``(documents, dim)``.
+        targets: Column of each query's positive. Shape ``(batch,)``.
+        blocked: True where a document is known to answer the query too, so that it is no
+            negative; never true at the target. Shape ``(batch, documents)``.
+        similarity: ``cosine`` or ``dot``.
+        scale: ``\lambda``.
+    """
+    if similarity not in SIMILARITIES:
+        raise ConfigError(f"unknown similarity {similarity!r}; known: {', '.join(SIMILARITIES)}")
+    # Half precision has too few digits for a difference of two scores near 20.
+    with torch.autocast(queries.device.type, enabled=False):
+        scores = scale * SIMILARITIES[similarity](queries.float(), documents.float())
+        return F.cross_entropy(scores.masked_fill(blocked, -torch.inf), targets)
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor, positive_weight: float = 1) -> Tensor:
+    weight = torch.tensor(positive_weight, device=logits.device, dtype=torch.float32)
+    return F.binary_cross_entropy_with_logits(
+        logits.float(), labels.float(), pos_weight=weight, reduction="none"
+    )
+
+
+def _mean(loss: Tensor, weights: Tensor) -> Tensor:
+    """Mean over what has weight 1; 0 where nothing has."""
+    return (loss * weights).sum() / weights.sum().clamp(min=1)

@@ -1,0 +1,90 @@
+"""Retrieval training: two towers, from a job to a saved model.
+
+It stops at a loss that is no number, evaluates through a callable, keeps the best, and goes on
+after an interruption with the same weights to the bit.
+May import: boolattn.training, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from boolattn.errors import ConfigError
+from boolattn.training import checkpoints
+from boolattn.training.run_folder import copy_folder, save_towers
+from boolattn.training.trainer import Job, RetrievalTrainer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from boolattn.training.settings import Preset
+
+__all__ = ["Job", "Result", "require_gpu", "train"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a training ended with.
+
+    Attributes:
+        model: Folder of the saved model.
+        n_steps: Steps done.
+        metrics: Last and best numbers.
+    """
+
+    model: Path
+    n_steps: int
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+def train(job: Job, *, resume: bool = False) -> Result:
+    """Train two towers and save them.
+
+    Args:
+        job: What to train, on what, and where to.
+        resume: Go on from the run's last good checkpoint, where there is one.
+    """
+    require_gpu(job.preset)
+    trainer = RetrievalTrainer(job)
+    start = checkpoints.last_checkpoint(job.run.checkpoints) if resume else None
+    if start is not None:
+        logger.info("going on from %s", start)
+        job.run.rewind(int(start.name.removeprefix(checkpoints.PREFIX)))
+    trainer.train(resume_from_checkpoint=str(start) if start else None)
+    metrics = _summary(trainer.state.log_history)
+    if trainer.args.should_save:
+        if job.preset.train.keep == "best" and job.run.best.is_dir():
+            copy_folder(job.run.best, job.run.model)
+        else:
+            save_towers(job.towers, job.run.model)
+        job.run.finish(metrics, trainer.state.log_history)
+    trainer.accelerator.wait_for_everyone()
+    return Result(job.run.model, trainer.state.global_step, metrics)
+
+
+def require_gpu(preset: Preset) -> None:
+    """Refuse a preset that was made for a GPU on a machine without one."""
+    if preset.train.needs_gpu and not torch.cuda.is_available():
+        raise ConfigError(
+            f"preset {preset.name} is made for a GPU and there is none here; take the preset demo, "
+            "or --set train.needs_gpu=false to run it on the CPU nevertheless"
+        )
+
+
+def _summary(history: list[dict[str, float]]) -> dict[str, float]:
+    """Collect the last loss and the numbers of the best evaluation."""
+    summary: dict[str, float] = {}
+    for row in history:
+        if "loss" in row:
+            summary["loss"] = row["loss"]
+        if "eval_is_best" in row:
+            summary |= {name: v for name, v in row.items() if name.startswith("eval_")}
+            summary["best_step"] = row["step"]
+    summary.pop("eval_is_best", None)
+    return summary

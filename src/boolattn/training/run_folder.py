@@ -1,0 +1,262 @@
+"""A run's folder: settings, versions, seed, revision, data hashes, metrics, checkpoints, model.
+
+``run.json`` says what the run is, ``metrics.csv`` what it measured as it went (step, name,
+value), ``metrics.json`` the same at the end; TensorBoard files beside them where it is installed.
+May import: boolattn.training.settings, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from boolattn.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sentence_transformers import SentenceTransformer
+
+    from boolattn.data.records import Dataset
+    from boolattn.training.settings import Preset
+
+_PACKAGES = (
+    "boolattn",
+    "torch",
+    "transformers",
+    "accelerate",
+    "sentence-transformers",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+)
+_COLUMNS = ("step", "name", "value")
+
+
+@dataclass
+class RunFolder:
+    """Where a run writes, and what is where in it."""
+
+    folder: Path
+
+    _board: Any = None
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoints."""
+        return self.folder / "checkpoints"
+
+    @property
+    def best(self) -> Path:
+        """The best model so far."""
+        return self.folder / "best"
+
+    @property
+    def model(self) -> Path:
+        """The model the run ended with."""
+        return self.folder / "model"
+
+    @property
+    def metrics(self) -> Path:
+        """What was measured as the run went."""
+        return self.folder / "metrics.csv"
+
+    def open(
+        self, preset: Preset, data: Mapping[str, str], *, kind: str, resume: bool = False
+    ) -> None:
+        """Begin a run, or go on with one of the same settings and data.
+
+        Args:
+            preset: Every number.
+            data: Hashes of the data.
+            kind: "pretrain" or "train".
+            resume: Whether the folder may hold a run already.
+        """
+        path = self.folder / "run.json"
+        own = {"kind": kind, "settings": _plain(preset.to_dict()), "data": dict(data)}
+        if path.is_file():
+            if not resume:
+                raise ConfigError(
+                    f"{self.folder} holds a run already; --resume it, or name another"
+                )
+            _check_same(path, own)
+            return
+        values = {
+            **own,
+            "seed": getattr(preset, kind).seed,
+            "versions": _versions(),
+            "revision": _revision(),
+            "machine": _machine(),
+            "command": sys.argv,
+        }
+        write_json(path, values)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Add measurements."""
+        is_new = not self.metrics.is_file()
+        try:
+            with self.metrics.open("a", encoding="utf-8", newline="") as handle:
+                writer = csv.writer(handle)
+                if is_new:
+                    writer.writerow(_COLUMNS)
+                writer.writerows((step, name, repr(float(v))) for name, v in values.items())
+        except OSError as error:
+            raise DataError(f"cannot write {self.metrics}: {error.strerror or error}") from error
+        board = self._tensorboard()
+        for name, value in values.items() if board else ():
+            board.add_scalar(name, value, step)
+
+    def rewind(self, step: int) -> None:
+        """Forget measurements after a step, which are about to be made again."""
+        if not self.metrics.is_file():
+            return
+        with self.metrics.open(encoding="utf-8", newline="") as handle:
+            rows = [row for row in csv.reader(handle) if len(row) == len(_COLUMNS)]
+        kept = [row for row in rows[1:] if row[0].isdecimal() and int(row[0]) <= step]
+        draft = self.metrics.with_suffix(".part")
+        with draft.open("w", encoding="utf-8", newline="") as handle:
+            csv.writer(handle).writerows([_COLUMNS, *kept])
+        draft.replace(self.metrics)
+
+    def finish(self, summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> None:
+        """Write the run's end."""
+        write_json(self.folder / "metrics.json", {"summary": summary, "history": list(history)})
+        if self._board is not None:
+            self._board.close()
+
+    def _tensorboard(self) -> Any:  # noqa: ANN401 - an optional package's class
+        if self._board is None and find_spec("tensorboard") is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(str(self.folder / "tensorboard"))
+        return self._board
+
+
+def write_json(path: Path, values: Any) -> None:  # noqa: ANN401 - anything JSON takes
+    """Write JSON, whole or not at all."""
+    draft = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def save_towers(towers: SentenceTransformer, folder: Path) -> None:
+    """Write towers as a folder that sentence-transformers loads, whole or not at all."""
+    _replace_folder(folder, lambda draft: towers.save_pretrained(str(draft)))
+
+
+def copy_folder(source: Path, folder: Path) -> None:
+    """Copy a saved model, whole or not at all."""
+    _replace_folder(folder, lambda draft: shutil.copytree(source, draft))
+
+
+def _replace_folder(folder: Path, write: Callable[[Path], object]) -> None:
+    draft, old = (folder.with_name(f"{folder.name}.{part}") for part in ("part", "old"))
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        write(draft)
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            folder.rename(old)
+        draft.rename(folder)
+    except OSError as error:
+        raise DataError(f"cannot write {folder}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def data_hashes(dataset: Dataset) -> dict[str, str]:
+    """Hash what was learned from: documents and each split's queries, whatever file they are in."""
+    documents = hashlib.sha256()
+    for document in dataset.documents:
+        documents.update(f"{document.id}\0{document.text}\0".encode())
+    hashes = {"name": dataset.name, "documents": documents.hexdigest()}
+    for split, queries in dataset.splits.items():
+        digest = hashlib.sha256()
+        for query in queries:
+            gold = " ".join(sorted(query.gold))
+            digest.update(f"{query.id}\0{query.text}\0{gold}\0".encode())
+        hashes[split] = digest.hexdigest()
+    return hashes
+
+
+def _plain(values: Any) -> Any:  # noqa: ANN401 - anything JSON takes
+    return json.loads(json.dumps(values))
+
+
+def _check_same(path: Path, own: Mapping[str, Any]) -> None:
+    """Refuse to go on with other settings or data than the run began with."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is damaged: {error}") from error
+    here, there = _flat(own), _flat({name: found.get(name) for name in own})
+    for name in sorted(here.keys() | there.keys()):
+        if here.get(name) != there.get(name):
+            raise ConfigError(
+                f"{path.parent} is a run with {name} = {there.get(name)!r}, not "
+                f"{here.get(name)!r}; resume with the same, or name another folder"
+            )
+
+
+def _flat(values: Any, prefix: str = "") -> dict[str, Any]:  # noqa: ANN401 - nested plain values
+    if not isinstance(values, dict):
+        return {prefix: values}
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{prefix}.{name}" if prefix else name)
+    return flat
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _machine() -> dict[str, Any]:
+    import torch
+
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    return {"device": device, "n_threads": torch.get_num_threads(), "system": platform.platform()}
+
+
+def _revision() -> str:
+    """Return the commit of this package's checkout, "+" where files differ from it."""
+    home = Path(__file__).parent
+    try:
+        commit = _git(home, "rev-parse", "HEAD")
+        changed = _git(home, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return commit + ("+" if changed else "")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=20,
+    )
+    return done.stdout.strip()

@@ -1,0 +1,196 @@
+"""Which documents a query meets at a step: its positive and its negatives.
+
+Every draw is seeded by run, epoch, step and query, and never by what was drawn before: a resumed
+run goes on with the same draws, and each of several processes knows the whole batch.
+No torch. May import: boolattn.data.records, boolattn.logic, boolattn.training.settings,
+boolattn.errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from boolattn.errors import DataError
+from boolattn.logic.operators import OPERATORS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from boolattn.data.records import Query
+    from boolattn.training.settings import TrainSettings
+
+#: What a generator is for, so that no two purposes share draws.
+_ORDER, _DRAW, _FIXED = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A query one can learn from; documents are row numbers of the corpus, in order.
+
+    Attributes:
+        id: The query's.
+        text: The query's.
+        operators: 1 for each operator that the query's template uses, in the order AND, OR, NOT.
+        gold: Documents that answer it.
+        pools: Where hard negatives come from: what it excludes, what matches it in part.
+        ranked: A ranking's best documents that do not answer it.
+    """
+
+    id: str
+    text: str
+    operators: tuple[int, ...]
+    gold: tuple[int, ...]
+    answers: frozenset[int]
+    pools: tuple[tuple[int, ...], ...] = ()
+    ranked: tuple[int, ...] = ()
+
+
+def make_examples(
+    queries: Iterable[Query],
+    rows: Mapping[str, int],
+    rankings: Mapping[str, Sequence[str]] | None = None,
+) -> list[Example]:
+    """Turn queries into examples; those without an answer in the corpus are left out.
+
+    Args:
+        queries: The queries.
+        rows: Row number of each document, by its id.
+        rankings: Documents another engine ranks best, by query id.
+    """
+    examples = []
+    for query in queries:
+        gold = _rows(query.gold, rows)
+        if not gold:
+            continue
+        answers = frozenset(gold)
+        pools = (_rows(query.excluded, rows), _rows(query.partial, rows))
+        ranked = (rankings or {}).get(query.id, ())
+        examples.append(
+            Example(
+                id=query.id,
+                text=query.text,
+                operators=tuple(int(operator in query.operators) for operator in OPERATORS),
+                gold=gold,
+                answers=answers,
+                pools=tuple(pool for pool in pools if pool),
+                ranked=tuple(rows[d] for d in ranked if d in rows and rows[d] not in answers),
+            )
+        )
+    return examples
+
+
+def _rows(ids: Iterable[str], rows: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(sorted(rows[name] for name in ids if name in rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The whole batch of one step, whatever process computes which part of it.
+
+    Attributes:
+        step: Counted from 0 over the run.
+        examples: One for each query.
+        documents: Rows of the corpus; each query's positive, then its negatives.
+            Shape ``(queries, 1 + negatives)``.
+    """
+
+    step: int
+    examples: tuple[Example, ...]
+    documents: NDArray[np.int64]
+
+    def blocked(self, start: int, end: int, *, use_in_batch: bool) -> NDArray[np.bool_]:
+        """Say which documents are no negatives of the queries ``start`` to ``end``.
+
+        Returns:
+            True for every known answer but the query's own positive, and, without in-batch
+            negatives, for every other query's documents.
+            Shape ``(end - start, queries * (1 + negatives))``.
+        """
+        n_own = self.documents.shape[1]
+        flat = self.documents.ravel().tolist()
+        blocked = np.zeros((end - start, len(flat)), dtype=np.bool_)
+        for row, place in enumerate(range(start, end)):
+            answers = self.examples[place].answers
+            blocked[row] = [document in answers for document in flat]
+            if not use_in_batch:
+                blocked[row, : place * n_own] = True
+                blocked[row, (place + 1) * n_own :] = True
+            blocked[row, place * n_own] = False
+        return blocked
+
+
+class Sampler:
+    """Draws the batch of every step.
+
+    Args:
+        examples: What is learned from.
+        n_documents: Size of the corpus.
+        settings: Of the training.
+    """
+
+    def __init__(
+        self, examples: Sequence[Example], n_documents: int, settings: TrainSettings
+    ) -> None:
+        self.settings = settings
+        self.n_documents = n_documents
+        # A query that nearly every document answers has no negatives to learn from.
+        most = n_documents - settings.n_negatives
+        self.examples = [example for example in examples if len(example.gold) <= most]
+        if not self.examples:
+            raise DataError(
+                f"no usable query among {len(examples)}: each needs an answer in the corpus of "
+                f"{n_documents} documents, and {settings.n_negatives} documents that are none"
+            )
+        self.steps_per_epoch = max(1, len(self.examples) // settings.batch_size)
+        self.n_steps = settings.max_steps or settings.n_epochs * self.steps_per_epoch
+
+    def batch(self, step: int) -> Batch:
+        """Draw the batch of a step."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        size = self.settings.batch_size
+        order = _shuffled(len(self.examples), self.settings.seed, epoch)
+        # A set smaller than a batch goes round.
+        chosen = np.resize(order, max(size, len(order)))[place * size : (place + 1) * size]
+        examples = tuple(self.examples[index] for index in chosen)
+        drawn = [
+            self._draw(example, [self.settings.seed, _DRAW, epoch, place, int(index)])
+            for example, index in zip(examples, chosen, strict=True)
+        ]
+        return Batch(step, examples, np.array(drawn, dtype=np.int64))
+
+    def _draw(self, example: Example, key: list[int]) -> list[int]:
+        """Draw a positive and the negatives."""
+        rng = np.random.default_rng(key)
+        settings = self.settings
+        if settings.positives == "fixed":
+            first = np.random.default_rng([settings.seed, _FIXED, key[-1]])
+            drawn = [int(first.choice(example.gold))]
+        else:
+            drawn = [example.gold[int(rng.integers(len(example.gold)))]]
+        for number in range(settings.n_logical if example.pools else 0):
+            pool = example.pools[number % len(example.pools)]
+            _add(drawn, pool[int(rng.integers(len(pool)))])
+        for _ in range(settings.n_bm25 if example.ranked else 0):
+            _add(drawn, example.ranked[int(rng.integers(len(example.ranked)))])
+        while len(drawn) <= settings.n_negatives:
+            document = int(rng.integers(self.n_documents))
+            if document not in example.answers:
+                _add(drawn, document)
+        return drawn
+
+
+def _add(drawn: list[int], document: int) -> None:
+    """Take a document once; a second draw of it leaves its place to a random one."""
+    if document not in drawn:
+        drawn.append(document)
+
+
+@lru_cache(maxsize=2)
+def _shuffled(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    return np.random.default_rng([seed, _ORDER, epoch]).permutation(n)

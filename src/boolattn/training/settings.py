@@ -1,0 +1,313 @@
+"""Every number of a run, in frozen dataclasses, and the presets that hold them.
+
+A preset is a TOML file with one table for each dataclass; an unknown key is an error.
+May import: boolattn.attention.config, boolattn.settings, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import asdict, dataclass, field, fields
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from boolattn.attention.config import BoolAttnConfig
+from boolattn.errors import ConfigError
+from boolattn.settings import build
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_CHOICES = {
+    "pooling": ("mean", "cls"),
+    "similarity": ("cosine", "dot"),
+    "positives": ("drawn", "fixed"),
+    "keep": ("best", "last"),
+    "size": ("small", "full"),
+}
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "str": (str,),
+}
+
+
+class _Checked:
+    """Checks what all settings have in common."""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, item.name)
+            if (known := _CHOICES.get(item.name)) and value not in known:
+                raise ConfigError(f"{item.name} must be one of {', '.join(known)}; got {value!r}")
+            kind = _KINDS[str(item.type)]
+            if not isinstance(value, kind) or (isinstance(value, bool) and item.type != "bool"):
+                raise ConfigError(f"{item.name} must be of type {item.type}, got {value!r}")
+            if not isinstance(value, str) and value < item.metadata.get("at_least", 0):
+                least = item.metadata.get("at_least", 0)
+                raise ConfigError(f"{item.name} must be at least {least}, got {value}")
+
+
+def _at_least(least: int, default: int) -> Any:  # noqa: ANN401 - a field of the class's type
+    return field(default=default, metadata={"at_least": least})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings(_Checked):
+    """The two towers.
+
+    Attributes:
+        encoder: A folder, a hub name, or "minilm" for the installed all-MiniLM-L6-v2.
+        use_plugin: Whether queries are read with BoolAttn; without it the towers are plain.
+        is_shared: Whether both towers have the same encoder weights.
+        pooling: "mean" or "cls".
+        similarity: "cosine" or "dot".
+        query_length: Longest query in tokens.
+        document_length: Longest document in tokens.
+    """
+
+    encoder: str = "minilm"
+    use_plugin: bool = True
+    is_shared: bool = True
+    pooling: str = "mean"
+    similarity: str = "cosine"
+    query_length: int = _at_least(4, 64)
+    document_length: int = _at_least(4, 256)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings(_Checked):
+    """What is learned from.
+
+    Attributes:
+        name: A data set of the catalogue.
+        size: Of a benchmark that is built: "small" or "full".
+        train: Split to learn from.
+        validation: Split to choose the best by; empty for none.
+    """
+
+    name: str = "taxa"
+    size: str = "full"
+    train: str = "train"
+    validation: str = "validation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainSettings(_Checked):
+    """Auxiliary pretraining; the defaults are the paper's, or *ours* where it is silent.
+
+    Attributes:
+        n_sentences: How many sentences are made (*ours*).
+        n_held_out: How many more, to measure on, of seen and as many of unseen wordings (*ours*).
+        batch_size: Sentences a step (*ours*).
+        n_epochs: Times through the sentences.
+        max_steps: Stop after so many steps; 0: when the epochs are over.
+        warmup_steps: Over which the learning rate rises; then it falls to 0 (*ours*).
+        learning_rate: Highest learning rate.
+        weight_decay: Of AdamW.
+        cue_weight: Factor of the cue loss.
+        cue_positive_weight: Weight of a cue token against another (*ours*).
+        gate_weight: Factor of the gate loss, where the gate is learned.
+        triplet_weight: Factor of the triplet loss.
+        scope_weight: Factor of the scope loss, which the paper has not.
+        margin: Of the triplet loss (*ours*).
+        train_embeddings: Whether the encoder's embedding layer learns too.
+        seed: Of everything that is drawn.
+    """
+
+    n_sentences: int = _at_least(1, 20_000)
+    n_held_out: int = 500
+    batch_size: int = _at_least(1, 32)
+    n_epochs: int = _at_least(1, 1)
+    max_steps: int = 0
+    warmup_steps: int = 0
+    learning_rate: float = 1e-5
+    weight_decay: float = 0.01
+    cue_weight: float = 1.0
+    cue_positive_weight: float = 1.0
+    gate_weight: float = 1.0
+    triplet_weight: float = 0.2
+    scope_weight: float = 0.0
+    margin: float = 1.0
+    train_embeddings: bool = True
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings(_Checked):
+    """Retrieval training; the defaults are the paper's, or *ours* where it is silent.
+
+    Attributes:
+        batch_size: Queries a step, over all processes.
+        n_epochs: Times through the queries.
+        max_steps: Stop after so many steps; 0: when the epochs are over.
+        warmup_steps: Over which the learning rate rises; then it falls to 0 (*ours*).
+        learning_rate: Highest learning rate of the encoders.
+        plugin_learning_rate: Highest learning rate of the plug-in; 0: the encoders' (*ours*).
+        weight_decay: Of AdamW.
+        max_grad_norm: Longer gradients are cut to this length (*ours*).
+        positives: "drawn" anew at each step, or one "fixed" for each query (the ablation).
+        n_negatives: Negatives a query.
+        n_logical: How many of them at most come from the logic: documents the query excludes,
+            documents that match only part of an AND (*ours*).
+        n_bm25: How many of them at most come from a given ranking, best first.
+        use_in_batch: Whether the other queries' documents are negatives too.
+        scale: Factor on the similarity (*ours*).
+        seed: Of everything that is drawn.
+        evaluate_every: Steps between evaluations; 0: an epoch's.
+        save_every: Steps between checkpoints; 0: an epoch's.
+        patience: Stop after so many evaluations without a better one; 0: never.
+        keep: Which weights the model is saved with, "best" or "last".
+        n_validation_queries: At most so many are asked (*ours*).
+        n_validation_documents: How many documents are ranked beside the answers (*ours*).
+        chunk: Documents of like length encoded at once (*ours*).
+        use_bf16: Whether a GPU computes in bfloat16.
+        needs_gpu: Whether to refuse a machine without one.
+    """
+
+    batch_size: int = _at_least(1, 32)
+    n_epochs: int = _at_least(1, 40)
+    max_steps: int = 0
+    warmup_steps: int = 0
+    learning_rate: float = 5e-5
+    plugin_learning_rate: float = 0.0
+    weight_decay: float = 0.01
+    max_grad_norm: float = 1.0
+    positives: str = "drawn"
+    n_negatives: int = 5
+    n_logical: int = 0
+    n_bm25: int = 0
+    use_in_batch: bool = True
+    scale: float = 20.0
+    seed: int = 0
+    evaluate_every: int = 0
+    save_every: int = 0
+    patience: int = 0
+    keep: str = "best"
+    n_validation_queries: int = 200
+    n_validation_documents: int = 20_000
+    chunk: int = _at_least(1, 64)
+    use_bf16: bool = True
+    needs_gpu: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_logical + self.n_bm25 > self.n_negatives:
+            raise ConfigError(
+                f"n_logical + n_bm25 must not exceed n_negatives ({self.n_negatives}), "
+                f"got {self.n_logical} + {self.n_bm25}"
+            )
+        if self.n_negatives == 0 and (not self.use_in_batch or self.batch_size == 1):
+            raise ConfigError("there are no negatives: raise n_negatives, or use_in_batch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """One run, completely."""
+
+    name: str
+    model: ModelSettings = field(default_factory=ModelSettings)
+    plugin: BoolAttnConfig = field(default_factory=BoolAttnConfig)
+    data: DataSettings = field(default_factory=DataSettings)
+    pretrain: PretrainSettings = field(default_factory=PretrainSettings)
+    train: TrainSettings = field(default_factory=TrainSettings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as JSON takes them."""
+        return asdict(self)
+
+
+#: Tables of a preset and what each is built into.
+TABLES: Mapping[str, type] = {
+    "model": ModelSettings,
+    "plugin": BoolAttnConfig,
+    "data": DataSettings,
+    "pretrain": PretrainSettings,
+    "train": TrainSettings,
+}
+
+
+def preset_names() -> list[str]:
+    """Return the presets that come with the package."""
+    folder = files("boolattn.training").joinpath("presets")
+    return sorted(item.name[:-5] for item in folder.iterdir() if item.name.endswith(".toml"))
+
+
+def load_preset(name: str, changes: Sequence[str] = (), *, first: str = "train") -> Preset:
+    """Read a preset by name, or from a TOML file, with single values changed.
+
+    Args:
+        name: One of :func:`preset_names`, or the path of a TOML file.
+        changes: ``key=value`` or ``table.key=value``; the value as TOML writes it, text also
+            without quotes.
+        first: Table that a key without a table is looked up in first.
+    """
+    if name.endswith(".toml"):
+        source, text = name, _read(Path(name))
+    elif name in preset_names():
+        source = f"preset {name}"
+        text = files("boolattn.training").joinpath("presets", f"{name}.toml").read_text("utf-8")
+    else:
+        raise ConfigError(f"no preset {name!r}; there are {', '.join(preset_names())}")
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source} is not TOML: {error}") from error
+    return make_preset(Path(name).stem, values, changes, first=first, source=source)
+
+
+def make_preset(
+    name: str,
+    values: Mapping[str, Any],
+    changes: Sequence[str] = (),
+    *,
+    first: str = "train",
+    source: str = "",
+) -> Preset:
+    """Build a preset from plain values; arguments as in :func:`load_preset`."""
+    if unknown := sorted(set(values) - set(TABLES)):
+        raise ConfigError(f"{source}: no table {unknown[0]!r}; there are {', '.join(TABLES)}")
+    tables = {table: dict(values.get(table, {})) for table in TABLES}
+    for change in changes:
+        key, equals, raw = change.partition("=")
+        if not equals:
+            raise ConfigError(f"--set takes key=value, got {change!r}")
+        table, name_in_table = _owner(key.strip(), first)
+        tables[table][name_in_table] = _value(raw.strip())
+    built: dict[str, Any] = {
+        table: build(kind, tables[table], source=f"{source} [{table}]")
+        for table, kind in TABLES.items()
+    }
+    return Preset(name=name, **built)
+
+
+def _owner(key: str, first: str) -> tuple[str, str]:
+    """Find the table of a key."""
+    table, dot, name = key.rpartition(".")
+    if dot:
+        if table not in TABLES:
+            raise ConfigError(f"--set {key}: no table {table!r}; there are {', '.join(TABLES)}")
+        return table, name
+    for table in (first, *TABLES):
+        if name in {item.name for item in fields(TABLES[table])}:
+            return table, name
+    known = sorted({item.name for kind in TABLES.values() for item in fields(kind)})
+    raise ConfigError(f"--set {key}: no setting has that name; there are {', '.join(known)}")
+
+
+def _value(raw: str) -> Any:  # noqa: ANN401 - any value TOML has
+    try:
+        return tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        if raw.lower() in ("true", "false"):
+            return raw.lower() == "true"
+        return raw
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
