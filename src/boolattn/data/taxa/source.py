@@ -16,8 +16,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import zstandard
-
 from boolattn.errors import DataError, MissingDataError
 
 if TYPE_CHECKING:
@@ -152,6 +150,9 @@ class Registry:
     def _line(self, package: str, table: str, position: int) -> bytes:
         blob = self._blobs.get((package, table))
         if blob is None:
+            # Needed only to build: a machine that trains reads the built folder without it.
+            import zstandard
+
             path = self._path(package, f"{table}.zstd")
             try:
                 blob = zstandard.decompress(path.read_bytes())
