@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BoolattnError as error:
         sys.stderr.write(f"boolattn: {error}\n")
         return 2
-    sys.stdout.write(json.dumps(result, indent=2) + "\n")
+    if os.environ.get("RANK", "0") == "0":
+        sys.stdout.write(json.dumps(result, indent=2) + "\n")
     return 0
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from sentence_transformers import SentenceTransformer
 from torch import nn
 from transformers import AutoModel, AutoTokenizer
 
 from boolattn.data.catalog import Options, open_dataset
-from boolattn.encoder.towers import build_towers
+from boolattn.encoder import BoolBertModel, build_towers, query_encoder
 from boolattn.errors import ConfigError, DataError
 from boolattn.plugin import attach, save
 from boolattn.training.batches import Collator, Steps, Tokens
@@ -32,7 +34,6 @@ from boolattn.weights import minilm_folder
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.data.records import Dataset, Query
@@ -48,7 +49,7 @@ class Launch:
     Attributes:
         out: The run's folder.
         data: Folder of the data set; the data set's own place when not given.
-        pretrained: Folder that a pretraining wrote as ``model``.
+        pretrained: What to begin from: the ``model`` folder of a pretraining, or of a training.
         rankings: JSON file with another engine's ranking: query id -> document ids.
         resume: Go on with a run that stopped.
         show_progress: Draw a progress bar.
@@ -102,7 +103,8 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
     torch.manual_seed(preset.train.seed)
     dataset = corpus.dataset if corpus else open_data(preset, launch.data)
     run = RunFolder(launch.out)
-    run.open(preset, data_hashes(dataset), kind="train", resume=launch.resume)
+    if is_main_process():
+        run.open(preset, data_hashes(dataset), kind="train", resume=launch.resume)
     towers = make_towers(preset, launch.pretrained)
     if corpus is None:
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
@@ -117,6 +119,11 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
         )
     job = Job(preset, towers, steps, run, validate, show_progress=launch.show_progress)
     return train_towers(job, resume=launch.resume)
+
+
+def is_main_process() -> bool:
+    """Whether this process writes and prints; torchrun numbers those it starts."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> Steps:
@@ -167,11 +174,12 @@ class Corpus:
         )
 
     def split(self, name: str) -> Sequence[Query]:
-        """Return a split's queries."""
-        if name not in self.dataset.splits:
+        """Return the queries of a split, or of several joined by ``+``."""
+        parts = name.split("+")
+        if missing := [part for part in parts if part not in self.dataset.splits]:
             known = ", ".join(self.dataset.splits)
-            raise ConfigError(f"{self.dataset.name} has no split {name!r}; there are {known}")
-        return self.dataset.splits[name]
+            raise ConfigError(f"{self.dataset.name} has no split {missing[0]!r}; there are {known}")
+        return [query for part in parts for query in self.dataset.splits[part]]
 
     def validator(
         self, preset: Preset, split: str, *, n_queries: int = 0, n_documents: int = 0
@@ -207,7 +215,10 @@ def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     source = encoder_source(name)
     is_local = Path(source).is_dir()
     try:
-        encoder = AutoModel.from_pretrained(source, local_files_only=is_local)
+        # Weights kept in half precision would train in it, and soon be nan.
+        encoder = AutoModel.from_pretrained(
+            source, local_files_only=is_local, dtype=torch.float32
+        )
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=is_local)
     except (OSError, ValueError) as error:
         raise ConfigError(_not_found(name, error)) from error
@@ -215,8 +226,15 @@ def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 
 
 def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTransformer:
-    """Build the towers of a preset, from a pretrained plug-in where one is given."""
+    """Build the towers of a preset.
+
+    Args:
+        preset: Every number.
+        pretrained: What to begin from: a pretraining's model, or the model of another training.
+    """
     model = preset.model
+    if pretrained is not None and (pretrained / "modules.json").is_file():
+        return _load_towers(preset, pretrained)
     if pretrained is not None and not model.use_plugin:
         raise ConfigError("plain towers take no pretrained plug-in; leave out --pretrained")
     config = preset.plugin if model.use_plugin else None
@@ -232,6 +250,16 @@ def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTrans
         return build_towers(source, config, **settings)
     except OSError as error:
         raise ConfigError(_not_found(source, error)) from error
+
+
+def _load_towers(preset: Preset, folder: Path) -> SentenceTransformer:
+    """Go on from trained towers, if they carry what the preset says."""
+    towers = SentenceTransformer(str(folder), local_files_only=True)
+    encoder = query_encoder(towers)
+    found = encoder.config.boolattn_config if isinstance(encoder, BoolBertModel) else None
+    if found != (preset.plugin if preset.model.use_plugin else None):
+        raise ConfigError(f"{folder} is of another model: its plug-in has other settings")
+    return towers
 
 
 def plain(preset: Preset) -> Preset:

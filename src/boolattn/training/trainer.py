@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from boolattn.errors import ConfigError
 from boolattn.training import checkpoints
@@ -75,12 +75,21 @@ class RetrievalTrainer(Trainer):
     def __init__(self, job: Job) -> None:
         self.job = job
         self.losses: list[tuple[int, Tensor]] = []
+        arguments = _arguments(job)
+        if arguments.n_gpu > 1:
+            raise ConfigError(
+                f"one process sees {arguments.n_gpu} GPUs; start one process for each "
+                "(torchrun --nproc-per-node N -m boolattn.training ...), or set "
+                "CUDA_VISIBLE_DEVICES=0"
+            )
         super().__init__(
             model=Both(job.towers),
-            args=_arguments(job),
+            args=arguments,
             train_dataset=job.steps,
             callbacks=[_Clock(job)],
         )
+        # It prints to stdout, where only the result belongs.
+        self.remove_callback(PrinterCallback)
         if job.preset.train.batch_size % self.args.world_size:
             raise ConfigError(
                 f"batch_size {job.preset.train.batch_size} cannot be shared equally by "
@@ -270,8 +279,12 @@ class _Clock(TrainerCallback):
     ) -> None:
         """Write measurements down."""
         if state.is_world_process_zero and logs:
+            # Trainer counts the whole run as one epoch.
+            logs = {name: value for name, value in logs.items() if name != "epoch"}
             epoch = state.global_step / self.job.steps.sampler.steps_per_epoch
             self.job.run.log(state.global_step, {**logs, "epoch": epoch})
+            words = ", ".join(f"{name} {value:.4g}" for name, value in logs.items())
+            logger.info("step %d of %d: %s", state.global_step, state.max_steps, words)
 
 
 def _arguments(job: Job) -> TrainingArguments:
