@@ -1,0 +1,145 @@
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModel
+
+import boolattn.encoder
+from boolattn import BoolAttnConfig, attach
+from boolattn.encoder import BoolBertConfig, BoolBertModel
+from boolattn.errors import ConfigError, GateError
+from boolattn.plugin import plugin_of
+from tests.conftest import FAMILIES, TEXTS
+
+OPEN = [["and"], ["not", "or"], ["not"]]
+LIGHT = BoolAttnConfig(rank=4)
+
+
+def vectors(model, batch, **options):
+    with torch.no_grad():
+        return model(**batch, **options).last_hidden_state
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_comes_back_through_auto_classes(tiny_encoder, batch, tmp_path, family):
+    bare = vectors(tiny_encoder(family), batch)
+    model = BoolBertModel.wrap(tiny_encoder(family), LIGHT).eval()
+    expected = vectors(model, batch, operators=OPEN)
+    assert not torch.equal(expected, bare)  # operators reach the encoder
+    model.save_pretrained(tmp_path)
+    other = AutoModel.from_pretrained(tmp_path)
+    assert isinstance(other, BoolBertModel)
+    assert isinstance(AutoConfig.from_pretrained(tmp_path), BoolBertConfig)
+    assert torch.equal(vectors(other, batch, operators=OPEN), expected)
+    # No label opens this gate, so both are the bare encoder.
+    for same in (model, other):
+        assert torch.equal(vectors(same, batch), bare)
+        assert torch.equal(vectors(same, batch, task="document"), bare)
+
+
+@pytest.mark.parametrize("gate", ["lexicon", "learned"])
+def test_the_gate_is_saved_with_the_model(tiny_encoder, tokenizer, tmp_path, gate):
+    model = BoolBertModel.wrap(
+        tiny_encoder(), BoolAttnConfig(gate=gate, rank=4), tokenizer=tokenizer
+    ).eval()
+    plugin = plugin_of(model)
+    if gate == "learned":
+        plugin.gate.outer.bias.data.fill_(9)  # open
+    batch = dict(tokenizer(list(TEXTS), return_tensors="pt", padding=True))
+    expected = vectors(model, batch)
+    assert not torch.equal(expected, vectors(model, batch, task="document"))
+    model.save_pretrained(tmp_path)
+    other = AutoModel.from_pretrained(tmp_path)
+    assert torch.equal(vectors(other, batch), expected)
+    mine, its = plugin.state_dict(), plugin_of(other).state_dict()
+    assert mine.keys() == its.keys()
+    assert all(torch.equal(mine[name], its[name]) for name in mine)
+    assert any("gate" in name for name in load_file(tmp_path / "model.safetensors"))
+
+
+def test_wrapping_keeps_the_weights_the_plugin_was_born_with(tiny_encoder):
+    torch.manual_seed(7)
+    encoder = tiny_encoder()
+    attach(encoder, LIGHT)
+    born = {k: v.clone() for k, v in plugin_of(encoder).state_dict().items()}
+    model = BoolBertModel.wrap(encoder)
+    assert all(torch.equal(v, born[k]) for k, v in plugin_of(model).state_dict().items())
+
+
+def test_a_document_takes_no_label(tiny_encoder, batch):
+    model = BoolBertModel.wrap(tiny_encoder(), LIGHT)
+    with pytest.raises(GateError, match="operators belong to queries"):
+        model(**batch, operators=OPEN, task="document")
+
+
+def test_other_settings_than_the_carried_ones_are_refused(tiny_encoder):
+    encoder = tiny_encoder()
+    attach(encoder, LIGHT)
+    with pytest.raises(ConfigError, match="other settings"):
+        BoolBertModel.wrap(encoder, BoolAttnConfig(rank=2))
+    assert BoolBertModel.wrap(encoder, LIGHT).config.boolattn_config == LIGHT
+
+
+def test_settings_a_config_lacks_are_named(tiny_encoder, tokenizer):
+    with pytest.raises(ConfigError, match="names no encoder"):
+        BoolBertModel(BoolBertConfig())
+    config = BoolBertModel.wrap(tiny_encoder(), tokenizer=tokenizer).config
+    config.lexicon_shape = None
+    with pytest.raises(ConfigError, match="lacks lexicon_shape"):
+        BoolBertModel(config)
+
+
+def test_the_config_answers_for_the_encoder_and_names_no_folder(tiny_encoder, tmp_path):
+    tiny_encoder("distilbert").save_pretrained(tmp_path / "base")
+    encoder = AutoModel.from_pretrained(tmp_path / "base")
+    BoolBertModel.wrap(encoder, LIGHT).save_pretrained(tmp_path / "model")
+    config = AutoConfig.from_pretrained(tmp_path / "model")
+    assert (config.hidden_size, config.num_attention_heads, config.vocab_size) == (32, 4, 220)
+    assert not hasattr(config, "rope_parameters")
+    written = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert written["encoder"]["_name_or_path"] == "base"
+    assert str(tmp_path) not in json.dumps(written)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_the_attention_asked_for_is_the_one_used(tiny_encoder, batch, tmp_path, attention):
+    BoolBertModel.wrap(tiny_encoder(), LIGHT).save_pretrained(tmp_path)
+    model = AutoModel.from_pretrained(tmp_path, attn_implementation=attention)
+    assert model.backbone.config._attn_implementation == f"boolattn_{attention}"
+    assert vectors(model, batch, operators=OPEN).isfinite().all()
+
+
+def test_a_smaller_type_reaches_encoder_and_plugin(tiny_encoder, tmp_path):
+    BoolBertModel.wrap(tiny_encoder(), LIGHT).save_pretrained(tmp_path)
+    model = AutoModel.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+
+
+def test_checkpointed_gradients_are_the_same(tiny_encoder, batch):
+    config = BoolAttnConfig(rank=4, use_noise=False)
+    gradients = []
+    for is_checkpointed in (False, True):
+        torch.manual_seed(3)
+        model = BoolBertModel.wrap(
+            tiny_encoder(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0), config
+        ).train()
+        if is_checkpointed:
+            model.gradient_checkpointing_enable()
+            assert model.is_gradient_checkpointing
+        model(**batch, operators=OPEN).last_hidden_state.square().sum().backward()
+        gradients.append(
+            [model.get_input_embeddings().weight.grad, plugin_of(model).operators.grad]
+        )
+    for plain, checkpointed in zip(*gradients, strict=True):
+        assert plain.abs().sum() > 0
+        torch.testing.assert_close(plain, checkpointed)
+
+
+def test_input_embeddings_can_be_replaced(tiny_encoder):
+    model = BoolBertModel.wrap(tiny_encoder(), LIGHT)
+    new = torch.nn.Embedding(220, 32)
+    model.set_input_embeddings(new)
+    assert model.backbone.embeddings.word_embeddings is new
+    assert boolattn.encoder.BoolBertModel is BoolBertModel

@@ -1,0 +1,112 @@
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from boolattn import BoolAttnConfig
+from boolattn.encoder import build_towers, export, query_encoder, save_towers
+from boolattn.encoder.export import QueryTower, export_query_tower
+from boolattn.errors import ConfigError, MissingDataError, UnsupportedEncoderError
+from boolattn.plugin import plugin_of
+
+ort = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+TEXTS = ["moths but not birds", "a and b", "plain words", "but not"]
+
+
+@pytest.fixture
+def towers(tiny_encoder, tokenizer):
+    def build(gate, **options):
+        config = BoolAttnConfig(gate=gate, rank=4)
+        encoder = tiny_encoder(num_hidden_layers=1)
+        model = build_towers(encoder, config, tokenizer=tokenizer, **options)
+        plugin = plugin_of(query_encoder(model))
+        # Far from birth, so that a bias that is dropped shows.
+        for part in query_encoder(model).backbone.encoder.layer[0].attention.modules():
+            if isinstance(part, torch.nn.Linear):
+                part.weight.data.mul_(8)
+        if gate == "lexicon":
+            # The test's tokenizer writes long cues letter by letter; tracing them all is slow.
+            lexicon = plugin.gate
+            short = (lexicon.cues[:, 2:] < 0).all(1)
+            lexicon.cues, lexicon.owners = lexicon.cues[short, :2], lexicon.owners[short]
+        else:
+            plugin.gate.outer.bias.data.fill_(9)
+        return model
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("gate", "options"),
+    [("lexicon", {}), ("learned", {"pooling": "cls", "similarity": "dot"})],
+)
+def test_vectors_are_the_same_for_every_batch_and_length(towers, tmp_path, gate, options):
+    model = towers(gate, **options)
+    path = export_query_tower(model, tmp_path / "new" / "query.onnx")
+    assert [p.name for p in path.parent.iterdir()] == ["query.onnx"]
+    session = ort.InferenceSession(path)
+    names = [value.name for value in session.get_inputs()]
+    assert names == ["input_ids", "attention_mask"]
+    for texts in (TEXTS, TEXTS[:1], ["x"], ["not " * 60, "or"], TEXTS * 5):
+        features = model.preprocess(texts, task="query")
+        inputs = {name: features[name].numpy() for name in names}
+        [vectors] = session.run(["vectors"], inputs)
+        expected = model.encode_query(texts, batch_size=64)
+        assert abs(vectors - expected).max() < 1e-4
+        is_boolean = any(word in " ".join(texts).split() for word in ("not", "or", "and"))
+        moved = abs(vectors - model.encode_document(texts, batch_size=64)).max()
+        assert bool(moved > 1e-3) is (is_boolean or gate == "learned")
+
+
+def test_token_types_are_read_where_the_tokenizer_gives_them(tiny_encoder, tokenizer):
+    for family, gives, expected in (("bert", True, 3), ("bert", False, 2), ("mpnet", True, 2)):
+        names = ["input_ids", "attention_mask", *["token_type_ids"] * gives]
+        model = build_towers(tiny_encoder(family), tokenizer=tokenizer)
+        model.tokenizer.model_input_names = names
+        tower = QueryTower(model).eval()
+        assert len(tower.input_names) == expected
+        batch = [torch.ones(2, 5, dtype=torch.int64)] * expected
+        assert tower(*batch).shape == (2, 32)
+
+
+def test_a_size_the_exporter_fixed_is_refused(towers, tmp_path, monkeypatch):
+    class Fixed(QueryTower):
+        def forward(self, input_ids, attention_mask):
+            return super().forward(input_ids[:, :8], attention_mask[:, :8])
+
+    model = towers("learned")
+    monkeypatch.setattr(export, "QueryTower", Fixed)
+    real = torch.onnx.export
+    shapes = {"dynamic_shapes": None}
+    monkeypatch.setattr(torch.onnx, "export", lambda *a, **k: real(*a, **(k | shapes)))
+    with pytest.raises(UnsupportedEncoderError, match="could not leave batch and length open"):
+        export_query_tower(model, tmp_path / "query.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_verb_writes_a_file_or_says_what_is_wrong(towers, tmp_path, monkeypatch):
+    import typer
+
+    from boolattn.cli.export import export as verb
+
+    app = typer.Typer()
+    app.command()(verb)
+    result = CliRunner().invoke(app, [str(tmp_path), str(tmp_path / "query.onnx")])
+    assert isinstance(result.exception, MissingDataError)
+    save_towers(towers("learned"), tmp_path / "model")
+    seen = []
+    monkeypatch.setattr(export, "export_query_tower", lambda model, out: seen.append(model) or out)
+    result = CliRunner().invoke(app, [str(tmp_path / "model"), str(tmp_path / "query.onnx")])
+    assert result.exit_code == 0, result.output
+    assert result.output.strip() == str(tmp_path / "query.onnx")
+    assert type(query_encoder(seen[0])).__name__ == "BoolBertModel"
+
+
+def test_wrong_wishes_are_one_line(towers, tmp_path, monkeypatch):
+    model = towers("lexicon")
+    with pytest.raises(ConfigError, match=r"named \*\.onnx; got 'query'"):
+        export_query_tower(model, tmp_path / "query")
+    monkeypatch.setattr(export, "find_spec", lambda name: None)
+    with pytest.raises(MissingDataError, match=r"pip install 'boolattn\[onnx\]'"):
+        export_query_tower(model, tmp_path / "query.onnx")
