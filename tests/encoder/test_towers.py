@@ -21,7 +21,7 @@ from boolattn.encoder import (
     save_towers,
     settings_of,
 )
-from boolattn.errors import ConfigError, GateError
+from boolattn.errors import ConfigError, GateError, MissingDataError
 from boolattn.plugin import plugin_of
 from tests.conftest import TEXTS
 
@@ -227,6 +227,9 @@ def test_wrong_settings_are_one_line(tiny_encoder, tokenizer, plain):
         build_towers(tiny_encoder(), LEXICON)
     with pytest.raises(ConfigError, match="no two towers"):
         query_encoder(plain())
+    for nowhere in (Path("nowhere"), "/no/where", "no/such/place"):
+        with pytest.raises(MissingDataError, match=r"holds no config\.json"):
+            build_towers(nowhere, LEXICON, tokenizer=tokenizer)
 
 
 def test_the_card_says_what_the_model_is_and_its_example_runs(

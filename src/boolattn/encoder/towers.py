@@ -30,7 +30,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel
-from boolattn.errors import ConfigError, GateError
+from boolattn.errors import ConfigError, GateError, MissingDataError
 from boolattn.plugin.attach import NAME, plugin_of
 from boolattn.plugin.storage import FILE
 from boolattn.plugin.storage import load as load_attached
@@ -95,6 +95,8 @@ def build_towers(
             ``query_length``, ``document_length``.
     """
     towers = build(TowerConfig, settings, source="build_towers")
+    if not isinstance(encoder, PreTrainedModel):
+        _check_source(encoder)
     if tokenizer is None:
         tokenizer = _tokenizer_of(encoder)
     model = encoder if isinstance(encoder, PreTrainedModel) else _load(encoder)
@@ -251,6 +253,14 @@ def encode_queries(
     back = torch.empty(len(order), dtype=torch.int64)
     back[torch.tensor(order)] = torch.arange(len(order))
     return torch.cat(rows)[back.to(rows[0].device)]
+
+
+def _check_source(source: str | Path) -> None:
+    """Refuse a folder that is not there: a hub would be asked for it, for most of a minute."""
+    path = Path(source)
+    is_path = isinstance(source, Path) or path.is_absolute() or len(path.parts) > 2
+    if is_path and not (path / "config.json").is_file():
+        raise MissingDataError(f"{source} holds no config.json; name an encoder's folder")
 
 
 def _load(source: str | Path) -> PreTrainedModel:
