@@ -216,9 +216,7 @@ def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     is_local = Path(source).is_dir()
     try:
         # Weights kept in half precision would train in it, and soon be nan.
-        encoder = AutoModel.from_pretrained(
-            source, local_files_only=is_local, dtype=torch.float32
-        )
+        encoder = AutoModel.from_pretrained(source, local_files_only=is_local, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=is_local)
     except (OSError, ValueError) as error:
         raise ConfigError(_not_found(name, error)) from error

@@ -36,12 +36,16 @@ class Both(nn.Module):
         Returns:
             Shapes ``(queries, dim)`` and ``(documents, dim)``.
         """
-        # A copy each: the modules write their results into what they are given.
-        query = self.towers(dict(queries), task="query")["sentence_embedding"]
-        parts = [
-            self.towers(dict(part), task="document")["sentence_embedding"] for part in documents
-        ]
-        return query, torch.cat(parts)[places]
+        parts = [encode(self.towers, part, "document") for part in documents]
+        return encode(self.towers, queries, "query"), torch.cat(parts)[places]
+
+
+def encode(towers: SentenceTransformer, features: Features, task: str) -> Tensor:
+    """Encode one batch of "query" or "document" texts. Shape ``(texts, dim)``."""
+    # The task goes in twice: the router listens to the argument, and Bool-BERT, which runs bare
+    # on documents, only to the features. A copy, because the modules write their results into it.
+    vectors: Tensor = towers({**features, "task": task}, task=task)["sentence_embedding"]
+    return vectors
 
 
 class _Gather(torch.autograd.Function):

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from boolattn.logic.operators import OPERATORS
+from boolattn.training import passes
 from boolattn.training.batches import label_columns
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def encode(
             features["operators"] = operators[torch.from_numpy(chosen)]
         features = {name: value.to(device, non_blocking=True) for name, value in features.items()}
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            parts.append(towers(features, task=task)["sentence_embedding"].float())
+            parts.append(passes.encode(towers, features, task).float())
     vectors = torch.cat(parts)
     back = torch.empty(len(order), dtype=torch.int64)
     back[torch.from_numpy(order)] = torch.arange(len(order))

@@ -1,0 +1,128 @@
+"""Auxiliary pretraining: labels fall on the right tokens, heads learn, the rest stays."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from boolattn.attention.config import BoolAttnConfig
+from boolattn.data.sentences import generate
+from boolattn.errors import ConfigError
+from boolattn.plugin import attach, load
+from boolattn.training.launch import Launch, make_towers, pretrain
+from boolattn.training.pretrain import Pretrainer, label
+from boolattn.training.settings import PretrainSettings
+
+OPERATORS = ("and", "or", "not")
+
+
+def _pretrainer(tiny_encoder, tokenizer, *, gate="learned", **values):
+    encoder = tiny_encoder("bert")
+    torch.manual_seed(0)
+    attach(encoder, BoolAttnConfig(gate=gate), tokenizer=tokenizer)
+    settings = PretrainSettings(n_sentences=64, batch_size=8, n_held_out=0, **values)
+    return Pretrainer(encoder, tokenizer, settings)
+
+
+def test_labels_fall_on_the_tokens_of_cues_and_scopes(tokenizer):
+    sentences = [s for s in generate(60, seed=0) if "not" in s.operators and s.cues][:8]
+    part = label(sentences, tokenizer, OPERATORS)
+    for row, sentence in enumerate(sentences):
+        ids = part.features["input_ids"][row]
+        for spans, labels in (
+            ([(c.start, c.end) for c in sentence.cues if c.operator == "not"], part.cues),
+            ([x for s in sentence.scopes if s.operator == "not" for x in s.spans], part.scopes),
+        ):
+            words = "".join(sentence.text[start:end] for start, end in spans)
+            marked = tokenizer.convert_ids_to_tokens(ids[labels[row, 2] == 1].tolist())
+            found = "".join(token.removeprefix("##") for token in marked)
+            if "[UNK]" not in found:
+                assert found == words.lower().replace(" ", "")
+    assert part.operators[:, 2].all()
+    assert not (part.cues * (1 - part.mask[:, None])).any()
+
+
+def test_heads_learn_and_the_encoder_stays(tiny_encoder, tokenizer):
+    trainer = _pretrainer(
+        tiny_encoder,
+        tokenizer,
+        max_steps=60,
+        learning_rate=2e-2,
+        cue_positive_weight=5,
+        scope_weight=1,
+        train_embeddings=False,
+    )
+    sentences = list(generate(40, seed=9))
+    before = trainer.measure(sentences)
+    weights = {n: p.clone() for n, p in trainer.encoder.named_parameters()}
+    losses = []
+    trainer.run(lambda step, values: losses.append(values))
+    after = trainer.measure(sentences)
+    assert after["cue_f1"] > before["cue_f1"] + 0.3
+    assert after["scope_f1"] > before["scope_f1"]
+    assert set(losses[0]) == {"cue", "gate", "scope", "triplet"}
+    assert sum(losses[-1].values()) < sum(losses[0].values())
+    changed = {n for n, p in trainer.encoder.named_parameters() if not torch.equal(p, weights[n])}
+    assert changed
+    assert all("boolattn" in name for name in changed)
+    assert all(p.requires_grad for p in trainer.encoder.parameters())
+
+
+def test_the_papers_embeddings_learn_too(tiny_encoder, tokenizer):
+    trainer = _pretrainer(tiny_encoder, tokenizer, max_steps=2, learning_rate=1e-2)
+    weights = {n: p.clone() for n, p in trainer.encoder.named_parameters()}
+    trainer.run()
+    changed = {n for n, p in trainer.encoder.named_parameters() if not torch.equal(p, weights[n])}
+    assert any(name.startswith("embeddings.") for name in changed)
+    assert not any(name.startswith("encoder.") for name in changed)
+
+
+@pytest.mark.parametrize("gate", ["label", "lexicon"])
+def test_a_gate_that_is_not_learned_has_no_loss(tiny_encoder, tokenizer, gate):
+    trainer = _pretrainer(tiny_encoder, tokenizer, gate=gate, max_steps=1, scope_weight=1)
+    losses = []
+    trainer.run(lambda step, values: losses.append(values))
+    assert set(losses[0]) == {"cue", "scope", "triplet"}
+    measured = trainer.measure(list(generate(20, seed=9)))
+    assert ("gate_accuracy" in measured) == (gate == "lexicon")
+    if gate == "lexicon":
+        assert measured["gate_accuracy"] > 0.7
+
+
+def test_the_same_seed_gives_the_same_heads(tiny_encoder, tokenizer):
+    ends = []
+    for _ in range(2):
+        trainer = _pretrainer(tiny_encoder, tokenizer, max_steps=3, learning_rate=1e-2)
+        trainer.run()
+        ends.append(trainer.plugin.state_dict())
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def test_a_loss_that_is_no_number_stops(tiny_encoder, tokenizer):
+    trainer = _pretrainer(tiny_encoder, tokenizer, max_steps=3)
+    with torch.no_grad():
+        trainer.plugin.operators.fill_(float("nan"))
+    with pytest.raises(ConfigError, match="pretraining loss is nan at step 1"):
+        trainer.run()
+
+
+def test_a_run_reports_and_its_model_starts_a_training(preset, tmp_path):
+    chosen = preset("pretrain.learning_rate=1e-2", "pretrain.scope_weight=1.0")
+    metrics = pretrain(chosen, Launch(out=tmp_path / "heads"))
+    for wording in ("held_out", "unseen"):
+        for name in ("cue_f1", "scope_f1", "gate_accuracy", "cue_f1_not"):
+            assert 0 <= metrics[f"{wording}_{name}"] <= 1
+    saved = json.loads((tmp_path / "heads" / "metrics.json").read_text())
+    assert saved["summary"] == metrics
+    plugin = load(tmp_path / "heads" / "model").boolattn
+    towers = make_towers(chosen, tmp_path / "heads" / "model")
+    [name] = [n for n in towers.state_dict() if "query" in n and n.endswith("boolattn.operators")]
+    assert torch.equal(towers.state_dict()[name], plugin.operators)
+    with pytest.raises(ConfigError, match="plain towers take no pretrained plug-in"):
+        make_towers(
+            replace(chosen, model=replace(chosen.model, use_plugin=False)),
+            tmp_path / "heads" / "model",
+        )

@@ -1,0 +1,234 @@
+"""A whole training on a tiny encoder: it learns, stops, keeps, resumes, and refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from boolattn.attention.boolattn import BoolAttn
+from boolattn.errors import ConfigError, DataError
+from boolattn.training import trainer as trainer_module
+from boolattn.training.checkpoints import last_checkpoint
+from boolattn.training.launch import Launch, make_steps, make_towers, plain, train
+from boolattn.training.passes import Both
+from boolattn.training.retrieval import Job
+from boolattn.training.retrieval import train as train_job
+from boolattn.training.run_folder import RunFolder
+from boolattn.training.trainer import RetrievalTrainer
+
+
+def _weights(folder):
+    return SentenceTransformer(str(folder)).state_dict()
+
+
+def _same(first, second):
+    assert first.keys() == second.keys()
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+def _measured(run, name):
+    with (run / "metrics.csv").open() as handle:
+        return {
+            int(row["step"]): row["value"] for row in csv.DictReader(handle) if row["name"] == name
+        }
+
+
+def test_training_learns_and_says_everything(preset, corpus, tmp_path):
+    chosen = preset(max_steps=30, evaluate_every=10, warmup_steps=2, keep="last")
+    result = train(chosen, Launch(out=tmp_path / "run"), corpus)
+    losses = [float(value) for value in _measured(tmp_path / "run", "loss").values()]
+    assert losses[-1] < losses[0] - 0.3
+    assert result.n_steps == 30
+    assert set(_measured(tmp_path / "run", "eval_r_precision")) == {10, 20, 30}
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert run["settings"]["train"]["max_steps"] == 30
+    assert run["seed"] == 0
+    assert run["versions"]["torch"] == torch.__version__
+    assert len(run["data"]["documents"]) == 64
+    assert run["revision"]
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["summary"]["eval_leak"] >= 0
+    # What was saved is what was trained.
+    towers = SentenceTransformer(str(result.model))
+    assert corpus.validator(chosen, "validation")(towers) == pytest.approx(
+        {
+            name: float(_measured(tmp_path / "run", f"eval_{name}")[30])
+            for name in ("recall@100", "r_precision", "leak")
+        }
+    )
+
+
+@pytest.mark.parametrize("interrupted_at", [4, 5])
+def test_an_interrupted_run_ends_with_the_same_weights(
+    preset, corpus, tmp_path, monkeypatch, interrupted_at
+):
+    chosen = preset(keep="last")
+    train(chosen, Launch(out=tmp_path / "whole"), corpus)
+    own = RetrievalTrainer.training_step
+
+    def stop(self, *args, **kwargs):
+        if self.state.global_step == interrupted_at:
+            raise KeyboardInterrupt
+        return own(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RetrievalTrainer, "training_step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(chosen, Launch(out=tmp_path / "run"), corpus)
+    # Draws made meanwhile by somebody else.
+    torch.rand(17)
+    assert last_checkpoint(tmp_path / "run" / "checkpoints").name == "checkpoint-0000004"
+    train(chosen, Launch(out=tmp_path / "run", resume=True), corpus)
+    assert _same(_weights(tmp_path / "whole" / "model"), _weights(tmp_path / "run" / "model"))
+    for name in ("loss", "eval_r_precision"):
+        assert _measured(tmp_path / "whole", name) == _measured(tmp_path / "run", name)
+
+
+def test_dropout_and_noise_are_on_in_these_runs(preset, corpus, tmp_path):
+    """The test above would say nothing of random states if nothing were drawn."""
+    chosen = preset(max_steps=1)
+    steps = make_steps(chosen, corpus)
+    towers = make_towers(chosen)
+    trainer = RetrievalTrainer(Job(chosen, towers, steps, RunFolder(tmp_path / "run")))
+    towers.train()
+    losses = {trainer.compute_loss(trainer.model, steps[0]).item() for _ in range(3)}
+    assert len(losses) == 3
+
+
+def test_the_best_is_kept_and_patience_ends(preset, corpus, tmp_path):
+    chosen = preset(max_steps=20, evaluate_every=1, patience=2)
+    values = iter([0.1, 0.5, 0.4, 0.3, 0.9])
+    seen = []
+
+    def validate(towers):
+        seen.append({name: t.clone() for name, t in towers.state_dict().items()})
+        return {"r_precision": next(values)}
+
+    run = RunFolder(tmp_path / "run")
+    run.open(chosen, {}, kind="train")
+    job = Job(chosen, make_towers(chosen), make_steps(chosen, corpus), run, validate)
+    result = train_job(job)
+    assert result.n_steps == 4
+    assert result.metrics["best_step"] == 2
+    assert _same(seen[1], _weights(result.model))
+    assert not _same(seen[3], _weights(result.model))
+
+
+def test_an_unknown_metric_is_named(preset, corpus, tmp_path):
+    chosen = preset(evaluate_every=1)
+    run = RunFolder(tmp_path / "run")
+    run.open(chosen, {}, kind="train")
+    job = Job(
+        chosen, make_towers(chosen), make_steps(chosen, corpus), run, lambda towers: {"mrr": 1.0}
+    )
+    with pytest.raises(ConfigError, match="no metric 'eval_r_precision' to choose by"):
+        train_job(job)
+
+
+def test_a_loss_that_is_no_number_stops_the_run(preset, corpus, tmp_path, monkeypatch):
+    own = trainer_module.softmax_loss
+    calls = []
+
+    def spoiled(*args, **kwargs):
+        calls.append(1)
+        return own(*args, **kwargs) * (float("nan") if len(calls) == 4 else 1)
+
+    monkeypatch.setattr(trainer_module, "softmax_loss", spoiled)
+    with pytest.raises(ConfigError, match="the loss is nan at step 4 .queries .*-0000002"):
+        train(preset(), Launch(out=tmp_path / "run"), corpus)
+
+
+def test_losses_are_also_checked_in_heaps(preset, corpus, tmp_path):
+    """As on a GPU, where nothing looks at each loss."""
+    chosen = preset()
+    steps = make_steps(chosen, corpus)
+    job = Job(chosen, make_towers(chosen), steps, RunFolder(tmp_path / "run"))
+    trainer = RetrievalTrainer(job)
+    trainer.losses = [(7, torch.tensor(1.0)), (8, torch.tensor(float("inf")))]
+    with pytest.raises(ConfigError, match="the loss is inf at step 9"):
+        trainer.log({})
+
+
+def test_learning_rates_of_plugin_and_encoder(preset, corpus, tmp_path):
+    chosen = preset(plugin_learning_rate=7e-3)
+    job = Job(chosen, make_towers(chosen), make_steps(chosen, corpus), RunFolder(tmp_path))
+    trainer = RetrievalTrainer(job)
+    groups = trainer.create_optimizer().param_groups
+    name_of = {id(p): name for name, p in trainer.model.named_parameters()}
+    for group in groups:
+        names = [name_of[id(p)] for p in group["params"]]
+        assert {".boolattn." in name for name in names} == {group["lr"] == 7e-3}
+        assert all(name.endswith("bias") for name in names if "LayerNorm" not in name) or (
+            group["weight_decay"] == 0.01
+            or {"sigma", "threshold"} & {name.rpartition(".")[2] for name in names}
+        )
+    assert sum(len(group["params"]) for group in groups) == len(name_of)
+    assert len(groups) == 4
+
+
+def test_documents_are_read_without_the_plug_in(preset, corpus):
+    """Theirs are full of "and", which opens the gate of a query that says the same."""
+    chosen = preset()
+    towers = make_towers(chosen).eval()
+    step = make_steps(chosen, corpus)[0]
+    before = Both(towers)(step["queries"], step["documents"], step["places"])
+    [plugin] = {part for part in towers.modules() if isinstance(part, BoolAttn)}
+    with torch.no_grad():
+        for layer in plugin.layers.values():
+            layer.bias.outer_bias += 3
+    after = Both(towers)(step["queries"], step["documents"], step["places"])
+    assert torch.equal(before[1], after[1])
+    assert not torch.allclose(before[0], after[0], atol=1e-3)
+
+
+def test_plain_towers_and_labels(preset, corpus, tmp_path):
+    train(plain(preset(max_steps=2)), Launch(out=tmp_path / "plain"), corpus)
+    assert not any("boolattn" in name for name in _weights(tmp_path / "plain" / "model"))
+    labelled = preset("plugin.gate=label", max_steps=2)
+    steps = make_steps(labelled, corpus)
+    assert steps[0]["queries"]["operators"].tolist() == [[0, 0, 1]] * 4
+    train(labelled, Launch(out=tmp_path / "label"), corpus)
+    # Going on from trained towers.
+    more = train(
+        labelled,
+        Launch(out=tmp_path / "more", pretrained=tmp_path / "label" / "model"),
+        corpus,
+    )
+    assert not _same(_weights(more.model), _weights(tmp_path / "label" / "model"))
+    with pytest.raises(ConfigError, match="is of another model"):
+        make_towers(preset(), tmp_path / "label" / "model")
+
+
+def test_a_gpu_preset_without_a_gpu(preset, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="made for a GPU and there is none here"):
+        train(preset(needs_gpu=True), Launch(out=tmp_path / "run"), corpus)
+
+
+def test_a_folder_is_not_written_twice_nor_resumed_as_another_run(preset, corpus, tmp_path):
+    train(preset(max_steps=1), Launch(out=tmp_path / "run"), corpus)
+    with pytest.raises(ConfigError, match="holds a run already"):
+        train(preset(max_steps=1), Launch(out=tmp_path / "run"), corpus)
+    with pytest.raises(ConfigError, match=r"settings.train.seed = 0, not 5"):
+        train(preset(max_steps=1, seed=5), Launch(out=tmp_path / "run", resume=True), corpus)
+
+
+def test_a_data_set_without_usable_queries(preset, corpus, tmp_path):
+    empty = replace(corpus.dataset, splits={"train": (), "validation": ()})
+    corpus.dataset = empty
+    with pytest.raises(DataError, match="no usable query among 0"):
+        train(preset(), Launch(out=tmp_path / "run"), corpus)
+
+
+def test_a_missing_encoder_or_split_is_one_line(preset, corpus, tmp_path):
+    with pytest.raises(ConfigError, match="no encoder .*--set model.encoder=FOLDER"):
+        make_towers(preset("model.encoder=nowhere/nothing"))
+    with pytest.raises(ConfigError, match="no split 'dev'; there are train, validation"):
+        make_steps(preset("data.train=train+dev"), corpus)
+    with pytest.raises(ConfigError, match="give the ranking"):
+        make_steps(preset(n_bm25=1), corpus)
