@@ -8,7 +8,7 @@ from transformers import AutoConfig, AutoModel
 import boolattn.encoder
 from boolattn import BoolAttnConfig, attach
 from boolattn.encoder import BoolBertConfig, BoolBertModel
-from boolattn.errors import ConfigError, GateError
+from boolattn.errors import ConfigError, GateError, UnsupportedEncoderError
 from boolattn.plugin import plugin_of
 from tests.conftest import FAMILIES, TEXTS
 
@@ -97,7 +97,7 @@ def test_the_config_answers_for_the_encoder_and_names_no_folder(tiny_encoder, tm
     BoolBertModel.wrap(encoder, LIGHT).save_pretrained(tmp_path / "model")
     config = AutoConfig.from_pretrained(tmp_path / "model")
     assert (config.hidden_size, config.num_attention_heads, config.vocab_size) == (32, 4, 220)
-    assert not hasattr(config, "rope_parameters")
+    assert not hasattr(config, "attention_dropout")  # for its sizes, and no more
     written = json.loads((tmp_path / "model" / "config.json").read_text())
     assert written["encoder"]["_name_or_path"] == "base"
     assert str(tmp_path) not in json.dumps(written)
@@ -115,6 +115,14 @@ def test_a_smaller_type_reaches_encoder_and_plugin(tiny_encoder, tmp_path):
     BoolBertModel.wrap(tiny_encoder(), LIGHT).save_pretrained(tmp_path)
     model = AutoModel.from_pretrained(tmp_path, dtype=torch.bfloat16)
     assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+
+
+def test_a_family_that_cannot_carry_the_plugin_is_refused_by_name(tiny_encoder):
+    config = BoolBertModel.wrap(tiny_encoder(), LIGHT).config
+    config.encoder = {"model_type": "albert", "hidden_size": 16, "num_attention_heads": 2}
+    config.encoder |= {"intermediate_size": 16, "embedding_size": 8, "vocab_size": 30}
+    with pytest.raises(UnsupportedEncoderError, match="cannot attach to 'albert'"):
+        BoolBertModel(config)
 
 
 def test_checkpointed_gradients_are_the_same(tiny_encoder, batch):

@@ -7,7 +7,6 @@ May import: boolattn.plugin, boolattn.attention, boolattn.settings, boolattn.err
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +20,7 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.attach import attach, install, plugin_of
-from boolattn.plugin.families import family_of
+from boolattn.plugin.families import FAMILIES
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -105,8 +104,6 @@ class BoolBertModel(PreTrainedModel):
             # The plug-in brings its own first values; transformers would draw others.
             for part in plugin.modules():
                 part._is_hf_initialized = True  # type: ignore[assignment]
-        accepted = inspect.signature(self.backbone.forward).parameters
-        self._takes_token_types = "token_type_ids" in accepted
         self.post_init()  # type: ignore[no-untyped-call]
 
     @classmethod
@@ -164,8 +161,6 @@ class BoolBertModel(PreTrainedModel):
                 router counts as a document), the bare encoder runs.
             **kwargs: What the family's own ``forward`` takes.
         """
-        if not self._takes_token_types:
-            kwargs.pop("token_type_ids", None)
         if task == QUERY:
             kwargs["operators"] = operators
         elif operators is not None:
@@ -199,13 +194,11 @@ def base_name(encoder: PreTrainedModel) -> str:
 def _backbone(config: BoolBertConfig) -> PreTrainedModel:
     """Build the bare encoder and hook the plug-in in; the weights come later."""
     own = config.encoder_config
-    # The type asked of from_pretrained is the default while it builds the model.
-    options: dict[str, Any] = {"dtype": torch.get_default_dtype()}
-    options["attn_implementation"] = config._attn_implementation
-    if own.model_type == "mpnet":
-        options["attn_implementation"] = "eager"
-    encoder: PreTrainedModel = AutoModel.from_config(own, **options)
-    family_of(encoder)
+    # A family without the interface has only its own attention.
+    has_choice = own.model_type not in FAMILIES or FAMILIES[own.model_type].has_interface
+    encoder: PreTrainedModel = AutoModel.from_config(
+        own, attn_implementation=config._attn_implementation if has_choice else "eager"
+    )
     settings, lexicon = config.boolattn_config, None
     if settings.gate == "lexicon":
         if config.lexicon_shape is None:
