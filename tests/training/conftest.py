@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+import torch
 
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.logic.operators import Operator
@@ -13,6 +14,15 @@ from boolattn.training.settings import make_preset
 
 WORDS = ("moths", "birds", "ferns", "films")
 PLACES = ("borneo", "sumatra", "peru", "chile")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Tiny tensors on a busy machine: several threads would only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -79,7 +79,9 @@ def test_a_full_disk_leaves_the_last_good_one(tmp_path, monkeypatch, failing):
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints, "save_file", full)
-        with pytest.raises(DataError, match="No space left on device; the last good one is .*0001"):
+        with pytest.raises(
+            DataError, match=r"No space left on device; the last good one is .*0001"
+        ):
             _write(tmp_path, 2)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-0000001"]
     load_weights(last_checkpoint(tmp_path), Shared())
@@ -129,7 +131,7 @@ def test_another_model_is_refused(tmp_path):
     path = last_checkpoint(tmp_path)
     with pytest.raises(ConfigError, match=r"another model: first.weight is \(2, 3\) there and"):
         load_weights(path, Shared(4))
-    with pytest.raises(ConfigError, match="another model: only this model has 0.bias"):
+    with pytest.raises(ConfigError, match=r"another model: only this model has 0.bias"):
         load_weights(path, nn.Sequential(nn.Linear(3, 2)))
 
 

@@ -7,6 +7,7 @@ May import: boolattn.training, boolattn.errors.
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -301,6 +302,9 @@ def _arguments(job: Job) -> TrainingArguments:
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,
         bf16=settings.use_bf16 and has_gpu,
+        # Unless told so, several processes without a GPU do not know of each other.
+        use_cpu=not has_gpu,
+        ddp_backend="gloo" if "WORLD_SIZE" in os.environ and not has_gpu else None,
         logging_steps=max(1, min(10, n_steps // 10)),
         logging_nan_inf_filter=False,
         eval_strategy="no",

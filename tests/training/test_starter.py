@@ -1,0 +1,133 @@
+"""The starter: without the packages a training machine lacks, from one line, on two processes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from boolattn.cli import train as verbs
+from boolattn.data.beir import write_beir
+from boolattn.training.__main__ import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: What a machine that only trains does without.
+LACKING = ("zstandard", "typer", "rich", "datasets", "matplotlib", "marisa_trie", "tensorboard")
+
+PRESET = """
+[model]
+encoder = "{encoder}"
+query_length = 32
+document_length = 32
+[plugin]
+gate = "lexicon"
+rank = 4
+use_noise = false
+[data]
+name = "beir"
+[pretrain]
+n_sentences = 16
+batch_size = 8
+max_steps = 1
+n_held_out = 8
+[train]
+batch_size = 4
+max_steps = 4
+n_negatives = 2
+learning_rate = 1e-3
+evaluate_every = 2
+n_validation_documents = 0
+"""
+
+
+@pytest.fixture
+def files(tiny_encoder, tokenizer, dataset, tmp_path):
+    """A preset without dropout or noise, and the data set as a BEIR folder."""
+    encoder = tiny_encoder("bert", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    encoder.save_pretrained(tmp_path / "encoder")
+    tokenizer.save_pretrained(tmp_path / "encoder")
+    (tmp_path / "tiny.toml").write_text(PRESET.format(encoder=tmp_path / "encoder"))
+    train = dataset.splits["train"][12:]
+    splits = {"train": train, "validation": dataset.splits["validation"]}
+    write_beir(tmp_path / "data", dataset.documents, splits)
+    return tmp_path
+
+
+def _arguments(files, out, *more):
+    preset, data = str(files / "tiny.toml"), str(files / "data")
+    return ["train", "--preset", preset, "--data", data, "--out", str(files / out), *more]
+
+
+def _losses(run: Path) -> list[float]:
+    with (run / "metrics.csv").open() as handle:
+        return [float(row["value"]) for row in csv.DictReader(handle) if row["name"] == "loss"]
+
+
+def test_training_needs_none_of_what_a_training_machine_lacks():
+    code = (
+        "import sys, importlib.machinery as machinery\n"
+        f"lacking = {LACKING!r}\n"
+        "own = machinery.PathFinder.find_spec\n"
+        "def find(name, path=None, target=None):\n"
+        "    return None if name.split('.')[0] in lacking else own(name, path, target)\n"
+        "machinery.PathFinder.find_spec = find\n"
+        "import boolattn.training.retrieval, boolattn.training.pretrain\n"
+        "import boolattn.training.launch, boolattn.data.taxa\n"
+        "sys.exit(bool(set(lacking) & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_two_processes_give_the_losses_of_one(files, capsys):
+    assert main(_arguments(files, "one")) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["steps"] == 4
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command = [*torchrun, "--nproc-per-node", "2", "-m", "boolattn.training"]
+    done = subprocess.run(
+        [*command, *_arguments(files, "two")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout)["steps"] == 4
+    one, two = _losses(files / "one"), _losses(files / "two")
+    assert len(one) == 4
+    # Weights moved: a wrong gradient would show in the later losses.
+    assert one[-1] != pytest.approx(one[0], abs=1e-2)
+    assert two == pytest.approx(one, abs=1e-5)
+
+
+def test_an_error_is_one_line(files, capsys):
+    assert main(_arguments(files, "run", "--set", "batch_size=0")) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("boolattn: ")
+    assert error.count("\n") == 1
+
+
+def test_the_command_line_starts_the_same(files):
+    runner, app = CliRunner(), typer.Typer()
+    app.command()(verbs.pretrain)
+    app.command()(verbs.train)
+    preset = ["--preset", str(files / "tiny.toml")]
+    heads = runner.invoke(app, ["pretrain", *preset, "--out", str(files / "heads")])
+    assert heads.exit_code == 0, heads.output
+    options = ["--data", str(files / "data"), "--pretrained", str(files / "heads" / "model")]
+    done = runner.invoke(
+        app, ["train", *preset, *options, "--set", "max_steps=1", "--out", str(files / "run")]
+    )
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["steps"] == 1
