@@ -61,6 +61,14 @@ def test_documents_and_plain_queries_are_the_plain_models(
     assert model.similarity_fn_name == similarity
 
 
+def test_a_text_without_a_task_goes_the_way_of_documents(tiny_encoder, tokenizer):
+    model = build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer, is_shared=False)
+    own = model[0].sub_modules["document"][0].model.embeddings.word_embeddings.weight
+    own.data.mul_(-1)  # towers with weights of their own drift apart in training
+    assert (model.encode(BOOLEAN) == model.encode_document(BOOLEAN)).all()
+    assert not (model.encode(BOOLEAN) == model.encode_query(BOOLEAN)).any(1).all()
+
+
 def test_without_settings_the_towers_are_plain(tiny_encoder, tokenizer, plain):
     model = build_towers(tiny_encoder(), None, tokenizer=tokenizer)
     expected = plain().encode(BOOLEAN)
@@ -175,7 +183,9 @@ def test_gradients_reach_both_towers_and_the_plugin(tiny_encoder, tokenizer, is_
 
 
 @pytest.mark.parametrize("kind", ["attached", "plugin folder", "bool bert", "bool bert folder"])
-def test_an_encoder_that_carries_the_plugin_keeps_it(tiny_encoder, tokenizer, tmp_path, kind):
+def test_an_encoder_that_carries_the_plugin_keeps_it(
+    tiny_encoder, tokenizer, tmp_path, caplog, kind
+):
     encoder = tiny_encoder()
     attach(encoder, LEXICON, tokenizer=tokenizer)
     before = {k: v.clone() for k, v in encoder.state_dict().items()}
@@ -191,6 +201,7 @@ def test_an_encoder_that_carries_the_plugin_keeps_it(tiny_encoder, tokenizer, tm
         source = tmp_path / "bert"
     given = None if kind.endswith("folder") else tokenizer
     model = build_towers(source, tokenizer=given, is_shared=kind == "attached")
+    assert "LOAD REPORT" not in caplog.text  # no weight was missing or left over
     mine, its = plugin_of(encoder).state_dict(), plugin_of(query_encoder(model)).state_dict()
     assert all(torch.equal(mine[name], its[name]) for name in mine)
     batch = tokenizer(BOOLEAN, return_tensors="pt", padding=True)
