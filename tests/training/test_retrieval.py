@@ -32,10 +32,12 @@ def _same(first, second):
 
 
 def _measured(run, name):
+    """What was logged under a name, by step; each step once."""
     with (run / "metrics.csv").open() as handle:
-        return {
-            int(row["step"]): row["value"] for row in csv.DictReader(handle) if row["name"] == name
-        }
+        rows = [row for row in csv.DictReader(handle) if row["name"] == name]
+    steps = [int(row["step"]) for row in rows]
+    assert steps == sorted(set(steps))
+    return {int(row["step"]): row["value"] for row in rows}
 
 
 def test_training_learns_and_says_everything(preset, corpus, tmp_path):
