@@ -23,7 +23,7 @@ def export(
     from sentence_transformers import SentenceTransformer
     from transformers.utils.logging import disable_progress_bar
 
-    import boolattn.encoder  # noqa: F401 - makes Bool-BERT known
+    # Brings Bool-BERT to transformers' notice, too.
     from boolattn.encoder.export import export_query_tower
 
     disable_progress_bar()
