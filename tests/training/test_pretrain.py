@@ -12,8 +12,9 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.data.sentences import generate
 from boolattn.errors import ConfigError
 from boolattn.plugin import attach, load
+from boolattn.training.labels import Labels
 from boolattn.training.launch import Launch, make_towers, pretrain
-from boolattn.training.pretrain import Pretrainer, label
+from boolattn.training.pretrain import Pretrainer
 from boolattn.training.settings import PretrainSettings
 
 OPERATORS = ("and", "or", "not")
@@ -29,7 +30,7 @@ def _pretrainer(tiny_encoder, tokenizer, *, gate="learned", **values):
 
 def test_labels_fall_on_the_tokens_of_cues_and_scopes(tokenizer):
     sentences = [s for s in generate(60, seed=0) if "not" in s.operators and s.cues][:8]
-    part = label(sentences, tokenizer, OPERATORS)
+    part = Labels(sentences, tokenizer, OPERATORS).batch(range(len(sentences)))
     for row, sentence in enumerate(sentences):
         ids = part.features["input_ids"][row]
         for spans, labels in (
@@ -49,8 +50,8 @@ def test_heads_learn_and_the_encoder_stays(tiny_encoder, tokenizer):
     trainer = _pretrainer(
         tiny_encoder,
         tokenizer,
-        max_steps=60,
-        learning_rate=2e-2,
+        max_steps=40,
+        learning_rate=3e-2,
         cue_positive_weight=5,
         scope_weight=1,
         train_embeddings=False,

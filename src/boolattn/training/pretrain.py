@@ -9,18 +9,17 @@ boolattn.training, boolattn.errors.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from boolattn.data.sentences import Mixture, Sentence, generate, generate_triplets
+from boolattn.data.sentences import Mixture, generate, generate_triplets
 from boolattn.errors import ConfigError
-from boolattn.logic.labels import span_labels
 from boolattn.plugin.attach import plugin_of
 from boolattn.plugin.recording import Record, recording
+from boolattn.training.labels import Labelled, Labels
 from boolattn.training.losses import cue_loss, gate_loss, scope_loss, triplet_loss
 
 if TYPE_CHECKING:
@@ -28,78 +27,13 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from boolattn.data.sentences import Sentence
     from boolattn.training.settings import PretrainSettings
 
 logger = logging.getLogger(__name__)
 
-_LENGTH = 128
 _HELD_OUT_SEED = 1_000_003
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Sentences as tensors, with their labels.
-
-    Attributes:
-        features: What the encoder takes, each ``(batch, tokens)``.
-        cues: 0 or 1. Shape ``(batch, operators, tokens)``.
-        scopes: 0 or 1. Same shape.
-        operators: 0 or 1. Shape ``(batch, operators)``.
-    """
-
-    features: dict[str, Tensor]
-    cues: Tensor
-    scopes: Tensor
-    operators: Tensor
-
-    @property
-    def mask(self) -> Tensor:
-        """1 for tokens, 0 for padding. Shape ``(batch, tokens)``."""
-        return self.features["attention_mask"]
-
-    def to(self, device: torch.device) -> Labelled:
-        """Move to a device."""
-        features = {name: value.to(device) for name, value in self.features.items()}
-        moved = (tensor.to(device) for tensor in (self.cues, self.scopes, self.operators))
-        return Labelled(features, *moved)
-
-
-def label(
-    sentences: Sequence[Sentence],
-    tokenizer: PreTrainedTokenizerBase,
-    operators: Sequence[str],
-) -> Labelled:
-    """Tokenise sentences and lay their character spans over the tokens."""
-    encoded = tokenizer(
-        [sentence.text for sentence in sentences],
-        truncation=True,
-        max_length=_LENGTH,
-        padding=True,
-        return_offsets_mapping=True,
-        return_tensors="pt",
-    )
-    offsets = encoded.pop("offset_mapping").tolist()
-    cues: list[list[list[bool]]] = []
-    scopes: list[list[list[bool]]] = []
-    for sentence, row in zip(sentences, offsets, strict=True):
-        for rows, spans_of in ((cues, _cue_spans), (scopes, _scope_spans)):
-            labels = [span_labels(spans_of(sentence, o), row, sentence.text) for o in operators]
-            rows.append(labels)
-    present = [[operator in sentence.operators for operator in operators] for sentence in sentences]
-    return Labelled(
-        dict(encoded),
-        torch.tensor(cues, dtype=torch.float32),
-        torch.tensor(scopes, dtype=torch.float32),
-        torch.tensor(present, dtype=torch.float32),
-    )
-
-
-def _cue_spans(sentence: Sentence, operator: str) -> list[tuple[int, int]]:
-    return [(cue.start, cue.end) for cue in sentence.cues if cue.operator == operator]
-
-
-def _scope_spans(sentence: Sentence, operator: str) -> list[tuple[int, int]]:
-    return [span for scope in sentence.scopes if scope.operator == operator for span in scope.spans]
+_TRIPLET = ("anchor", "positive", "negative")
 
 
 class Pretrainer:
@@ -190,10 +124,11 @@ class Pretrainer:
         """
         self.encoder.eval()
         cue, scope = _Counts(len(self.operators)), _Counts(len(self.operators))
+        labels = self._labels(sentences)
         n_right = n_asked = 0
         with torch.inference_mode():
             for start in range(0, len(sentences), 64):
-                part = self._label(sentences[start : start + 64])
+                part = self._to_device(labels.batch(range(start, min(start + 64, len(sentences)))))
                 record, _ = self._forward(part, by_label=True)
                 found = (record.readings[-1].cue_logits > 0).float()
                 cue.add(found, part.cues, part.mask[:, None])
@@ -225,26 +160,31 @@ class Pretrainer:
             parameter.requires_grad_(True)
         return parameters
 
-    def _batches(self, per_epoch: int, n_steps: int) -> Iterator[tuple[list[Sentence], list[Any]]]:
+    def _batches(self, per_epoch: int, n_steps: int) -> Iterator[tuple[Labelled, Labelled | None]]:
         """Yield sentences, and triplets where their loss counts, in a new order each epoch."""
         settings = self.settings
-        size = settings.batch_size
-        sentences = list(generate(settings.n_sentences, settings.seed))
-        triplets = []
+        size, n = settings.batch_size, settings.n_sentences
+        sentences = self._labels(list(generate(n, settings.seed)))
+        triplets = None
         if settings.triplet_weight:
-            triplets = list(generate_triplets(settings.n_sentences, settings.seed))
+            made = list(generate_triplets(n, settings.seed))
+            columns = [[getattr(one, name) for one in made] for name in _TRIPLET]
+            triplets = self._labels([sentence for column in columns for sentence in column])
         for step in range(n_steps):
             epoch, place = divmod(step, per_epoch)
-            rng = np.random.default_rng([settings.seed, epoch])
-            order = rng.permutation(len(sentences))[place * size : (place + 1) * size]
-            # Three sentences each, so a third as many make the same work.
-            of_triplets = order[: max(1, size // 3) if triplets else 0]
-            yield [sentences[i] for i in order], [triplets[i] for i in of_triplets]
+            order = np.random.default_rng([settings.seed, epoch]).permutation(n)
+            chosen = order[place * size : (place + 1) * size].tolist()
+            drawn = None
+            if triplets is not None:
+                # Three sentences each, so a third as many make the same work.
+                few = chosen[: max(1, size // 3)]
+                places = [column * n + one for column in range(len(_TRIPLET)) for one in few]
+                drawn = self._to_device(triplets.batch(places))
+            yield self._to_device(sentences.batch(chosen)), drawn
 
-    def _losses(self, sentences: list[Sentence], triplets: list[Any]) -> dict[str, Tensor]:
+    def _losses(self, part: Labelled, triplets: Labelled | None) -> dict[str, Tensor]:
         """Return every loss, weighted."""
         settings = self.settings
-        part = self._label(sentences)
         record, _ = self._forward(part, by_label=not self.is_learned)
         reading = record.readings[-1]
         losses = {
@@ -264,21 +204,20 @@ class Pretrainer:
             logits = [layer.scope.logits for layer in record.biases.values()]
             loss = scope_loss(logits, part.scopes, part.operators, part.mask)
             losses["scope"] = settings.scope_weight * loss
-        if triplets:
+        if triplets is not None:
             losses["triplet"] = settings.triplet_weight * self._triplet_loss(triplets)
         return losses
 
-    def _triplet_loss(self, triplets: list[Any]) -> Tensor:
-        columns = [
-            [getattr(t, name) for t in triplets] for name in ("anchor", "positive", "negative")
-        ]
-        part = self._label([sentence for column in columns for sentence in column])
+    def _triplet_loss(self, part: Labelled) -> Tensor:
         _, hidden = self._forward(part, by_label=not self.is_learned)
-        anchor, positive, negative = pool(hidden, part.mask, self.pooling).chunk(3)
+        anchor, positive, negative = pool(hidden, part.mask, self.pooling).chunk(len(_TRIPLET))
         return triplet_loss(anchor, positive, negative, margin=self.settings.margin)
 
-    def _label(self, sentences: Sequence[Sentence]) -> Labelled:
-        return label(sentences, self.tokenizer, self.operators).to(self.encoder.device)
+    def _labels(self, sentences: Sequence[Sentence]) -> Labels:
+        return Labels(sentences, self.tokenizer, self.operators)
+
+    def _to_device(self, part: Labelled) -> Labelled:
+        return part.to(self.encoder.device)
 
     def _forward(self, part: Labelled, *, by_label: bool) -> tuple[Record, Tensor]:
         given = {"operators": part.operators} if by_label else {}
