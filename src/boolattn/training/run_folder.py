@@ -2,7 +2,7 @@
 
 ``run.json`` says what the run is, ``metrics.csv`` what it measured as it went (step, name,
 value), ``metrics.json`` the same at the end; TensorBoard files beside them where it is installed.
-May import: boolattn.training.settings, boolattn.errors.
+May import: boolattn.encoder, boolattn.training.settings, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from boolattn.encoder import Card, save_towers
+from boolattn.encoder.storage import whole_folder
 from boolattn.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from sentence_transformers import SentenceTransformer
 
@@ -154,30 +156,23 @@ def write_json(path: Path, values: Any) -> None:  # noqa: ANN401 - anything JSON
         raise DataError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def save_towers(towers: SentenceTransformer, folder: Path) -> None:
-    """Write towers as a folder that sentence-transformers loads, whole or not at all."""
-    _replace_folder(folder, lambda draft: towers.save_pretrained(str(draft)))
+def save_model(towers: SentenceTransformer, folder: Path, preset: Preset) -> None:
+    """Write towers with their card, whole or not at all."""
+    words = " ".join(["python -m boolattn.training", *sys.argv[1:]])
+    card = Card(data=f"{preset.data.name}, split {preset.data.train}", command=words)
+    try:
+        save_towers(towers, folder, card=card)
+    except OSError as error:
+        raise DataError(f"cannot write {folder}: {error.strerror or error}") from error
 
 
 def copy_folder(source: Path, folder: Path) -> None:
     """Copy a saved model, whole or not at all."""
-    _replace_folder(folder, lambda draft: shutil.copytree(source, draft))
-
-
-def _replace_folder(folder: Path, write: Callable[[Path], object]) -> None:
-    draft, old = (folder.with_name(f"{folder.name}.{part}") for part in ("part", "old"))
-    shutil.rmtree(draft, ignore_errors=True)
     try:
-        write(draft)
-        shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
-            folder.rename(old)
-        draft.rename(folder)
+        with whole_folder(folder) as draft:
+            shutil.copytree(source, draft, dirs_exist_ok=True)
     except OSError as error:
         raise DataError(f"cannot write {folder}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def data_hashes(dataset: Dataset) -> dict[str, str]:

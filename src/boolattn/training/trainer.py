@@ -22,7 +22,7 @@ from boolattn.training import checkpoints
 from boolattn.training.batches import Features, Steps, single
 from boolattn.training.losses import softmax_loss
 from boolattn.training.passes import Both, gather
-from boolattn.training.run_folder import save_towers
+from boolattn.training.run_folder import save_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -179,7 +179,7 @@ class RetrievalTrainer(Trainer):
         if not earlier or metrics[name] > max(earlier):
             metrics["eval_is_best"] = 1.0
             if self.args.should_save and self.job.preset.train.keep == "best":
-                save_towers(self.job.towers, self.job.run.best)
+                save_model(self.job.towers, self.job.run.best, self.job.preset)
         self.log(metrics)
         patience = self.job.preset.train.patience
         since = _since_best([*earlier, metrics[name]])
@@ -237,11 +237,13 @@ class RetrievalTrainer(Trainer):
             return
         random = checkpoints.load_state(Path(checkpoint)).random
         process = self.args.process_index
-        if (own := random.get(f"cpu.{process}")) is None:
+        n_written = sum(name.startswith("cpu.") for name in random)
+        if n_written != self.args.world_size:
             raise ConfigError(
-                f"{checkpoint} was written by fewer processes than the {self.args.world_size} here"
+                f"{checkpoint} was written by {n_written} processes; there are "
+                f"{self.args.world_size} here, which would draw other dropout"
             )
-        torch.set_rng_state(own)
+        torch.set_rng_state(random[f"cpu.{process}"])
         if self.args.device.type == "cuda" and f"cuda.{process}" in random:
             torch.cuda.set_rng_state(random[f"cuda.{process}"], self.args.device)
 
