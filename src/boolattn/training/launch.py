@@ -245,7 +245,8 @@ def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTrans
     }
     source = str(pretrained) if pretrained else encoder_source(model.encoder)
     try:
-        return build_towers(source, config, **settings)
+        # Weights kept in half precision would train in it, and collapse.
+        return build_towers(source, config, **settings).float()
     except OSError as error:
         raise ConfigError(_not_found(source, error)) from error
 
