@@ -1,5 +1,6 @@
 import pytest
 
+from boolattn.attention.boolattn import BoolAttn
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.errors import ConfigError, GateError
 from boolattn.settings import build, read_toml
@@ -29,6 +30,15 @@ from boolattn.settings import build, read_toml
 def test_a_value_that_cannot_be_is_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         BoolAttnConfig(**changes)
+
+
+def test_lists_and_whole_numbers_are_taken_as_they_are_written():
+    config = BoolAttnConfig(operators=["and", "not"], layers=[0, 1], sigma=2)
+    assert config == BoolAttnConfig(operators=("and", "not"), layers=(0, 1), sigma=2.0)
+    assert hash(config)
+    BoolAttn(config, hidden_size=8, n_heads=2, n_layers=2)
+    with pytest.raises(ConfigError, match="rank must be a whole number"):
+        BoolAttnConfig(rank=True)
 
 
 def test_an_operator_without_expert_is_named():

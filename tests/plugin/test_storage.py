@@ -118,6 +118,24 @@ def test_settings_of_another_version_are_refused(tiny_encoder, tmp_path):
     assert not hasattr(other, "boolattn")  # a failed load leaves the encoder as it was
 
 
+def test_saving_never_deletes_what_it_did_not_write(tiny_encoder, tokenizer, tmp_path):
+    encoder = tiny_encoder()
+    attach(encoder)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("years", encoding="utf-8")
+    with pytest.raises(ConfigError, match="holds other files and no boolattn"):
+        boolattn.save(encoder, folder)
+    (folder / "thesis.txt").rename(tmp_path / "thesis.txt")
+    boolattn.save(encoder, folder, tokenizer=tokenizer)
+    (tmp_path / "thesis.txt").rename(folder / "thesis.txt")
+    boolattn.save(encoder, folder)
+    assert (folder / "thesis.txt").read_text(encoding="utf-8") == "years"
+    assert (folder / "tokenizer.json").is_file()
+    with pytest.raises(ConfigError, match="is a file; name a folder"):
+        boolattn.save(encoder, folder / "thesis.txt")
+
+
 def test_a_save_that_fails_leaves_the_last_one(tiny_encoder, batch, tmp_path, monkeypatch):
     encoder = tiny_encoder()
     attach(encoder)

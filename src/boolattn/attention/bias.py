@@ -54,7 +54,7 @@ class BiasPredictor(nn.Module):
         self.outer_weight = nn.Parameter(_uniform(bound, n_operators, n_inner, n_heads))
         self.outer_bias = nn.Parameter(_uniform(bound, n_operators, 1, n_heads))
         self.operator = nn.Linear(config.d_o, n_heads)
-        self.sigma = nn.Parameter(torch.full((n_operators,), config.sigma))
+        self.sigma = nn.Parameter(torch.full((n_operators,), float(config.sigma)))
 
     def forward(self, hidden: Tensor, cue: Tensor, squared: Tensor, operators: Tensor) -> Bias:
         """Say how strong the bias of every token is.
@@ -72,7 +72,7 @@ class BiasPredictor(nn.Module):
         experts = inner.flatten(0, 1).transpose(0, 1)
         scores = torch.baddbmm(self.outer_bias, experts, self.outer_weight)
         scores = F.softplus(scores * torch.sigmoid(self.operator(operators))[:, None])
-        strength = scores.view(-1, *hidden.shape[:2], scores.shape[-1]).permute(1, 2, 0, 3)
+        strength = scores.view(len(scores), *hidden.shape[:2], -1).permute(1, 2, 0, 3)
         return Bias(position, strength)
 
     def _read(self, hidden: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ class BiasPredictor(nn.Module):
         if self.inner is None:
             return hidden[:, :, None] + self.inner_bias
         read: Tensor = self.inner(hidden)
-        return read.view(*hidden.shape[:2], -1, self.n_inner)
+        return read.view(*hidden.shape[:2], self.config.n_operators, self.n_inner)
 
 
 def _uniform(bound: float, *shape: int) -> Tensor:

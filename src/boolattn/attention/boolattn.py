@@ -79,7 +79,7 @@ class BoolAttnLayer(nn.Module):
         bias = self.bias(hidden, reading.cue, reading.squared, operators)
         # Divided by what attention will multiply it with.
         weight = bias.strength * (reading.gate.open / self.score_scale)[:, None, :, None]
-        weight = scope.inside * weight
+        weight = scope.inside * weight.to(scope.inside.dtype)
         return LayerBias(scope, bias, self._factors(scope.inside, weight))
 
     def _factors(self, inside: Tensor, weight: Tensor) -> Factors:

@@ -66,6 +66,10 @@ class BoolAttnConfig:
     layers: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
+        # Lists are as good as tuples to write, but cannot be hashed.
+        object.__setattr__(self, "operators", tuple(self.operators))
+        if self.layers is not None:
+            object.__setattr__(self, "layers", tuple(self.layers))
         _check_operators(self.operators)
         for name, choices in (("variant", VARIANTS), ("gate", GATES), ("form", FORMS)):
             if (value := getattr(self, name)) not in choices:
@@ -112,7 +116,8 @@ def _check_operators(operators: tuple[str, ...]) -> None:
 
 
 def _check_count(name: str, value: int | None, *, is_odd: bool) -> None:
-    if value is not None and (not isinstance(value, int) or value < 1):
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if value is not None and (not is_whole or value < 1):
         raise ConfigError(f"{name} must be a whole number of at least 1, got {value!r}")
     if is_odd and value is not None and value % 2 == 0:
         raise ConfigError(f"{name} must be odd, so that a token is its own centre; got {value}")

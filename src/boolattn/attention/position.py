@@ -14,16 +14,19 @@ from boolattn.attention.config import BoolAttnConfig  # noqa: TC001 - mypy and r
 
 #: A squared distance whose weight is exactly 0, with a gradient of exactly 0 as well.
 UNREACHABLE = 1e12
+#: Longest text whose distances are kept from one batch to the next: those of queries. All of
+#: them together take 1 MiB.
+REMEMBERED = 64
 
 
 def squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
     """Look up :func:`_squared_distance`: it depends on nothing that is learned."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or n_tokens > REMEMBERED:
         return _squared_distance(config, n_tokens, device)
     return _remembered(config, n_tokens, device)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=REMEMBERED)
 def _remembered(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
     # Made outside inference mode, or a later training step could not use it.
     with torch.inference_mode(False):

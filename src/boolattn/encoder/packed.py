@@ -3,7 +3,7 @@
 A packed folder holds ``manifest.json`` and safetensors parts. A matrix is stored as int8 with
 one fp16 scale for each 64 values of a row; every other tensor as it is; every other file as its
 compressed bytes, once however often it occurs. No pickle.
-May import: boolattn.encoder.storage, boolattn.data (the cache folder), boolattn.errors.
+May import: boolattn.plugin.folder, boolattn.data (the cache folder), boolattn.errors.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from boolattn.data.download import cache_folder
-from boolattn.encoder.storage import whole_folder
 from boolattn.errors import DataError, MissingDataError
+from boolattn.plugin.folder import whole_folder
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -72,7 +72,7 @@ def pack(folder: str | Path, target: str | Path, *, max_part: int = MAX_PART) ->
     folder, target = Path(folder), Path(target)
     if not (folder / "modules.json").is_file():
         raise MissingDataError(f"{folder} holds no modules.json; name a folder of a saved model")
-    with whole_folder(target) as draft:
+    with whole_folder(target, mark=MANIFEST) as draft:
         parts = _Parts(draft, max_part)
         files: dict[str, str] = {}
         weights: dict[str, dict[str, Any]] = {}

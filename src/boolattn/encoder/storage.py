@@ -2,14 +2,13 @@
 
 ``SentenceTransformer(folder)`` gives the towers, ``AutoModel.from_pretrained(folder)`` the query
 encoder, from the same weights: the root holds an index that points into the tower's folder.
-May import: boolattn.encoder.
+May import: boolattn.encoder, boolattn.plugin.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +17,9 @@ from safetensors import safe_open
 from boolattn.encoder.bool_bert import QUERY
 from boolattn.encoder.card import Card, model_card
 from boolattn.encoder.towers import DOCUMENT, settings_of
+from boolattn.plugin.folder import whole_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sentence_transformers import SentenceTransformer
 
 ROUTER = "router_config.json"
@@ -42,29 +40,12 @@ def save_towers(
     """
     folder = Path(folder)
     is_shared = settings_of(model).is_shared
-    with whole_folder(folder) as draft:
+    with whole_folder(folder, mark="modules.json") as draft:
         model.save_pretrained(str(draft), create_model_card=False)
         tower = draft / _route(draft, is_shared=is_shared)
         _point_to(tower, draft)
         text = model_card(model, card or Card(), folder.name)
         (draft / "README.md").write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
-    """Give a draft folder that takes the folder's name when the block ends well."""
-    draft, old = (folder.with_name(f"{folder.name}.{part}") for part in ("part", "old"))
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    try:
-        yield draft
-        if folder.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            folder.rename(old)
-        draft.rename(folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _route(draft: Path, *, is_shared: bool) -> str:

@@ -6,6 +6,7 @@ May import: boolattn.attention, boolattn.plugin, boolattn.errors.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import signature
 from typing import TYPE_CHECKING, cast
 
 from boolattn.attention.boolattn import BoolAttn
@@ -70,7 +71,18 @@ def install(
     base = cast("PreTrainedModel", encoder.base_model)
     if hasattr(base, NAME):
         raise ConfigError("this encoder already carries BoolAttn; detach() it first")
+    if encoder is not base and not family.carries_kwargs:
+        raise UnsupportedEncoderError(
+            f"a task head of {base.config.model_type!r} keeps operators= to itself; attach to the "
+            "bare encoder, model.base_model"
+        )
     attentions = self_attentions(base, family)
+    if len(attentions) != base.config.num_hidden_layers:
+        raise UnsupportedEncoderError(
+            f"this {base.config.model_type!r} has {len(attentions)} attention modules of the kind "
+            f"{family.attention} for {base.config.num_hidden_layers} layers; it is not the one "
+            "that transformers brings"
+        )
     if config.layers is not None and config.layers[-1] >= len(attentions):
         raise ConfigError(
             f"layers names layer {config.layers[-1]}, but the encoder has {len(attentions)}: "
@@ -96,7 +108,7 @@ def install(
     base.add_module(NAME, plugin)
     if family.has_interface:
         encoder.set_attn_implementation(BACKENDS[implementation])
-    hooks = ModelHooks(plugin, family)
+    hooks = ModelHooks(plugin, family, tuple(signature(base.forward).parameters))
     handles = [*hooks.install(base)]
     for index, attention in enumerate(attentions):
         if str(index) in plugin.layers:

@@ -30,6 +30,30 @@ if TYPE_CHECKING:
     from boolattn.plugin.labels import Labels
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+#: What a call without Boolean bias is: no gate, nothing read.
+UNTOUCHED = Pass(torch.empty(0), None)
+
+
+def visible_tokens(mask: object, tokens: Tensor) -> Tensor:
+    """Say which tokens are no padding, from any mask an encoder takes.
+
+    Args:
+        mask: ``None``; ``(batch, tokens)``; more axes, boolean or added to the scores, the keys
+            last; or several of them by the kind of layer.
+        tokens: Ids or embeddings. Shape ``(batch, tokens, ...)``.
+
+    Returns:
+        1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
+    """
+    if isinstance(mask, dict):
+        mask = mask.get("full_attention", next(iter(mask.values()), None))
+    if not isinstance(mask, torch.Tensor):
+        return torch.ones(tokens.shape[:2], device=tokens.device)
+    if mask.dim() == 2:
+        return mask
+    if mask.dtype != torch.bool:
+        mask = mask > torch.finfo(mask.dtype).min / 2 if mask.is_floating_point() else mask > 0
+    return mask.flatten(1, -2).any(1).expand(len(tokens), -1).float()
 
 
 class ModelHooks:
@@ -39,19 +63,29 @@ class ModelHooks:
     #: thread-local state, and would drop the bias without a word.
     traced: Pass | None = None
 
-    def __init__(self, plugin: BoolAttn, family: Family) -> None:
+    def __init__(self, plugin: BoolAttn, family: Family, names: tuple[str, ...]) -> None:
         self.plugin = plugin
         self.family = family
+        self.names = names  # of the model's arguments, in their order
 
-    def now(self) -> Pass | None:
+    def now(self) -> Pass:
         """Return the pass under way in this thread."""
-        return self.traced if torch.compiler.is_compiling() else current.forward
+        if not torch.compiler.is_compiling():
+            return current.passes.get(id(self), UNTOUCHED)
+        if self.traced is None:
+            raise UnsupportedEncoderError(
+                "only a part of the encoder is compiled, and that part cannot see the gate; "
+                "compile the whole encoder, or none of it"
+            )
+        return self.traced
 
     def _enter(self, this: Pass | None) -> None:
         if torch.compiler.is_compiling():
             self.traced = this
+        elif this is None:
+            current.passes.pop(id(self), None)
         else:
-            current.forward = this
+            current.passes[id(self)] = this
 
     def install(self, model: nn.Module) -> Iterator[RemovableHandle]:
         """Hook a model in."""
@@ -72,15 +106,15 @@ class ModelHooks:
         With ``is_bare=True`` nothing is read and no layer is touched: the encoder alone.
         """
         labels = kwargs.pop("operators", None)
+        self._enter(UNTOUCHED)
         if kwargs.pop("is_bare", False):
             return args, kwargs
-        input_ids = args[0] if args else kwargs.get("input_ids")
-        tokens = input_ids if input_ids is not None else kwargs.get("inputs_embeds")
+        given = dict(zip(self.names, args, strict=False)) | kwargs
+        input_ids, embedded = given.get("input_ids"), given.get("inputs_embeds")
+        tokens = input_ids if input_ids is not None else embedded
         if tokens is None:
             return args, kwargs  # the model itself says what is missing
-        mask = args[1] if len(args) > 1 else kwargs.get("attention_mask")
-        if not isinstance(mask, torch.Tensor) or mask.dim() != 2:
-            mask = torch.ones(tokens.shape[:2], device=tokens.device)
+        mask = visible_tokens(given.get("attention_mask"), tokens)
         this = Pass(mask, self._gate(labels, input_ids, mask))
         self._enter(this)
         if self.family.carries_kwargs:
@@ -95,7 +129,7 @@ class ModelHooks:
         self, _stack: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """Read what enters the first layer, in a family that has a stack of layers."""
-        this = kwargs.get(PASS) or self.now()
+        this = kwargs.get(PASS) if self.family.carries_kwargs else self.now()
         if this is not None:
             self._read(this, args[0] if args else kwargs["hidden_states"])
 
@@ -103,9 +137,7 @@ class ModelHooks:
         self, _embeddings: nn.Module, _args: tuple[Any, ...], hidden: Tensor
     ) -> None:
         """Read what enters the first layer, in a family that has none."""
-        this = self.now()
-        if this is not None:
-            self._read(this, hidden)
+        self._read(self.now(), hidden)
 
     def _gate(self, labels: Labels | None, input_ids: Tensor | None, mask: Tensor) -> Gate | None:
         """Open by label, else by lexicon; ``None`` leaves it to the learned gate."""
@@ -126,6 +158,8 @@ class ModelHooks:
 
     def _read(self, this: Pass, hidden: Tensor) -> None:
         record = None if torch.compiler.is_compiling() else current.record
+        if this is UNTOUCHED:
+            return
         if this.gate is None and isinstance(self.plugin.gate, LearnedGate):
             this.gate = self.plugin.gate(hidden, this.mask)
         is_open = this.gate is not None and _may_open(this.gate)
@@ -170,15 +204,17 @@ class LayerHook:
         carries = self.family.carries_kwargs
         this = kwargs.pop(PASS, None) if carries else self.model_hooks.now()
         if this is None or this.reading is None:
-            return args, kwargs
+            return args, kwargs  # also a layer called outside its model
         hidden = args[0] if args else kwargs["hidden_states"]
         layer = self.plugin(self.index, hidden, this.reading)
         if not torch.compiler.is_compiling() and current.record is not None:
             current.record.biases[self.index] = layer
         if not self.family.has_interface:
             # Second argument of such a family: a mask that is added to the scores.
-            mask = with_bias(args[1], layer.factors.dense().to(hidden.dtype))
-            return (hidden, mask, *args[2:]), kwargs
+            bias = layer.factors.dense().to(hidden.dtype)
+            if len(args) > 1:
+                return (hidden, with_bias(args[1], bias), *args[2:]), kwargs
+            return args, {**kwargs, "attention_mask": with_bias(kwargs["attention_mask"], bias)}
         # Switched to another attention after attach, the bias would be dropped in silence.
         config = cast("PreTrainedConfig", module.config)
         if (used := config._attn_implementation) not in BACKENDS.values():

@@ -58,7 +58,10 @@ class _Current(threading.local):
     """The thread's own state."""
 
     record: Record | None = None
-    forward: Pass | None = None
+
+    def __init__(self) -> None:
+        #: By the encoder's hooks: an encoder may run while another one runs.
+        self.passes: dict[int, Pass] = {}
 
 
 current = _Current()

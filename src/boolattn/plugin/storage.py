@@ -8,7 +8,6 @@ May import: boolattn.attention, boolattn.plugin, boolattn.settings, boolattn.err
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
 from boolattn.errors import PluginMismatchError
 from boolattn.plugin.attach import NAME, detach, install, plugin_of
+from boolattn.plugin.folder import whole_folder
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
     """Attach a saved plug-in to an encoder of the shape it was saved from."""
     path = Path(folder) / FILE
     header, tensors = _read(path)
-    for name, saved in header["encoder"].items():
+    for name, saved in header.get("encoder", {}).items():
         if (own := _shape_of(encoder).get(name)) != saved:
             raise PluginMismatchError(
                 f"{path} was saved for an encoder with {name} {saved}; this one has {own}"
@@ -94,22 +94,12 @@ def save(
     The encoder's own files are those of the bare encoder, so that any other tool can load it.
     """
     plugin_of(encoder)
-    folder = Path(folder)
-    draft, old = (folder.with_name(f"{folder.name}.{part}") for part in ("part", "old"))
-    shutil.rmtree(draft, ignore_errors=True)
     bare = {k: v for k, v in encoder.state_dict().items() if f"{NAME}." not in k}
-    try:
+    with whole_folder(Path(folder), mark=FILE) as draft:
         encoder.save_pretrained(draft, state_dict=bare)
         save_plugin(encoder, draft)
         if tokenizer is not None:
             tokenizer.save_pretrained(draft)
-        if folder.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            folder.rename(old)
-        draft.rename(folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def load(folder: str | Path, **options: Any) -> PreTrainedModel:

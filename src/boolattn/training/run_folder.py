@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.encoder import Card, save_towers
-from boolattn.encoder.storage import whole_folder
 from boolattn.errors import ConfigError, DataError
+from boolattn.plugin.folder import whole_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
