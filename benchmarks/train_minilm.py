@@ -54,21 +54,23 @@ def main() -> None:
     _, tokenizer = load_encoder(preset.model.encoder)
     corpus = Corpus(open_data(preset, options.data), tokenizer, preset.model.document_length)
     _tell(f"opened {len(corpus.documents)} documents", started)
-    metrics = pretrain(heads, Launch(out=options.out / "heads"))
-    _tell(f"heads: {json.dumps(metrics)}", started)
-    pretrained = options.out / "heads" / "model"
     rows: list[dict[str, object]] = []
-    train(preset, Launch(out=options.out / "boolattn", pretrained=pretrained), corpus)
-    _tell("towers with BoolAttn trained", started)
-    rows += _measure("BoolAttn corrected", options.out / "boolattn", preset, corpus)
-    _show(rows)
-    if not options.skip_plain:
+    if options.only != "plain":
+        metrics = pretrain(heads, Launch(out=options.out / "heads"))
+        _tell(f"heads: {json.dumps(metrics)}", started)
+        pretrained = options.out / "heads" / "model"
+        train(preset, Launch(out=options.out / "boolattn", pretrained=pretrained), corpus)
+        _tell("towers with BoolAttn trained", started)
+        rows += _measure("BoolAttn corrected", options.out / "boolattn", preset, corpus)
+        _show(rows)
+    if options.only != "boolattn":
         train(plain(preset), Launch(out=options.out / "plain"), corpus)
         _tell("plain towers trained", started)
         rows += _measure("plain towers", options.out / "plain", plain(preset), corpus)
         _show(rows)
+    options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "table.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-    _tell(f"done; the model is {options.out / 'boolattn' / 'model'}", started)
+    _tell(f"done; the models are under {options.out}", started)
 
 
 def _measure(name: str, run: Path, preset: Preset, corpus: Corpus) -> Iterable[dict[str, object]]:
@@ -114,7 +116,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--pretrain-set", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--skip-plain", action="store_true", help="train only with BoolAttn")
+    parser.add_argument("--only", choices=("boolattn", "plain"), help="train only one of the two")
     return parser.parse_args()
 
 

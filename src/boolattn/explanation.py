@@ -6,7 +6,7 @@ May import: boolattn.plugin, boolattn.errors.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -113,6 +113,8 @@ def explain(
         operators: Operators to open by label; left out, the model's own gate decides.
     """
     plugin = plugin_of(model)
+    # A head, or Bool-BERT around it, has nothing to add to what is explained.
+    model = cast("PreTrainedModel", model.base_model)
     device = next(model.parameters()).device
     inputs = dict(tokenizer(text, return_tensors="pt", truncation=True).to(device))
     options: dict[str, Any] = {} if operators is None else {"operators": [list(operators)]}

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import boolattn
-from boolattn.cli import data, demo
+from boolattn.cli import data, demo, export, train
 from boolattn.errors import BoolattnError
 
 app = typer.Typer(
@@ -25,6 +25,9 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.command()(demo.demo)
 app.command()(demo.explain)
+app.command()(train.pretrain)
+app.command()(train.train)
+app.command()(export.export)
 
 
 def _version(wanted: bool) -> None:

@@ -8,7 +8,6 @@ May import: boolattn.training, boolattn.errors.
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,6 @@ from boolattn.training.run_folder import copy_folder, save_model
 from boolattn.training.trainer import Job, RetrievalTrainer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from boolattn.training.settings import Preset
@@ -58,8 +56,7 @@ def train(job: Job, *, resume: bool = False) -> Result:
     if start is not None:
         logger.info("going on from %s", start)
         job.run.rewind(int(start.name.removeprefix(checkpoints.PREFIX)))
-    with _without_cudnn_attention():
-        trainer.train(resume_from_checkpoint=str(start) if start else None)
+    trainer.train(resume_from_checkpoint=str(start) if start else None)
     metrics = _summary(trainer.state.log_history)
     if trainer.args.should_save:
         if job.preset.train.keep == "best" and job.run.best.is_dir():
@@ -69,21 +66,6 @@ def train(job: Job, *, resume: bool = False) -> Result:
         job.run.finish(metrics, trainer.state.log_history)
     trainer.accelerator.wait_for_everyone()
     return Result(job.run.model, trainer.state.global_step, metrics)
-
-
-@contextmanager
-def _without_cudnn_attention() -> Iterator[None]:
-    """Keep fused attention off cuDNN, the default on Hopper cards from torch 2.11 on.
-
-    With a mask its bfloat16 backward pass can be wrong (pytorch issue 196678); the
-    memory-efficient kernel takes its place. ``benchmarks/check_gradients.py`` compares them.
-    """
-    before = torch.backends.cuda.cudnn_sdp_enabled()
-    torch.backends.cuda.enable_cudnn_sdp(False)
-    try:
-        yield
-    finally:
-        torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 def require_gpu(preset: Preset) -> None:
