@@ -170,6 +170,22 @@ def show(rows: list[dict[str, object]], device: str) -> None:
         )
 
 
+def profile(models: dict[str, PreTrainedModel]) -> None:
+    """Print what a forward pass of 32 x 64 does on the GPU: time in kernels, and their number."""
+    for name, model in models.items():
+        inputs = batch(*SHAPES[-1], "cuda")
+        if SYSTEMS[name] is not None:
+            inputs["operators"] = torch.ones(SHAPES[-1][0], 3)
+        call = partial(job, model.eval(), inputs, is_training=False)
+        timed(call, 5, "cuda")
+        with torch.profiler.profile() as seen:
+            timed(call, 10, "cuda")
+        events = seen.key_averages()
+        launches = sum(e.count for e in events if "aunchKernel" in e.key) / 10
+        kernels = sum(e.self_device_time_total for e in events if not e.key.startswith("aten::"))
+        print(f"{name:16} {kernels / 10:8.0f} us in kernels, {launches:5.0f} launches")
+
+
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -178,6 +194,7 @@ def main() -> None:
     parser.add_argument("--encoder", choices=SIZES, default="minilm")
     parser.add_argument("--compile", action="store_true", help="compile the plug-in's parts")
     parser.add_argument("--largest", action="store_true", help="only 32 texts of 64 tokens")
+    parser.add_argument("--profile", action="store_true", help="count kernels (GPU only)")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.manual_seed(0)
@@ -198,6 +215,8 @@ def main() -> None:
     for mode, shape in jobs:
         rows += measure(models, shape, args, mode)
     show(rows, args.device)
+    if args.profile and args.device == "cuda":
+        profile(models)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
 

@@ -1,6 +1,6 @@
 """The verbs ``demo`` and ``explain``: what BoolAttn sees in a sentence, on real weights.
 
-May import: boolattn.plugin, boolattn.explanation, boolattn.weights.
+May import: boolattn.encoder, boolattn.plugin, boolattn.explanation.
 """
 
 from __future__ import annotations
@@ -29,23 +29,18 @@ SENTENCES = (
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the heat maps.")] = Path("out"),
 ) -> None:
-    """Show what the plug-in does to all-MiniLM-L6-v2 on five Boolean sentences."""
-    encoder, tokenizer = _default_encoder()
+    """Show what the shipped model sees in five Boolean sentences, and does to its attention."""
+    encoder, tokenizer = _shipped()
     out.mkdir(parents=True, exist_ok=True)
     for number, sentence in enumerate(SENTENCES, start=1):
         path = out / f"demo-{number}.png"
         _show(_explained(encoder, tokenizer, sentence), path)
-    typer.echo(
-        "The experts are fresh: the gate reads the cue lexicon and is right from the start; cue, "
-        "scope and bias show what training begins from.",
-        err=True,
-    )
 
 
 def explain(
     text: Annotated[str, typer.Argument(help="The text.")],
     model: Annotated[
-        Path | None, typer.Option(help="A folder that boolattn.save wrote; else a fresh plug-in.")
+        Path | None, typer.Option(help="A saved model's folder; left out, the shipped model.")
     ] = None,
     operator: Annotated[
         list[str] | None, typer.Option(help="Open this expert, whatever the gate says.")
@@ -54,7 +49,7 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show cue, scope, bias and change of attention, token by token."""
-    encoder, tokenizer = _default_encoder() if model is None else _load(model)
+    encoder, tokenizer = _shipped() if model is None else _load(model)
     result = _explained(encoder, tokenizer, text, operator)
     if as_json:
         typer.echo(json.dumps(result.to_dict()))
@@ -75,32 +70,27 @@ def _explained(
     return explain_text(encoder, tokenizer, text, operators=operators)
 
 
-def _default_encoder() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load all-MiniLM-L6-v2 and attach a fresh plug-in, gated by lexicon."""
-    import torch
-    from transformers import AutoModel, AutoTokenizer
-    from transformers.utils.logging import disable_progress_bar
+def _shipped() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load the model this package brings: all-MiniLM-L6-v2 with BoolAttn, trained on taxa."""
+    from boolattn.encoder.packed import shipped_model
 
-    from boolattn.plugin import attach
-    from boolattn.weights import minilm_folder
-
-    disable_progress_bar()
-    torch.manual_seed(0)
-    folder = minilm_folder()
-    encoder = AutoModel.from_pretrained(folder, local_files_only=True).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    attach(encoder, tokenizer=tokenizer)
-    return encoder, tokenizer
+    return _load(shipped_model())
 
 
 def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    from transformers import AutoTokenizer
+    """Load an encoder with its plug-in from what ``boolattn.save`` or a training wrote."""
+    from transformers import AutoModel, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
+    import boolattn.encoder  # noqa: F401 - makes Bool-BERT known to transformers
     from boolattn.plugin import load
 
     disable_progress_bar()
-    return load(folder), AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    is_towers = (folder / "modules.json").is_file()
+    encoder = (
+        AutoModel.from_pretrained(folder, local_files_only=True) if is_towers else load(folder)
+    )
+    return encoder, AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
 def _show(result: Explanation, path: Path | None) -> None:
