@@ -1,6 +1,6 @@
 from boolattn.attention import config as attention_config
 from boolattn.logic.labels import cue_labels, operator_labels
-from boolattn.logic.lexicon import CUES, find_cues, operators_in
+from boolattn.logic.lexicon import CUES, NOT_CUES, cue_words, find_cues, operators_in
 from boolattn.logic.operators import OPERATORS, Operator
 
 
@@ -13,7 +13,7 @@ def test_attention_and_logic_name_the_operators_alike():
 
 
 def test_no_phrase_belongs_to_two_operators():
-    phrases = [phrase for operator in OPERATORS for phrase in CUES[operator]]
+    phrases = [*NOT_CUES, *(phrase for operator in OPERATORS for phrase in CUES[operator])]
     assert len(phrases) == len(set(phrases))
     assert all(phrase == phrase.lower() for phrase in phrases)
 
@@ -29,6 +29,59 @@ def test_the_longest_cue_wins_its_words():
     assert found("moths and not bees") == [("not", "and not")]
     assert found("not only moths") == [("and", "not only")]
     assert found("moths, but  NOT bees") == [("not", "but  NOT")]
+    assert found("birds but not only owls") == [("and", "but not only")]
+    assert found("birds, not including owls") == [("not", "not including")]
+    assert found("not just owls and not just bats") == [
+        ("and", "not just"),
+        ("and", "and not just"),
+    ]
+    assert found("owls and / or bats") == [("or", "and / or")]
+
+
+def test_cues_of_two_operators_share_a_word_in_known_cases_only():
+    owner = {phrase: operator.value for operator in OPERATORS for phrase in CUES[operator]}
+    owner |= dict.fromkeys(NOT_CUES, "none")
+    split = {phrase: cue_words(phrase) for phrase in owner}
+    shared = {
+        (first, second)
+        for first, a in split.items()
+        for second, b in split.items()
+        for k in range(1, min(len(a), len(b)))
+        if a[-k:] == b[:k] and owner[first] != owner[second]
+        if " ".join(a + b[k:]) not in owner
+    }
+    # Plain text gives the shared word to the first, so the second is none; the gate keeps both.
+    assert shared == {
+        ("along with", "with the exception of"),
+        ("together with", "with the exception of"),
+        ("in addition to", "to the exclusion of"),
+        ("also known as", "as well"),
+        ("also known as", "as well as"),
+        ("are also known as", "as well"),
+        ("are also known as", "as well as"),
+    }
+
+
+def test_a_phrase_can_hold_a_cue_word_and_announce_nothing():
+    assert found("Non-fiction books, more or less non fiction") == []
+    assert found("owls that are also known as ghosts") == []
+    assert found("non-fictional and non-human") == [("not", "non"), ("and", "and"), ("not", "non")]
+    assert found("no longer living") == [("not", "no")]
+
+
+def test_an_ampersand_is_no_cue():
+    assert found("R&B, Q & A, Mason & Hamlin") == []
+
+
+def test_contractions_negate():
+    texts = ["didn't", "wasn't", "weren't", "hasn't", "haven't", "can't", "couldn't", "won't"]
+    assert found(" ".join(texts)) == [("not", text) for text in texts]
+    assert found("cants, wont, wasn'ts") == []
+
+
+def test_letters_of_other_languages_have_no_case_here():
+    assert found("E\u0130THER, m\u0131nus, a\u017f well a\u017f") == []
+    assert found("owls but\u00a0not bats") == [("not", "but\u00a0not")]
 
 
 def test_a_cue_inside_a_word_is_none():

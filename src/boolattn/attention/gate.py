@@ -14,6 +14,9 @@ from torch.nn import functional as F
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001 - mypy and readers
 from boolattn.attention.sampling import straight_through
 
+#: Owner of the phrases of a lexicon that hold a cue word and announce nothing.
+NO_OWNER = -1
+
 
 @dataclass(frozen=True)
 class Gate:
@@ -65,7 +68,8 @@ class LexiconGate(nn.Module):
     Args:
         config: The plug-in's settings.
         cues: Token ids of the cues, -1 beyond a cue's end. Shape ``(cues, longest)``.
-        owners: Index of each cue's operator among AND, OR, NOT. Shape ``(cues,)``.
+        owners: Index of each cue's operator among AND, OR, NOT; -1 for a phrase that holds a cue
+            word and announces nothing. Shape ``(cues,)``.
         word_flags: For each vocabulary id, bit 0: goes on with the word before it; bit 1: can
             be gone on with. uint8. Shape ``(vocabulary,)``.
     """
@@ -91,17 +95,22 @@ class LexiconGate(nn.Module):
         """Mark the tokens of every cue. Boolean, shape ``(batch, operators, tokens)``."""
         n_tokens, longest = input_ids.shape[1], self.cues.shape[1]
         ids = F.pad(input_ids.masked_fill(mask == 0, -2), (0, longest), value=-2)
-        # Slices rather than unfold and boolean indexing, which fix the length when exported.
-        windows = torch.stack([ids[:, k : k + n_tokens] for k in range(longest)], -1)
-        hit = ((windows[:, :, None] == self.cues) | (self.cues < 0)).all(-1)
         lengths = (self.cues >= 0).sum(-1)
-        hit = hit & self._is_whole_word(input_ids, lengths)
-        # For every token the length of the longest cue over it, and of every cue over it.
-        reach = torch.where(hit, lengths, 0)
-        covered = _spread(reach, lengths, longest)
-        longest_here = covered.amax(-1, keepdim=True)
-        wins = (covered == longest_here) & (covered > 0)
-        return torch.stack([(wins & (self.owners == o)).any(-1) for o in self._owners()], 1)
+        hit = self._is_whole_word(input_ids, lengths)
+        # Slices rather than unfold and boolean indexing, which fix the length when exported; one
+        # at a time, because a cased vocabulary has a thousand spellings.
+        for k in range(longest):
+            hit = hit & (
+                (ids[:, k : k + n_tokens, None] == self.cues[:, k]) | (self.cues[:, k] < 0)
+            )
+        # Of the cues of one owner that start at one token the longest covers all the others do.
+        owners = (NO_OWNER, 0, 1, 2)
+        reach = torch.stack(
+            [torch.where(hit & (self.owners == o), lengths, 0).amax(-1) for o in owners], 1
+        )
+        covered = _spread(reach, longest)
+        wins = (covered == covered.amax(1, keepdim=True)) & (covered > 0)
+        return torch.stack([wins[:, owners.index(o)] for o in self._owners()], 1)
 
     def _owners(self) -> list[int]:
         return [("and", "or", "not").index(name) for name in self.config.operators]
@@ -118,10 +127,10 @@ class LexiconGate(nn.Module):
         return (joined[:, :n_tokens, None] == 0) & (joined[:, ends] == 0)
 
 
-def _spread(reach: Tensor, lengths: Tensor, longest: int) -> Tensor:
-    """Carry each cue's length from its first token over all its tokens."""
-    spread, n_tokens = reach, reach.shape[1]
+def _spread(reach: Tensor, longest: int) -> Tensor:
+    """Carry each cue's length from its first token over all its tokens, the last axis."""
+    spread, n_tokens = reach, reach.shape[-1]
     for step in range(1, longest):
-        moved = F.pad(reach, (0, 0, step, 0))[:, :n_tokens]
-        spread = torch.maximum(spread, torch.where(lengths > step, moved, 0))
+        moved = F.pad(reach, (step, 0))[..., :n_tokens]
+        spread = torch.maximum(spread, torch.where(moved > step, moved, 0))
     return spread

@@ -1,7 +1,8 @@
 """The cue lexicon: the words that announce an operator, and where they stand in a text.
 
 The longest cue wins every word it covers, so the "and" of "and not" is part of a NOT and the
-"not" of "not only" is part of an AND. May import: boolattn.logic.operators.
+"not" of "not only" is part of an AND. "&" is no cue: it stands in names more often than between
+operands, and a model's tokens cannot tell "R&B" from "R & B". May import: boolattn.logic.operators.
 """
 
 from __future__ import annotations
@@ -33,9 +34,16 @@ CUES: Mapping[Operator, tuple[str, ...]] = {
         "both",
         "and both",
         "but also",
+        # The "and" of these joins; the "also" is the one of "also known as".
+        "and also known as",
+        "but also known as",
         "not only",
+        "and not only",
+        "but not only",
+        "not just",
+        "and not just",
+        "but not just",
         "plus",
-        "&",
     ),
     Operator.OR: (
         "or",
@@ -44,16 +52,28 @@ CUES: Mapping[Operator, tuple[str, ...]] = {
         "or alternatively",
         "alternatively",
         "and/or",
+        "and / or",
     ),
     Operator.NOT: (
         "not",
         "but not",
         "and not",
+        "not including",
+        "but not including",
+        "and not including",
         "don't",
         "doesn't",
+        "didn't",
         "aren't",
         "isn't",
+        "wasn't",
+        "weren't",
+        "hasn't",
+        "haven't",
+        "can't",
         "cannot",
+        "couldn't",
+        "won't",
         "never",
         "no",
         "non",
@@ -78,6 +98,17 @@ CUES: Mapping[Operator, tuple[str, ...]] = {
     ),
 }
 
+#: Phrases that hold a cue word and announce nothing. They win their words like a cue, and are
+#: then dropped.
+NOT_CUES: tuple[str, ...] = (
+    "non-fiction",
+    "non - fiction",
+    "non fiction",
+    "also known as",
+    "are also known as",
+    "more or less",
+)
+
 
 @dataclass(frozen=True)
 class Cue:
@@ -98,10 +129,13 @@ def cue_words(phrase: str) -> tuple[str, ...]:
 def _pattern() -> tuple[re.Pattern[str], Mapping[str, Operator]]:
     """One alternation over every cue, longest first, so that the leftmost longest cue matches."""
     owner = {phrase: operator for operator in OPERATORS for phrase in CUES[operator]}
-    phrases = sorted(owner, key=lambda phrase: (-len(cue_words(phrase)), -len(phrase), phrase))
-    branches = "|".join(r"\s+".join(map(re.escape, cue_words(phrase))) for phrase in phrases)
-    # A letter or digit on either side makes it part of a longer word.
-    return re.compile(rf"(?<!\w)(?:{branches})(?!\w)", re.IGNORECASE), owner
+    phrases = sorted(
+        (*owner, *NOT_CUES), key=lambda phrase: (-len(cue_words(phrase)), -len(phrase), phrase)
+    )
+    branches = "|".join(r"(?u:\s+)".join(map(re.escape, cue_words(phrase))) for phrase in phrases)
+    # A letter or digit on either side makes it part of a longer word. Case is that of ASCII:
+    # else the dotless i of another language would be an i here and not when looked up.
+    return re.compile(rf"(?<!\w)(?ai:{branches})(?!\w)"), owner
 
 
 def find_cues(text: str) -> tuple[Cue, ...]:
@@ -111,16 +145,18 @@ def find_cues(text: str) -> tuple[Cue, ...]:
     [('not', 'but not')]
     >>> [cue.text for cue in find_cues("birds as well as bats, neither owls nor knots")]
     ['as well as', 'neither', 'nor']
+    >>> [cue.text for cue in find_cues("more or less non-fiction")]
+    []
     """
     pattern, owner = _pattern()
     # A curly apostrophe is one character like a straight one, so the spans stay true.
     plain = text.replace("\u2019", "'")
     found = []
     for match in pattern.finditer(plain):
-        phrase = " ".join(match.group().lower().split())
-        found.append(
-            Cue(owner[phrase], match.start(), match.end(), text[match.start() : match.end()])
-        )
+        operator = owner.get(" ".join(match.group().lower().split()))
+        if operator is not None:
+            start, end = match.span()
+            found.append(Cue(operator, start, end, text[start:end]))
     return tuple(found)
 
 
