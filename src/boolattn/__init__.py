@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from boolattn.attention.config import BoolAttnConfig
+    from boolattn.encoder import build_towers, encode_queries, query_encoder, save_towers
+    from boolattn.encoder.packed import shipped_model
     from boolattn.errors import BoolattnError
     from boolattn.explanation import explain
     from boolattn.logic.operators import Operator
@@ -22,12 +24,17 @@ _HOME = {
     "BoolattnError": "boolattn.errors",
     "Operator": "boolattn.logic.operators",
     "attach": "boolattn.plugin",
+    "build_towers": "boolattn.encoder",
     "detach": "boolattn.plugin",
+    "encode_queries": "boolattn.encoder",
     "explain": "boolattn.explanation",
     "load": "boolattn.plugin",
     "load_plugin": "boolattn.plugin",
+    "query_encoder": "boolattn.encoder",
     "save": "boolattn.plugin",
     "save_plugin": "boolattn.plugin",
+    "save_towers": "boolattn.encoder",
+    "shipped_model": "boolattn.encoder.packed",
 }
 
 __all__ = [  # noqa: RUF022 - grouped as a reader meets them
@@ -38,6 +45,11 @@ __all__ = [  # noqa: RUF022 - grouped as a reader meets them
     "load",
     "save_plugin",
     "load_plugin",
+    "build_towers",
+    "save_towers",
+    "encode_queries",
+    "query_encoder",
+    "shipped_model",
     "BoolAttnConfig",
     "BoolattnError",
     "Operator",

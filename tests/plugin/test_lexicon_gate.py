@@ -192,3 +192,15 @@ def test_a_slow_tokenizer_is_refused(tokenizer):
     slow = object.__new__(Slow)
     with pytest.raises(ConfigError, match="needs a fast tokenizer, got Slow"):
         lexicon_gate(BoolAttnConfig(gate="lexicon"), slow)
+
+
+def test_a_vocabulary_that_grew_after_attach_is_read(tiny_encoder, tokenizer):
+    encoder = tiny_encoder()
+    attach(encoder, tokenizer=tokenizer)
+    encoder.resize_token_embeddings(VOCABULARY + 5)
+    ids = torch.cat(
+        [tokenizer("a not b", return_tensors="pt")["input_ids"], torch.tensor([[224]])], 1
+    )
+    with recording() as record:
+        encoder(input_ids=ids)
+    assert record.readings[0].gate.open.tolist() == [[0, 0, 1]]

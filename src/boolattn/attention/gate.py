@@ -117,7 +117,9 @@ class LexiconGate(nn.Module):
 
     def _is_whole_word(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """Whether a cue of each length may start at each token. ``(batch, tokens, cues)``."""
-        flags = self.word_flags[input_ids].to(torch.int64)
+        # Ids that came later than the lexicon, of added tokens, read as the last one known.
+        known = input_ids.clamp(max=len(self.word_flags) - 1)
+        flags = self.word_flags[known].to(torch.int64)
         goes_on, can_go_on = flags & 1, flags >> 1
         # joined[i]: token i continues the word of token i - 1.
         joined = F.pad(goes_on[:, 1:] & can_go_on[:, :-1], (1, int(self.cues.shape[1]) + 1))
