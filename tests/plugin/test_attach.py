@@ -13,6 +13,7 @@ from boolattn import BoolAttnConfig, attach, detach
 from boolattn.attention.config import OPERATORS
 from boolattn.errors import ConfigError, GateError, UnsupportedEncoderError
 from boolattn.plugin import plugin_of, recording
+from boolattn.plugin.backend import SHORT
 from tests.conftest import FAMILIES, VOCABULARY
 
 CLOSED = [[], [], []]
@@ -73,7 +74,10 @@ def test_only_the_texts_whose_gate_is_open_change(tiny_encoder, batch, family):
         before = encoder(**batch).last_hidden_state
         attach(encoder)
         after = encoder(**batch, operators=[[], ["not"], []]).last_hidden_state
-    torch.testing.assert_close(after[[0, 2]], before[[0, 2]], atol=1e-6, rtol=0)
+    # On tokens only: what stands on padding means nothing, and differs between kernels where a
+    # narrow window shows it nothing but padding.
+    for row, length in ((0, 11), (2, 4)):
+        torch.testing.assert_close(after[row, :length], before[row, :length], atol=1e-6, rtol=0)
     assert (after[1, :7] - before[1, :7]).abs().max() > 1e-4
 
 
@@ -245,8 +249,9 @@ def test_it_compiles_into_one_graph(tiny_encoder, batch, family):
         got = compiled(**batch, operators=gate).last_hidden_state
         shut = compiled(**batch, operators=gate * 0).last_hidden_state
         bare = encoder(**batch).last_hidden_state
-    torch.testing.assert_close(got, expected)
-    torch.testing.assert_close(shut, bare)
+    seen = batch["attention_mask"].bool()
+    torch.testing.assert_close(got[seen], expected[seen])
+    torch.testing.assert_close(shut[seen], bare[seen])
     assert (got - bare)[0].abs().max() > 1e-4
 
 
@@ -483,6 +488,24 @@ def test_short_and_long_texts_work(tiny_encoder, family, n_tokens):
     hidden = encoder(input_ids=ids, operators=torch.ones(1, 3)).last_hidden_state
     assert hidden.shape == (1, n_tokens, 32)
     assert bool(torch.isfinite(hidden).all())
+
+
+@pytest.mark.parametrize("n_tokens", [SHORT, SHORT + 12])
+def test_without_gradients_both_forms_agree_on_either_side_of_short(tiny_encoder, n_tokens):
+    results = []
+    for attention in ("sdpa", "eager"):
+        encoder = tiny_encoder("bert", attention)
+        torch.manual_seed(7)
+        attach(encoder)
+        ids = torch.randint(
+            5, VOCABULARY, (2, n_tokens), generator=torch.Generator().manual_seed(1)
+        )
+        mask = torch.ones_like(ids)
+        mask[1, 9:] = 0
+        with torch.no_grad():
+            out = encoder(input_ids=ids, attention_mask=mask, operators=torch.ones(2, 3))
+        results.append(out.last_hidden_state[mask.bool()])
+    torch.testing.assert_close(*results, atol=1e-5, rtol=1e-5)
 
 
 def test_a_text_of_padding_alone_works(tiny_encoder, batch):

@@ -67,7 +67,7 @@ class BiasPredictor(nn.Module):
         """
         position = position_weight(self.config, cue, squared, self.sigma)
         near = position.transpose(1, 2)[..., None].to(hidden.dtype)
-        inner = F.relu(torch.addcmul(self._read(hidden), near, self.position_weight))
+        inner = torch.addcmul(self._read(hidden), near, self.position_weight).relu_()
         # (batch, tokens, operators, inner) seen as one matrix for each operator.
         experts = inner.flatten(0, 1).transpose(0, 1)
         scores = torch.baddbmm(self.outer_bias, experts, self.outer_weight)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Name of our attention function for each of theirs.
 BACKENDS = {"sdpa": "boolattn_sdpa", "eager": "boolattn_eager"}
+#: Tokens up to which a CPU adds the dense bias where no gradient is wanted.
+SHORT = 128
 #: Keyword that carries a layer's bias from its hook to the attention function.
 BIAS = "boolattn_bias"
 #: Keyword that carries the forward pass from the model's hook to its layers.
@@ -64,7 +66,7 @@ def sdpa_attention(
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     factors, dropout = applied.layer.factors, kwargs.get("dropout", 0.0)
     _record_attention(applied, query, key, attention_mask)
-    if applied.form == "dense":
+    if applied.form == "dense" or _is_cheaper_dense(query):
         dense = with_bias(attention_mask, factors.dense().to(query.dtype))
         out = F.scaled_dot_product_attention(
             query, key, value, attn_mask=dense, dropout_p=dropout, scale=factors.scale
@@ -72,6 +74,16 @@ def sdpa_attention(
     else:
         out = factored_attention((query, key, value), attention_mask, factors, dropout=dropout)
     return out.transpose(1, 2).contiguous(), None
+
+
+def _is_cheaper_dense(query: Tensor) -> bool:
+    """Whether the matrix itself is quicker than wider heads: short texts on a CPU, no gradient.
+
+    The result is the same; benchmarks.encoding shows the difference.
+    """
+    if torch.compiler.is_compiling() or torch.is_grad_enabled():
+        return False
+    return query.device.type == "cpu" and query.shape[2] <= SHORT
 
 
 def eager_attention(
