@@ -1,6 +1,7 @@
 """The demo on the real weights of all-MiniLM-L6-v2, and explain on the command line."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +21,11 @@ def test_the_demo_shows_every_sentence_and_draws_it(tmp_path):
     for sentence in SENTENCES:
         names = ", ".join(operator.upper() for operator in operators_in(sentence)) or "none open"
         assert f"{sentence}   gate: {names}\n" in done.stdout
+    nearness = re.findall(r"│ A moth found in .*? │ (\d\.\d+) +│ (\d\.\d+) +│", done.stdout)
+    before, after = ([float(pair[i]) for pair in nearness] for i in (0, 1))
+    # The plain encoder is drawn to the excluded place; the shipped model is not.
+    assert before[1] > before[0]
+    assert after[0] > after[1] > after[2]
     assert sorted(p.name for p in tmp_path.iterdir()) == [f"demo-{i}.png" for i in range(1, 6)]
 
 

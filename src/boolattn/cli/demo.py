@@ -24,6 +24,11 @@ SENTENCES = (
     "animals found in Brazil as well as Mexico, except for birds",
     "large beetles of the Andes",
 )
+DOCUMENTS = (
+    "A moth found in Borneo.",
+    "A moth found in Borneo and Sumatra.",
+    "A moth found in Sumatra.",
+)
 
 
 def demo(
@@ -35,6 +40,29 @@ def demo(
     for number, sentence in enumerate(SENTENCES, start=1):
         path = out / f"demo-{number}.png"
         _show(_explained(encoder, tokenizer, sentence), path)
+    _compare()
+
+
+def _compare() -> None:
+    """Print how near three documents are to a query, before and after."""
+    from rich.console import Console
+    from rich.table import Table
+    from sentence_transformers import SentenceTransformer
+
+    from boolattn.encoder.packed import shipped_model
+    from boolattn.weights import minilm_folder
+
+    plain, boolean = (SentenceTransformer(str(f)) for f in (minilm_folder(), shipped_model()))
+    before = plain.similarity(plain.encode([SENTENCES[0]]), plain.encode(list(DOCUMENTS)))[0]
+    after = boolean.similarity(
+        boolean.encode_query([SENTENCES[0]]), boolean.encode_document(list(DOCUMENTS))
+    )[0]
+    table = Table("document", "all-MiniLM-L6-v2", "the shipped model")
+    for row, document in enumerate(DOCUMENTS):
+        table.add_row(document, f"{before[row]:.2f}", f"{after[row]:.2f}")
+    console = Console()
+    console.print(f"\n[bold]{SENTENCES[0]}[/bold]   nearness of three documents")
+    console.print(table)
 
 
 def explain(
