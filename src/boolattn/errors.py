@@ -5,6 +5,8 @@ A message is one line and says what was wrong, where, and what to do. May import
 
 from __future__ import annotations
 
+from unicodedata import combining, east_asian_width
+
 
 class BoolattnError(Exception):
     """Something the caller can mend: a wrong value, a wrong file, a missing part."""
@@ -26,6 +28,29 @@ class QueryError(BoolattnError):
     """A query cannot be read."""
 
 
+class QuerySyntaxError(QueryError):
+    """A query in explicit syntax cannot be read from some column on.
+
+    Attributes:
+        column: Where, counted from 1.
+        text: The query.
+    """
+
+    def __init__(self, message: str, *, column: int, text: str) -> None:
+        super().__init__(f"column {column}: {message}")
+        self.column = column
+        self.text = text
+
+    def pointer(self, width: int = 72) -> str:
+        """Return the query's words around the column, with a caret below it."""
+        start = max(0, self.column - 1 - width // 2)
+        shown = "".join(c if c.isprintable() else " " for c in self.text[start : start + width])
+        before = shown[: self.column - 1 - start]
+        # Han and kana take two columns of a terminal, accents put over a letter none.
+        wide = sum(0 if combining(c) else 1 + (east_asian_width(c) in "FW") for c in before)
+        return f"{shown}\n{' ' * wide}^"
+
+
 class GateError(BoolattnError):
     """An operator label does not fit the model or the batch."""
 
@@ -36,3 +61,11 @@ class UnsupportedEncoderError(BoolattnError):
 
 class PluginMismatchError(BoolattnError):
     """A saved plug-in belongs to another encoder, or its files are damaged."""
+
+
+class IndexFolderError(BoolattnError):
+    """A search index is missing, damaged, locked, or cannot be written."""
+
+
+class IndexMismatchError(IndexFolderError):
+    """A search index was made by another model or another format."""
