@@ -20,6 +20,8 @@ from boolattn.encoder.towers import DOCUMENT, settings_of
 from boolattn.plugin.folder import whole_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sentence_transformers import SentenceTransformer
 
 ROUTER = "router_config.json"
@@ -29,7 +31,11 @@ _TOWER_ONLY = ("sentence_bert_config.json", INDEX)
 
 
 def save_towers(
-    model: SentenceTransformer, folder: str | Path, *, card: Card | None = None
+    model: SentenceTransformer,
+    folder: str | Path,
+    *,
+    card: Card | None = None,
+    also: Callable[[Path], None] | None = None,
 ) -> None:
     """Write a model with its card, whole or not at all; shared weights are written once.
 
@@ -37,6 +43,7 @@ def save_towers(
         model: From :func:`build_towers`, or loaded from a folder.
         folder: Where to; a model that is there is replaced.
         card: What the model card says beyond the model's own settings.
+        also: Writes what else belongs into the folder, before it takes its place.
     """
     folder = Path(folder)
     is_shared = settings_of(model).is_shared
@@ -46,6 +53,8 @@ def save_towers(
         _point_to(tower, draft)
         text = model_card(model, card or Card(), folder.name)
         (draft / "README.md").write_text(text, encoding="utf-8")
+        if also is not None:
+            also(draft)
 
 
 def _route(draft: Path, *, is_shared: bool) -> str:

@@ -1,0 +1,84 @@
+r"""From a similarity to a probability: ``p = σ(α·s − β)``, learned, and measured.
+
+A broad operand ("moths") and a narrow one ("hawk moths of Java") need different thresholds, so β
+has a part that is read off the operand's vector. May import: boolattn.errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ALPHA, BETA = 15.0, 7.0
+
+
+class Calibration(nn.Module):
+    r"""Turns similarities into logits: ``z = α·s − (β + w·v)``, and ``+ δ`` where excluded.
+
+    ``α`` and ``β`` begin where cosines of trained towers lie, ``w`` and ``δ`` at 0.
+
+    Args:
+        dimension: Of the operand vectors.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__()
+        self.dimension = dimension
+        # Its logarithm, so that no step makes a more similar document less probable.
+        self.log_alpha = nn.Parameter(torch.tensor(ALPHA).log())
+        self.beta = nn.Parameter(torch.tensor(BETA))
+        self.breadth = nn.Parameter(torch.zeros(dimension))
+        self.excluded_shift = nn.Parameter(torch.tensor(0.0))
+
+    def forward(self, similarities: Tensor, vectors: Tensor, is_excluded: Tensor) -> Tensor:
+        """Return logits.
+
+        Args:
+            similarities: Shape ``(..., operands, documents)``.
+            vectors: The operands'. Shape ``(..., operands, dim)``.
+            is_excluded: Which operands stand under a NOT. Shape ``(..., operands)``.
+        """
+        offset = self.beta + vectors @ self.breadth - self.excluded_shift * is_excluded
+        return self.log_alpha.exp() * similarities - offset[..., None]
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How often what is said to hold with some probability does hold.
+
+    Attributes:
+        said: Mean probability of each bin.
+        found: Share of it that is true.
+        count: Pairs in each bin.
+        error: Expected calibration error: mean distance of the two, weighted by count.
+    """
+
+    said: NDArray[np.float64]
+    found: NDArray[np.float64]
+    count: NDArray[np.int64]
+    error: float
+
+
+def reliability(
+    probabilities: NDArray[Any], is_true: NDArray[Any], n_bins: int = 10
+) -> Reliability:
+    """Lay probabilities beside the truth.
+
+    >>> reliability(np.array([0.1, 0.1, 0.9, 0.9]), np.array([0, 0, 1, 0])).error
+    0.25
+    """
+    bins = np.minimum((probabilities * n_bins).astype(np.int64), n_bins - 1)
+    count = np.bincount(bins, minlength=n_bins)
+    filled = count > 0
+    count = count[filled]
+    said = np.bincount(bins, probabilities, n_bins)[filled] / count
+    found = np.bincount(bins, is_true, n_bins)[filled] / count
+    error = float(np.abs(said - found) @ count / count.sum())
+    return Reliability(said, found, count, round(error, 12))

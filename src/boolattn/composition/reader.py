@@ -1,0 +1,245 @@
+"""Reading a query: which words belong to which operand, which operands are kept, and the joiner.
+
+One small head on the query encoder's last states. A slot is an operand in the order of the text;
+a word may belong to several slots, because in "moths of Borneo but not Sumatra" the moths are
+both operands'. May import: boolattn.data.readings, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from boolattn.data.readings import Reading, in_order
+from boolattn.errors import ConfigError
+from boolattn.logic.operators import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from boolattn.data.readings import Span, Spans
+
+ABSENT, KEPT, EXCLUDED = 0, 1, 2
+N_SLOTS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaderConfig:
+    """What a reader is made of.
+
+    Attributes:
+        hidden_size: Of the encoder.
+        n_slots: Most operands that are told apart.
+        inner: Width of the hidden layers.
+        width: Tokens that the convolution over the states sees; 1 reads each by itself.
+    """
+
+    hidden_size: int
+    n_slots: int = N_SLOTS
+    inner: int = 256
+    width: int = 3
+
+    def __post_init__(self) -> None:
+        if self.n_slots < 2:
+            raise ConfigError(f"n_slots must be at least 2, got {self.n_slots}")
+        if self.width % 2 == 0:
+            raise ConfigError(f"width must be odd, got {self.width}")
+
+
+class Read(NamedTuple):
+    """What the head says of a batch, as logits.
+
+    Attributes:
+        tags: Whether a token belongs to a slot. Shape ``(batch, tokens, slots)``.
+        roles: Whether a slot is absent, kept or excluded. Shape ``(batch, slots, 3)``.
+        joiner: Whether OR joins the kept ones, rather than AND. Shape ``(batch,)``.
+    """
+
+    tags: Tensor
+    roles: Tensor
+    joiner: Tensor
+
+
+class Reader(nn.Module):
+    """The head: a tag for each token and slot, and from the tagged tokens a role for each slot."""
+
+    def __init__(self, config: ReaderConfig) -> None:
+        super().__init__()
+        self.config = config
+        hidden, inner, n_slots = config.hidden_size, config.inner, config.n_slots
+        self.norm = nn.LayerNorm(hidden)
+        self.mix = nn.Conv1d(hidden, inner, config.width, padding=config.width // 2)
+        self.tag = nn.Linear(inner, n_slots)
+        self.slots = nn.Parameter(torch.randn(n_slots, inner) * 0.02)
+        self.role_inner = nn.Linear(3 * inner, inner)
+        self.role = nn.Linear(inner, 3)
+        self.joiner_inner = nn.Linear(2 * inner, inner)
+        self.joiner = nn.Linear(inner, 1)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Read:
+        """Read a batch. ``states``: ``(batch, tokens, hidden)``; ``mask``: ``(batch, tokens)``."""
+        mask = mask.to(states.dtype)
+        states = self.norm(states) * mask[..., None]
+        mixed = F.gelu(self.mix(states.transpose(1, 2)).transpose(1, 2)) * mask[..., None]
+        tags = self.tag(mixed)
+        weights = torch.sigmoid(tags) * mask[..., None]
+        owned = torch.einsum("blk,bld->bkd", weights, mixed)
+        owned = owned / weights.sum(1).clamp(min=1)[..., None]
+        # What no operand owns says how they are joined.
+        rest = (1 - weights).prod(-1) * mask
+        free = torch.einsum("bl,bld->bd", rest, mixed) / rest.sum(-1, keepdim=True).clamp(min=1)
+        mean = mixed.sum(1) / mask.sum(-1, keepdim=True).clamp(min=1)
+        whole = torch.cat([free, mean], -1)
+        around = whole[:, None].expand(-1, self.config.n_slots, -1)
+        roles = self.role(F.gelu(self.role_inner(torch.cat([owned + self.slots, around], -1))))
+        return Read(tags, roles, self.joiner(F.gelu(self.joiner_inner(whole)))[..., 0])
+
+
+class Labels(NamedTuple):
+    """What a batch should be read as.
+
+    Attributes:
+        tags: 0 or 1. Shape ``(batch, tokens, slots)``.
+        roles: :data:`ABSENT`, :data:`KEPT` or :data:`EXCLUDED`. Shape ``(batch, slots)``.
+        is_or: 0 or 1. Shape ``(batch,)``.
+    """
+
+    tags: Tensor
+    roles: Tensor
+    is_or: Tensor
+
+
+def make_labels(
+    readings: Sequence[Reading], offsets: Sequence[Sequence[Span]], n_slots: int
+) -> Labels:
+    """Turn readings into labels.
+
+    Args:
+        readings: How each text is to be read; one with more operands than slots loses the last.
+        offsets: Characters of each token, ``(0, 0)`` for the marks around a text.
+        n_slots: Of the reader.
+    """
+    longest = max(map(len, offsets))
+    tags = torch.zeros(len(readings), longest, n_slots)
+    roles = torch.zeros(len(readings), n_slots, dtype=torch.int64)
+    is_or = torch.tensor([float(reading.joiner is Operator.OR) for reading in readings])
+    for row, (reading, tokens) in enumerate(zip(readings, offsets, strict=True)):
+        for slot, (spans, role) in enumerate(slots_of(reading)[:n_slots]):
+            roles[row, slot] = role
+            for place, (start, end) in enumerate(tokens):
+                if start < end and any(start < stop and begin < end for begin, stop in spans):
+                    tags[row, place, slot] = 1
+    return Labels(tags, roles, is_or)
+
+
+def slots_of(reading: Reading) -> list[tuple[Spans, int]]:
+    """Return a reading's operands in the order of the text, each with its role."""
+    roles = dict.fromkeys(reading.kept, KEPT) | dict.fromkeys(reading.excluded, EXCLUDED)
+    operands = [*reading.kept, *reading.excluded]
+    return [(spans, roles[spans]) for spans in in_order(operands, operands)]
+
+
+def reading_loss(read: Read, labels: Labels, mask: Tensor) -> Tensor:
+    """Cross-entropies of tags, roles and joiner, added; the joiner's where something is joined.
+
+    Args:
+        read: The head's logits.
+        labels: What they should say.
+        mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
+    """
+    weights = mask[..., None].to(read.tags.dtype).expand_as(read.tags)
+    tags = F.binary_cross_entropy_with_logits(read.tags.float(), labels.tags, reduction="none")
+    roles = F.cross_entropy(read.roles.float().flatten(0, 1), labels.roles.flatten())
+    joined = ((labels.roles == KEPT).sum(-1) > 1).float()
+    joiner = F.binary_cross_entropy_with_logits(read.joiner.float(), labels.is_or, reduction="none")
+    # Most slots are empty and soon learned, so their mean would hide the others.
+    scale = read.tags.shape[-1]
+    return (
+        scale * (tags * weights).sum() / weights.sum()
+        + scale * roles
+        + (joiner * joined).sum() / joined.sum().clamp(min=1)
+    )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A reading, and how sure its structure is, and its least sure word."""
+
+    reading: Reading | None
+    structure: float
+    words: float
+
+    @property
+    def confidence(self) -> float:
+        """The lesser of the two."""
+        return min(self.structure, self.words)
+
+
+def decode(read: Read, text: str, offsets: Sequence[Span], row: int) -> Verdict:
+    """Turn the logits of one text into a reading.
+
+    Tags are settled word by word, so that no operand begins inside one.
+
+    Args:
+        read: Of the batch, on the CPU.
+        text: The query.
+        offsets: Characters of each of its tokens.
+        row: Of the batch.
+
+    Returns:
+        A reading of ``None`` where an operand has no words, or nothing is kept.
+    """
+    roles = read.roles[row].float().softmax(-1)
+    best = roles.argmax(-1)
+    present = [slot for slot in range(len(best)) if best[slot] != ABSENT]
+    structure = float(roles.amax(-1).prod())
+    is_or = float(torch.sigmoid(read.joiner[row].float()))
+    n_kept = sum(int(best[slot]) == KEPT for slot in present)
+    if n_kept > 1:
+        structure *= max(is_or, 1 - is_or)
+    if not n_kept:
+        return Verdict(None, structure, 0.0)
+    spans, surest = word_spans(read.tags[row].float().sigmoid(), text, offsets, present)
+    if len(present) > 1 and not all(spans):
+        return Verdict(None, structure, 0.0)
+    named = [(int(best[slot]), own) for slot, own in zip(present, spans, strict=True)]
+    reading = Reading(
+        tuple(own for role, own in named if role == KEPT),
+        tuple(own for role, own in named if role == EXCLUDED),
+        Operator.OR if n_kept > 1 and is_or > 0.5 else Operator.AND,
+    )
+    return Verdict(reading, structure, surest)
+
+
+def word_spans(
+    probabilities: Tensor, text: str, offsets: Sequence[Span], slots: Sequence[int]
+) -> tuple[list[Spans], float]:
+    """Return each slot's spans, neighbouring words as one, and the least sure word's certainty."""
+    words: list[tuple[int, int, Tensor]] = []
+    for place, (start, end) in enumerate(offsets):
+        if start == end:
+            continue
+        if words and words[-1][1] == start and text[start - 1].isalnum() and text[start].isalnum():
+            first, _, total = words[-1]
+            words[-1] = (first, end, torch.maximum(total, probabilities[place]))
+        else:
+            words.append((start, end, probabilities[place]))
+    found: list[Spans] = []
+    surest = 1.0
+    for slot in slots:
+        spans: list[Span] = []
+        for start, end, values in words:
+            p = float(values[slot])
+            surest = min(surest, max(p, 1 - p))
+            if p <= 0.5:
+                continue
+            if spans and not text[spans[-1][1] : start].strip():
+                spans[-1] = (spans[-1][0], end)
+            else:
+                spans.append((start, end))
+        found.append(tuple(spans))
+    return found, surest

@@ -1,0 +1,288 @@
+"""A retriever that reads: plain text or a tree in, operand vectors and composed scores out.
+
+The query is encoded once, and read from that same pass. What it names is then encoded apart, all
+operands in one batch; a query without operators is the plain vector and costs one pass.
+May import: boolattn.composition, boolattn.encoder, boolattn.data.readings, boolattn.logic.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+
+from boolattn.composition.calibration import Calibration
+from boolattn.composition.reader import KEPT, Read, Reader, Verdict, decode
+from boolattn.composition.scores import compose, signs
+from boolattn.encoder import BoolBertModel, encode_queries, query_encoder, settings_of
+from boolattn.errors import ConfigError
+from boolattn.logic.tree import Atom, atoms, operators_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from sentence_transformers import SentenceTransformer
+    from torch import Tensor
+
+    from boolattn.data.readings import Spans
+    from boolattn.logic.operators import Operator
+    from boolattn.logic.tree import Query
+
+    Array = NDArray[np.float32]
+
+QUERY = "query"
+#: Below it a reading is not trusted, and the query stays one vector.
+THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a query asks of an index.
+
+    Attributes:
+        text: The query as typed, or a tree in words.
+        tree: What is scored: one operand where nothing is composed.
+        atoms: The operands' texts, left to right.
+        spans: For each operand its characters in the text; empty where it was given as a tree.
+        vectors: One for each operand. Shape ``(operands, dim)``.
+        plain: The vector of the whole text; ``None`` where a tree was given. Shape ``(dim,)``.
+        is_composed: Whether operands are scored apart. If not, the score is the bare similarity.
+        confidence: Of the reading, 1 for a tree.
+        reading: What was read, also where it was not trusted.
+    """
+
+    text: str
+    tree: Query
+    atoms: tuple[str, ...]
+    spans: tuple[Spans, ...]
+    vectors: Array
+    plain: Array | None
+    is_composed: bool
+    confidence: float
+    reading: Query
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        """The operators that are obeyed."""
+        return operators_of(self.tree)
+
+    @property
+    def is_excluded(self) -> tuple[bool, ...]:
+        """Which operands stand under a NOT."""
+        return tuple(sign < 0 for sign in signs(self.tree))
+
+
+@dataclass
+class Retriever:
+    """Two towers with a reader and a calibration.
+
+    Attributes:
+        towers: Any sentence-transformers model; with a reader, ours.
+        reader: Reads plain text; without one, plain text is one operand.
+        calibration: From similarity to probability; left out, an untrained one.
+        threshold: Least confidence of a reading that is obeyed.
+        rule: How scores are composed.
+    """
+
+    towers: SentenceTransformer
+    reader: Reader | None = None
+    calibration: Calibration | None = None
+    threshold: float = THRESHOLD
+    rule: str = "probability"
+    _fingerprint: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        device = self.towers.device
+        self.towers.eval()
+        if self.calibration is None:
+            self.calibration = Calibration(self.dimension)
+        if self.calibration.dimension != self.dimension:
+            raise ConfigError(
+                f"the calibration is for vectors of {self.calibration.dimension} numbers, "
+                f"and these towers make {self.dimension}"
+            )
+        self.calibration.to(device).eval()
+        if self.reader is not None:
+            self.reader.to(device).eval()
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str | None = None) -> Retriever:
+        """Load a saved retriever, or any sentence-transformers folder."""
+        from boolattn.composition.storage import load_retriever
+
+        return load_retriever(folder, device=device)
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a vector."""
+        return int(self.towers.get_embedding_dimension() or 0)
+
+    @property
+    def similarity(self) -> str:
+        """``cosine`` or ``dot``."""
+        return str(self.towers.similarity_fn_name)
+
+    @property
+    def fingerprint(self) -> str:
+        """Names what made a document's vector: an index of another model's cannot be searched."""
+        if not self._fingerprint:
+            digest = hashlib.sha256(self.similarity.encode())
+            for name, value in sorted(self.towers.state_dict().items()):
+                digest.update(name.encode())
+                digest.update(value.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+            self._fingerprint = digest.hexdigest()[:32]
+        return self._fingerprint
+
+    def plan(self, texts: Sequence[str]) -> list[Plan]:
+        """Read queries in plain language, all in one batch."""
+        if not texts:
+            return []
+        vectors, verdicts = self._read(texts)
+        plans: list[Plan] = []
+        pending: list[tuple[int, Plan]] = []
+        for text, vector, verdict in zip(texts, vectors, verdicts, strict=True):
+            reading = verdict.reading
+            whole = Plan(
+                text, Atom(text), (text,), (), vector[None], vector, False, 1.0, Atom(text)
+            )
+            if reading is not None and not reading.is_plain:
+                tree = reading.tree(text)
+                whole = _with(whole, confidence=verdict.confidence, reading=tree)
+                if verdict.confidence >= self.threshold:
+                    # One Atom a span list: the tree was built from them in this order.
+                    spans = (*reading.kept, *reading.excluded)
+                    names = tuple(atom.text for atom in atoms(tree))
+                    whole = _with(whole, tree=tree, atoms=names, spans=spans, is_composed=True)
+                    pending.append((len(plans), whole))
+            plans.append(whole)
+        encoded = self.encode_operands([name for _, plan in pending for name in plan.atoms])
+        start = 0
+        for place, plan in pending:
+            end = start + len(plan.atoms)
+            plans[place] = _with(plan, vectors=encoded[start:end])
+            start = end
+        return plans
+
+    def plan_trees(self, trees: Sequence[Query]) -> list[Plan]:
+        """Take queries that are trees already; their operands are encoded in one batch."""
+        names = [tuple(atom.text for atom in atoms(tree)) for tree in trees]
+        encoded = self.encode_operands([name for row in names for name in row])
+        plans, start = [], 0
+        for tree, row in zip(trees, names, strict=True):
+            end = start + len(row)
+            is_composed = not isinstance(tree, Atom)
+            text = " ".join(row)
+            plans.append(
+                Plan(text, tree, row, (), encoded[start:end], None, is_composed, 1.0, tree)
+            )
+            start = end
+        return plans
+
+    def encode_operands(self, texts: Sequence[str]) -> Array:
+        """Encode operands by the query tower; their own operators, if any, open no expert."""
+        if not texts:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        if isinstance(_encoder(self.towers), BoolBertModel):
+            closed: list[tuple[str, ...]] = [()] * len(texts)
+            vectors = encode_queries(self.towers, texts, operators=closed)
+            return _array(vectors)
+        return _array(
+            self.towers.encode_query(list(texts), convert_to_tensor=True, show_progress_bar=False)
+        )
+
+    def encode_documents(
+        self, texts: Sequence[str], *, batch_size: int = 32, show_progress: bool = False
+    ) -> Array:
+        """Encode documents. Shape ``(texts, dim)``."""
+        if not texts:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        encoded = self.towers.encode_document(
+            list(texts), batch_size=batch_size, show_progress_bar=show_progress
+        )
+        return cast("Array", np.asarray(encoded, dtype=np.float32))
+
+    def logits(self, plan: Plan, similarities: Array) -> Tensor:
+        """Turn similarities into logits. Both shapes ``(operands, documents)``."""
+        device = self.towers.device
+        with torch.inference_mode():
+            found: Tensor = cast("Calibration", self.calibration)(
+                torch.as_tensor(similarities, dtype=torch.float32, device=device),
+                torch.as_tensor(plan.vectors, dtype=torch.float32, device=device),
+                torch.tensor(plan.is_excluded, dtype=torch.float32, device=device),
+            )
+        return found
+
+    def score(self, plan: Plan, similarities: Array) -> Array:
+        """Score documents: composed, or the bare similarity where nothing is.
+
+        Args:
+            plan: Of the query.
+            similarities: Of each operand to each document. Shape ``(operands, documents)``.
+
+        Returns:
+            Higher is better. Shape ``(documents,)``.
+        """
+        if not plan.is_composed:
+            return np.asarray(similarities[0], dtype=np.float32)
+        with torch.inference_mode():
+            return _array(compose(plan.tree, self.logits(plan, similarities), self.rule))
+
+    def probabilities(self, plan: Plan, similarities: Array) -> Array:
+        """Return how probably each document belongs to each operand; shapes as in `logits`."""
+        return _array(self.logits(plan, similarities).sigmoid())
+
+    def _read(self, texts: Sequence[str]) -> tuple[Array, list[Verdict]]:
+        """Encode texts and read them from the same pass."""
+        if self.reader is None:
+            vectors = self.towers.encode_query(
+                list(texts), convert_to_tensor=True, show_progress_bar=False
+            )
+            return _array(vectors), [Verdict(None, 1.0, 1.0)] * len(texts)
+        device = self.towers.device
+        features = self.towers.preprocess(list(texts), task=QUERY)
+        features = {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
+        with torch.inference_mode():
+            output = self.towers({**features, "task": QUERY}, task=QUERY)
+            read = self.reader(output["token_embeddings"], features["attention_mask"])
+        read = Read(*(part.cpu() for part in read))
+        verdicts = [Verdict(None, 1.0, 1.0)] * len(texts)
+        # Nothing is looked at in a text whose slots hold one operand.
+        n_present = (read.roles.argmax(-1) != 0).sum(-1)
+        has_excluded = (read.roles.argmax(-1) > KEPT).any(-1)
+        rows = torch.nonzero((n_present > 1) | has_excluded).flatten().tolist()
+        if rows:
+            offsets = self._offsets([texts[row] for row in rows])
+            for row, own in zip(rows, offsets, strict=True):
+                verdicts[row] = decode(read, texts[row], own, row)
+        return _array(output["sentence_embedding"]), verdicts
+
+    def _offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        tokenizer: Any = self.towers.tokenizer
+        encoded = tokenizer(
+            list(texts),
+            truncation=True,
+            max_length=settings_of(self.towers).query_length,
+            return_offsets_mapping=True,
+        )
+        return cast("list[list[tuple[int, int]]]", encoded["offset_mapping"])
+
+
+def _encoder(towers: SentenceTransformer) -> object:
+    try:
+        return query_encoder(towers)
+    except ConfigError:
+        # Any other model has one tower.
+        return None
+
+
+def _with(plan: Plan, **changes: Any) -> Plan:
+    return replace(plan, **changes)
+
+
+def _array(tensor: Tensor) -> Array:
+    return cast("Array", tensor.detach().float().cpu().numpy())

@@ -1,0 +1,166 @@
+r"""Composing operand scores by the operators of a query, in log space.
+
+Every operand of a query gives a document a logit ``z``, so ``p = σ(z)`` is the probability that
+it belongs. The tree of the query says what becomes of them:
+
+.. math::
+    \log p(A \land B) = \log p_A + \log p_B \qquad
+    \log p(A \lor B) = \log(1 - (1 - p_A)(1 - p_B)) \qquad
+    \log p(\lnot A) = \log(1 - p_A)
+
+May import: boolattn.logic, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch.nn import functional as F
+
+from boolattn.errors import ConfigError, QueryError
+from boolattn.logic.tree import And, Atom, Not, Or, Query, atoms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+#: Where 1 - exp(x) would be 0: far below any difference that a score in float32 shows.
+_SMALLEST = -1e-7
+
+
+def log1mexp(x: Tensor) -> Tensor:
+    r"""``log(1 - exp(x))`` for ``x <= 0``, exact at both ends and with a gradient everywhere.
+
+    >>> log1mexp(torch.tensor([-1e-3, -50.0])).tolist()
+    [-6.908255100250244, -1.9287498933537385e-22]
+    """
+    x = x.clamp(max=_SMALLEST)
+    # Both branches are computed, and the one not chosen must not make its gradient infinite.
+    near = x > -0.6931
+    small = torch.log(-torch.expm1(torch.where(near, x, -1.0)))
+    large = torch.log1p(-torch.exp(torch.where(near, -1.0, x)))
+    return torch.where(near, small, large)
+
+
+class _Held(NamedTuple):
+    """Log-probability that a part of the tree holds, and that it does not."""
+
+    yes: Tensor
+    no: Tensor
+
+
+def _by_probability(query: Query, logits: Tensor) -> Tensor:
+    rows = iter(logits)
+
+    def walk(node: Query) -> _Held:
+        match node:
+            case Atom():
+                z = next(rows)
+                return _Held(F.logsigmoid(z), F.logsigmoid(-z))
+            case Not(part):
+                yes, no = walk(part)
+                return _Held(no, yes)
+            case And(parts):
+                yes = torch.stack([walk(part).yes for part in parts]).sum(0)
+                return _Held(yes, log1mexp(yes))
+            case Or(parts):
+                no = torch.stack([walk(part).no for part in parts]).sum(0)
+                return _Held(log1mexp(no), no)
+
+    return walk(query).yes
+
+
+def _by_extremes(query: Query, logits: Tensor) -> Tensor:
+    """Fuzzy logic: AND is the least, OR the greatest, NOT the negative."""
+    rows = iter(logits.unbind())
+
+    def walk(node: Query) -> Tensor:
+        match node:
+            case Atom():
+                z: Tensor = next(rows)
+                return z
+            case Not(part):
+                return -walk(part)
+            case And(parts):
+                return torch.stack([walk(part) for part in parts]).amin(0)
+            case Or(parts):
+                return torch.stack([walk(part) for part in parts]).amax(0)
+
+    return walk(query)
+
+
+def _by_sum(query: Query, logits: Tensor) -> Tensor:
+    """Add what is wanted, subtract what is not: what one vector with subtraction would score."""
+    return torch.tensor(list(signs(query)), dtype=logits.dtype, device=logits.device) @ logits
+
+
+def signs(query: Query) -> Iterator[int]:
+    """Yield 1 for each operand that is wanted, -1 for each that is excluded, left to right.
+
+    >>> list(signs(And((Atom("a"), Not(Or((Atom("b"), Atom("c"))))))))
+    [1, -1, -1]
+    """
+
+    def walk(node: Query, sign: int) -> Iterator[int]:
+        match node:
+            case Atom():
+                yield sign
+            case Not(part):
+                yield from walk(part, -sign)
+            case And(parts) | Or(parts):
+                for part in parts:
+                    yield from walk(part, sign)
+
+    yield from walk(query, 1)
+
+
+#: Ways to compose, by name.
+RULES: dict[str, Callable[[Query, Tensor], Tensor]] = {
+    "probability": _by_probability,
+    "extremes": _by_extremes,
+    "sum": _by_sum,
+}
+
+
+def compose(query: Query, logits: Tensor, rule: str = "probability") -> Tensor:
+    """Score documents by a tree.
+
+    Args:
+        query: The tree.
+        logits: One row for each operand, left to right. Shape ``(operands, documents)``.
+        rule: One of :data:`RULES`.
+
+    Returns:
+        Higher is better; under "probability" the log-probability. Shape ``(documents,)``.
+
+    >>> tree = And((Atom("moths of Borneo"), Not(Atom("moths of Sumatra"))))
+    >>> compose(tree, torch.tensor([[4.0, 4.0], [-4.0, 4.0]])).exp().round(decimals=2).tolist()
+    [0.9599999785423279, 0.019999999552965164]
+    """
+    if rule not in RULES:
+        raise ConfigError(f"no rule {rule!r} to compose by; there are {', '.join(RULES)}")
+    n_operands = sum(1 for _ in atoms(query))
+    if len(logits) != n_operands:
+        raise QueryError(f"the query has {n_operands} operands, and {len(logits)} were scored")
+    return RULES[rule](query, logits)
+
+
+def compose_forms(logits: Tensor, kept: Tensor, excluded: Tensor, is_or: Tensor) -> Tensor:
+    """Score documents for a batch of readings at once, by probability: for training.
+
+    Args:
+        logits: Shape ``(batch, slots, documents)``; slots that hold no operand may hold anything.
+        kept: Whether a slot's operand is wanted. Shape ``(batch, slots)``.
+        excluded: Whether it is excluded. Same shape.
+        is_or: Whether OR joins the kept operands. Shape ``(batch,)``.
+
+    Returns:
+        Shape ``(batch, documents)``.
+    """
+    yes, no = F.logsigmoid(logits), F.logsigmoid(-logits)
+    all_kept = yes.masked_fill(~kept[..., None], 0).sum(1)
+    none_kept = no.masked_fill(~kept[..., None], 0).sum(1)
+    none_excluded = no.masked_fill(~excluded[..., None], 0).sum(1)
+    return torch.where(is_or[:, None], log1mexp(none_kept), all_kept) + none_excluded
