@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.evaluation.judgements import Judgements
+from boolattn.evaluation.summary import (
+    Results,
+    average,
+    compare_results,
+    over_seeds,
+    results_of,
+)
+from tests.evaluation.conftest import ROWS
+
+NAN = float("nan")
+
+
+@pytest.fixture
+def results(queries) -> Results:
+    values = {"recall@20": np.array([0.5, 1, 0]), "leak": np.array([NAN, 1 / 3, NAN])}
+    return results_of(
+        Judgements.of(queries, ROWS),
+        values,
+        system="some",
+        dataset="tiny",
+        split="test",
+        gate="own",
+        seed=0,
+        details={"command": "boolattn evaluate"},
+    )
+
+
+def test_means_leave_undefined_values_out(results):
+    assert results.overall.n == 3
+    assert results.overall.means == {"recall@20": pytest.approx(0.5), "leak": pytest.approx(1 / 3)}
+
+
+def test_groups(results):
+    assert {name: group.n for name, group in results.by("operator").items()} == {
+        "none": 1,
+        "not": 1,
+        "and": 1,
+    }
+    domains = results.by("domain")
+    assert domains["animals"].means["recall@20"] == pytest.approx(0.75)
+    assert np.isnan(domains["plants"].means["leak"])
+    assert list(results.by("wording")) == ["seen"]
+    assert results.only("domain", "plants").overall.means["recall@20"] == 0
+
+
+def test_a_query_without_a_template_is_grouped_by_its_operators(results):
+    bare = replace(results, queries=tuple(replace(q, template="") for q in results.queries))
+    assert list(bare.by("template")) == ["unknown", "not", "and"]
+
+
+def test_an_unknown_group_is_refused(results):
+    with pytest.raises(ConfigError, match="no grouping 'colour'; there are template"):
+        results.by("colour")
+    with pytest.raises(ConfigError, match="no query of domain 'films'"):
+        results.only("domain", "films")
+
+
+def test_results_come_back_from_their_file(results, tmp_path):
+    path = tmp_path / "results.json"
+    results.save(path)
+    again = Results.load(path)
+    assert again.queries == results.queries
+    assert (again.system, again.gate, again.seed) == ("some", "own", 0)
+    for name, values in results.values.items():
+        np.testing.assert_allclose(again.values[name], values, atol=5e-6)
+    plain = json.loads(path.read_text())
+    assert plain["overall"] == {"n": 3, "recall@20": 0.5, "leak": 0.33333}
+    assert plain["by"]["domain"]["plants"] == {"n": 1, "recall@20": 0, "leak": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "is damaged"),
+        ("[]", "holds no results in format"),
+        ('{"format": "boolattn-results-1"}', "is damaged"),
+    ],
+)
+def test_a_file_of_something_else_is_refused(tmp_path, text, complaint):
+    path = tmp_path / "results.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match=complaint):
+        Results.load(path)
+    with pytest.raises(MissingDataError, match="no results file"):
+        Results.load(tmp_path / "none.json")
+
+
+def test_seeds(results):
+    other = replace(
+        results,
+        values={"recall@20": np.array([1.0, 1, 1]), "leak": np.array([NAN, 1, NAN])},
+        seed=1,
+    )
+    spread = over_seeds([results, other])["recall@20"]
+    assert (spread.mean, spread.n) == (pytest.approx(0.75), 2)
+    assert spread.deviation == pytest.approx(np.std([0.5, 1], ddof=1))
+    assert np.isnan(over_seeds([results])["leak"].deviation)
+    joined = average([results, other])
+    np.testing.assert_allclose(joined.values["recall@20"], [0.75, 1, 0.5])
+    np.testing.assert_allclose(joined.values["leak"], [NAN, 2 / 3, NAN])
+
+
+def test_two_systems(results):
+    better = replace(results, system="other", values={**results.values, "recall@20": np.ones(3)})
+    compared = compare_results(results, better)
+    assert compared["recall@20"].difference == pytest.approx(0.5)
+    assert compared["leak"].n == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"split": "unseen"}, "split 'test' and 'unseen' are not comparable"),
+        ({"n_documents": 9}, "n_documents 10 and 9"),
+        ({"values": {"leak": np.zeros(3)}}, "only one of the results has recall@20"),
+    ],
+)
+def test_results_that_do_not_fit_are_refused(results, change, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        compare_results(results, replace(results, **change))
+
+
+def test_results_of_other_queries_are_refused(results):
+    with pytest.raises(ConfigError, match="were asked other queries: 3 and 1"):
+        compare_results(results, results.only("domain", "plants"))
