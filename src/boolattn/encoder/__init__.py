@@ -7,6 +7,7 @@ boolattn.data (the cache folder), boolattn.settings, boolattn.errors.
 
 from boolattn.encoder.bool_bert import BoolBertConfig, BoolBertModel, register
 from boolattn.encoder.card import Card
+from boolattn.encoder.encoding import DocumentEncoder, encode_documents
 from boolattn.encoder.storage import save_towers
 from boolattn.encoder.towers import (
     TowerConfig,
@@ -22,8 +23,10 @@ __all__ = [
     "BoolBertConfig",
     "BoolBertModel",
     "Card",
+    "DocumentEncoder",
     "TowerConfig",
     "build_towers",
+    "encode_documents",
     "encode_queries",
     "query_encoder",
     "save_towers",

@@ -190,6 +190,11 @@ def query_encoder(model: SentenceTransformer) -> PreTrainedModel:
     return _tower(model, QUERY).model
 
 
+def document_tower(model: SentenceTransformer) -> Transformer:
+    """Return the document tower: sentence-transformers' module around the bare encoder."""
+    return _tower(model, DOCUMENT)
+
+
 def settings_of(model: SentenceTransformer) -> TowerConfig:
     """Read a model's settings back."""
     query, document = _tower(model, QUERY), _tower(model, DOCUMENT)
