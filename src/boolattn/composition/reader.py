@@ -143,24 +143,27 @@ def slots_of(reading: Reading) -> list[tuple[Spans, int]]:
     return [(spans, roles[spans]) for spans in in_order(operands, operands)]
 
 
-def reading_loss(read: Read, labels: Labels, mask: Tensor) -> Tensor:
+def reading_loss(
+    read: Read, labels: Labels, mask: Tensor, is_known: Tensor | None = None
+) -> Tensor:
     """Cross-entropies of tags, roles and joiner, added; the joiner's where something is joined.
 
     Args:
         read: The head's logits.
         labels: What they should say.
         mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
+        is_known: Which texts have labels; left out, all. Shape ``(batch,)``.
     """
-    weights = mask[..., None].to(read.tags.dtype).expand_as(read.tags)
-    tags = F.binary_cross_entropy_with_logits(read.tags.float(), labels.tags, reduction="none")
-    roles = F.cross_entropy(read.roles.float().flatten(0, 1), labels.roles.flatten())
-    joined = ((labels.roles == KEPT).sum(-1) > 1).float()
-    joiner = F.binary_cross_entropy_with_logits(read.joiner.float(), labels.is_or, reduction="none")
-    # Most slots are empty and soon learned, so their mean would hide the others.
-    scale = read.tags.shape[-1]
+    known = torch.ones(len(mask), device=mask.device) if is_known is None else is_known.float()
+    weights = (mask * known[:, None])[..., None].expand_as(read.tags)
+    tags = F.binary_cross_entropy_with_logits(read.tags, labels.tags, reduction="none")
+    roles = F.cross_entropy(read.roles.transpose(1, 2), labels.roles, reduction="none").sum(-1)
+    joined = ((labels.roles == KEPT).sum(-1) > 1) * known
+    joiner = F.binary_cross_entropy_with_logits(read.joiner, labels.is_or, reduction="none")
+    # Sums over slots: most are empty and soon learned, so a mean would hide the others.
     return (
-        scale * (tags * weights).sum() / weights.sum()
-        + scale * roles
+        read.tags.shape[-1] * (tags * weights).sum() / weights.sum().clamp(min=1)
+        + (roles * known).sum() / known.sum().clamp(min=1)
         + (joiner * joined).sum() / joined.sum().clamp(min=1)
     )
 

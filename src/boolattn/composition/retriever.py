@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
+from sentence_transformers.sentence_transformer.modules import Normalize
+from torch.nn import functional as F
 
 from boolattn.composition.calibration import Calibration
 from boolattn.composition.reader import KEPT, Read, Reader, Verdict, decode
@@ -91,7 +93,7 @@ class Retriever:
 
     towers: SentenceTransformer
     reader: Reader | None = None
-    calibration: Calibration | None = None
+    calibration: Calibration = None  # type: ignore[assignment]  # set below
     threshold: float = THRESHOLD
     rule: str = "probability"
     _fingerprint: str = field(default="", repr=False)
@@ -109,6 +111,10 @@ class Retriever:
         self.calibration.to(device).eval()
         if self.reader is not None:
             self.reader.to(device).eval()
+        # Towers that end with Normalize make vectors of length 1 already, and no bit may change.
+        self._must_normalise = self.similarity == "cosine" and not any(
+            isinstance(part, Normalize) for part in self.towers.children()
+        )
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Retriever:
@@ -189,9 +195,8 @@ class Retriever:
             return np.zeros((0, self.dimension), dtype=np.float32)
         if isinstance(_encoder(self.towers), BoolBertModel):
             closed: list[tuple[str, ...]] = [()] * len(texts)
-            vectors = encode_queries(self.towers, texts, operators=closed)
-            return _array(vectors)
-        return _array(
+            return self._array(encode_queries(self.towers, texts, operators=closed))
+        return self._array(
             self.towers.encode_query(list(texts), convert_to_tensor=True, show_progress_bar=False)
         )
 
@@ -202,15 +207,21 @@ class Retriever:
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
         encoded = self.towers.encode_document(
-            list(texts), batch_size=batch_size, show_progress_bar=show_progress
+            list(texts),
+            batch_size=batch_size,
+            show_progress_bar=show_progress,
+            convert_to_tensor=True,
         )
-        return cast("Array", np.asarray(encoded, dtype=np.float32))
+        return self._array(encoded)
+
+    def _array(self, vectors: Tensor) -> Array:
+        return _array(F.normalize(vectors, dim=-1) if self._must_normalise else vectors)
 
     def logits(self, plan: Plan, similarities: Array) -> Tensor:
         """Turn similarities into logits. Both shapes ``(operands, documents)``."""
         device = self.towers.device
         with torch.inference_mode():
-            found: Tensor = cast("Calibration", self.calibration)(
+            found: Tensor = self.calibration(
                 torch.as_tensor(similarities, dtype=torch.float32, device=device),
                 torch.as_tensor(plan.vectors, dtype=torch.float32, device=device),
                 torch.tensor(plan.is_excluded, dtype=torch.float32, device=device),
@@ -242,7 +253,7 @@ class Retriever:
             vectors = self.towers.encode_query(
                 list(texts), convert_to_tensor=True, show_progress_bar=False
             )
-            return _array(vectors), [Verdict(None, 1.0, 1.0)] * len(texts)
+            return self._array(vectors), [Verdict(None, 1.0, 1.0)] * len(texts)
         device = self.towers.device
         features = self.towers.preprocess(list(texts), task=QUERY)
         features = {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
@@ -259,7 +270,7 @@ class Retriever:
             offsets = self._offsets([texts[row] for row in rows])
             for row, own in zip(rows, offsets, strict=True):
                 verdicts[row] = decode(read, texts[row], own, row)
-        return _array(output["sentence_embedding"]), verdicts
+        return self._array(output["sentence_embedding"]), verdicts
 
     def _offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         tokenizer: Any = self.towers.tokenizer
