@@ -20,9 +20,12 @@ ALPHA, BETA = 15.0, 7.0
 
 
 class Calibration(nn.Module):
-    r"""Turns similarities into logits: ``z = α·s − (β + w·v)``, and ``+ δ`` where excluded.
+    r"""Turns similarities into logits: ``z = α·s − β`` with ``β = α·(t + w·v − δ)``.
 
-    ``α`` and ``β`` begin where cosines of trained towers lie, ``w`` and ``δ`` at 0.
+    ``t`` is the similarity at which a document is as likely in as out, ``w·v`` what the operand's
+    breadth adds to it, and ``δ`` (for an excluded operand only) how much sooner it is held to
+    belong. ``w`` and ``δ`` begin at 0. All are of the size of a similarity, so that one learning
+    rate suits them.
 
     Args:
         dimension: Of the operand vectors.
@@ -33,7 +36,7 @@ class Calibration(nn.Module):
         self.dimension = dimension
         # Its logarithm, so that no step makes a more similar document less probable.
         self.log_alpha = nn.Parameter(torch.tensor(ALPHA).log())
-        self.beta = nn.Parameter(torch.tensor(BETA))
+        self.threshold = nn.Parameter(torch.tensor(BETA / ALPHA))
         self.breadth = nn.Parameter(torch.zeros(dimension))
         self.excluded_shift = nn.Parameter(torch.tensor(0.0))
 
@@ -45,8 +48,8 @@ class Calibration(nn.Module):
             vectors: The operands'. Shape ``(..., operands, dim)``.
             is_excluded: Which operands stand under a NOT. Shape ``(..., operands)``.
         """
-        offset = self.beta + vectors @ self.breadth - self.excluded_shift * is_excluded
-        return self.log_alpha.exp() * similarities - offset[..., None]
+        middle = self.threshold + vectors @ self.breadth - self.excluded_shift * is_excluded
+        return self.log_alpha.exp() * (similarities - middle[..., None])
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,12 @@ from torch import nn
 from transformers import AutoModel, AutoTokenizer
 
 from boolattn.data.catalog import Options, open_dataset
+from boolattn.data.readings import marked_queries
 from boolattn.encoder import BoolBertModel, build_towers, query_encoder
 from boolattn.errors import ConfigError, DataError
 from boolattn.plugin import attach, save
 from boolattn.training.batches import Collator, Steps, Tokens
+from boolattn.training.composing import ComposingCollator, make_composing, make_store
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.retrieval import Job, Result, require_gpu
 from boolattn.training.retrieval import train as train_towers
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.data.records import Dataset, Query
+    from boolattn.training.sampling import Example
     from boolattn.training.settings import Preset
 
 logger = logging.getLogger(__name__)
@@ -118,6 +121,8 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
             n_documents=preset.train.n_validation_documents,
         )
     job = Job(preset, towers, steps, run, validate, show_progress=launch.show_progress)
+    if preset.compose.use_reader:
+        job.composing = make_composing(towers, preset)
     return train_towers(job, resume=launch.resume)
 
 
@@ -134,20 +139,42 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     if settings.n_bm25 and not any(example.ranked for example in examples):
         raise ConfigError("n_bm25 asks for a ranking's negatives; give the ranking: --rankings")
     sampler = Sampler(examples, len(corpus.documents), settings)
-    tokens = Tokens(corpus.tokenizer, [e.text for e in examples], preset.model.query_length)
-    collator = Collator(
-        tokens,
-        {example.id: place for place, example in enumerate(examples)},
-        corpus.documents,
-        chunk=settings.chunk,
-        use_in_batch=settings.use_in_batch,
-        operators=label_operators(preset),
-    )
+    collator = _collator(preset, corpus, examples)
     # A short run meets few of the documents; a long one nearly all.
     if sampler.n_steps * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):
         logger.info("tokenising %d documents", len(corpus.documents))
         corpus.documents.fill()
     return Steps(sampler, collator)
+
+
+def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example]) -> Collator:
+    settings = preset.train
+    texts = [example.text for example in examples]
+    places = {example.id: place for place, example in enumerate(examples)}
+    if not preset.compose.use_reader:
+        return Collator(
+            Tokens(corpus.tokenizer, texts, preset.model.query_length),
+            places,
+            corpus.documents,
+            chunk=settings.chunk,
+            use_in_batch=settings.use_in_batch,
+            operators=label_operators(preset),
+        )
+    marked = {item.text: item for item in marked_queries(corpus.split(preset.data.train))}
+    extra = list(marked.values())
+    if preset.compose.n_generated:
+        from boolattn.data.readings_generated import generate_marked
+
+        logger.info("making %d readings", preset.compose.n_generated)
+        extra += generate_marked(preset.compose.n_generated, settings.seed)
+    return ComposingCollator(
+        places,
+        corpus.documents,
+        make_store(corpus.tokenizer, texts, marked, extra, preset),
+        preset=preset,
+        tokenizer=corpus.tokenizer,
+        operators=label_operators(preset),
+    )
 
 
 def label_operators(preset: Preset) -> tuple[str, ...] | None:

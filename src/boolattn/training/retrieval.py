@@ -15,7 +15,7 @@ import torch
 
 from boolattn.errors import ConfigError
 from boolattn.training import checkpoints
-from boolattn.training.run_folder import copy_folder, save_model
+from boolattn.training.run_folder import copy_folder
 from boolattn.training.trainer import Job, RetrievalTrainer
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def train(job: Job, *, resume: bool = False) -> Result:
         if job.preset.train.keep == "best" and job.run.best.is_dir():
             copy_folder(job.run.best, job.run.model)
         else:
-            save_model(job.towers, job.run.model, job.preset)
+            job.save(job.run.model)
         job.run.finish(metrics, trainer.state.log_history)
     trainer.accelerator.wait_for_everyone()
     return Result(job.run.model, trainer.state.global_step, metrics)

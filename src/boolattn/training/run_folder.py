@@ -25,7 +25,7 @@ from boolattn.errors import ConfigError, DataError
 from boolattn.plugin.folder import whole_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sentence_transformers import SentenceTransformer
 
@@ -156,12 +156,18 @@ def write_json(path: Path, values: Any) -> None:  # noqa: ANN401 - anything JSON
         raise DataError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def save_model(towers: SentenceTransformer, folder: Path, preset: Preset) -> None:
-    """Write towers with their card, whole or not at all."""
+def save_model(
+    towers: SentenceTransformer,
+    folder: Path,
+    preset: Preset,
+    *,
+    also: Callable[[Path], None] | None = None,
+) -> None:
+    """Write towers with their card, and what else belongs to them, whole or not at all."""
     words = " ".join(["python -m boolattn.training", *sys.argv[1:]])
     card = Card(data=f"{preset.data.name}, split {preset.data.train}", command=words)
     try:
-        save_towers(towers, folder, card=card)
+        save_towers(towers, folder, card=card, also=also)
     except OSError as error:
         raise DataError(f"cannot write {folder}: {error.strerror or error}") from error
 

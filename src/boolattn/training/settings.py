@@ -24,6 +24,7 @@ _CHOICES = {
     "similarity": ("cosine", "dot"),
     "positives": ("drawn", "fixed"),
     "keep": ("best", "last"),
+    "captured": ("none", "queries", "all"),
     "size": ("small", "full"),
 }
 _KINDS: Mapping[str, tuple[type, ...]] = {
@@ -163,6 +164,8 @@ class TrainSettings(_Checked):
         n_validation_queries: At most so many are asked (*ours*).
         n_validation_documents: How many documents are ranked beside the answers (*ours*).
         chunk: Documents of like length encoded at once (*ours*).
+        captured: Which passes a GPU records as CUDA graphs, one a padded length: "none",
+            "queries", or "all" (*ours*). Several processes record none.
         use_bf16: Whether a GPU computes in bfloat16.
         needs_gpu: Whether to refuse a machine without one.
     """
@@ -189,6 +192,7 @@ class TrainSettings(_Checked):
     n_validation_queries: int = 200
     n_validation_documents: int = 20_000
     chunk: int = _at_least(1, 64)
+    captured: str = "none"
     use_bf16: bool = True
     needs_gpu: bool = False
 
@@ -204,6 +208,31 @@ class TrainSettings(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ComposeSettings(_Checked):
+    """Reading and composing, which are ours; off, towers give one vector a query.
+
+    Attributes:
+        use_reader: Whether a reader and a calibration are trained beside the towers.
+        n_slots: Most operands that are told apart.
+        composed_weight: Factor of the loss of the composed score.
+        plain_weight: Factor of the loss of the plain vector.
+        reading_weight: Factor of the loss of the reading.
+        n_readings: Texts a step that are only read.
+        n_generated: How many of those are made, beside the queries that are learned from.
+        threshold: Least confidence of a reading that is obeyed, in the saved model.
+    """
+
+    use_reader: bool = False
+    n_slots: int = _at_least(2, 6)
+    composed_weight: float = 1.0
+    plain_weight: float = 1.0
+    reading_weight: float = 0.5
+    n_readings: int = 96
+    n_generated: int = 40_000
+    threshold: float = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
 class Preset:
     """One run, completely."""
 
@@ -213,6 +242,7 @@ class Preset:
     data: DataSettings = field(default_factory=DataSettings)
     pretrain: PretrainSettings = field(default_factory=PretrainSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
+    compose: ComposeSettings = field(default_factory=ComposeSettings)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON takes them."""
@@ -226,6 +256,7 @@ TABLES: Mapping[str, type] = {
     "data": DataSettings,
     "pretrain": PretrainSettings,
     "train": TrainSettings,
+    "compose": ComposeSettings,
 }
 
 

@@ -20,6 +20,8 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from boolattn.errors import ConfigError
 from boolattn.training import checkpoints
 from boolattn.training.batches import Features, Steps, single
+from boolattn.training.composing import Objective
+from boolattn.training.graphs import Captured
 from boolattn.training.losses import softmax_loss
 from boolattn.training.passes import Both, gather
 from boolattn.training.run_folder import save_model
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import TrainerControl, TrainerState
 
+    from boolattn.training.composing import Composing
     from boolattn.training.run_folder import RunFolder
     from boolattn.training.settings import Preset
 
@@ -38,8 +41,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _N_CHECKPOINTS = 2
+#: Batches that a worker makes ahead.
+_AHEAD = 8
+#: Tasks whose passes are recorded, by setting.
+_CAPTURED = {"none": (), "queries": ("query",), "all": ("query", "document")}
+#: Parts of parameter names that begin untrained, and learn at the plug-in's rate.
+_NEW = (".boolattn.", "composer.")
 #: Parts of parameter names that weight decay leaves alone, as is usual for BERT.
-_NO_DECAY = ("bias", "LayerNorm", "norm.", "sigma", "threshold")
+_NO_DECAY = ("bias", "LayerNorm", "norm.", "sigma", "threshold", "calibration")
 
 
 @dataclass
@@ -54,6 +63,7 @@ class Job:
         validate: Measures the towers; left out, nothing is measured and the last are kept.
         best_by: Which of its numbers decides.
         show_progress: Whether to draw a progress bar.
+        composing: The towers with a reader and a calibration, where these are trained too.
     """
 
     preset: Preset
@@ -63,6 +73,12 @@ class Job:
     validate: Validate | None = None
     best_by: str = "r_precision"
     show_progress: bool = False
+    composing: Composing | None = None
+
+    def save(self, folder: Path) -> None:
+        """Write the model as it is now, whole or not at all."""
+        also = None if self.composing is None else self.composing.writer(self.preset)
+        save_model(self.towers, folder, self.preset, also=also)
 
 
 class RetrievalTrainer(Trainer):
@@ -72,6 +88,8 @@ class RetrievalTrainer(Trainer):
     model: nn.Module
     optimizer: torch.optim.Optimizer
     lr_scheduler: torch.optim.lr_scheduler.LambdaLR
+    #: Processes that make batches ahead; 0 makes each when it is wanted.
+    n_workers = 0
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -84,7 +102,7 @@ class RetrievalTrainer(Trainer):
                 "CUDA_VISIBLE_DEVICES=0"
             )
         super().__init__(
-            model=Both(job.towers),
+            model=job.composing or Both(job.towers, _captured(job)),
             args=arguments,
             train_dataset=job.steps,
             callbacks=[_Clock(job)],
@@ -100,7 +118,14 @@ class RetrievalTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader[Features]:
         """Serve the steps in their order; each process already takes its own share."""
-        return DataLoader(self.job.steps, batch_size=1, shuffle=False, collate_fn=single)
+        return DataLoader(
+            self.job.steps,
+            batch_size=1,
+            shuffle=False,
+            collate_fn=single,
+            num_workers=self.n_workers,
+            prefetch_factor=_AHEAD if self.n_workers else None,
+        )
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Make AdamW with a learning rate each for encoders and plug-in."""
@@ -118,6 +143,9 @@ class RetrievalTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:  # noqa: ANN401 - Trainer's contract
         """Compare this process's queries with every process's documents."""
+        if self.job.composing is not None:
+            loss, found = Objective(self.job.preset)(model, inputs)
+            return self._note(loss, found, return_outputs=return_outputs)
         targets, blocked = inputs.pop("targets"), inputs.pop("blocked")
         queries, documents = model(**inputs)
         settings = self.job.preset
@@ -129,11 +157,15 @@ class RetrievalTrainer(Trainer):
             similarity=settings.model.similarity,
             scale=settings.train.scale,
         )
+        return self._note(loss, (queries, documents), return_outputs=return_outputs)
+
+    def _note(self, loss: Tensor, found: object, *, return_outputs: bool) -> Any:  # noqa: ANN401
+        """Keep a loss to be checked."""
         self.losses.append((self.state.global_step, loss.detach()))
         # A look at every loss would make a GPU wait; there the log looks at all since the last.
         if loss.device.type == "cpu":
             self.check_losses()
-        return (loss, (queries, documents)) if return_outputs else loss
+        return (loss, found) if return_outputs else loss
 
     def check_losses(self) -> None:
         """Stop at the first loss that is no number, and say where it was."""
@@ -179,7 +211,7 @@ class RetrievalTrainer(Trainer):
         if not earlier or metrics[name] > max(earlier):
             metrics["eval_is_best"] = 1.0
             if self.args.should_save and self.job.preset.train.keep == "best":
-                save_model(self.job.towers, self.job.run.best, self.job.preset)
+                self.job.save(self.job.run.best)
         self.log(metrics)
         patience = self.job.preset.train.patience
         since = _since_best([*earlier, metrics[name]])
@@ -290,6 +322,11 @@ class _Clock(TrainerCallback):
             logger.info("step %d of %d: %s", state.global_step, state.max_steps, words)
 
 
+def _captured(job: Job) -> Captured | None:
+    tasks = _CAPTURED[job.preset.train.captured]
+    return Captured(job.towers, tasks) if tasks else None
+
+
 def _arguments(job: Job) -> TrainingArguments:
     settings = job.preset.train
     has_gpu = torch.cuda.is_available()
@@ -332,7 +369,7 @@ def _groups(model: nn.Module, job: Job) -> Iterator[dict[str, Any]]:
                 parameter
                 for name, parameter in model.named_parameters()
                 if parameter.requires_grad
-                and (".boolattn." in name) == is_plugin
+                and any(part in name for part in _NEW) == is_plugin
                 and decays != any(part in name for part in _NO_DECAY)
             ]
             if chosen:

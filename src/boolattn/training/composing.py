@@ -1,0 +1,353 @@
+"""Training a retriever that reads: the composed score itself, the plain vector, and the reading.
+
+A step encodes its queries and, in the same pass, further texts that are only read; then the
+queries' operands apart, with the words they are marked with. What is not marked learns the plain
+vector alone. May import: boolattn.composition, boolattn.data, boolattn.logic, boolattn.training.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from boolattn.composition.calibration import Calibration
+from boolattn.composition.reader import (
+    EXCLUDED,
+    KEPT,
+    Labels,
+    Read,
+    Reader,
+    ReaderConfig,
+    make_labels,
+    reading_loss,
+    slots_of,
+)
+from boolattn.composition.retriever import Retriever
+from boolattn.composition.scores import compose_forms
+from boolattn.composition.storage import write_parts
+from boolattn.data.readings import words
+from boolattn.logic.operators import OPERATORS, Operator
+from boolattn.training.batches import Collator, Features, Tokens
+from boolattn.training.losses import SIMILARITIES, softmax_loss
+from boolattn.training.passes import encode, gather
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from sentence_transformers import SentenceTransformer
+    from transformers import PreTrainedTokenizerBase
+
+    from boolattn.data.readings import Marked, Reading
+    from boolattn.training.sampling import Batch
+    from boolattn.training.settings import Preset
+
+_READINGS = 5
+
+
+class ReadingStore:
+    """Marked texts as tokens and labels, worked out once.
+
+    Args:
+        tokenizer: The encoder's, a fast one: labels are given by character.
+        texts: The texts.
+        readings: How each is to be read; ``None`` where that is not known.
+        length: Longest text in tokens.
+        n_slots: Of the reader.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        texts: Sequence[str],
+        readings: Sequence[Reading | None],
+        length: int,
+        n_slots: int,
+    ) -> None:
+        self.readings = readings
+        self.n_slots = n_slots
+        self.tokens = Tokens(tokenizer, texts, length)
+        self.texts = texts
+        self._tokenizer, self._length = tokenizer, length
+        self._labels: dict[int, Labels] = {}
+
+    def labels(self, rows: Sequence[int], n_tokens: int) -> tuple[Labels, Tensor]:
+        """Return the labels of some texts, and which texts have any."""
+        self._fill(rows)
+        tags = torch.zeros(len(rows), n_tokens, self.n_slots)
+        roles = torch.zeros(len(rows), self.n_slots, dtype=torch.int64)
+        is_or = torch.zeros(len(rows))
+        is_known = torch.zeros(len(rows), dtype=torch.bool)
+        for place, row in enumerate(rows):
+            if (own := self._labels.get(row)) is not None:
+                tags[place, : own.tags.shape[1]] = own.tags[0]
+                roles[place], is_or[place], is_known[place] = own.roles[0], own.is_or[0], True
+        return Labels(tags, roles, is_or), is_known
+
+    def _fill(self, rows: Sequence[int]) -> None:
+        missing = [
+            row for row in rows if row not in self._labels and self.readings[row] is not None
+        ]
+        if not missing:
+            return
+        offsets = self._tokenizer(
+            [self.texts[row] for row in missing],
+            truncation=True,
+            max_length=self._length,
+            return_offsets_mapping=True,
+        )["offset_mapping"]
+        for row, own in zip(missing, offsets, strict=True):
+            if (reading := self.readings[row]) is not None:
+                self._labels[row] = make_labels([reading], [own], self.n_slots)
+
+
+class ComposingCollator(Collator):
+    """Adds to a step its queries' operands, and texts that are only read.
+
+    Args:
+        places: Number of each example's text, by the example's id.
+        documents: Tokens of the corpus.
+        store: The examples' texts in the same order, then those that are only read.
+        preset: Every number.
+        tokenizer: The encoder's.
+        operators: The experts whose gate labels open; ``None``: no label is given.
+    """
+
+    def __init__(
+        self,
+        places: dict[str, int],
+        documents: Tokens,
+        store: ReadingStore,
+        *,
+        preset: Preset,
+        tokenizer: PreTrainedTokenizerBase,
+        operators: Sequence[str] | None = None,
+    ) -> None:
+        settings = preset.train
+        super().__init__(
+            store.tokens,
+            places,
+            documents,
+            chunk=settings.chunk,
+            use_in_batch=settings.use_in_batch,
+            operators=operators,
+        )
+        self.store = store
+        self.seed, self.n_readings = settings.seed, preset.compose.n_readings
+        self.operands = _Operands(tokenizer, store, preset.model.query_length)
+        self._n_experts = len(preset.plugin.operators) if preset.model.use_plugin else 0
+
+    def __call__(self, batch: Batch, process: int = 0, n_processes: int = 1) -> Features:
+        """Take a process's share of a batch."""
+        features = super().__call__(batch, process, n_processes)
+        share = len(batch.examples) // n_processes
+        mine = batch.examples[process * share : (process + 1) * share]
+        rows = [self.places[example.id] for example in mine]
+        extra = range(len(self.places), len(self.store.readings))
+        if len(extra):
+            rng = np.random.default_rng([self.seed, _READINGS, batch.step, process])
+            count = self.n_readings // n_processes
+            rows += [extra[int(i)] for i in rng.integers(len(extra), size=count)]
+        queries = self.store.tokens.features(rows)
+        labels, is_known = self.store.labels(rows, queries["input_ids"].shape[1])
+        if self.columns is not None:
+            told = [reading_operators(self.store.readings[row]) for row in rows[share:]]
+            own = [example.operators for example in mine]
+            queries["operators"] = torch.tensor([*own, *told])[:, self.columns]
+        operands, slots = self.operands.features(rows[:share])
+        if self._n_experts:
+            # An operand is one thing: what looks like an operator in its name opens nothing.
+            operands["operators"] = torch.zeros(len(operands["input_ids"]), self._n_experts)
+        features["queries"] = queries
+        features["operands"], features["slots"] = operands, slots
+        features["labels"] = {**labels._asdict(), "is_known": is_known}
+        return features
+
+
+class _Operands:
+    """The operands of the queries, as tokens."""
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, store: ReadingStore, length: int
+    ) -> None:
+        self._numbers: dict[str, int] = {}
+        self._rows: dict[int, list[int]] = {}
+        self._n_slots = store.n_slots
+        texts = store.texts
+        for row, reading in enumerate(store.readings):
+            if reading is not None:
+                named = [words(texts[row], spans) for spans, _ in slots_of(reading)]
+                self._rows[row] = [
+                    self._numbers.setdefault(name, len(self._numbers))
+                    for name in named[: self._n_slots]
+                ]
+        self._tokens = Tokens(tokenizer, list(self._numbers), length)
+
+    def features(self, rows: Sequence[int]) -> tuple[Features, Tensor]:
+        """Return the operands of some queries, and where each query's are: -1 for none."""
+        slots = torch.full((len(rows), self._n_slots), -1, dtype=torch.int64)
+        chosen: list[int] = []
+        for place, row in enumerate(rows):
+            for slot, number in enumerate(self._rows.get(row, ())):
+                slots[place, slot] = len(chosen)
+                chosen.append(number)
+        return self._tokens.features(chosen or [0]), slots
+
+
+def reading_operators(reading: Reading | None) -> tuple[int, ...]:
+    """Return a label for AND, OR and NOT, as a template's."""
+    if reading is None:
+        return (0,) * len(OPERATORS)
+    used = {Operator.NOT: bool(reading.excluded)}
+    if len(reading.kept) > 1:
+        used[reading.joiner] = True
+    return tuple(int(used.get(operator, False)) for operator in OPERATORS)
+
+
+class Encoded(NamedTuple):
+    """What one forward pass gives.
+
+    Attributes:
+        queries: Shape ``(queries, dim)``.
+        documents: Shape ``(documents, dim)``.
+        operands: Shape ``(operands, dim)``.
+        read: Of the queries and of the texts that are only read.
+    """
+
+    queries: Tensor
+    documents: Tensor
+    operands: Tensor
+    read: Read
+
+
+class Composing(nn.Module):
+    """Towers, reader and calibration in one forward pass."""
+
+    def __init__(
+        self, towers: SentenceTransformer, reader: Reader, calibration: Calibration
+    ) -> None:
+        super().__init__()
+        self.towers = towers
+        self.composer = nn.ModuleDict({"reader": reader, "calibration": calibration})
+
+    def forward(
+        self,
+        queries: Features,
+        documents: list[Features],
+        places: Tensor,
+        operands: Features,
+        n_queries: int,
+    ) -> Encoded:
+        """Encode a step; arguments as in :class:`Both`, and the operands."""
+        parts = [encode(self.towers, part, "document") for part in documents]
+        output = self.towers({**queries, "task": "query"}, task="query")
+        read = self.composer["reader"](output["token_embeddings"], queries["attention_mask"])
+        return Encoded(
+            output["sentence_embedding"][:n_queries],
+            torch.cat(parts)[places],
+            encode(self.towers, operands, "query"),
+            read,
+        )
+
+    def retriever(self, preset: Preset) -> Retriever:
+        """Return the parts as a retriever, sharing their weights."""
+        own: Any = self.composer
+        threshold = preset.compose.threshold
+        return Retriever(self.towers, own["reader"], own["calibration"], threshold)
+
+    def writer(self, preset: Preset) -> Callable[[Path], None]:
+        """Return what writes the reader and the calibration into a model's folder."""
+        return lambda draft: write_parts(self.retriever(preset), draft)
+
+
+class Objective:
+    """The three losses of a step, added with their weights."""
+
+    def __init__(self, preset: Preset) -> None:
+        self.preset = preset
+
+    def __call__(self, model: nn.Module, inputs: dict[str, Any]) -> tuple[Tensor, Encoded]:
+        """Run a step's forward pass and return its loss."""
+        targets, blocked = inputs.pop("targets"), inputs.pop("blocked")
+        slots, labels = inputs.pop("slots"), dict(inputs.pop("labels"))
+        is_known = labels.pop("is_known")
+        mask = inputs["queries"]["attention_mask"]
+        found: Encoded = model(**inputs, n_queries=len(targets))
+        documents = gather(found.documents)
+        settings, similarity = self.preset.compose, self.preset.model.similarity
+        loss = settings.plain_weight * softmax_loss(
+            found.queries,
+            documents,
+            targets,
+            blocked,
+            similarity=similarity,
+            scale=self.preset.train.scale,
+        )
+        with torch.autocast(targets.device.type, enabled=False):
+            wanted = Labels(**labels)
+            if settings.composed_weight:
+                scores, is_marked = self._scores(model, found, documents, slots, wanted)
+                each = F.cross_entropy(
+                    scores.masked_fill(blocked, -torch.inf), targets, reduction="none"
+                )
+                weight = is_marked.float()
+                loss = loss + settings.composed_weight * (
+                    (each * weight).sum() / weight.sum().clamp(min=1)
+                )
+            loss = loss + settings.reading_weight * reading_loss(
+                Read(*(part.float() for part in found.read)), wanted, mask, is_known
+            )
+        return loss, found
+
+    def _scores(
+        self, model: nn.Module, found: Encoded, documents: Tensor, slots: Tensor, wanted: Labels
+    ) -> tuple[Tensor, Tensor]:
+        """Compose the operands' scores. Shapes ``(queries, documents)`` and ``(queries,)``."""
+        own: Any = getattr(model, "module", model)
+        calibration: Calibration = own.composer["calibration"]
+        compare = SIMILARITIES[self.preset.model.similarity]
+        operands = found.operands.float()
+        flat = compare(operands, documents.float())
+        roles = wanted.roles[: len(slots)]
+        chosen = slots.clamp(min=0)
+        logits = calibration(flat[chosen], operands[chosen], (roles == EXCLUDED).float())
+        is_or = wanted.is_or[: len(slots)] > 0.5
+        scores = compose_forms(logits, roles == KEPT, roles == EXCLUDED, is_or)
+        return scores, slots[:, 0] >= 0
+
+
+def make_composing(towers: SentenceTransformer, preset: Preset) -> Composing:
+    """Put a new reader and calibration beside towers."""
+    hidden = towers.get_embedding_dimension() or 0
+    reader = Reader(ReaderConfig(hidden_size=hidden, n_slots=preset.compose.n_slots))
+    return Composing(towers, reader, Calibration(hidden))
+
+
+def make_store(
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    marked: Mapping[str, Marked],
+    extra: Sequence[Marked],
+    preset: Preset,
+) -> ReadingStore:
+    """Lay the examples' texts and the further ones end to end.
+
+    Args:
+        tokenizer: The encoder's.
+        texts: The examples'.
+        marked: Readings by text, of those that are marked.
+        extra: Texts that are only read.
+        preset: Every number.
+    """
+    readings = [marked[text].reading if text in marked else None for text in texts]
+    return ReadingStore(
+        tokenizer,
+        [*texts, *(item.text for item in extra)],
+        [*readings, *(item.reading for item in extra)],
+        preset.model.query_length,
+        preset.compose.n_slots,
+    )
