@@ -21,7 +21,9 @@ REMEMBERED = 64
 
 def squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
     """Look up :func:`_squared_distance`: it depends on nothing that is learned."""
-    if torch.compiler.is_compiling() or n_tokens > REMEMBERED:
+    # What a CUDA graph computes lives in the graph's own memory, and is not to be remembered.
+    is_captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    if torch.compiler.is_compiling() or is_captured or n_tokens > REMEMBERED:
         return _squared_distance(config, n_tokens, device)
     return _remembered(config, n_tokens, device)
 

@@ -11,17 +11,30 @@ import torch
 from torch import Tensor, distributed, nn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sentence_transformers import SentenceTransformer
 
     from boolattn.training.batches import Features
 
 
 class Both(nn.Module):
-    """Both towers in one forward pass, which is what distributed training wraps."""
+    """Both towers in one forward pass, which is what distributed training wraps.
 
-    def __init__(self, towers: SentenceTransformer) -> None:
+    Args:
+        towers: The model.
+        encode_batch: Encodes a batch of a task; the number says which of the step's batches of
+            this task it is. Left out: :func:`encode`.
+    """
+
+    def __init__(
+        self,
+        towers: SentenceTransformer,
+        encode_batch: Callable[[Features, str, int], Tensor] | None = None,
+    ) -> None:
         super().__init__()
         self.towers = towers
+        self.encode_batch = encode_batch or self._encode
 
     def forward(
         self, queries: Features, documents: list[Features], places: Tensor
@@ -36,8 +49,11 @@ class Both(nn.Module):
         Returns:
             Shapes ``(queries, dim)`` and ``(documents, dim)``.
         """
-        parts = [encode(self.towers, part, "document") for part in documents]
-        return encode(self.towers, queries, "query"), torch.cat(parts)[places]
+        parts = [self.encode_batch(part, "document", slot) for slot, part in enumerate(documents)]
+        return self.encode_batch(queries, "query", 0), torch.cat(parts)[places]
+
+    def _encode(self, features: Features, task: str, _slot: int) -> Tensor:
+        return encode(self.towers, features, task)
 
 
 def encode(towers: SentenceTransformer, features: Features, task: str) -> Tensor:

@@ -21,7 +21,7 @@ from boolattn.errors import ConfigError
 from boolattn.training import checkpoints
 from boolattn.training.batches import Features, Steps, single
 from boolattn.training.composing import Objective
-from boolattn.training.graphs import Captured
+from boolattn.training.graphs import capture
 from boolattn.training.losses import softmax_loss
 from boolattn.training.passes import Both, gather
 from boolattn.training.run_folder import save_model
@@ -43,8 +43,6 @@ logger = logging.getLogger(__name__)
 _N_CHECKPOINTS = 2
 #: Batches that a worker makes ahead.
 _AHEAD = 8
-#: Tasks whose passes are recorded, by setting.
-_CAPTURED = {"none": (), "queries": ("query",), "all": ("query", "document")}
 #: Parts of parameter names that begin untrained, and learn at the plug-in's rate.
 _NEW = (".boolattn.", "composer.")
 #: Parts of parameter names that weight decay leaves alone, as is usual for BERT.
@@ -102,7 +100,7 @@ class RetrievalTrainer(Trainer):
                 "CUDA_VISIBLE_DEVICES=0"
             )
         super().__init__(
-            model=job.composing or Both(job.towers, _captured(job)),
+            model=job.composing or Both(job.towers, capture(job.towers, job.preset.train.captured)),
             args=arguments,
             train_dataset=job.steps,
             callbacks=[_Clock(job)],
@@ -320,11 +318,6 @@ class _Clock(TrainerCallback):
             self.job.run.log(state.global_step, {**logs, "epoch": epoch})
             words = ", ".join(f"{name} {value:.4g}" for name, value in logs.items())
             logger.info("step %d of %d: %s", state.global_step, state.max_steps, words)
-
-
-def _captured(job: Job) -> Captured | None:
-    tasks = _CAPTURED[job.preset.train.captured]
-    return Captured(job.towers, tasks) if tasks else None
 
 
 def _arguments(job: Job) -> TrainingArguments:

@@ -1,0 +1,168 @@
+"""CUDA graphs of the towers' passes: a step's many small kernels, started all at once.
+
+A query pass is 32 short texts: on a GPU its kernels take microseconds, and starting them one by
+one takes longer than the work. Recorded once for every padded length, forward and backward are
+one call each. Nothing changes but the padding. Without a GPU, or with several processes, passes
+run as usual. May import: boolattn.training.passes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, distributed, nn
+
+from boolattn.training.passes import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sentence_transformers import SentenceTransformer
+
+    from boolattn.training.batches import Features
+
+logger = logging.getLogger(__name__)
+
+#: Lengths are padded to multiples of these, so that few graphs serve all batches.
+MULTIPLES = {"query": 16, "document": 32}
+#: Features with one column a token, and what their padding holds; None: the tokenizer's.
+_PADDING = {"input_ids": None, "attention_mask": 0, "token_type_ids": 0}
+
+
+#: Tasks that are recorded, by the setting ``captured``.
+_TASKS = {"none": (), "queries": ("query",), "all": ("query", "document")}
+
+
+def capture(towers: SentenceTransformer, which: str) -> Captured | None:
+    """Return what encodes a training's batches, or None where nothing is to be recorded.
+
+    Args:
+        towers: The model.
+        which: "none", "queries" or "all".
+    """
+    return Captured(towers, _TASKS[which]) if _TASKS[which] else None
+
+
+class Captured:
+    """Encodes batches like :func:`encode`, by graphs where that is possible.
+
+    Args:
+        towers: The model.
+        tasks: Which of ``query`` and ``document`` are recorded.
+    """
+
+    def __init__(self, towers: SentenceTransformer, tasks: Collection[str]) -> None:
+        self.towers = towers
+        self.tasks = frozenset(tasks)
+        tokenizer: Any = towers.tokenizer
+        self._pad = int(tokenizer.pad_token_id or 0)
+        self._passes: dict[tuple[Any, ...], _Recorded] = {}
+        self._pools: dict[tuple[str, int], Any] = {}
+
+    def __call__(self, features: Features, task: str, slot: int = 0) -> Tensor:
+        """Encode one batch.
+
+        Args:
+            features: What the encoder takes.
+            task: "query" or "document".
+            slot: Which of a step's batches of this task it is. A graph holds one pass until its
+                backward pass is over, so batches of one step must not share it.
+        """
+        if not self._can_record(features, task):
+            return encode(self.towers, features, task)
+        n_tokens = padded_length(features["input_ids"].shape[1], task)
+        others = tuple(name for name in sorted(features) if name not in _PADDING)
+        key = (task, slot, len(features["input_ids"]), n_tokens, others)
+        if key not in self._passes:
+            try:
+                self._passes[key] = self._record(padded(features, n_tokens, self._pad), task, slot)
+            except RuntimeError as error:
+                logger.warning("no CUDA graphs, passes run as usual: %s", error)
+                self.tasks = frozenset()
+                return encode(self.towers, features, task)
+        return self._passes[key](features, self._pad)
+
+    def _can_record(self, features: Features, task: str) -> bool:
+        is_alone = not (distributed.is_available() and distributed.is_initialized())
+        is_training = self.towers.training and torch.is_grad_enabled()
+        return task in self.tasks and is_alone and is_training and features["input_ids"].is_cuda
+
+    def _record(self, features: Features, task: str, slot: int) -> _Recorded:
+        # Graphs of one slot are never under way together, so they may share their memory.
+        if (task, slot) not in self._pools:
+            self._pools[task, slot] = torch.cuda.graph_pool_handle()
+        names = tuple(features)
+        # A cast that autocast remembers from outside would not be in the graph.
+        with torch.autocast(
+            "cuda",
+            dtype=torch.get_autocast_dtype("cuda"),
+            enabled=torch.is_autocast_enabled("cuda"),
+            cache_enabled=False,
+        ):
+            graphed = torch.cuda.make_graphed_callables(
+                _Pass(self.towers, task, names),
+                tuple(features.values()),
+                allow_unused_input=True,
+                pool=self._pools[task, slot],
+            )
+        return _Recorded(graphed, features)
+
+
+class _Pass(nn.Module):
+    """One pass as a function of tensors alone; its parameters are the towers'."""
+
+    def __init__(self, towers: SentenceTransformer, task: str, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.towers = towers
+        self.task = task
+        self.names = names
+
+    def forward(self, *values: Tensor) -> Tensor:
+        return encode(self.towers, dict(zip(self.names, values, strict=True)), self.task)
+
+
+class _Recorded:
+    """A recorded pass, and the tensors it reads from."""
+
+    def __init__(self, graphed: Any, features: Features) -> None:  # noqa: ANN401 - beta API
+        self.graphed = graphed
+        self.features = features
+
+    def __call__(self, features: Features, pad: int) -> Tensor:
+        for name, place in self.features.items():
+            fill(place, features[name], name, pad)
+        vectors: Tensor = self.graphed(*self.features.values())
+        return vectors
+
+
+def padded_length(n_tokens: int, task: str) -> int:
+    """Round a length up to what graphs are recorded for.
+
+    >>> padded_length(20, "query"), padded_length(20, "document")
+    (32, 32)
+    """
+    multiple = MULTIPLES[task]
+    return -(-n_tokens // multiple) * multiple
+
+
+def padded(features: Features, n_tokens: int, pad: int) -> Features:
+    """Copy a batch into wider tensors; what has no column a token keeps its shape."""
+    wide: Features = {}
+    for name, value in features.items():
+        is_wide = name in _PADDING
+        shape = (len(value), n_tokens) if is_wide else tuple(value.shape)
+        wide[name] = torch.empty(shape, dtype=value.dtype, device=value.device)
+        fill(wide[name], value, name, pad)
+    return wide
+
+
+def fill(place: Tensor, value: Tensor, name: str, pad: int) -> None:
+    """Write a batch over an earlier one."""
+    if place.shape == value.shape:
+        place.copy_(value, non_blocking=True)
+        return
+    padding = _PADDING[name]
+    place.fill_(pad if padding is None else padding)
+    place[:, : value.shape[1]].copy_(value, non_blocking=True)
