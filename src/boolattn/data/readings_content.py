@@ -1,0 +1,182 @@
+"""What generated queries speak of: domains with heads, phrases, features, names; taxa by place.
+
+A content draws the words for the slots of one query; readings.toml explains the letters.
+May import: boolattn.data.readings_wordings, boolattn.data.taxa.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from boolattn.data.readings_wordings import table
+from boolattn.data.taxa.places import places
+from boolattn.data.taxa.sets import common_names
+from boolattn.data.taxa.wordings import links
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable, Mapping
+
+#: Most operands of one query; slots without a number take the place after them.
+MAX_OPERANDS = 6
+_ARTICLE = re.compile(r"^(?:an?|the) ")
+_PLANTS = ("aceae", "ales", "opsida")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Lists of words, by the letter of the slot they fill.
+
+    Attributes:
+        lists: By letter; "N", "B" and "X" are made of the others.
+        ties: Prepositions with what stands after them.
+        names: Phrases with a cue word inside that is none.
+        pronoun: "that" or "who".
+    """
+
+    lists: Mapping[str, tuple[str, ...]]
+    ties: tuple[tuple[str, tuple[str, ...]], ...]
+    names: tuple[str, ...]
+    pronoun: str = "that"
+
+    @property
+    def slots(self) -> frozenset[str]:
+        """The letters that it has words for."""
+        return _letters(tuple(self.lists))
+
+    def draw(self, asked: Iterable[str], rng: random.Random, names: float) -> dict[str, str]:
+        """Draw words for the slots asked, such as "H", "M0", "M1" and "V".
+
+        Args:
+            asked: Names of slots, in an order of their own.
+            rng: Every choice is drawn from it.
+            names: How often a phrase is one that holds a cue word in a name.
+        """
+        head, tie = rng.choice(self.lists["H"]), rng.choice(self.ties)
+        found: dict[str, str] = {}
+        drawn: dict[str, list[str]] = {}
+        for slot in asked:
+            letter, place = slot[0], int(slot[1:] or MAX_OPERANDS)
+            if letter == "H":
+                found[slot] = self._head(head, rng)
+            elif letter == "T":
+                found[slot] = tie[0]
+            elif letter == "N":
+                found[slot] = self._noun_phrase(head, rng)
+                while found[slot] in [*found.values()][:-1]:
+                    found[slot] = self._noun_phrase(rng.choice(self.lists["K"]), rng)
+            else:
+                source = "F" if letter == "B" else letter
+                if source not in drawn:
+                    pool = tie[1] if source == "X" else self.lists[source]
+                    drawn[source] = rng.sample(pool, min(MAX_OPERANDS + 1, len(pool)))
+                words = drawn[source][place]
+                found[slot] = _ARTICLE.sub("", words) if letter == "B" else words
+        if self.names and rng.random() < names:
+            phrases = [slot for slot in found if slot[0] == "M"]
+            if phrases:
+                found[rng.choice(phrases)] = rng.choice(self.names)
+        return found
+
+    def _head(self, head: str, rng: random.Random) -> str:
+        if rng.random() < 0.25:
+            return f"{rng.choice(self.lists['A'])} {head}"
+        return head
+
+    def _noun_phrase(self, head: str, rng: random.Random) -> str:
+        """Say one operand in full, with the head of the query or another."""
+        draw = rng.random()
+        if draw > 0.5:
+            head = rng.choice(self.lists["H" if draw > 0.75 else "K"])
+        kind = rng.choice(sorted({"A", "M", "F", "V", "X", "K"} & self.slots))
+        if kind == "X":
+            tie = rng.choice(self.ties)
+            return f"{head} {tie[0]} {rng.choice(tie[1])}"
+        words = rng.choice(self.lists[kind])
+        return {
+            "A": f"{words} {head}",
+            "M": f"{head} {words}",
+            "F": f"{head} with {words}",
+            "V": f"{head} {self.pronoun} {words}",
+            "K": words,
+        }[kind]
+
+
+@lru_cache(maxsize=16)
+def _letters(own: tuple[str, ...]) -> frozenset[str]:
+    return frozenset({*own, "N", "T", "X"} | ({"B"} if "F" in own else set()))
+
+
+@lru_cache(maxsize=1)
+def contents() -> tuple[Content, ...]:
+    """Return the domains, in the order of their names."""
+    keys = {"H": "heads", "K": "kinds", "A": "adjectives", "M": "phrases"}
+    keys |= {"F": "features", "V": "verbs"}
+    rows = table("readings_content")["domain"]
+    return tuple(
+        Content(
+            lists={letter: tuple(row[key]) for letter, key in keys.items() if key in row},
+            ties=tuple((tie, tuple(words)) for tie, words in row["ties"].items()),
+            names=tuple(row["names"]),
+            pronoun="who" if row.get("who") else "that",
+        )
+        for _, row in sorted(rows.items())
+    )
+
+
+def taxa_content(rng: random.Random) -> Content:
+    """Draw groups of organisms and places, as the taxa benchmark names them."""
+    group, is_plant = rng.choice(_groups())
+    n_each = MAX_OPERANDS + 1
+    somewhere = rng.sample(_places(), 3 * n_each)
+    verb = rng.choice(("grow", "occur") if is_plant else ("live", "occur"))
+    prepositions = rng.sample(_links(clauses=False), 4)
+    return Content(
+        lists={
+            "H": (group,),
+            "K": tuple(name for name, _ in rng.sample(_groups(), n_each)),
+            "A": tuple(rng.sample(_adjectives(), n_each)),
+            "M": tuple(
+                f"{prepositions[at % 4]} {place}" for at, place in enumerate(somewhere[:n_each])
+            ),
+            "V": tuple(f"{verb} in {place}" for place in somewhere[n_each : 2 * n_each]),
+        },
+        ties=((rng.choice(_links(clauses=True)), tuple(somewhere[2 * n_each :])),),
+        names=(),
+    )
+
+
+@lru_cache(maxsize=1)
+def _groups() -> tuple[tuple[str, bool], ...]:
+    """Return what groups are called, by common and by scientific name, and which are plants."""
+    rows = [
+        (name, common)
+        for _, row in sorted(common_names().items())
+        for name, common in sorted(row.items())
+    ]
+    return tuple(
+        (called, name.endswith(_PLANTS)) for name, common in rows for called in (common, name)
+    )
+
+
+@lru_cache(maxsize=1)
+def _places() -> tuple[str, ...]:
+    return tuple(place.noun for _, place in sorted(places().items()))
+
+
+@lru_cache(maxsize=1)
+def _adjectives() -> tuple[str, ...]:
+    return tuple(sorted({place.adjective for place in places().values()} - {""}))
+
+
+@lru_cache(maxsize=2)
+def _links(*, clauses: bool) -> tuple[str, ...]:
+    """Return what ties a place to a group; "that occur in" cannot stand after "that are"."""
+    return tuple(
+        link.replace("|", " ").strip()
+        for link in links().seen
+        if "{" not in link and (clauses or not link.startswith(("that", "which")))
+    )

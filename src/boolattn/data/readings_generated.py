@@ -1,0 +1,243 @@
+"""Generated queries with their readings, as many as asked, to learn to read a query from.
+
+One to four operands kept, none to three excluded, in some thousand wordings over many domains, and
+plain queries of every sort. A quarter of the wordings is held out, to choose between models.
+May import: boolattn.data, boolattn.logic.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from boolattn.data.readings import Marked, Reading, in_order
+from boolattn.data.readings_content import Content, contents, taxa_content
+from boolattn.data.readings_wordings import (
+    Form,
+    Parts,
+    Wording,
+    exclusions,
+    kept_patterns,
+    requests,
+    styles,
+    table,
+)
+from boolattn.data.taxa.phrases import Builder, fill, slots_of
+from boolattn.logic.operators import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from boolattn.data.taxa.phrases import Phrase
+
+#: Share of queries that are one operand.
+PLAIN = 0.25
+#: Share of the others, and of plain ones made of content, that speak of taxa by place.
+TAXA = 0.2
+#: How often a phrase holds a cue word in a name.
+NAMES = 0.08
+
+#: Forms with operators, by how often they are drawn.
+FORMS: tuple[tuple[Form, int], ...] = (
+    (Form(2, 0, "or"), 12),
+    (Form(3, 0, "or"), 6),
+    (Form(4, 0, "or"), 2),
+    (Form(2, 0, "and"), 12),
+    (Form(3, 0, "and"), 5),
+    (Form(4, 0, "and"), 2),
+    (Form(1, 1), 18),
+    (Form(1, 2), 6),
+    (Form(1, 3), 2),
+    (Form(2, 1, "and"), 8),
+    (Form(2, 1, "or"), 7),
+    (Form(3, 1, "and"), 2),
+    (Form(3, 1, "or"), 2),
+    (Form(2, 2, "and"), 2),
+    (Form(2, 2, "or"), 2),
+)
+#: Kinds of plain queries, by how often they are drawn.
+_PLAIN_KINDS = (("content", 9), ("expression", 4), ("name", 4), ("literal", 3))
+_CONTRACTIONS = ("n't", "'re", "'m", "'s", "'d", "'ve")
+_FEWEST_LETTERS = 5
+
+
+def generate_marked(n: int, seed: int, *, held_out: bool = False) -> Iterator[Marked]:
+    """Make queries with their readings; equal arguments give equal queries on every machine.
+
+    Args:
+        n: How many.
+        seed: Of all choices.
+        held_out: Use wordings that are held out of training, and only these: at least one part
+            of each query (cue, list, clause, plain phrase) is none that training has.
+
+    >>> marked = next(generate_marked(1, seed=0))
+    >>> all(marked.text[start:end] for spans in marked.reading.kept for start, end in spans)
+    True
+    """
+    writer = _Writer(random.Random(f"readings {seed} {held_out}"), held_out=held_out)
+    for _ in range(n):
+        yield writer.plain() if writer.rng.random() < PLAIN else writer.composed()
+
+
+class _Writer:
+    """Draws contents and wordings from one generator and puts them together."""
+
+    def __init__(self, rng: random.Random, *, held_out: bool) -> None:
+        self.rng = rng
+        self._held_out = held_out
+        self._forms = [form for form, _ in FORMS]
+        self._form_weights = _running([weight for _, weight in FORMS])
+        self._kinds = [kind for kind, _ in _PLAIN_KINDS]
+        self._kind_weights = _running([weight for _, weight in _PLAIN_KINDS])
+
+    def composed(self) -> Marked:
+        """Write a query with operators."""
+        form = self.rng.choices(self._forms, cum_weights=self._form_weights)[0]
+        content = self._content()
+        wording = self._wording(form, content)
+        phrase = self._written(wording.skeleton(), content, form.n_kept + form.n_excluded)
+        kept, excluded = phrase.operands[: form.n_kept], phrase.operands[form.n_kept :]
+        reading = Reading(
+            in_order(kept, phrase.operands),
+            in_order(excluded, phrase.operands),
+            Operator(form.joiner),
+        )
+        return Marked(phrase.text, reading)
+
+    def plain(self) -> Marked:
+        """Write a query without operators."""
+        kind = self.rng.choices(self._kinds, cum_weights=self._kind_weights)[0]
+        content = self._content()
+        if kind == "content":
+            raw = self._part(_plain("skeletons"))
+            skeleton = raw.removeprefix("!")
+            if raw == skeleton:
+                skeleton = self._request(always_new=False).replace("*", skeleton)
+            # A content without features cannot say what has them.
+            if not {slot[0] for slot in slots_of(skeleton)} <= content.slots:
+                content = contents()[0]
+        elif kind == "expression":
+            skeleton = self._part(_plain("carriers")).replace(
+                "{E}", self._part(_plain("expressions"))
+            )
+        elif kind == "name":
+            sort = self.rng.choice(("work", "work", "place", "group"))
+            name = self._part(_plain("names", sort))
+            skeleton = self.rng.choice(table("readings_plain")["name_carriers"][sort])
+            skeleton = skeleton.replace("{E}", name)
+        else:
+            skeleton = f"<0|{self._part(_plain('literal'))}>"
+        phrase = self._written(skeleton, content, 1)
+        return Marked(phrase.text, Reading(phrase.operands))
+
+    def _content(self) -> Content:
+        if self.rng.random() < TAXA:
+            return taxa_content(self.rng)
+        return self.rng.choice(contents())
+
+    def _wording(self, form: Form, content: Content) -> Wording:
+        """Draw the parts; where the held-out ones are asked for, one of them at least is new."""
+        new = self._new_parts(form)
+        kept = self._chosen(kept_patterns(form, content.slots), new[0])
+        style = excluded_style = ""
+        if form.n_kept > 1 and not kept.n_fixed:
+            style = self._chosen(styles(form.joiner, form.n_kept), new[1])
+        excluded = None
+        if form.n_excluded:
+            is_new = new[2] or (self._held_out and bool(kept.n_fixed) and not new[0])
+            excluded = self._chosen(exclusions(kept, form.n_excluded, content.slots), is_new)
+            excluded_style = self._chosen(styles("excluded", form.n_excluded), new[3])
+        elif self._held_out and kept.n_fixed and not new[0]:
+            # It has no list whose style could be new.
+            kept = self._chosen(kept_patterns(form, content.slots), is_new=True)
+            style = self._chosen(styles(form.joiner, form.n_kept), is_new=False)
+        return Wording(
+            form=form,
+            kept=kept,
+            style=style,
+            excluded=excluded,
+            excluded_style=excluded_style,
+            request=self._request(always_new=False),
+        )
+
+    def _new_parts(self, form: Form) -> tuple[bool, bool, bool, bool]:
+        """Draw which parts are held out: clause, list, exclusion, list inside it."""
+        if not self._held_out:
+            return False, False, False, False
+        asked = (True, form.n_kept > 1, form.n_excluded > 0, form.n_excluded > 1)
+        while True:
+            drawn = tuple(is_asked and self.rng.random() < 0.5 for is_asked in asked)
+            # A new clause around old cues is no new way to exclude.
+            if drawn[2] if form.n_excluded else drawn[0] or drawn[1]:
+                return drawn[0], drawn[1], drawn[2], drawn[3]
+
+    def _chosen(self, parts: Parts, is_new: bool) -> Any:  # noqa: ANN401 - a pattern or a style
+        return self.rng.choice(parts.of(held_out=is_new) or parts.train)
+
+    def _part(self, parts: Parts) -> str:
+        return str(self._chosen(parts, self._held_out))
+
+    def _request(self, *, always_new: bool) -> str:
+        if self.rng.random() > 0.35:
+            return "*"
+        is_new = self._held_out and (always_new or self.rng.random() < 0.5)
+        return str(self._chosen(requests(), is_new))
+
+    def _written(self, skeleton: str, content: Content, n_operands: int) -> Phrase:
+        if content.pronoun != "that":
+            skeleton = skeleton.replace("that ", f"{content.pronoun} ")
+            skeleton = skeleton.replace("that>", f"{content.pronoun}>")
+        skeleton = self._careless(skeleton)
+        slots = content.draw(sorted(slots_of(skeleton)), self.rng, NAMES)
+        builder = Builder(n_operands)
+        fill(skeleton, {}, slots, builder)
+        return self._typed(builder.finish())
+
+    def _careless(self, skeleton: str) -> str:
+        """Leave out commas and apostrophes, as people do."""
+        draw = self.rng.random()
+        if draw < 0.1 and "'" in skeleton:
+            for ending in _CONTRACTIONS:
+                skeleton = skeleton.replace(ending, ending.replace("'", ""))
+        elif draw > 0.92:
+            skeleton = skeleton.replace(", ", " ")
+        return skeleton
+
+    def _typed(self, phrase: Phrase) -> Phrase:
+        """Change capitals, a question mark, two letters; no change moves a character."""
+        text, draw = phrase.text, self.rng.random()
+        if draw < 0.35:
+            lower = text.lower()
+            # "İ" grows when it is made small.
+            text = lower if len(lower) == len(text) else text
+        elif draw > 0.75:
+            text = text[0].upper() + text[1:]
+        if text.endswith("?") and self.rng.random() < 0.3:
+            text = text[:-1]
+        if self.rng.random() < 0.03:
+            text = self._mistyped(text)
+        return type(phrase)(text, phrase.operands, phrase.cues)
+
+    def _mistyped(self, text: str) -> str:
+        """Swap two letters inside a long word."""
+        words = text.split(" ")
+        at = self.rng.randrange(len(words))
+        word = words[at]
+        if len(word) < _FEWEST_LETTERS or not word.isalpha():
+            return text
+        place = self.rng.randrange(1, len(word) - 2)
+        words[at] = word[:place] + word[place + 1] + word[place] + word[place + 2 :]
+        return " ".join(words)
+
+
+def _running(weights: Sequence[int]) -> list[int]:
+    return [sum(weights[: place + 1]) for place in range(len(weights))]
+
+
+@lru_cache(maxsize=16)
+def _plain(*path: str) -> Parts:
+    row: Any = table("readings_plain")
+    for key in path:
+        row = row[key]
+    return Parts(tuple(row["train"]), tuple(row["held_out"]))
