@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from boolattn.data.sentences import Mixture, generate, generate_triplets
+from boolattn.data.made import Store
+from boolattn.data.sentences import Mixture
 from boolattn.errors import ConfigError
 from boolattn.plugin.attach import plugin_of
 from boolattn.plugin.recording import Record, recording
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_HELD_OUT_SEED = 1_000_003
+#: Sets the sentences that heads are measured on apart from those they learn from.
+HELD_OUT_SEED = 1_000_003
 _TRIPLET = ("anchor", "positive", "negative")
 
 
@@ -44,6 +46,7 @@ class Pretrainer:
         tokenizer: The encoder's.
         settings: Every number.
         pooling: "mean" or "cls", for the triplets' vectors.
+        made: Where sentences come from; left out, they are generated.
     """
 
     def __init__(
@@ -52,11 +55,14 @@ class Pretrainer:
         tokenizer: PreTrainedTokenizerBase,
         settings: PretrainSettings,
         pooling: str = "mean",
+        *,
+        made: Store | None = None,
     ) -> None:
         self.encoder = encoder
         self.tokenizer = tokenizer
         self.settings = settings
         self.pooling = pooling
+        self.made = made or Store()
         self.plugin = plugin_of(encoder)
         self.operators = self.plugin.config.operators
         self.is_learned = self.plugin.config.gate == "learned"
@@ -109,7 +115,7 @@ class Pretrainer:
         for name, unseen in (("held_out", False), ("unseen", True)):
             if n:
                 mixture = Mixture(unseen=unseen)
-                sentences = list(generate(n, self.settings.seed + _HELD_OUT_SEED, mixture))
+                sentences = self.made.sentences(n, self.settings.seed + HELD_OUT_SEED, mixture)
                 measured = self.measure(sentences)
                 result |= {f"{name}_{key}": value for key, value in measured.items()}
         return result
@@ -164,10 +170,10 @@ class Pretrainer:
         """Yield sentences, and triplets where their loss counts, in a new order each epoch."""
         settings = self.settings
         size, n = settings.batch_size, settings.n_sentences
-        sentences = self._labels(list(generate(n, settings.seed)))
+        sentences = self._labels(self.made.sentences(n, settings.seed))
         triplets = None
         if settings.triplet_weight:
-            made = list(generate_triplets(n, settings.seed))
+            made = self.made.triplets(n, settings.seed)
             columns = [[getattr(one, name) for one in made] for name in _TRIPLET]
             triplets = self._labels([sentence for column in columns for sentence in column])
         for step in range(n_steps):

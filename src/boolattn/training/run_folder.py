@@ -96,9 +96,7 @@ class RunFolder:
         values = {
             **own,
             "seed": getattr(preset, kind).seed,
-            "versions": _versions(),
-            "revision": _revision(),
-            "machine": _machine(),
+            **about_machine(),
             "command": sys.argv,
         }
         write_json(path, values)
@@ -222,6 +220,11 @@ def _flat(values: Any, prefix: str = "") -> dict[str, Any]:  # noqa: ANN401 - ne
     for name, value in values.items():
         flat |= _flat(value, f"{prefix}.{name}" if prefix else name)
     return flat
+
+
+def about_machine() -> dict[str, Any]:
+    """Say what a result was made with: versions, commit, device."""
+    return {"versions": _versions(), "revision": _revision(), "machine": _machine()}
 
 
 def _versions() -> dict[str, str]:
