@@ -1,0 +1,21 @@
+"""Indexes on disk, engines, and the searcher over them.
+
+May import: boolattn.composition, boolattn.encoder, boolattn.data, boolattn.logic,
+boolattn.settings, boolattn.weights, boolattn.errors.
+"""
+
+from boolattn.data.records import Document
+from boolattn.search.models import load_model
+from boolattn.search.result import Hit, SearchResult
+from boolattn.search.searcher import Searcher, SearchOptions
+from boolattn.search.writing import IndexSettings
+
+__all__ = [
+    "Document",
+    "Hit",
+    "IndexSettings",
+    "SearchOptions",
+    "SearchResult",
+    "Searcher",
+    "load_model",
+]

@@ -1,0 +1,59 @@
+"""Exclusion beyond a score: which documents a NOT forbids, by their vectors or by their words.
+
+Operands that are wanted are taken as given; only what is excluded can forbid. So in
+"(A NOT B) OR C" nothing is forbidden by B alone.
+May import: boolattn.logic, boolattn.composition, boolattn.search, boolattn.data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from boolattn.composition.scores import signs
+from boolattn.logic.tree import atoms
+from boolattn.search.lexical import terms_of
+from boolattn.search.result import holds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from boolattn.data.records import Document
+    from boolattn.logic.tree import Query
+
+
+def keeps_by_vectors(tree: Query, probabilities: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Say which documents no exclusion forbids.
+
+    Args:
+        tree: The query.
+        probabilities: That each operand holds. Shape ``(operands, documents)``.
+    """
+    wanted = np.array(list(signs(tree))) > 0
+    truths = wanted[:, None] | (probabilities >= 0.5)
+    return np.array([holds(tree, column.tolist()) for column in truths.T], bool)
+
+
+def distinguishing_terms(tree: Query) -> list[frozenset[str]]:
+    """Return for each operand the words that no wanted operand has; none for a wanted one.
+
+    In "moths of Borneo NOT moths of Sumatra" it is Sumatra that tells the second apart.
+    """
+    own = [frozenset(terms_of(atom.text)) for atom in atoms(tree)]
+    is_out = [sign < 0 for sign in signs(tree)]
+    wanted = frozenset().union(*(terms for terms, out in zip(own, is_out, strict=True) if not out))
+    return [terms - wanted if out else frozenset() for terms, out in zip(own, is_out, strict=True)]
+
+
+def is_kept_by_words(tree: Query, document: Document) -> bool:
+    """Say whether a document is free of the words that tell excluded operands apart."""
+    there = frozenset(terms_of(f"{document.title}\n{document.text}"))
+    is_out = (sign < 0 for sign in signs(tree))
+    return holds(
+        tree,
+        [
+            not out or (bool(terms) and terms <= there)
+            for terms, out in zip(distinguishing_terms(tree), is_out, strict=True)
+        ],
+    )

@@ -1,0 +1,217 @@
+"""The lexical half: a tantivy index of the words, asked with the query's own tree.
+
+An operand holds where all its words stand, whatever their order; NOT excludes such documents. A
+query that is not composed is an ordinary BM25 query, where any word counts.
+May import: boolattn.logic, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boolattn.errors import IndexFolderError, MissingDataError
+from boolattn.logic.tree import And, Atom, Not, Or
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from boolattn.data.records import Document
+    from boolattn.logic.tree import Query
+
+ANALYZER = "boolattn"
+_BODY, _ROW = "body", "row"
+_HEAP = 64_000_000
+#: Scripts written without spaces: each sign becomes a word, and an operand wants them all.
+_UNSPACED = re.compile("([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff])")
+
+
+def tantivy_module() -> Any:  # noqa: ANN401 - a module
+    """Import tantivy, or say how to get it."""
+    try:
+        import tantivy
+    except ImportError as error:
+        raise MissingDataError(
+            "the lexical half needs tantivy; pip install 'boolattn[search]'"
+        ) from error
+    return tantivy
+
+
+@cache
+def _analyzer() -> Any:  # noqa: ANN401 - tantivy's
+    tantivy = tantivy_module()
+    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+    filters = tantivy.Filter
+    for step in (
+        filters.remove_long(100),
+        filters.lowercase(),
+        filters.ascii_fold(),
+        filters.stopword("english"),
+        filters.stemmer("english"),
+    ):
+        builder = builder.filter(step)
+    return builder.build()
+
+
+def terms_of(text: str) -> list[str]:
+    """Return the words of a text as they are looked up, each once.
+
+    >>> terms_of("the Moths of Borneo, moths of 婆罗洲")
+    ['moth', 'borneo', '婆', '罗', '洲']
+    """
+    return list(dict.fromkeys(_analyzer().analyze(_spaced(text))))
+
+
+def write_lexical(
+    target: Path, documents: Iterable[tuple[int, Document]], base: Path | None = None
+) -> None:
+    """Write a lexical index.
+
+    Args:
+        target: Its folder, not there yet.
+        documents: What to add, each with its row.
+        base: An index to add to. It is left as it is: tantivy replaces files and changes none,
+            so the new folder shares the old one's.
+    """
+    tantivy = tantivy_module()
+    target.mkdir()
+    if base is not None:
+        for path in _parts(base):
+            _share(path, target / path.name)
+    schema = tantivy.SchemaBuilder()
+    schema.add_unsigned_field(_ROW, fast=True)
+    schema.add_text_field(_BODY, tokenizer_name=ANALYZER)
+    try:
+        index = tantivy.Index(schema.build(), path=str(target))
+        index.register_tokenizer(ANALYZER, _analyzer())
+        # One thread, so that documents lie in the order of their rows.
+        writer = index.writer(heap_size=_HEAP, num_threads=1)
+        for row, document in documents:
+            entry = tantivy.Document()
+            entry.add_unsigned(_ROW, row)
+            entry.add_text(_BODY, _spaced(f"{document.title}\n{document.text}"))
+            writer.add_document(entry)
+        writer.commit()
+        writer.wait_merging_threads()
+    except ValueError as error:
+        # What tantivy calls a value error is the disk's: full, or not to be written.
+        shutil.rmtree(target, ignore_errors=True)
+        raise IndexFolderError(f"cannot write {target}: {_plain(error)}") from error
+    for path in target.iterdir():
+        if path.name.endswith(".lock"):
+            path.unlink()
+        elif path.stat().st_nlink == 1:
+            # tantivy makes some files for their owner only; the rest of the index is as the
+            # umask says.
+            path.chmod(0o666 & ~_umask())
+
+
+class Lexical:
+    """A lexical index opened for reading."""
+
+    def __init__(self, folder: Path) -> None:
+        tantivy = tantivy_module()
+        try:
+            # tantivy writes a lock beside what it opens, and the index may be read-only.
+            with TemporaryDirectory(prefix="boolattn-") as links:
+                for path in _parts(folder):
+                    (Path(links) / path.name).symlink_to(path.resolve())
+                index = tantivy.Index.open(links)
+                index.config_reader("manual")
+                self._searcher = index.searcher()
+        except (OSError, ValueError) as error:
+            raise IndexFolderError(f"cannot open {folder}: {_plain(error)}") from error
+        self._schema = index.schema
+        self._tantivy = tantivy
+
+    def search(
+        self, tree: Query, n: int, allowed: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.int64]:
+        """Return the rows of the best documents, best first, at most ``n``.
+
+        Args:
+            tree: One operand is a plain query, any word of which counts.
+            n: How many.
+            allowed: Which rows may be found.
+        """
+        query = self._any_word(tree) if isinstance(tree, Atom) else self._query(tree)
+        total = self._searcher.num_docs
+        if query is None or not total:
+            return np.zeros(0, np.int64)
+        limit = min(n, total)
+        while True:
+            hits = self._searcher.search(query, limit, count=False).hits
+            rows = np.array(
+                self._searcher.fast_field_values(_ROW, [address for _, address in hits]), np.int64
+            )
+            kept = rows if allowed is None else rows[allowed[rows]]
+            if len(kept) >= n or len(hits) < limit or limit >= total:
+                return kept[:n]
+            limit = min(4 * limit, total)
+
+    def _any_word(self, atom: Atom) -> Any:  # noqa: ANN401 - tantivy's
+        terms = [(self._tantivy.Occur.Should, self._term(word)) for word in terms_of(atom.text)]
+        return self._tantivy.Query.boolean_query(terms) if terms else None
+
+    def _query(self, tree: Query) -> Any:  # noqa: ANN401 - tantivy's
+        """Build tantivy's query; ``None`` where a part has no word to look up."""
+        occur, make = self._tantivy.Occur, self._tantivy.Query
+        match tree:
+            case Atom(text):
+                parts = [(occur.Must, self._term(word)) for word in terms_of(text)]
+            case Or(parts=branches):
+                parts = [(occur.Should, q) for q in map(self._query, branches) if q is not None]
+            case Not(part):
+                excluded = self._query(part)
+                parts = [] if excluded is None else [(occur.MustNot, excluded)]
+            case And(parts=all_of):
+                found = [
+                    (occur.MustNot, self._query(part.part))
+                    if isinstance(part, Not)
+                    else (occur.Must, self._query(part))
+                    for part in all_of
+                ]
+                parts = [(sign, query) for sign, query in found if query is not None]
+        if not parts:
+            return None
+        if all(sign == occur.MustNot for sign, _ in parts):
+            parts.append((occur.Must, make.const_score_query(make.all_query(), 0.0)))
+        return make.boolean_query(parts)
+
+    def _term(self, word: str) -> Any:  # noqa: ANN401 - tantivy's
+        return self._tantivy.Query.term_query(self._schema, _BODY, word)
+
+
+def _share(path: Path, target: Path) -> None:
+    try:
+        os.link(path, target)
+    except OSError:
+        # Not every file system has links.
+        shutil.copyfile(path, target)
+
+
+def _parts(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if not path.name.endswith(".lock")]
+
+
+def _spaced(text: str) -> str:
+    return _UNSPACED.sub(r" \1 ", text)
+
+
+def _plain(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _umask() -> int:
+    current = os.umask(0o022)
+    os.umask(current)
+    return current

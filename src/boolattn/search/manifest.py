@@ -1,0 +1,161 @@
+"""What an index says of itself, and the checks that what it says is true.
+
+``manifest.json`` is replaced by one rename, so a reader sees the old index or the new one. Every
+other file is written once, under a new name, and never changed.
+May import: boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from boolattn.errors import IndexFolderError, IndexMismatchError
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+#: Contents are compared with their hashes when an index is opened, up to so many bytes, the small
+#: files first (about half a second); of what is left only the sizes. ``verify`` compares all.
+MAX_HASHED = 1 << 30
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """Size and SHA-256 of a file."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class SegmentEntry:
+    """A part of the documents; its folder is named after its contents."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The whole index, as of one moment.
+
+    Attributes:
+        fingerprint: Of the model that encoded the documents.
+        model: What to load to search it: ``shipped``, ``minilm``, a folder, or empty.
+        dimension: Numbers in a vector.
+        similarity: ``cosine`` or ``dot``.
+        segments: In the order of the rows.
+        files: By path in the index.
+        engine: Name of the engine.
+        engine_settings: What the engine needs to open, and its recall where it is approximate.
+        lexical: Folder of the lexical index, or empty.
+        deleted: File of deleted rows, or empty.
+        n_deleted: How many they are.
+        generation: Counts the changes.
+        format: Of the files.
+    """
+
+    fingerprint: str
+    model: str
+    dimension: int
+    similarity: str
+    segments: tuple[SegmentEntry, ...] = ()
+    files: dict[str, FileEntry] = field(default_factory=dict)
+    engine: str = "flat"
+    engine_settings: dict[str, Any] = field(default_factory=dict)
+    lexical: str = ""
+    deleted: str = ""
+    n_deleted: int = 0
+    generation: int = 0
+    format: int = FORMAT
+
+    @property
+    def n_rows(self) -> int:
+        """Rows, those of deleted documents too."""
+        return sum(segment.count for segment in self.segments)
+
+    @property
+    def n_documents(self) -> int:
+        """Documents that can be found."""
+        return self.n_rows - self.n_deleted
+
+    def to_json(self) -> str:
+        """Return the file's text; it ends with a hash of the rest."""
+        body = json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False)
+        return json.dumps({"index": json.loads(body), "sha256": _text_hash(body)}, indent=1)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest, and refuse what is not an index or not whole."""
+    path = folder / MANIFEST
+    try:
+        outer = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise IndexFolderError(_nothing(folder)) from error
+    except OSError as error:
+        raise IndexFolderError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise IndexFolderError(f"{path} is damaged; build the index again") from error
+    body = outer.get("index") if isinstance(outer, dict) else None
+    if not isinstance(body, dict) or "format" not in body:
+        raise IndexFolderError(f"{path} is not an index's; name a folder that was indexed")
+    if body["format"] != FORMAT:
+        raise IndexMismatchError(
+            f"{folder} has format {body['format']}, this version reads {FORMAT}: index again"
+        )
+    text = json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False)
+    if outer.get("sha256") != _text_hash(text) or set(body) != {f.name for f in fields(Manifest)}:
+        raise IndexFolderError(f"{path} is damaged or was changed by hand; build the index again")
+    body["segments"] = tuple(SegmentEntry(**entry) for entry in body["segments"])
+    body["files"] = {name: FileEntry(**entry) for name, entry in body["files"].items()}
+    return Manifest(**body)
+
+
+def check_files(folder: Path, manifest: Manifest, *, verify: bool = False) -> None:
+    """Compare the files with the manifest: every size, and contents as :data:`MAX_HASHED` says."""
+    left = MAX_HASHED
+    for name, entry in sorted(manifest.files.items(), key=lambda item: item[1].size):
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise IndexFolderError(f"{name!r} in {folder / MANIFEST} leads out of the index")
+        path = folder / name
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise IndexFolderError(f"{path} is missing; build the index again") from error
+        if size != entry.size:
+            raise IndexFolderError(
+                f"{path} has {size} bytes instead of {entry.size}; build the index again"
+            )
+        left -= size
+        if (verify or left >= 0) and file_hash(path) != entry.sha256:
+            raise IndexFolderError(f"{path} was altered: its hash differs; build the index again")
+
+
+def describe(path: Path) -> FileEntry:
+    """Return a file's size and hash."""
+    return FileEntry(path.stat().st_size, file_hash(path))
+
+
+def file_hash(path: Path) -> str:
+    """Return a file's SHA-256."""
+    digest = hashlib.sha256()
+    with path.open("rb") as handle:
+        while chunk := handle.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _text_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _nothing(folder: Path) -> str:
+    if not folder.exists():
+        return f"there is no index at {folder}; make one with: boolattn index FILE --out {folder}"
+    if (folder / "segments").is_dir():
+        return f"the index at {folder} was never finished; go on with: boolattn index --resume"
+    return f"{folder} holds no index (no {MANIFEST}); make one with: boolattn index FILE --out DIR"

@@ -1,0 +1,364 @@
+"""Making and changing an index: new files first, the manifest last.
+
+May import: boolattn.search, boolattn.composition, boolattn.data, boolattn.settings,
+boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from boolattn.errors import ConfigError, DataError, IndexFolderError, IndexMismatchError
+from boolattn.search import folder as disk
+from boolattn.search.lexical import write_lexical
+from boolattn.search.manifest import (
+    MANIFEST,
+    FileEntry,
+    Manifest,
+    SegmentEntry,
+    check_files,
+    describe,
+    read_manifest,
+)
+from boolattn.search.segments import (
+    Rows,
+    Segment,
+    drafts,
+    find_segment,
+    segment_files,
+    value_hash,
+    write_segment,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from boolattn.composition.retriever import Retriever
+    from boolattn.data.records import Document
+    from boolattn.search.segments import Draft
+
+    Array = NDArray[np.float32]
+
+#: Documents of a segment: what a build that is killed loses at most.
+SEGMENT_SIZE = 16_384
+#: Characters of a text that can matter to an encoder, for each token that it reads.
+_CHARACTERS = 32
+
+
+class Encode(Protocol):
+    """Encodes lists of texts, in their order; a cluster may work on several at once."""
+
+    def __call__(self, batches: Iterable[list[str]], /) -> Iterator[Array]:
+        """Yield the vectors of each list."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexSettings:
+    """How an index is made.
+
+    Attributes:
+        engine: What finds the nearest vectors: flat, ivf, hnsw or milvus.
+        lexical: Whether words are indexed too, for hybrid search.
+        uri: Of Milvus: a file's name, or an address.
+        model: What to load to search the index, for the manifest.
+        segment_size: Documents encoded before something is kept.
+        batch_size: Documents encoded at once.
+        replace: Whether an index that is there may be replaced.
+        resume: Whether a build that was stopped goes on.
+    """
+
+    engine: str = "flat"
+    lexical: bool = True
+    uri: str = ""
+    model: str = ""
+    segment_size: int = SEGMENT_SIZE
+    batch_size: int = 32
+    replace: bool = False
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("segment_size", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+@dataclass
+class Writer:
+    """Writes one index.
+
+    Attributes:
+        folder: Of the index.
+        retriever: The model.
+        settings: How the index is made.
+        encode: Encodes the texts; left out, the retriever does, here.
+        tell: Called with the number of documents done after each segment.
+    """
+
+    folder: Path
+    retriever: Retriever
+    settings: IndexSettings = field(default_factory=IndexSettings)
+    encode: Encode | None = None
+    tell: Callable[[int], None] = lambda _: None
+
+    def build(self, documents: Iterable[Document]) -> Manifest:
+        """Make a new index."""
+        with disk.writing(self.folder):
+            self._check_free()
+            disk.clean(self.folder, keep_segments=self.settings.resume)
+            old = self._old()
+            segments = self._segments(documents, np.zeros(0, np.uint64))
+            if not segments:
+                raise DataError("the corpus holds no documents, so there is nothing to index")
+            manifest = Manifest(
+                fingerprint=self.retriever.fingerprint,
+                model=self.settings.model,
+                dimension=self.retriever.dimension,
+                similarity=self.retriever.similarity,
+                engine=self.settings.engine,
+                generation=old.generation + 1 if old else 1,
+            )
+            return self._finish(manifest, segments)
+
+    def add(self, documents: Iterable[Document], *, replace_old: bool = False) -> Manifest:
+        """Add documents to an index.
+
+        Args:
+            documents: To add.
+            replace_old: Whether one whose id is there takes its place; else it is refused.
+        """
+        with disk.writing(self.folder):
+            manifest = self._own()
+            disk.clean(self.folder, keep_segments=True)
+            rows = open_rows(self.folder, manifest)
+            live = live_rows(self.folder, manifest)
+            known = rows.column("key") if live is None else rows.column("key")[live]
+            segments = self._segments(documents, np.zeros(0, np.uint64) if replace_old else known)
+            if not segments:
+                return manifest
+            deleted = self._taken(segments, rows, live) if replace_old else np.zeros(0, np.int64)
+            changed = self._delete(manifest, deleted) if len(deleted) else manifest
+            changed = replace(changed, generation=manifest.generation + 1)
+            return self._finish(changed, segments)
+
+    def delete(self, ids: Iterable[str]) -> Manifest:
+        """Remove documents; an id that is not there is an error, and nothing is removed."""
+        with disk.writing(self.folder):
+            manifest = self._own()
+            disk.clean(self.folder)
+            rows, live = open_rows(self.folder, manifest), live_rows(self.folder, manifest)
+            wanted = list(dict.fromkeys(ids))
+            found = rows.find(wanted)
+            chosen = [
+                row for name in wanted for row in found.get(name, []) if live is None or live[row]
+            ]
+            if len(chosen) < len(wanted):
+                there = {rows.document(row).id for row in chosen}
+                missing = next(name for name in wanted if name not in there)
+                raise DataError(f"no document {missing!r} in {self.folder}; nothing was deleted")
+            if not chosen:
+                return manifest
+            changed = replace(manifest, generation=manifest.generation + 1)
+            changed = self._delete(changed, np.array(chosen, np.int64))
+            disk.commit(self.folder, changed)
+            return changed
+
+    def _check_free(self) -> None:
+        if self.settings.replace or self.settings.resume:
+            return
+        if (self.folder / MANIFEST).exists():
+            raise IndexFolderError(
+                f"{self.folder} holds an index: add to it with --append, or build it anew with "
+                "--replace"
+            )
+        if (self.folder / disk.SEGMENTS).is_dir():
+            raise IndexFolderError(
+                f"a build was stopped in {self.folder}: go on with --resume, or begin again with "
+                "--replace"
+            )
+
+    def _old(self) -> Manifest | None:
+        try:
+            return read_manifest(self.folder)
+        except IndexFolderError:
+            return None
+
+    def _own(self) -> Manifest:
+        manifest = read_manifest(self.folder)
+        check_files(self.folder, manifest)
+        check_model(self.folder, manifest, self.retriever)
+        return manifest
+
+    def _segments(
+        self, documents: Iterable[Document], known: NDArray[np.uint64]
+    ) -> list[SegmentEntry]:
+        """Encode and write the documents; segments that are there already are taken as they are."""
+        found: list[SegmentEntry | None] = []
+        waiting: deque[tuple[int, str, Draft]] = deque()
+        seen = _Ids(known)
+
+        def missing() -> Iterator[list[str]]:
+            for draft in drafts(documents, self.settings.segment_size):
+                seen.take(draft)
+                name = draft.name(self.retriever.fingerprint)
+                old = find_segment(self.folder, name)
+                found.append(old)
+                if old is not None:
+                    self.tell(old.count)
+                    continue
+                waiting.append((len(found) - 1, name, draft))
+                yield [self._encodable(document) for document in draft.documents]
+
+        for vectors in (self.encode or self._encode)(missing()):
+            place, name, draft = waiting.popleft()
+            checked = self._checked(vectors, draft)
+            found[place] = write_segment(self.folder, name, draft, checked)
+            self.tell(len(draft.documents))
+        return [segment for segment in found if segment is not None]
+
+    def _encode(self, batches: Iterable[list[str]]) -> Iterator[Array]:
+        for texts in batches:
+            yield self.retriever.encode_documents(texts, batch_size=self.settings.batch_size)
+
+    def _encodable(self, document: Document) -> str:
+        """Return what the encoder reads: of a book only as much as it can."""
+        text = document.text if document.text.strip() else document.title
+        if not text.strip():
+            raise DataError(f"document {document.id!r} has no text; leave it out")
+        length = int(getattr(self.retriever.towers, "max_seq_length", None) or 512)
+        return text[: _CHARACTERS * length]
+
+    def _checked(self, vectors: Array, draft: Draft) -> Array:
+        if vectors.shape != (len(draft.documents), self.retriever.dimension):
+            raise DataError(
+                f"the encoder gave vectors of shape {vectors.shape} for {len(draft.documents)} "
+                f"documents and dimension {self.retriever.dimension}"
+            )
+        broken = np.flatnonzero(~np.isfinite(vectors).all(1))
+        if len(broken):
+            name = draft.documents[broken[0]].id
+            raise DataError(f"the model gives no finite vector for document {name!r}")
+        return unit(vectors) if self.retriever.similarity == "cosine" else vectors
+
+    def _taken(
+        self, segments: list[SegmentEntry], rows: Rows, live: NDArray[np.bool_] | None
+    ) -> NDArray[np.int64]:
+        """Return the live rows whose documents come anew."""
+        paths = [self.folder / disk.SEGMENTS / segment.name for segment in segments]
+        new = [
+            Segment(path, segment.count, self.retriever.dimension)
+            for path, segment in zip(paths, segments, strict=True)
+        ]
+        ids = [document.id for segment in new for document in segment.documents()]
+        found = [row for own in rows.find(ids).values() for row in own]
+        return np.array([row for row in found if live is None or live[row]], np.int64)
+
+    def _delete(self, manifest: Manifest, chosen: NDArray[np.int64]) -> Manifest:
+        live = live_rows(self.folder, manifest)
+        old = np.zeros(0, np.int64) if live is None else np.flatnonzero(~live)
+        gone = np.union1d(old, chosen)
+        name = f"deleted-{manifest.generation}-{len(gone)}.npy"
+        with (self.folder / name).open("wb") as handle:
+            np.lib.format.write_array(handle, gone, allow_pickle=False)
+        files = {k: v for k, v in manifest.files.items() if k != manifest.deleted}
+        files[name] = describe(self.folder / name)
+        return replace(manifest, deleted=name, n_deleted=len(gone), files=files)
+
+    def _finish(self, manifest: Manifest, segments: list[SegmentEntry]) -> Manifest:
+        """Add segments, bring engine and lexical index up to date, and commit."""
+        first_row = manifest.n_rows
+        files = dict(manifest.files)
+        for segment in segments:
+            files |= segment_files(self.folder, segment)
+        changed = replace(manifest, segments=(*manifest.segments, *segments), files=files)
+        rows = open_rows(self.folder, changed)
+        if self.settings.lexical if not first_row else bool(manifest.lexical):
+            changed = self._with_lexical(changed, rows, first_row)
+        disk.commit(self.folder, changed)
+        return changed
+
+    def _with_lexical(self, manifest: Manifest, rows: Rows, first_row: int) -> Manifest:
+        name = f"lexical-{manifest.generation}"
+        target = self.folder / name
+        part = target.with_name(name + disk.PART)
+        base = self.folder / manifest.lexical if manifest.lexical else None
+        shutil.rmtree(target, ignore_errors=True)
+        new = ((row, rows.document(row)) for row in range(first_row, len(rows)))
+        write_lexical(part, new, base)
+        part.rename(target)
+        files = {k: v for k, v in manifest.files.items() if not k.startswith("lexical-")}
+        files |= _described(self.folder, target)
+        return replace(manifest, lexical=name, files=files)
+
+
+class _Ids:
+    """Finds an id that comes twice."""
+
+    def __init__(self, known: NDArray[np.uint64]) -> None:
+        self._known = [np.sort(known)]
+
+    def take(self, draft: Draft) -> None:
+        keys = np.array([value_hash(d.id) for d in draft.documents], np.uint64)
+        counts = Counter(document.id for document in draft.documents)
+        twice = [name for name, count in counts.items() if count > 1]
+        is_old = np.logical_or.reduce([np.isin(keys, old) for old in self._known])
+        twice += [draft.documents[i].id for i in np.flatnonzero(is_old)]
+        if twice:
+            raise DataError(f"the id {twice[0]!r} comes twice; every document needs its own")
+        self._known.append(np.sort(keys))
+        # Lists of like length become one, so that a large corpus has few to look through.
+        while len(self._known) > 1 and 2 * len(self._known[-1]) >= len(self._known[-2]):
+            last = self._known.pop()
+            self._known[-1] = np.sort(np.concatenate([self._known[-1], last]))
+
+
+def open_rows(folder: Path, manifest: Manifest) -> Rows:
+    """Open all segments."""
+    return Rows(
+        [
+            Segment(folder / disk.SEGMENTS / segment.name, segment.count, manifest.dimension)
+            for segment in manifest.segments
+        ]
+    )
+
+
+def live_rows(folder: Path, manifest: Manifest) -> NDArray[np.bool_] | None:
+    """Return which rows are not deleted; ``None`` where none is."""
+    if not manifest.deleted:
+        return None
+    live = np.ones(manifest.n_rows, bool)
+    live[np.load(folder / manifest.deleted, allow_pickle=False)] = False
+    return live
+
+
+def check_model(folder: Path, manifest: Manifest, retriever: Retriever) -> None:
+    """Refuse another model's index: its vectors mean nothing to this one."""
+    if manifest.fingerprint != retriever.fingerprint:
+        raise IndexMismatchError(
+            f"{folder} was indexed by another model ({manifest.model or 'unnamed'}, fingerprint "
+            f"{manifest.fingerprint[:8]}, not {retriever.fingerprint[:8]}); index again with this "
+            "one, or search with that one"
+        )
+
+
+def unit(vectors: Array) -> Array:
+    """Return vectors of length 1; those that are so already stay as they are, bit for bit."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    is_unit = np.abs(lengths - 1) < 1e-3
+    return np.where(is_unit, vectors, vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
+
+
+def _described(folder: Path, target: Path) -> dict[str, FileEntry]:
+    return {
+        path.relative_to(folder).as_posix(): describe(path)
+        for path in sorted(target.rglob("*"))
+        if path.is_file()
+    }
