@@ -6,75 +6,36 @@ boolattn.errors.
 
 from __future__ import annotations
 
-import time
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from boolattn.composition.retriever import Retriever
 from boolattn.errors import ConfigError, DataError, IndexFolderError, QueryError
-from boolattn.logic.syntax import unparse
+from boolattn.search.answering import Answering, SearchOptions
 from boolattn.search.engines import Flat, Selection
-from boolattn.search.exclusion import is_kept_by_words, keeps_by_vectors
 from boolattn.search.filters import allowed_rows, read_filters
 from boolattn.search.lexical import Lexical
 from boolattn.search.manifest import check_files, read_manifest
 from boolattn.search.models import load_model
-from boolattn.search.ranking import Ranked, fuse, probes, rank, rank_exhaustively
-from boolattn.search.reading import read_queries
-from boolattn.search.result import Hit, SearchResult, judge
 from boolattn.search.writing import (
     IndexSettings,
     Writer,
     check_model,
     live_rows,
     open_rows,
-    unit,
 )
 from boolattn.settings import build
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
 
-    from boolattn.composition.retriever import Plan
     from boolattn.data.records import Document
     from boolattn.search.engines import Engine
     from boolattn.search.manifest import Manifest
-    from boolattn.search.reading import Question
+    from boolattn.search.result import SearchResult
     from boolattn.search.writing import Encode
-
-#: Results of a branch that are joined in hybrid search, at least.
-_BRANCH = 100
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchOptions:
-    """How to search.
-
-    Attributes:
-        mode: ``plain`` language, ``explicit`` syntax, or ``auto``.
-        filters: Conditions on metadata; see ``boolattn.search.filters``.
-        hybrid: Whether the words count beside the vectors.
-        compose: Whether operands are scored apart; if not, by the query's one vector.
-        strict_not: Whether a document that holds the distinguishing words of an excluded operand
-            is left out, whatever its vector says.
-        exhaustive: Whether every document is composed, instead of candidates.
-        explain: Whether to show what composing put down.
-    """
-
-    mode: str = "auto"
-    filters: Mapping[str, Any] | None = None
-    hybrid: bool = False
-    compose: bool = True
-    strict_not: bool = False
-    exhaustive: bool = False
-    explain: bool = False
 
 
 class Searcher:
@@ -221,183 +182,12 @@ class Searcher:
             )
         if not queries:
             return []
-        return _Search(self, asked, min(k, max(1, len(self)))).run(queries)
+        return Answering(self, asked, min(k, max(1, len(self)))).run(queries)
 
     def selection(self, filters: Mapping[str, Any] | None) -> Selection:
         """Return which rows may be found under some filters."""
         conditions = read_filters(filters)
         return Selection(allowed_rows(conditions, self.rows, self._live), conditions)
-
-
-@dataclass
-class _Search:
-    """One call of ``search_many``, step by step."""
-
-    searcher: Searcher
-    options: SearchOptions
-    k: int
-
-    def __post_init__(self) -> None:
-        self.took: dict[str, float] = {}
-
-    def run(self, queries: Sequence[str]) -> list[SearchResult]:
-        start = time.perf_counter()
-        with self._timed("read"):
-            questions = [
-                self._unit(question)
-                for question in read_queries(
-                    self.searcher.retriever,
-                    queries,
-                    self.options.mode,
-                    compose=self.options.compose,
-                )
-            ]
-        with self._timed("filter"):
-            self.selection = self.searcher.selection(self.options.filters)
-        with self._timed("vectors"):
-            ranked = self._rank(questions)
-        results = [
-            self._result(question, own) for question, own in zip(questions, ranked, strict=True)
-        ]
-        took = {name: round(value, 3) for name, value in self.took.items()}
-        took["total"] = round(1000 * (time.perf_counter() - start), 3)
-        return [replace(result, took=took) for result in results]
-
-    def _unit(self, question: Question) -> Question:
-        """Make a query's vectors as long as the documents'."""
-        plan = question.plan
-        if self.searcher.manifest.similarity != "cosine":
-            return question
-        plain = None if plan.plain is None else unit(plan.plain[None])[0]
-        return replace(question, plan=replace(plan, vectors=unit(plan.vectors), plain=plain))
-
-    @property
-    def depth(self) -> int:
-        """Results that are needed of the vectors before others are dropped or joined."""
-        depth = max(2 * self.k, _BRANCH) if self.options.hybrid else self.k
-        return 2 * depth + _BRANCH if self.options.strict_not else depth
-
-    def _rank(self, questions: Sequence[Question]) -> list[Ranked]:
-        searcher = self.searcher
-        nothing = Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
-        if not len(searcher):
-            return [nothing] * len(questions)
-        plans = [question.plan for question in questions if not question.is_empty]
-        if self.options.exhaustive:
-            found = [
-                rank_exhaustively(
-                    searcher.flat, searcher.retriever, plan, self.depth, self.selection
-                )
-                for plan in plans
-            ]
-        else:
-            found = rank(searcher.engine, searcher.retriever, plans, self.depth, self.selection)
-        rest = iter(found)
-        return [nothing if question.is_empty else next(rest) for question in questions]
-
-    def _result(self, question: Question, dense: Ranked) -> SearchResult:
-        plan = question.plan
-        branches: dict[str, NDArray[np.int64]] = {}
-        ranked = dense
-        if self.options.hybrid and not question.is_empty:
-            with self._timed("words"):
-                branches = {"dense": dense.rows, "lexical": self._words(plan)}
-                ranked = fuse(list(branches.values()), self.depth)
-        with self._timed("documents"):
-            if self.options.strict_not:
-                ranked = self._strict(plan, ranked)
-            rows, scores = ranked.rows[: self.k], ranked.scores[: self.k]
-            hits = tuple(self._hits(plan, rows, scores, branches))
-            put_down = self._put_down(plan, rows) if self.options.explain else ()
-        return SearchResult(
-            query=question.text,
-            tree=unparse(plan.tree),
-            operands=plan.atoms,
-            excluded=plan.is_excluded,
-            spans=plan.spans,
-            confidence=float(plan.confidence),
-            is_composed=plan.is_composed,
-            reading=unparse(plan.reading),
-            hits=hits,
-            put_down=put_down,
-            warnings=question.warnings,
-        )
-
-    def _words(self, plan: Plan) -> NDArray[np.int64]:
-        """Return the lexical branch; what the vectors say is excluded stays out of it too."""
-        lexical = self.searcher.lexical
-        rows = (
-            np.zeros(0, np.int64)
-            if lexical is None
-            else lexical.search(plan.tree, self.depth, self.selection.mask)
-        )
-        if not plan.is_composed or not any(plan.is_excluded) or not len(rows):
-            return rows
-        return rows[keeps_by_vectors(plan.tree, self._probabilities(plan, rows))]
-
-    def _strict(self, plan: Plan, ranked: Ranked) -> Ranked:
-        if not plan.is_composed or not any(plan.is_excluded):
-            return ranked
-        kept: list[int] = []
-        for place, row in enumerate(ranked.rows.tolist()):
-            if len(kept) == self.k:
-                break
-            if is_kept_by_words(plan.tree, self.searcher.rows.document(row)):
-                kept.append(place)
-        return Ranked(ranked.rows[kept], ranked.scores[kept])
-
-    def _hits(
-        self,
-        plan: Plan,
-        rows: NDArray[np.int64],
-        scores: NDArray[np.float32],
-        branches: Mapping[str, NDArray[np.int64]],
-    ) -> Iterator[Hit]:
-        probabilities = self._probabilities(plan, rows)
-        places = {
-            name: {row: place for place, row in enumerate(own.tolist(), start=1)}
-            for name, own in branches.items()
-        }
-        for place, (row, score) in enumerate(zip(rows.tolist(), scores.tolist(), strict=True)):
-            document = self.searcher.rows.document(row)
-            own = tuple(probabilities[:, place].tolist()) if plan.is_composed else ()
-            verdict, why = judge(plan.tree, own) if own else ("kept", "")
-            yield Hit(
-                id=document.id,
-                title=document.title,
-                text=document.text,
-                metadata=document.metadata,
-                score=score,
-                probabilities=own,
-                verdict=verdict,
-                why=why,
-                branches={name: own[row] for name, own in places.items() if row in own},
-            )
-
-    def _probabilities(self, plan: Plan, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        if not plan.is_composed or not len(rows):
-            return np.zeros((len(plan.atoms), len(rows)), np.float32)
-        similarities = plan.vectors @ self.searcher.engine.vectors(rows).T
-        return self.searcher.retriever.probabilities(plan, similarities)
-
-    def _put_down(self, plan: Plan, shown: NDArray[np.int64]) -> tuple[Hit, ...]:
-        """Return what one vector would have found among the first, and the result does not show."""
-        if not plan.is_composed or not len(shown):
-            return ()
-        one = probes(plan)[-1:]
-        rows = self.searcher.engine.search(one, self.k, self.selection).rows[0]
-        rows = rows[(rows >= 0) & ~np.isin(rows, shown)]
-        if not len(rows):
-            return ()
-        similarities = plan.vectors @ self.searcher.engine.vectors(rows).T
-        scores = self.searcher.retriever.score(plan, similarities)
-        return tuple(self._hits(plan, rows, scores, {}))
-
-    @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.took[name] = self.took.get(name, 0.0) + 1000 * (time.perf_counter() - start)
 
 
 def _retriever(model: Retriever | SentenceTransformer) -> Retriever:
