@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import boolattn
-from boolattn.cli import data, demo, export, train
+from boolattn.cli import data, demo, evaluate, export, train
 from boolattn.errors import BoolattnError
 
 app = typer.Typer(
@@ -27,6 +27,8 @@ app.command()(demo.demo)
 app.command()(demo.explain)
 app.command()(train.pretrain)
 app.command()(train.train)
+app.command()(evaluate.evaluate)
+app.command()(evaluate.compare)
 app.command()(export.export)
 
 

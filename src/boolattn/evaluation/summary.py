@@ -223,7 +223,7 @@ def over_seeds(results: Sequence[Results]) -> dict[str, Spread]:
     """Mean and spread of every metric's mean over runs that differ by their seed."""
     _check_alike(results)
     means = {
-        name: np.array([mean(one.values[name]) for one in results]) for name in results[0].values
+        name: np.array([mean(one.values[name]) for one in results]) for name in _shared(results)
     }
     return {
         name: Spread(
@@ -238,18 +238,32 @@ def over_seeds(results: Sequence[Results]) -> dict[str, Spread]:
 def average(results: Sequence[Results]) -> Results:
     """Average every query's values over seeds, so that systems can be compared by queries."""
     _check_alike(results)
+    if len(results) == 1:
+        return results[0]
     values = {
-        name: np.mean([one.values[name] for one in results], axis=0) for name in results[0].values
+        name: np.mean([one.values[name] for one in results], axis=0) for name in _shared(results)
     }
     return replace(results[0], values=values, seed=None)
 
 
-def compare_results(first: Results, second: Results, *, seed: int = 0) -> dict[str, Comparison]:
-    """Compare two systems on the same queries, metric by metric."""
+def compare_results(
+    first: Results, second: Results, *, metrics: Sequence[str] | None = None, seed: int = 0
+) -> dict[str, Comparison]:
+    """Compare two systems on the same queries; a metric no query has is left out.
+
+    Args:
+        first: The one compared with.
+        second: The one whose gain is told.
+        metrics: Which; left out, those that both have.
+        seed: Of the draws.
+    """
     _check_alike([first, second])
+    names = [name for name in first.values if name in second.values]
+    if missing := [name for name in metrics or () if name not in names]:
+        raise ConfigError(f"not both results have {missing[0]}; both have {', '.join(names)}")
     return {
         name: significance.compare(first.values[name], second.values[name], seed=seed)
-        for name in first.values
+        for name in metrics or names
         if not np.isnan(second.values[name] - first.values[name]).all()
     }
 
@@ -260,8 +274,12 @@ def mean(values: Floats) -> float:
     return float(known.mean()) if len(known) else float("nan")
 
 
+def _shared(results: Sequence[Results]) -> list[str]:
+    return [name for name in results[0].values if all(name in one.values for one in results)]
+
+
 def _check_alike(results: Sequence[Results]) -> None:
-    """Refuse results over other queries, documents or metrics: their means are not comparable."""
+    """Refuse results over other queries or documents: their means are not comparable."""
     if not results:
         raise ConfigError("there are no results to compare")
     first = results[0]
@@ -275,8 +293,6 @@ def _check_alike(results: Sequence[Results]) -> None:
                 f"{first.system} and {other.system} were asked other queries: "
                 f"{len(first.queries)} and {len(other.queries)}"
             )
-        if missing := set(first.values) ^ set(other.values):
-            raise ConfigError(f"only one of the results has {sorted(missing)[0]}")
 
 
 def _plain_group(group: Group) -> dict[str, Any]:

@@ -1,0 +1,98 @@
+"""Figures of results. Matplotlib is imported when one is drawn.
+
+May import: boolattn.evaluation, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boolattn.errors import ConfigError, MissingDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from boolattn.evaluation.summary import Results
+
+# Blue, orange, green, red, violet, brown of a palette that people with any colour vision tell
+# apart (Okabe and Ito).
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
+
+
+def by_template(results: Sequence[Results], metric: str = "recall@100") -> Any:  # noqa: ANN401 - a Figure
+    """Draw one metric by template, a bar for each system, as the paper's Figure 3 does.
+
+    Args:
+        results: Of one split, one for each system.
+        metric: Which.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingDataError("figures need matplotlib: pip install 'boolattn[plot]'") from error
+    if missing := [one.system for one in results if metric not in one.values]:
+        raise ConfigError(f"the results of {missing[0]} have no {metric}")
+    groups = [one.by("template") for one in results]
+    names = list(dict.fromkeys(name for group in groups for name in group))
+    figure = Figure(figsize=(max(6.4, 1.35 * len(names) + 1), 4.2), layout="constrained")
+    axes = figure.subplots()
+    width = 0.8 / len(results)
+    for place, (one, group) in enumerate(zip(results, groups, strict=True)):
+        heights = [group[name].means[metric] if name in group else np.nan for name in names]
+        left = np.arange(len(names)) + (place - (len(results) - 1) / 2) * width
+        bars = axes.bar(
+            left, heights, width * 0.94, color=_COLOURS[place % len(_COLOURS)], label=_label(one)
+        )
+        axes.bar_label(bars, fmt=_short, fontsize=7, padding=1)
+    axes.set_xticks(range(len(names)), [_wrapped(name) for name in names], fontsize=8)
+    axes.set_ylabel(_title(metric))
+    axes.set_ylim(0, 1.08 * max(axes.get_ylim()[1], 1e-3))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="0.9")
+    axes.set_axisbelow(True)
+    first = results[0]
+    axes.set_title(
+        f"{_title(metric)} by template: {first.dataset}, {first.split}, "
+        f"{len(first.queries):,} queries, {first.n_documents:,} documents",
+        fontsize=9,
+        loc="left",
+    )
+    figure.legend(loc="outside lower center", ncols=min(len(results), 4), frameon=False, fontsize=8)
+    return figure
+
+
+def save(figure: Any, path: Path) -> None:  # noqa: ANN401 - a Figure
+    """Write a figure; the ending chooses the format."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot write the figure {path}: {error}") from error
+
+
+def _label(results: Results) -> str:
+    seed = "" if results.seed is None else f", seed {results.seed}"
+    gate = f" (gate: {results.gate}{seed})" if results.gate else ""
+    return results.system + (gate or (f" ({seed[2:]})" if seed else ""))
+
+
+def _short(value: float) -> str:
+    """Write .414, or nothing where there is no value."""
+    return "" if np.isnan(value) else f"{value:.3f}".removeprefix("0") if value < 1 else "1"
+
+
+def _title(metric: str) -> str:
+    return metric.replace("_", " ").capitalize().replace("Mrr", "MRR").replace("Ndcg", "nDCG")
+
+
+def _wrapped(name: str) -> str:
+    """Break a template's name where it fits under its bars; a blank stays with its word."""
+    lines = [""]
+    for word in name.replace(" _", "\N{NO-BREAK SPACE}_").split(" "):
+        if len(lines[-1]) + len(word) > 14 and lines[-1]:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip(" ")
+    return "\n".join(lines)

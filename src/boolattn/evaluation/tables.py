@@ -1,0 +1,137 @@
+"""Results as tables for a terminal. Rich is imported when one is made.
+
+May import: boolattn.evaluation.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from boolattn.evaluation.metrics import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.table import Table
+
+    from boolattn.evaluation.significance import Comparison
+    from boolattn.evaluation.summary import Group, Results
+
+#: Columns where no terminal says its own.
+WIDTH = 120
+# Heads that are shorter than the metric's name, and metrics a narrow terminal does without.
+_HEADS = {"mrecall": "MRec.", "violations": "viol.", "r_precision": "R-\nprec."}
+_FIRST_TO_GO = ("recall@50", "recall@1000", "mrecall@100", "violations@10", "mrr@10", "ndcg@10")
+# Below it a difference is marked.
+_SURE = 0.05
+
+
+def split_table(results: Results, width: int = WIDTH) -> Table:
+    """Show one split: all queries, then by template, operator, domain and wording."""
+    composed = ", composed" if results.details.get("is_composed") else ""
+    gate = f", gate: {results.gate}" if results.gate else ""
+    title = (
+        f"{results.system}{composed}{gate} on {results.dataset}, {results.split}: "
+        f"{len(results.queries):,} queries, {results.n_documents:,} documents"
+    )
+    sections = [{"all": results.overall}]
+    for grouping in ("template", "operator", "domain", "wording"):
+        groups = results.by(grouping)
+        # One group says what the row of all says.
+        if len(groups) > 1:
+            prefix = "" if grouping == "template" else f"{grouping}: "
+            sections.append({prefix + name: group for name, group in groups.items()})
+    return groups_table(title, list(results.values), sections, width)
+
+
+def overall_table(found: Sequence[Results], width: int = WIDTH) -> Table:
+    """Show one system's splits under each other."""
+    rows = {}
+    for one in found:
+        wordings = list(one.by("wording"))
+        kind = f" ({wordings[0]} wordings)" if len(wordings) == 1 else ""
+        rows[one.split + kind] = one.overall
+    title = f"{found[0].system} on {found[0].dataset}, by split"
+    return groups_table(title, list(found[0].values), [rows], width)
+
+
+def groups_table(
+    title: str,
+    metrics: Sequence[str],
+    sections: Sequence[Mapping[str, Group]],
+    width: int = WIDTH,
+) -> Table:
+    """Show means; columns that matter less are left out where it is too narrow for all."""
+    shown = list(metrics)
+    waiting = [name for name in _FIRST_TO_GO if name in shown]
+    while True:
+        table = _table(title, ["", "n", *map(_head, shown)])
+        for section in sections:
+            for name, group in section.items():
+                values = (short(group.means[metric]) for metric in shown)
+                table.add_row(name, f"{group.n:,}", *values)
+            table.add_section()
+        if not waiting or _natural_width(table) <= width:
+            return table
+        shown.remove(waiting.pop(0))
+
+
+def comparison_table(
+    systems: Sequence[Results], compared: Mapping[str, Mapping[str, Comparison]]
+) -> Table:
+    """Show two systems' metrics, by group where the groups have names."""
+    first, second = systems
+    is_grouped = "" not in compared
+    title = (
+        f"{first.dataset}, {first.split}: {first.system} (first), {second.system} (second); "
+        f"* better, ! worse, at p < {_SURE}"
+    )
+    columns = ["metric", "queries", "first", "second", "difference", "95% interval", "p", ""]
+    table = _table(title, [*(["group"] if is_grouped else []), *columns])
+    for group, rows in compared.items():
+        for name, one in rows.items():
+            is_better = (one.difference < 0) == parse(name).lower_is_better
+            mark = "" if one.p_value >= _SURE else "*" if is_better else "!"
+            table.add_row(
+                *([group] if is_grouped else []),
+                name,
+                f"{one.n:,}",
+                short(one.first),
+                short(one.second),
+                f"{one.difference:+.4f}",
+                f"{one.low:+.4f} to {one.high:+.4f}",
+                f"{one.p_value:.4f}",
+                mark,
+            )
+        table.add_section()
+    return table
+
+
+def short(value: float) -> str:
+    """Write .414 or 1.000, and a dash where there is no value."""
+    return "–" if math.isnan(value) else f"{value:.3f}".removeprefix("0")
+
+
+def _head(metric: str) -> str:
+    name, mark, rank = metric.partition("@")
+    return _HEADS.get(name, name.replace("_", "\n")) + (f"\n{mark}{rank}" if mark else "")
+
+
+def _table(title: str, columns: Sequence[str]) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in columns:
+        is_text = column in ("", "group", "metric")
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
+    return table
+
+
+def _natural_width(table: Table) -> int:
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console(width=10 * WIDTH)
+    return Measurement.get(console, console.options, table).maximum
