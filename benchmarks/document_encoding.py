@@ -1,0 +1,278 @@
+"""Documents encoded by ``encode_documents`` and by ``SentenceTransformer.encode``, side by side.
+
+    python -m benchmarks.document_encoding --encoder FOLDER --data FOLDER [--texts 100000]
+        [--trial 20000] [--rounds 3] [--seconds 170] [--profile] [--json FILE]
+
+First ``encode`` is tried with every precision and batch size on some of the texts; its fastest
+setting then meets ours on all texts, in turns, and a ratio is taken within its round. Both give
+one float32 array in the memory of the host; texts wait in a list. Loading the model is not timed,
+ours makes its half-precision copy on the clock. Vectors are compared with ``encode`` in float32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import statistics
+import time
+import traceback
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from transformers.utils.logging import disable_progress_bar
+
+from benchmarks import profiles
+from boolattn import BoolAttnConfig
+from boolattn.data.catalog import Options, open_dataset
+from boolattn.data.quest import load_quest_intro
+from boolattn.encoder import DocumentEncoder, build_towers, encode_documents
+from boolattn.weights import minilm_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sentence_transformers import SentenceTransformer
+
+#: The project's bar on a GPU, and how near vectors must be.
+LEAST_RATIO = 1.3
+NEAR = {"cuda": 1e-3, "cpu": 1e-6}
+BATCH_SIZES = (32, 128, 512, 1024)
+PRECISIONS = {
+    "cuda": {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16},
+    "cpu": {"float32": torch.float32},
+}
+#: Our settings that are tried, by name.
+OURS: dict[str, dict[str, dict[str, Any]]] = {
+    "cuda": {
+        "16k tokens": {"n_tokens": 16_384},
+        "32k tokens": {"n_tokens": 32_768},
+        "64k tokens": {"n_tokens": 65_536},
+        "128k tokens": {"n_tokens": 131_072},
+        "64k tokens, bfloat16": {"n_tokens": 65_536, "dtype": torch.bfloat16},
+    },
+    "cpu": {"1k tokens": {"n_tokens": 1024}, "2k tokens": {"n_tokens": 2048}},
+}
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Time one call, until the device is done."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    call()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def encode_theirs(
+    towers: SentenceTransformer, texts: Sequence[str], batch_size: int
+) -> torch.Tensor:
+    """Encode with sentence-transformers; vectors go to the host once, which is its faster way."""
+    found = towers.encode_document(
+        list(texts), batch_size=batch_size, convert_to_tensor=True, show_progress_bar=False
+    )
+    return found.float().cpu()
+
+
+def attempt(name: str, call: Callable[[], float]) -> float | None:
+    """Time something, or say why not."""
+    try:
+        took = call()
+    except Exception as error:  # noqa: BLE001 - the other rows go on
+        logging.warning("%s", traceback.format_exc())
+        print(f"  {name}: failed: {type(error).__name__}: {str(error)[:200]}", flush=True)
+        return None
+    print(f"  {name}: {took:.3f} s", flush=True)
+    return took
+
+
+def try_theirs(
+    towers: SentenceTransformer, texts: list[str], device: str
+) -> tuple[dict[str, float], dict[str, SentenceTransformer]]:
+    """Time every setting of ``encode``; also return the model in every precision."""
+    took, models = {}, {}
+    for name, dtype in PRECISIONS[device].items():
+        models[name] = towers if name == "float32" else deepcopy(towers).to(dtype)
+        encode_theirs(models[name], texts[:512], 32)
+        for size in BATCH_SIZES:
+            row = f"encode, {name}, batch {size}"
+            found = attempt(
+                row,
+                lambda m=models[name], s=size: seconds(lambda: encode_theirs(m, texts, s)),
+            )
+            if found is not None:
+                took[f"{name} {size}"] = found
+    return took, models
+
+
+def try_ours(towers: SentenceTransformer, texts: list[str], device: str) -> dict[str, float]:
+    """Time every setting of ours."""
+    took = {}
+    for name, options in OURS[device].items():
+        row = f"encode_documents, {name}"
+        found = attempt(
+            row, lambda o=options: seconds(lambda: encode_documents(towers, texts, **o))
+        )
+        if found is not None:
+            took[name] = found
+    return took
+
+
+def try_compiled(towers: SentenceTransformer, texts: list[str]) -> float | None:
+    """Time ours with a compiled encoder, compiling not counted."""
+
+    def call() -> float:
+        encode = DocumentEncoder(towers, compile_options={})
+        encode(texts[:4096])
+        encode(texts[:4096])
+        return seconds(lambda: encode(texts).cpu())
+
+    return attempt("encode_documents, compiled", call)
+
+
+def parts(towers: SentenceTransformer, texts: list[str]) -> dict[str, float]:
+    """Time what encoding is made of, each part alone: ours can be no faster than the slowest."""
+    encode = DocumentEncoder(towers)
+    batches: list[Any] = []
+    read = seconds(lambda: batches.extend(encode._batches(texts)))
+    with torch.inference_mode():
+        device = seconds(lambda: [encode._encode(batch) for batch in batches])
+    n_tokens = sum(batch.ids.numel() for batch in batches)
+    return {
+        "tokenising_s": read,
+        "device_s": device,
+        "batches": len(batches),
+        "tokens": n_tokens,
+        "without_mask": sum(batch.mask is None for batch in batches),
+        "padding": 1 - sum(_visible(batch) for batch in batches) / n_tokens,
+    }
+
+
+def _visible(batch: Any) -> int:  # noqa: ANN401 - a batch of ours
+    return int(batch.ids.numel() if batch.mask is None else batch.mask.sum())
+
+
+def compare(
+    texts: list[str],
+    theirs: Callable[[list[str]], object],
+    ours: Callable[[list[str]], object],
+    rounds: int,
+    ends: float,
+) -> dict[str, Any]:
+    """Time both in turns."""
+    pairs = []
+    for number in range(rounds):
+        if pairs and time.perf_counter() + sum(pairs[-1]) > ends:
+            print(f"  no time for round {number + 1}")
+            break
+        calls = [theirs, ours] if number % 2 == 0 else [ours, theirs]
+        took = {id(call): seconds(lambda c=call: c(texts)) for call in calls}
+        pairs.append((took[id(theirs)], took[id(ours)]))
+        print(f"  round {number + 1}: {pairs[-1][0]:.3f} s, {pairs[-1][1]:.3f} s", flush=True)
+    ratios = [a / b for a, b in pairs]
+    return {
+        "theirs_s": statistics.median(a for a, _ in pairs),
+        "ours_s": statistics.median(b for _, b in pairs),
+        "ratio": statistics.median(ratios),
+        "ratios": ratios,
+    }
+
+
+def read_texts(options: argparse.Namespace) -> list[str]:
+    """Read the texts, spread over the corpus, which may be sorted."""
+    is_taxa = any(options.data.glob("manifest.json*"))
+    if is_taxa:
+        documents = open_dataset("taxa", Options(folder=options.data)).documents
+    else:  # its queries, and those that are made of it, are not wanted here
+        documents = load_quest_intro(options.data).documents
+    texts = [document.text for document in documents]
+    if len(texts) > options.texts:
+        rng = np.random.default_rng(0)
+        texts = [texts[row] for row in rng.choice(len(texts), options.texts, replace=False)]
+    return texts
+
+
+def main() -> None:
+    """Run the benchmark."""
+    options = _options()
+    logging.basicConfig(level=logging.ERROR, format="%(message)s")
+    disable_progress_bar()
+    started = time.perf_counter()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    texts = read_texts(options)
+    trial = texts[: options.trial]
+    config = BoolAttnConfig(gate="lexicon", rank=16)
+    towers = build_towers(options.encoder or minilm_folder(), config).float().to(device).eval()
+    where = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    lengths = [len(text) for text in texts]
+    print(
+        f"{where}, torch {torch.__version__}; {len(texts)} texts, {statistics.median(lengths):.0f} "
+        f"characters in the middle; {time.perf_counter() - started:.0f} s to open",
+        flush=True,
+    )
+    found: dict[str, Any] = {"device": where, "torch": torch.__version__, "texts": len(texts)}
+    encode_documents(towers, trial[:512])
+    print(f"{len(trial)} texts:")
+    found["trial_theirs_s"], models = try_theirs(towers, trial, device)
+    found["trial_ours_s"] = try_ours(towers, trial, device)
+    best = min(found["trial_theirs_s"], key=found["trial_theirs_s"].__getitem__)
+    own = min(found["trial_ours_s"], key=found["trial_ours_s"].__getitem__)
+    precision, size = best.split()
+    print(f"{len(texts)} texts, encode ({precision}, batch {size}) and encode_documents ({own}):")
+    found |= {"theirs": best, "ours": own}
+    found |= compare(
+        texts,
+        lambda some: encode_theirs(models[precision], some, int(size)),
+        lambda some: encode_documents(towers, some, **OURS[device][own]),
+        options.rounds,
+        started + options.seconds,
+    )
+    expected = encode_theirs(towers, trial[:4096], 128)
+    given = encode_documents(towers, trial[:4096], **OURS[device][own])
+    found["largest_difference"] = float((given - expected).abs().max())
+    found["parts"] = parts(towers, trial)
+    bar = ("met" if found["ratio"] >= LEAST_RATIO else "missed") if device == "cuda" else "no bar"
+    near = "met" if found["largest_difference"] <= NEAR[device] else "missed"
+    print(
+        f"{len(texts) / found['theirs_s']:.0f} and {len(texts) / found['ours_s']:.0f} texts a "
+        f"second: {found['ratio']:.2f} times as fast (bar {LEAST_RATIO}: {bar}); vectors differ by "
+        f"at most {found['largest_difference']:.1e} (bar {NEAR[device]:.0e}: {near})"
+    )
+    print(f"parts, alone, {len(trial)} texts: {json.dumps(found['parts'])}", flush=True)
+    if options.compile:
+        found["trial_compiled_s"] = try_compiled(towers, trial)
+    if options.profile:
+        some = trial[:10_000]
+        for name, call in (
+            ("encode", lambda: encode_theirs(models[precision], some, int(size))),
+            ("encode_documents", lambda: encode_documents(towers, some, **OURS[device][own])),
+        ):
+            found[f"profile, {name}"] = profiles.summary(profiles.profiled(call))
+            profiles.show(f"{name}, {len(some)} texts", found[f"profile, {name}"])
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--encoder", help="folder; default: the installed MiniLM")
+    parser.add_argument("--data", type=Path, required=True, help="of QUEST-intro, or of taxa")
+    parser.add_argument("--texts", type=int, default=100_000)
+    parser.add_argument("--trial", type=int, default=20_000, help="texts to try settings on")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=170, help="start no round after so many")
+    parser.add_argument("--compile", action="store_true", help="also try a compiled encoder")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,415 @@
+"""A full training step with the plug-in, without it, and under sentence-transformers' trainer.
+
+    python -m benchmarks.training_speed --encoder FOLDER --data FOLDER [--json FILE] [--steps 60]
+        [--only NAME ...] [--seconds 170] [--profile] [--set KEY=VALUE ...]
+
+FOLDER of --data is what ``boolattn data build taxa --out FOLDER`` writes. Everything runs in the
+real trainer: drawing, batches, both towers, loss, backward, clipping, AdamW, schedule, log; no
+evaluation and no checkpoint. The same few batches come again and again, so that what happens once
+(tokenising, compiling, recording) happens before the clock starts. Time is taken over blocks of
+steps; the table shows the median block. A ratio compares rows of equal settings.
+
+sentence-transformers' own trainer needs the package datasets. Where it is missing its steps are
+run by transformers' Trainer, which its own is a subclass of: its collator, which tokenises the
+seven columns anchor, positive, negative_1 to negative_5 at each step, its
+MultipleNegativesRankingLoss, and its optimizer; the same texts, towers and precision.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import statistics
+import time
+import traceback
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import torch
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers.utils.logging import disable_progress_bar
+
+from benchmarks import profiles
+from boolattn.encoder import query_encoder
+from boolattn.plugin import plugin_of
+from boolattn.training.batches import Features, Steps
+from boolattn.training.launch import Corpus, load_encoder, make_steps, make_towers, open_data
+from boolattn.training.run_folder import RunFolder
+from boolattn.training.settings import Preset, load_preset
+from boolattn.training.trainer import Job, RetrievalTrainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sentence_transformers import SentenceTransformer
+    from transformers import TrainerControl, TrainerState
+
+#: The project's bars.
+MOST_WITH_PLUGIN = 1.10
+LEAST_AGAINST_PEER = 1.0
+#: Batches that come again and again, and steps before the clock starts: twice through them.
+PERIOD, WARM, BLOCK = 10, 20, 5
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row. ``peer`` is sentence-transformers' trainer instead of ours."""
+
+    name: str
+    plugin: bool = True
+    captured: str = "none"
+    chunk: int = 64
+    workers: int = 0
+    compiled: str = ""
+    peer: bool = False
+
+
+def _pair(name: str, **settings: Any) -> list[Variant]:
+    return [
+        Variant(f"plain, {name}", plugin=False, **settings),
+        Variant(f"plug-in, {name}", **settings),
+    ]
+
+
+VARIANTS = [
+    *_pair("as it is"),
+    *_pair("queries captured", captured="queries"),
+    *_pair("queries captured, worker", captured="queries", workers=1),
+    *_pair("queries captured, worker, chunk 192", captured="queries", workers=1, chunk=192),
+    *_pair("all captured, worker, chunk 192", captured="all", workers=1, chunk=192),
+    Variant("sentence-transformers", plugin=False, peer=True),
+    Variant("sentence-transformers, 4 workers", plugin=False, peer=True, workers=4),
+    *_pair("all captured, worker", captured="all", workers=1),
+    *_pair("worker", workers=1),
+    *_pair("worker, chunk 192", workers=1, chunk=192),
+    Variant("plug-in, parts compiled", compiled="parts"),
+    Variant("plug-in, queries captured, parts compiled", captured="queries", compiled="parts"),
+    Variant("plug-in, query encoder compiled", compiled="encoder"),
+]
+
+
+class Again(Steps):
+    """The same few steps again and again."""
+
+    def __getitem__(self, step: int) -> Features:
+        return super().__getitem__(step % PERIOD)
+
+
+class Clock(TrainerCallback):
+    """Takes the time every few steps, when the device has done them; may look closer at the end."""
+
+    def __init__(self, *, is_profiled: bool = False) -> None:
+        self.marks: list[float] = []
+        self.is_profiled = is_profiled
+        self.profile: torch.profiler.profile | None = None
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Take the time."""
+        step = state.global_step
+        is_last_block = step > state.max_steps - BLOCK
+        if step >= WARM and step % BLOCK == 0:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            self.marks.append(time.perf_counter())
+        if self.is_profiled and step == state.max_steps - BLOCK:
+            self.profile = torch.profiler.profile()
+            self.profile.start()
+        elif self.profile is not None and is_last_block and step == state.max_steps:
+            self.profile.stop()
+
+    def blocks(self) -> list[float]:
+        """Milliseconds a step, of every block; a profiled block is left out."""
+        marks = self.marks[:-1] if self.is_profiled else self.marks
+        return [1000 * (b - a) / BLOCK for a, b in pairwise(marks)]
+
+
+class Timed(RetrievalTrainer):
+    """Our trainer without its checkpoint at the end."""
+
+    def _save_checkpoint(self, model: torch.nn.Module, trial: object = None) -> None: ...
+
+
+class _Silent:
+    """Stands where TensorBoard's writer would: its folder is gone before its thread is."""
+
+    def add_scalar(self, *_: object) -> None: ...
+
+
+class PeerTrainer(Trainer):
+    """transformers' Trainer doing what sentence-transformers' trainer does at each step."""
+
+    def __init__(self, loss: torch.nn.Module, **options: Any) -> None:
+        super().__init__(**options)
+        self.loss = loss.to(self.args.device)
+
+    def compute_loss(
+        self, model: torch.nn.Module, inputs: Features, *_: Any, **__: Any
+    ) -> torch.Tensor:
+        """Sort the features by column and hand them to the loss."""
+        columns: dict[str, dict[str, Any]] = {}
+        for key, value in inputs.items():
+            for column in COLUMNS:
+                if key.startswith(column + "_"):
+                    columns.setdefault(column, {})[key[len(column) + 1 :]] = value
+        return self.loss([columns[column] for column in COLUMNS], None)
+
+
+COLUMNS: list[str] = []
+
+
+def columns_for(n_negatives: int) -> list[str]:
+    """Name the columns of a row."""
+    # "negative_1" would also be a prefix of "negative_10".
+    return ["anchor", "positive", *(f"negative_{n}" for n in range(1, n_negatives + 1))]
+
+
+def rows_of(steps: Steps, corpus: Corpus) -> list[dict[str, str]]:
+    """Write the batches as rows of texts."""
+    texts = [document.text for document in corpus.dataset.documents]
+    rows = []
+    for step in range(PERIOD):
+        batch = steps.sampler.batch(step)
+        for example, documents in zip(batch.examples, batch.documents.tolist(), strict=True):
+            values = [example.text, *(texts[row] for row in documents)]
+            rows.append(dict(zip(COLUMNS, values, strict=True)))
+    return rows
+
+
+def peer(
+    variant: Variant, preset: Preset, towers: SentenceTransformer, rows: list[dict[str, str]]
+) -> tuple[Trainer, str]:
+    """Make sentence-transformers' trainer, or what stands in for it."""
+    settings = preset.train
+    has_gpu = torch.cuda.is_available()
+    options: dict[str, Any] = {
+        "output_dir": "unused",
+        "max_steps": settings.max_steps,
+        "per_device_train_batch_size": settings.batch_size,
+        "learning_rate": settings.learning_rate,
+        "warmup_steps": settings.warmup_steps,
+        "weight_decay": settings.weight_decay,
+        "max_grad_norm": settings.max_grad_norm,
+        "bf16": settings.use_bf16 and has_gpu,
+        "use_cpu": not has_gpu,
+        "logging_steps": 10,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "dataloader_num_workers": variant.workers,
+        "dataloader_pin_memory": has_gpu,
+    }
+    tasks = {column: "query" if column == "anchor" else "document" for column in COLUMNS}
+    loss = MultipleNegativesRankingLoss(towers, scale=settings.scale)
+    try:
+        from datasets import Dataset
+    except ImportError:
+        from sentence_transformers.sentence_transformer.data_collator import (
+            SentenceTransformerDataCollator,
+        )
+
+        stand_in = PeerTrainer(
+            loss,
+            model=towers,
+            args=TrainingArguments(**options, remove_unused_columns=False),
+            train_dataset=rows,
+            data_collator=SentenceTransformerDataCollator(towers.preprocess, router_mapping=tasks),
+        )
+        return stand_in, "its steps under transformers' Trainer"
+    from sentence_transformers import (
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+
+    own = SentenceTransformerTrainer(
+        model=towers,
+        args=SentenceTransformerTrainingArguments(**options, router_mapping=tasks),
+        train_dataset=Dataset.from_list(rows),
+        loss=loss,
+    )
+    return own, "its own trainer"
+
+
+def measure(
+    variant: Variant, preset: Preset, corpus: Corpus, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Train a few steps and say how long they took."""
+    torch.manual_seed(0)
+    model = replace(preset.model, use_plugin=variant.plugin)
+    train = replace(preset.train, chunk=variant.chunk, captured=variant.captured)
+    preset = replace(preset, model=model, train=train)
+    towers = make_towers(preset)
+    if torch.cuda.is_available():
+        towers.cuda()
+    note = ""
+    if variant.compiled == "parts":
+        plugin_of(query_encoder(towers).backbone).compile_parts()
+    elif variant.compiled == "encoder":
+        query_encoder(towers).compile(dynamic=True)
+    clock = Clock(is_profiled=options.profile)
+    steps = make_steps(preset, corpus)
+    with TemporaryDirectory(prefix="boolattn-speed-") as folder:
+        trainer: Trainer
+        if variant.peer:
+            trainer, note = peer(variant, preset, towers, rows_of(steps, corpus))
+            trainer.remove_callback(PrinterCallback)
+        else:
+            again = Again(steps.sampler, steps.collator)
+            run = RunFolder(Path(folder), _board=_Silent())
+            trainer = Timed(Job(preset, towers, again, run))
+            trainer.n_workers = variant.workers
+        trainer.add_callback(clock)
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
+        trainer.train()
+    blocks = sorted(clock.blocks())
+    captured = getattr(getattr(trainer.model, "encode_batch", None), "tasks", True)
+    row = {
+        **asdict(variant),
+        "ms": statistics.median(blocks),
+        "low": blocks[0],
+        "high": blocks[-1],
+        "note": note if captured else "recording failed, see the log",
+        "loss": next((r["loss"] for r in trainer.state.log_history[::-1] if "loss" in r), None),
+    }
+    if torch.cuda.is_available():
+        row["peak_GiB"] = torch.cuda.max_memory_allocated() / 2**30
+    if clock.profile is not None:
+        row["profile"] = profiles.summary(clock.profile, BLOCK)
+    return row
+
+
+def with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add to each row its ratio: with the plug-in to without, and to the best of the peer."""
+    done = [row for row in rows if row.get("ms")]
+    peers = [row["ms"] for row in done if row["peer"]]
+    settings = ("captured", "chunk", "workers")
+    for row in done:
+        if row["plugin"]:
+            same = [
+                other["ms"]
+                for other in done
+                if not other["plugin"]
+                and not other["peer"]
+                and all(other[key] == row[key] for key in settings)
+            ]
+            row["to_plain"] = row["ms"] / same[0] if same else None
+        elif peers and not row["peer"]:
+            row["peer_to_this"] = min(peers) / row["ms"]
+    return rows
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the table."""
+    print(f"{'trainer and settings':44} {'ms a step':>9} {'blocks':>17}  ratio")
+    for row in rows:
+        if "error" in row:
+            print(f"{row['name']:44} failed: {row['error']}")
+            continue
+        note = row["note"]
+        if row.get("to_plain"):
+            verdict = "met" if row["to_plain"] <= MOST_WITH_PLUGIN else "missed"
+            note = f"{row['to_plain']:.2f} of plain (bar 1.10 {verdict}) {note}"
+        if row.get("peer_to_this"):
+            note = f"{row['peer_to_this']:.2f} times as fast as sentence-transformers {note}"
+        blocks = f"{row['low']:.1f} to {row['high']:.1f}"
+        print(f"{row['name']:44} {row['ms']:9.2f} {blocks:>17}  {note}")
+
+
+def count_operators(preset: Preset, corpus: Corpus) -> dict[str, Any]:
+    """Count what a query pass starts, with the plug-in and without."""
+    found = {}
+    for name, plugin in (("plain", False), ("plug-in", True)):
+        towers = make_towers(replace(preset, model=replace(preset.model, use_plugin=plugin)))
+        if torch.cuda.is_available():
+            towers.cuda()
+        batch = make_steps(preset, corpus)[0]["queries"]
+        inputs = {key: value.to(towers.device) for key, value in batch.items()}
+        if plugin:  # all experts open, the dearest case
+            inputs["operators"] = torch.ones(len(batch["input_ids"]), preset.plugin.n_operators)
+        found[name] = profiles.operator_count(query_encoder(towers), inputs)
+    return found
+
+
+def attempt(row: dict[str, Any], call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Measure, or say why not."""
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - the other rows go on
+        logging.warning("%s", traceback.format_exc())
+        first = (str(error).splitlines() or [""])[0]
+        return {**row, "error": f"{type(error).__name__}: {first[:200]}"}
+
+
+def main() -> None:
+    """Run the benchmark."""
+    options = _options()
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    disable_progress_bar()
+    n_steps = WARM + max(BLOCK, -(-options.steps // BLOCK) * BLOCK) + BLOCK * options.profile
+    changes = [f"model.encoder={options.encoder}", f"max_steps={n_steps}", "keep=last"]
+    changes += ["data.validation=", f"save_every={10 * n_steps}", *options.set]
+    preset = load_preset(options.preset, changes)
+    COLUMNS[:] = columns_for(preset.train.n_negatives)
+    started = time.perf_counter()
+    _, tokenizer = load_encoder(preset.model.encoder)
+    corpus = Corpus(open_data(preset, options.data), tokenizer, preset.model.document_length)
+    steps = make_steps(replace(preset, train=replace(preset.train, max_steps=1)), corpus)
+    for step in range(PERIOD):  # tokenised once, before any clock
+        steps.collator(steps.sampler.batch(step))
+    where = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+    print(
+        f"{where}, torch {torch.__version__}; {len(corpus.documents)} documents; batch "
+        f"{preset.train.batch_size}, {preset.train.n_negatives} negatives; "
+        f"{time.perf_counter() - started:.0f} s to open",
+        flush=True,
+    )
+    found: dict[str, Any] = {"device": where, "torch": torch.__version__, "rows": []}
+    found["operators"] = attempt({}, lambda: count_operators(preset, corpus))
+    print(f"aten operators of a query pass: {json.dumps(found['operators'])}", flush=True)
+    chosen = [v for v in VARIANTS if not options.only or any(o in v.name for o in options.only)]
+    for variant in chosen:
+        if time.perf_counter() - started > options.seconds:
+            found["rows"].append({**asdict(variant), "error": "no time left (--seconds)"})
+            continue
+        row = attempt(
+            asdict(variant), lambda variant=variant: measure(variant, preset, corpus, options)
+        )
+        found["rows"].append(row)
+        print(
+            f"  {row['name']}: {row.get('error') or format(row['ms'], '.2f') + ' ms'}", flush=True
+        )
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+    show(with_ratios(found["rows"]))
+    for row in found["rows"]:
+        if row.get("profile"):
+            profiles.show(f"{row['name']}, one step", row["profile"])
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--encoder", default="minilm", help="folder; default: the installed MiniLM")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--preset", default="minilm-taxa")
+    parser.add_argument("--steps", type=int, default=60, help="steps on the clock, a row")
+    parser.add_argument("--only", nargs="*", default=[], help="rows with these words in the name")
+    parser.add_argument("--seconds", type=float, default=170, help="start no row after so many")
+    parser.add_argument("--profile", action="store_true", help="show what each row's steps do")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
