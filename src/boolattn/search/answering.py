@@ -14,10 +14,10 @@ import numpy as np
 
 from boolattn.logic.syntax import unparse
 from boolattn.search.exclusion import is_kept_by_words, keeps_by_vectors
+from boolattn.search.opening import unit
 from boolattn.search.ranking import Ranked, fuse, probes, rank, rank_exhaustively
 from boolattn.search.reading import read_queries
 from boolattn.search.result import Hit, SearchResult, judge
-from boolattn.search.writing import unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

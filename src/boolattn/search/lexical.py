@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.logic.tree import Query
 
+    # What tantivy builds and takes.
+    Analyzer = Any
+    TantivyQuery = Any
+
 ANALYZER = "boolattn"
 _BODY, _ROW = "body", "row"
 _HEAP = 64_000_000
@@ -47,7 +51,7 @@ def tantivy_module() -> Any:  # noqa: ANN401 - a module
 
 
 @cache
-def _analyzer() -> Any:  # noqa: ANN401 - tantivy's
+def _analyzer() -> Analyzer:
     tantivy = tantivy_module()
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
     filters = tantivy.Filter
@@ -158,11 +162,11 @@ class Lexical:
                 return kept[:n]
             limit = min(4 * limit, total)
 
-    def _any_word(self, atom: Atom) -> Any:  # noqa: ANN401 - tantivy's
+    def _any_word(self, atom: Atom) -> TantivyQuery:
         terms = [(self._tantivy.Occur.Should, self._term(word)) for word in terms_of(atom.text)]
         return self._tantivy.Query.boolean_query(terms) if terms else None
 
-    def _query(self, tree: Query) -> Any:  # noqa: ANN401 - tantivy's
+    def _query(self, tree: Query) -> TantivyQuery:
         """Build tantivy's query; ``None`` where a part has no word to look up."""
         occur, make = self._tantivy.Occur, self._tantivy.Query
         match tree:
@@ -187,7 +191,7 @@ class Lexical:
             parts.append((occur.Must, make.const_score_query(make.all_query(), 0.0)))
         return make.boolean_query(parts)
 
-    def _term(self, word: str) -> Any:  # noqa: ANN401 - tantivy's
+    def _term(self, word: str) -> TantivyQuery:
         return self._tantivy.Query.term_query(self._schema, _BODY, word)
 
 

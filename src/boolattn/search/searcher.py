@@ -17,13 +17,9 @@ from boolattn.search.filters import allowed_rows, read_filters
 from boolattn.search.lexical import Lexical
 from boolattn.search.manifest import check_files, read_manifest
 from boolattn.search.models import load_model
-from boolattn.search.writing import (
-    IndexSettings,
-    Writer,
-    check_model,
-    live_rows,
-    open_rows,
-)
+from boolattn.search.opening import check_model, live_rows, open_rows
+from boolattn.search.registry import find_engine
+from boolattn.search.writing import IndexSettings, Writer
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -51,7 +47,8 @@ class Searcher:
         self.rows = open_rows(self.folder, manifest)
         self._live = live_rows(self.folder, manifest)
         self.flat = Flat(self.rows)
-        self.engine: Engine = self.flat
+        kind = find_engine(manifest.engine)
+        self.engine: Engine = kind.open(self.folder, manifest, self.rows)
         lexical = manifest.lexical
         self.lexical = Lexical(self.folder / lexical) if lexical else None
 

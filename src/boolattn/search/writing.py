@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from boolattn.errors import ConfigError, DataError, IndexFolderError, IndexMismatchError
+from boolattn.errors import ConfigError, DataError, IndexFolderError
 from boolattn.search import folder as disk
 from boolattn.search.lexical import write_lexical
 from boolattn.search.manifest import (
@@ -25,6 +25,8 @@ from boolattn.search.manifest import (
     describe,
     read_manifest,
 )
+from boolattn.search.opening import check_model, live_rows, open_rows, unit
+from boolattn.search.registry import find_engine
 from boolattn.search.segments import (
     Rows,
     Segment,
@@ -89,6 +91,7 @@ class IndexSettings:
         for name in ("segment_size", "batch_size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        find_engine(self.engine)
 
 
 @dataclass
@@ -280,10 +283,17 @@ class Writer:
             files |= segment_files(self.folder, segment)
         changed = replace(manifest, segments=(*manifest.segments, *segments), files=files)
         rows = open_rows(self.folder, changed)
+        changed = self._with_engine(changed, rows, first_row)
         if self.settings.lexical if not first_row else bool(manifest.lexical):
             changed = self._with_lexical(changed, rows, first_row)
         disk.commit(self.folder, changed)
         return changed
+
+    def _with_engine(self, manifest: Manifest, rows: Rows, first_row: int) -> Manifest:
+        kind = find_engine(manifest.engine)
+        settings, own = kind.write(self.folder, manifest, rows, first_row)
+        files = {k: v for k, v in manifest.files.items() if not k.startswith("engine-")}
+        return replace(manifest, engine_settings=settings, files=files | own)
 
     def _with_lexical(self, manifest: Manifest, rows: Rows, first_row: int) -> Manifest:
         name = f"lexical-{manifest.generation}"
@@ -318,42 +328,6 @@ class _Ids:
         while len(self._known) > 1 and 2 * len(self._known[-1]) >= len(self._known[-2]):
             last = self._known.pop()
             self._known[-1] = np.sort(np.concatenate([self._known[-1], last]))
-
-
-def open_rows(folder: Path, manifest: Manifest) -> Rows:
-    """Open all segments."""
-    return Rows(
-        [
-            Segment(folder / disk.SEGMENTS / segment.name, segment.count, manifest.dimension)
-            for segment in manifest.segments
-        ]
-    )
-
-
-def live_rows(folder: Path, manifest: Manifest) -> NDArray[np.bool_] | None:
-    """Return which rows are not deleted; ``None`` where none is."""
-    if not manifest.deleted:
-        return None
-    live = np.ones(manifest.n_rows, bool)
-    live[np.load(folder / manifest.deleted, allow_pickle=False)] = False
-    return live
-
-
-def check_model(folder: Path, manifest: Manifest, retriever: Retriever) -> None:
-    """Refuse another model's index: its vectors mean nothing to this one."""
-    if manifest.fingerprint != retriever.fingerprint:
-        raise IndexMismatchError(
-            f"{folder} was indexed by another model ({manifest.model or 'unnamed'}, fingerprint "
-            f"{manifest.fingerprint[:8]}, not {retriever.fingerprint[:8]}); index again with this "
-            "one, or search with that one"
-        )
-
-
-def unit(vectors: Array) -> Array:
-    """Return vectors of length 1; those that are so already stay as they are, bit for bit."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    is_unit = np.abs(lengths - 1) < 1e-3
-    return np.where(is_unit, vectors, vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
 
 
 def _described(folder: Path, target: Path) -> dict[str, FileEntry]:
