@@ -1,0 +1,151 @@
+"""Many runs at once, on a machine that has only torch and transformers.
+
+    python -m boolattn.reproduction run --systems plain,corrected-lexicon --on taxa \
+        --data FOLDER --out results --workers 8 --time-limit 540
+
+May import: boolattn.reproduction, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from boolattn.errors import BoolattnError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from boolattn.reproduction.plan import Wanted
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Tables go to stdout, everything else to stderr."""
+    options = _parser().parse_args(argv)
+    try:
+        text = options.do(options)
+    except BoolattnError as error:
+        sys.stderr.write(f"boolattn: {error}\n")
+        return 2
+    if text:
+        sys.stdout.write(text + "\n")
+    return 0
+
+
+def _run(options: argparse.Namespace) -> str:
+    begun = time.monotonic()
+    from boolattn.reproduction.running import Limits, run
+    from boolattn.reproduction.work import Places
+
+    limits = Limits(
+        n_workers=options.workers,
+        n_threads=options.threads,
+        deadline=begun + options.time_limit if options.time_limit else None,
+    )
+    work = options.work or options.out / "work"
+    places = Places(
+        runs=options.out / "runs",
+        work=work,
+        made=options.made or work / "made",
+        keep=options.keep,
+    )
+    return run(_wanted(options), places, limits, tell=_tell)
+
+
+def _list(options: argparse.Namespace) -> str:
+    from boolattn.reproduction.plan import plan
+    from boolattn.reproduction.work import Places
+
+    work = options.work or options.out / "work"
+    places = Places(runs=options.out / "runs", work=work, made=options.made or work / "made")
+    planned = plan(_wanted(options), places)
+    lines = [f"done  {key}" for key in planned.finished]
+    return "\n".join([*lines, *(f"to do {task.name}" for task in planned.tasks)])
+
+
+def _wanted(options: argparse.Namespace) -> Wanted:
+    from boolattn.reproduction.plan import Wanted
+    from boolattn.reproduction.systems import Request, names_of
+
+    datasets = names_of(options.on)
+    return Wanted(
+        systems=names_of(options.systems),
+        datasets=datasets,
+        encoders=names_of(options.encoders),
+        seeds=[_number(seed) for seed in names_of(options.seeds)],
+        data={name: Path(folder) for name, folder in _pairs(options.data, datasets).items()},
+        request=Request(
+            preset=options.preset,
+            size=options.size,
+            sources=_pairs(options.encoder, ()),
+            changes=tuple(options.set),
+        ),
+        done=options.done,
+    )
+
+
+def _pairs(given: Sequence[str], names: Sequence[str]) -> Mapping[str, str]:
+    """Read NAME=VALUE; a value alone belongs to the only name there is."""
+    pairs = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals and len(names) != 1:
+            raise ConfigError(f"which one is {one!r} for? write NAME={one}")
+        pairs[name if equals else names[0]] = value if equals else one
+    return pairs
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"a seed is a whole number, got {text!r}") from None
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m boolattn.reproduction",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    for name, function, words in (
+        ("run", _run, "train and measure systems, many at once"),
+        ("list", _list, "say what run would do"),
+    ):
+        verb = verbs.add_parser(name, help=words)
+        verb.set_defaults(do=function)
+        _add_run_options(verb)
+    return parser
+
+
+def _add_run_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--systems", required=True, help="names of systems.toml, by commas")
+    verb.add_argument("--on", default="taxa", help="data sets, by commas")
+    verb.add_argument("--encoders", default="minilm", help="names, by commas")
+    verb.add_argument("--seeds", default="0,42,1234")
+    verb.add_argument("--data", action="append", default=[], metavar="[DATASET=]FOLDER")
+    verb.add_argument("--encoder", action="append", default=[], metavar="NAME=FOLDER")
+    verb.add_argument("--preset", default="", help="instead of the data set's and encoder's own")
+    verb.add_argument("--size", default="", choices=("", "small", "full"))
+    verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    verb.add_argument("--out", type=Path, required=True, help="finished runs: small, kept")
+    verb.add_argument("--work", type=Path, help="what is large and can be made again")
+    verb.add_argument("--made", type=Path, help="folder of generated sentences")
+    verb.add_argument("--done", type=Path, action="append", default=[], help="more finished runs")
+    verb.add_argument("--workers", type=int, default=1)
+    verb.add_argument("--threads", type=int, default=2, help="of each worker")
+    verb.add_argument("--time-limit", type=float, default=0, metavar="SECONDS")
+    verb.add_argument("--keep", action="store_true", help="keep trained models")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""Asking one model in several ways, each ranking the whole corpus.
+
+May import: boolattn.composition, boolattn.evaluation, boolattn.training, boolattn.data,
+boolattn.logic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from boolattn.composition.ranking import rank as rank_composed
+from boolattn.data.readings import mark
+from boolattn.evaluation.rankers import exact_search
+from boolattn.evaluation.ranking import Ranking
+from boolattn.logic.operators import OPERATORS
+from boolattn.logic.syntax import parse, unparse
+from boolattn.logic.templates import template_tree
+from boolattn.logic.tree import And, Atom, Not, Or, atoms
+from boolattn.training.batches import Tokens, label_columns
+from boolattn.training.validation import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from boolattn.composition.retriever import Plan, Retriever
+    from boolattn.data.records import Query
+    from boolattn.logic.tree import Query as Tree
+    from boolattn.training.launch import Corpus
+    from boolattn.training.settings import Preset
+
+    Values = dict[str, np.ndarray[Any, np.dtype[np.float64]]]
+
+#: Documents of like length encoded at once: enough to fill a GPU, by kind of machine.
+_DOCUMENTS = {"cuda": 1024, "cpu": 64}
+_QUERIES = 256
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A ranking, and what is known of each query beside it (how it was read)."""
+
+    ranking: Ranking
+    values: Values
+
+
+class Asker:
+    """One model over one corpus, whose documents it encodes once.
+
+    Args:
+        retriever: The model.
+        corpus: Tokenised.
+        preset: What it was trained with.
+        prefix: Put before every query.
+    """
+
+    def __init__(
+        self, retriever: Retriever, corpus: Corpus, preset: Preset, prefix: str = ""
+    ) -> None:
+        self.retriever = retriever
+        self.corpus = corpus
+        self.preset = preset
+        self.prefix = prefix
+        towers = retriever.towers.eval()
+        with torch.inference_mode():
+            size = _DOCUMENTS.get(towers.device.type, _DOCUMENTS["cpu"])
+            everything = range(len(corpus.documents))
+            self.documents = encode(towers, corpus.documents, everything, "document", size)
+
+    def ask(self, how: str, queries: Sequence[Query], depth: int) -> Answer:
+        """Rank the corpus for queries.
+
+        Args:
+            how: One of :data:`boolattn.reproduction.systems.ASKS`.
+            queries: What is asked.
+            depth: How many documents are returned.
+        """
+        if how in ("own", "label"):
+            vectors = self._vectors(queries, is_told=how == "label")
+            return Answer(exact_search(vectors, self.documents, depth), {})
+        plans = self._plans(how, queries)
+        ranking = Ranking(*rank_composed(self.retriever, plans, self.documents, depth))
+        values = _reading_values(plans, queries) if how in ("read", "always") else {}
+        return Answer(ranking, values)
+
+    def _vectors(self, queries: Sequence[Query], *, is_told: bool) -> Tensor:
+        labels = None
+        if is_told:
+            told = [[int(op in query.operators) for op in OPERATORS] for query in queries]
+            labels = torch.tensor(told)[:, label_columns(self.preset.plugin.operators)]
+        texts = [self.prefix + query.text for query in queries]
+        tokens = Tokens(self.corpus.tokenizer, texts, self.preset.model.query_length)
+        with torch.inference_mode():
+            rows = range(len(texts))
+            return encode(self.retriever.towers, tokens, rows, "query", _QUERIES, labels)
+
+    def _plans(self, how: str, queries: Sequence[Query]) -> list[Plan]:
+        if how in ("given", "explicit"):
+            tree_of = given_tree if how == "given" else explicit_tree
+            return self._plan_trees([tree_of(query) for query in queries])
+        retriever = self.retriever
+        if how == "always":
+            retriever = replace(retriever, threshold=0.0)
+        plans: list[Plan] = []
+        for start in range(0, len(queries), _QUERIES):
+            plans += retriever.plan([q.text for q in queries[start : start + _QUERIES]])
+        return plans
+
+    def _plan_trees(self, trees: Sequence[Tree]) -> list[Plan]:
+        plans: list[Plan] = []
+        for start in range(0, len(trees), _QUERIES):
+            plans += self.retriever.plan_trees(trees[start : start + _QUERIES])
+        return plans
+
+
+def given_tree(query: Query) -> Tree:
+    """Return the tree of a query's own words; of its operands' names where no words are known."""
+    marked = mark(query.text, query.template, [operand.spans for operand in query.operands])
+    return _named_tree(query) if marked is None else marked.reading.tree(query.text)
+
+
+def explicit_tree(query: Query) -> Tree:
+    """Return what the explicit syntax reads where somebody types the operands' names."""
+    tree = _named_tree(query)
+    return tree if isinstance(tree, Atom) else parse(unparse(tree))
+
+
+def _named_tree(query: Query) -> Tree:
+    names = [operand.text for operand in query.operands]
+    if not query.template or not names or not all(names):
+        return Atom(query.text)
+    return template_tree(query.template, names)
+
+
+def shape(tree: Tree) -> tuple[int, int, str]:
+    """Say how many operands are kept, how many excluded, and what joins the kept.
+
+    >>> shape(And((Atom("a"), Atom("b"), Not(Atom("c")))))
+    (2, 1, 'and')
+    """
+    parts = tree.parts if isinstance(tree, And) else (tree,)
+    excluded = sum(1 for part in parts if isinstance(part, Not))
+    kept = [part for part in parts if not isinstance(part, Not)]
+    if len(kept) == 1 and isinstance(kept[0], Or):
+        return len(kept[0].parts), excluded, "or"
+    return len(kept), excluded, "and"
+
+
+def _reading_values(plans: Sequence[Plan], queries: Sequence[Query]) -> Values:
+    """Say of each query whether it was composed, and read right: its structure, and every word."""
+    values: Values = {
+        name: np.full(len(queries), np.nan) for name in ("composed", "structure", "words")
+    }
+    for place, (plan, query) in enumerate(zip(plans, queries, strict=True)):
+        values["composed"][place] = float(plan.is_composed)
+        if not query.template:
+            continue
+        wanted = template_tree(query.template, ["_"] * query.template.count("_"))
+        values["structure"][place] = float(shape(plan.reading) == shape(wanted))
+        marked = mark(query.text, query.template, [operand.spans for operand in query.operands])
+        if marked is not None and not marked.reading.is_plain:
+            right = marked.reading.tree(query.text)
+            same = shape(right) == shape(plan.reading) and _bag(right) == _bag(plan.reading)
+            values["words"][place] = float(same)
+    return values
+
+
+def _bag(tree: Tree) -> list[str]:
+    return sorted(" ".join(atom.text.lower().split()) for atom in atoms(tree))

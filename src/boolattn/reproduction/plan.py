@@ -1,0 +1,201 @@
+"""From what is asked for to an ordered list of tasks, without what is done already.
+
+May import: boolattn.reproduction, boolattn.training.settings, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from boolattn.errors import ConfigError
+from boolattn.reproduction.pool import Task
+from boolattn.reproduction.prepared import stamp
+from boolattn.reproduction.runs import Run, RunKey
+from boolattn.reproduction.systems import Request, known, resolve
+from boolattn.reproduction.work import Bm25, Heads, Layout, Make, Train
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from boolattn.reproduction.systems import Encoder, Suite, System
+    from boolattn.reproduction.work import Places
+    from boolattn.training.settings import Preset
+
+NO_ENCODER = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is asked for.
+
+    Attributes:
+        systems: Names, the most important first.
+        datasets: Names.
+        encoders: Names.
+        seeds: All of the first, then all of the second.
+        data: Folder of each data set; its own place where none is given.
+        request: What is asked of every system alike.
+        done: Folders with further finished runs, which need not be done again.
+    """
+
+    systems: Sequence[str]
+    datasets: Sequence[str]
+    encoders: Sequence[str] = ("minilm",)
+    seeds: Sequence[int] = (0, 42, 1234)
+    data: Mapping[str, Path] = field(default_factory=dict)
+    request: Request = field(default_factory=Request)
+    done: Sequence[Path] = ()
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Tasks, and the runs they are for.
+
+    Attributes:
+        tasks: In order.
+        keys: Every run that was asked for, by the name of its task.
+        finished: Those that are there already.
+    """
+
+    tasks: list[Task]
+    keys: dict[str, RunKey]
+    finished: dict[RunKey, Path]
+
+
+def plan(wanted: Wanted, places: Places) -> Planned:
+    """List what is to be done."""
+    planned = Planned([], {}, {})
+    named: dict[str, Task] = {}
+    for system, suite, encoder, seed in _combinations(wanted):
+        label = encoder.name if system.needs_encoder else NO_ENCODER
+        key = RunKey(suite.name, label, system.name, seed)
+        preset = resolve(system, suite, encoder, seed, wanted.request)
+        planned.keys[str(key)] = key
+        if path := _finished(key, [places.runs, *wanted.done], preset, system):
+            planned.finished[key] = path
+            continue
+        for task in _tasks(key, (system, suite, encoder), preset, wanted, places):
+            if task.name not in named:
+                named[task.name] = task
+                planned.tasks.append(task)
+    return planned
+
+
+def _combinations(wanted: Wanted) -> Iterator[tuple[System, Suite, Encoder, int]]:
+    """Walk over all runs: seeds outermost, so that a table is complete early."""
+    found = known()
+    for seed in wanted.seeds:
+        for name in wanted.systems:
+            system = found.system(name)
+            if not system.has_seeds and seed != wanted.seeds[0]:
+                continue
+            for dataset in wanted.datasets:
+                suite = found.suite(dataset)
+                if system.on and suite.name not in system.on:
+                    continue
+                encoders = wanted.encoders if system.needs_encoder else wanted.encoders[:1]
+                for encoder in encoders:
+                    yield system, suite, found.encoder(encoder), seed
+
+
+def _tasks(
+    key: RunKey,
+    what: tuple[System, Suite, Encoder],
+    preset: Preset,
+    wanted: Wanted,
+    places: Places,
+) -> Iterator[Task]:
+    """Yield a run with everything it needs before it."""
+    system, suite, encoder = what
+    data = wanted.data.get(suite.name)
+    layout = _layout(suite, encoder, preset, data, places)
+    if not isinstance(layout.work, Layout):
+        raise TypeError(layout)
+    yield layout
+    folder = layout.work.folder
+    if system.kind == "bm25":
+        bm25 = Bm25(key=key, suite=suite, encoder=encoder, preset=preset, layout=folder)
+        yield Task(name=str(key), like="bm25", work=bm25, needs=(layout.name,))
+        return
+    needs = [layout.name]
+    heads = None
+    if system.heads:
+        *makes, taught = _heads(encoder, preset, places)
+        yield from makes
+        yield taught
+        needs.append(taught.name)
+        heads = taught.work.folder if isinstance(taught.work, Heads) else None
+    train = Train(
+        key=key,
+        system=system,
+        suite=suite,
+        encoder=encoder,
+        preset=preset,
+        layout=folder,
+        heads=heads,
+    )
+    like = f"{suite.name} {encoder.name} {preset.compose.use_reader} {preset.model.use_plugin}"
+    yield Task(name=str(key), like=like, work=train, needs=tuple(needs))
+
+
+def _layout(
+    suite: Suite, encoder: Encoder, preset: Preset, data: Path | None, places: Places
+) -> Task:
+    length = preset.model.document_length
+    size = preset.data.size if data is None else "given"
+    name = f"{suite.name}-{size}-{encoder.vocabulary}-{length}-{stamp(data)}"
+    work = Layout(folder=places.work / "layouts" / name, data=data, preset=preset)
+    return Task(name=f"layout {name}", like="layout", work=work)
+
+
+def _heads(encoder: Encoder, preset: Preset, places: Places) -> Iterator[Task]:
+    """Yield the making of sentences, and last the heads of an encoder, plug-in and seed."""
+    settings = preset.pretrain
+    what = ["sentences", "held-out"] + (["triplets"] if settings.triplet_weight else [])
+    needs = []
+    for kind in what:
+        count = settings.n_held_out if kind == "held-out" else settings.n_sentences
+        needs.append(f"{kind} {count} {settings.seed}")
+        yield Task(name=needs[-1], like=kind, work=Make(settings=settings, what=kind))
+    values = [asdict(preset.plugin), asdict(settings), preset.model.encoder, preset.model.pooling]
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
+    name = f"{encoder.name}-{preset.plugin.variant}-{preset.plugin.gate}-{settings.seed}-{digest}"
+    folder = places.work / "heads" / name
+    yield Task(
+        name=f"heads {name}",
+        like=f"heads {encoder.name} {settings.batch_size} {settings.max_steps}",
+        work=Heads(folder=folder, preset=preset),
+        needs=tuple(needs),
+    )
+
+
+def _finished(key: RunKey, folders: Sequence[Path], preset: Preset, system: System) -> Path | None:
+    """Find a finished run; one made with other settings must not pass for this one."""
+    for folder in folders:
+        path = folder / key.path
+        if not path.is_file():
+            continue
+        settings = Run.load(path).details.get("settings")
+        if system.kind != "bm25" and (other := _differs(settings or {}, preset)):
+            raise ConfigError(
+                f"{path} was run with {other}; name another --out, or remove it to run again"
+            )
+        return path
+    return None
+
+
+def _differs(found: Mapping[str, Mapping[str, object]], preset: Preset) -> str:
+    """Name a setting that differs, but for where an encoder lies."""
+    own = json.loads(json.dumps(preset.to_dict()))
+    for table, values in own.items():
+        if not isinstance(values, dict):
+            continue
+        there = found.get(table, {})
+        for name, value in values.items():
+            if (table, name) != ("model", "encoder") and there.get(name, value) != value:
+                return f"{table}.{name} = {there[name]!r}, not {value!r}"
+    return ""

@@ -1,0 +1,251 @@
+"""Many jobs on few workers: in order, each after what it needs, until the time is up.
+
+A worker is a process of its own with a pipe to the parent. One that dies takes its job with it and
+is replaced; whatever else happens to a job, the others go on. May import: boolattn.reproduction,
+boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import sys
+import time
+import traceback
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from multiprocessing.context import SpawnProcess
+    from pathlib import Path
+
+    from boolattn.reproduction.work import Places, Work
+
+logger = logging.getLogger(__name__)
+
+_SPAWN = multiprocessing.get_context("spawn")
+#: Seconds kept back to write what is left to write.
+_MARGIN = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One job.
+
+    Attributes:
+        name: Names it, in messages and in what others need.
+        like: Jobs of one kind take about as long.
+        needs: Names of jobs that must have been done before.
+        work: What is to be done.
+    """
+
+    name: str
+    like: str
+    work: Work
+    needs: tuple[str, ...] = ()
+
+
+@dataclass
+class Outcome:
+    """What became of the tasks: done with a line of words, failed with a reason, or not begun."""
+
+    done: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Worker:
+    process: SpawnProcess
+    pipe: Connection
+    task: Task | None = None
+    since: float = 0.0
+
+
+class Pool:
+    """Runs tasks.
+
+    Args:
+        places: Where everything is.
+        n_workers: How many processes.
+        n_threads: CPU threads of each.
+        deadline: ``time.monotonic()`` at which everything must have ended; ``None``: never.
+        tell: Called with a line whenever a task ends.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        n_workers: int,
+        *,
+        n_threads: int = 2,
+        deadline: float | None = None,
+        tell: Callable[[str], None] = logger.info,
+    ) -> None:
+        self.places = places
+        self.n_workers = n_workers
+        self.n_threads = n_threads
+        self.deadline = deadline
+        self.tell = tell
+        self._workers: list[_Worker] = []
+        self._longest: dict[str, float] = {}
+        self._begun = time.monotonic()
+
+    def run(self, tasks: Sequence[Task]) -> Outcome:
+        """Do the tasks, the first first."""
+        outcome = Outcome()
+        pending = list(tasks)
+        try:
+            while pending or any(worker.task for worker in self._workers):
+                pending = self._start(pending, outcome)
+                if not any(worker.task for worker in self._workers):
+                    break
+                self._collect(outcome)
+                if self.deadline is not None and time.monotonic() > self.deadline - _MARGIN:
+                    break
+        finally:
+            running = [worker.task.name for worker in self._workers if worker.task]
+            self._stop()
+        outcome.left = running + [task.name for task in pending]
+        return outcome
+
+    def _start(self, pending: list[Task], outcome: Outcome) -> list[Task]:
+        """Give idle workers what they can do; return what still waits."""
+        waiting: list[Task] = []
+        for task in pending:
+            if broken := [name for name in task.needs if name in outcome.failed]:
+                outcome.failed[task.name] = f"it needs {broken[0]}, which failed"
+            elif all(name in outcome.done for name in task.needs) and self._fits(task):
+                worker = self._idle()
+                if worker is None or not self._give(worker, task):
+                    waiting.append(task)
+            else:
+                waiting.append(task)
+        return waiting
+
+    def _fits(self, task: Task) -> bool:
+        """Whether a task like those before would end in time."""
+        if self.deadline is None:
+            return True
+        ends = time.monotonic() + self._longest.get(task.like, 0.0)
+        return ends < self.deadline - _MARGIN
+
+    def _idle(self) -> _Worker | None:
+        for worker in self._workers:
+            if worker.task is None:
+                return worker
+        if len(self._workers) < self.n_workers:
+            self._workers.append(self._spawn())
+            return self._workers[-1]
+        return None
+
+    def _give(self, worker: _Worker, task: Task) -> bool:
+        try:
+            worker.pipe.send(task.work)
+        except (BrokenPipeError, OSError):
+            self._drop(worker)
+            return False
+        worker.task, worker.since = task, time.monotonic()
+        return True
+
+    def _collect(self, outcome: Outcome) -> None:
+        """Wait for a word from a worker."""
+        pipes = {worker.pipe: worker for worker in self._workers}
+        for ready in wait(list(pipes), timeout=1.0):
+            worker = pipes[ready]  # type: ignore[index]
+            task = worker.task
+            try:
+                is_done, words, is_fit = worker.pipe.recv()
+            except (EOFError, OSError):
+                worker.process.join(timeout=5)
+                is_done, is_fit = False, False
+                words = f"its process ended by itself (exit code {worker.process.exitcode})"
+            if not is_fit:
+                self._drop(worker)
+            worker.task = None
+            if task is None:
+                continue
+            took = time.monotonic() - worker.since
+            if is_done:
+                outcome.done[task.name] = words
+                self._longest[task.like] = max(took, self._longest.get(task.like, 0.0))
+            else:
+                outcome.failed[task.name] = words
+            state = "" if is_done else "FAILED "
+            at = time.monotonic() - self._begun
+            self.tell(f"[{at:5.0f} s] {state}{task.name} ({took:.0f} s): {words}")
+
+    def _spawn(self) -> _Worker:
+        here, there = _SPAWN.Pipe()
+        # Read when a child first loads its libraries.
+        os.environ["OMP_NUM_THREADS"] = str(self.n_threads)
+        process = _SPAWN.Process(
+            target=serve, args=(there, self.places, self.n_threads, len(self._workers)), daemon=True
+        )
+        process.start()
+        there.close()
+        return _Worker(process, here)
+
+    def _drop(self, worker: _Worker) -> None:
+        """Forget a worker that is dead or not to be trusted any more."""
+        worker.pipe.close()
+        if worker.process.is_alive():
+            worker.process.terminate()
+        worker.process.join(timeout=10)
+        if worker in self._workers:
+            self._workers.remove(worker)
+
+    def _stop(self) -> None:
+        for worker in list(self._workers):
+            self._drop(worker)
+
+
+def serve(pipe: Connection, places: Places, n_threads: int, number: int) -> None:
+    """Do jobs as they come through a pipe. Answers: done or not, words, fit for another job."""
+    _log_to(places.work / "logs" / f"worker-{number}.log")
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    import torch
+    from transformers.utils.logging import disable_progress_bar
+
+    from boolattn.errors import BoolattnError
+    from boolattn.reproduction.work import clean
+
+    torch.set_num_threads(n_threads)
+    disable_progress_bar()
+    while True:
+        try:
+            work: Work = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = (True, work.do(places), True)
+        except BoolattnError as error:
+            answer = (False, str(error), True)
+        except Exception as error:  # noqa: BLE001 - one job must not end the others
+            logger.error("%s", traceback.format_exc())
+            [line, *_] = str(error).splitlines() or [""]
+            # After an error of CUDA's a process computes nothing any more.
+            answer = (False, f"{type(error).__name__}: {line}", False)
+        clean_or_pass(clean)
+        pipe.send(answer)
+
+
+def clean_or_pass(clean: Callable[[], None]) -> None:
+    """Give memory back; a broken device cannot, and its process is replaced anyway."""
+    try:
+        clean()
+    except RuntimeError as error:
+        logger.error("%s", error)
+
+
+def _log_to(path: Path) -> None:
+    """Write a worker's own words to a file, so that the parent's lines stay readable."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = path.open("a", encoding="utf-8", buffering=1)
+    sys.stdout = sys.stderr = handle
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=handle, force=True)
+    for name in ("httpx", "sentence_transformers", "transformers", "accelerate"):
+        logging.getLogger(name).setLevel(logging.WARNING)

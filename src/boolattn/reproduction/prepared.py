@@ -1,0 +1,269 @@
+"""A data set laid out for many processes: tokenised once, and memory-mapped by each.
+
+Reading and tokenising 219,002 documents takes longer than a short training, so it is done once.
+May import: boolattn.data, boolattn.logic, boolattn.training, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast, overload
+
+import numpy as np
+import torch
+
+from boolattn.data.files import whole_folder
+from boolattn.data.records import Dataset, Document, Operand, Query
+from boolattn.errors import ConfigError, DataError
+from boolattn.logic.operators import Operator
+from boolattn.training.batches import Features, Tokens
+from boolattn.training.launch import Corpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from transformers import PreTrainedTokenizerBase
+
+FORMAT = "boolattn-prepared-1"
+_AT_ONCE = 8192
+_SETS = ("gold", "excluded", "partial")
+
+
+class SavedTokens(Tokens):
+    """Token ids of all texts in one array, read where they lie.
+
+    Args:
+        tokenizer: The one they were made with.
+        ids: All texts' ids end to end.
+        starts: Where each text begins, and the end.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        ids: NDArray[np.int32],
+        starts: NDArray[np.int64],
+    ) -> None:
+        super().__init__(tokenizer, (), 0)
+        self._flat, self._starts = ids, starts
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def fill(self, rows: Sequence[int] | range | None = None) -> None:
+        """Do nothing: all is there."""
+
+    def lengths(self, rows: Sequence[int]) -> list[int]:
+        """Count the tokens of some texts."""
+        chosen = np.asarray(rows, dtype=np.int64)
+        return cast("list[int]", (self._starts[chosen + 1] - self._starts[chosen]).tolist())
+
+    def features(self, rows: Sequence[int]) -> Features:
+        """Put texts into one padded batch."""
+        chosen = np.asarray(rows, dtype=np.int64)
+        starts = self._starts[chosen][:, None]
+        lengths = self._starts[chosen + 1][:, None] - starts
+        places = np.arange(int(lengths.max()))
+        mask = places < lengths
+        ids = np.where(mask, self._flat[np.where(mask, starts + places, 0)], self._pad)
+        features = {
+            "input_ids": torch.from_numpy(ids.astype(np.int64)),
+            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
+        }
+        if self._has_types:
+            features["token_type_ids"] = torch.zeros_like(features["input_ids"])
+        return features
+
+
+class SavedDocuments(Sequence[Document]):
+    """Documents whose texts stay in a file until they are asked for."""
+
+    def __init__(self, ids: list[str], texts: NDArray[np.uint8], starts: NDArray[np.int64]) -> None:
+        self.ids = ids
+        self._texts, self._starts = texts, starts
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Document: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Document]: ...
+    def __getitem__(self, index: int | slice) -> Document | Sequence[Document]:
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        name = self.ids[index]
+        raw = self._texts[self._starts[index] : self._starts[index + 1]]
+        return Document(id=name, text=raw.tobytes().decode())
+
+
+class SavedCorpus(Corpus):
+    """A prepared folder as a corpus to train and rank with."""
+
+    def __init__(
+        self, dataset: Dataset, tokenizer: PreTrainedTokenizerBase, documents: SavedTokens
+    ) -> None:
+        self.dataset = dataset
+        self.tokenizer = tokenizer
+        ids = cast("SavedDocuments", dataset.documents).ids
+        self.rows = {name: row for row, name in enumerate(ids)}
+        self.documents = documents
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The folder of a data set that was laid out."""
+
+    folder: Path
+
+    @property
+    def exists(self) -> bool:
+        """Whether it was written completely."""
+        return (self.folder / "manifest.json").is_file()
+
+    def write(self, dataset: Dataset, tokenizer: PreTrainedTokenizerBase, length: int) -> None:
+        """Tokenise and lay out a data set, whole or not at all."""
+        with whole_folder(self.folder) as draft:
+            _write_texts(draft, dataset.documents)
+            _write_tokens(draft, (d.text for d in dataset.documents), tokenizer, length)
+            rows = {document.id: row for row, document in enumerate(dataset.documents)}
+            _dump(draft / "ids.json", list(rows))
+            _dump(
+                draft / "splits.json",
+                {
+                    split: [_plain(query, rows) for query in queries]
+                    for split, queries in dataset.splits.items()
+                },
+            )
+            manifest = {
+                "format": FORMAT,
+                "name": dataset.name,
+                "length": length,
+                "vocabulary": vocabulary_hash(tokenizer),
+            }
+            _dump(draft / "manifest.json", manifest)
+
+    def open(self, tokenizer: PreTrainedTokenizerBase, length: int) -> SavedCorpus:
+        """Map the folder; the tokenizer must be of the vocabulary it was written with."""
+        manifest = _load(self.folder / "manifest.json")
+        if manifest.get("format") != FORMAT:
+            raise DataError(f"{self.folder} has format {manifest.get('format')!r}, not {FORMAT}")
+        own = {"length": length, "vocabulary": vocabulary_hash(tokenizer)}
+        for name, value in own.items():
+            if manifest[name] != value:
+                raise ConfigError(
+                    f"{self.folder} was tokenised with another {name}: {manifest[name]}, not "
+                    f"{value}; remove it to make it again"
+                )
+        ids: list[str] = _load(self.folder / "ids.json")
+        splits = {
+            split: tuple(_query(row, ids) for row in rows)
+            for split, rows in _load(self.folder / "splits.json").items()
+        }
+        documents = SavedDocuments(ids, self._array("texts"), self._array("text_starts"))
+        dataset = Dataset(name=manifest["name"], documents=documents, splits=splits)
+        tokens = SavedTokens(tokenizer, self._array("tokens"), np.asarray(self._array("starts")))
+        return SavedCorpus(dataset, tokenizer, tokens)
+
+    def _array(self, name: str) -> Any:  # noqa: ANN401 - arrays of three types
+        return np.load(self.folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+
+
+def vocabulary_hash(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Name a vocabulary, so that ids of another are not taken for its own."""
+    pairs = sorted(tokenizer.get_vocab().items())
+    return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
+
+
+def stamp(folder: Path | None) -> str:
+    """Name the state of a folder's files, so that changed data is laid out again."""
+    if folder is None:
+        return "own"
+    found = sorted(
+        (str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.is_file()
+    )
+    return hashlib.sha256(repr((str(folder.resolve()), found)).encode()).hexdigest()[:12]
+
+
+def _write_texts(draft: Path, documents: Iterable[Document]) -> None:
+    encoded = [document.text.encode() for document in documents]
+    starts = np.zeros(len(encoded) + 1, dtype=np.int64)
+    np.cumsum([len(text) for text in encoded], out=starts[1:])
+    np.save(draft / "texts.npy", np.frombuffer(b"".join(encoded), dtype=np.uint8))
+    np.save(draft / "text_starts.npy", starts)
+
+
+def _write_tokens(
+    draft: Path, texts: Iterable[str], tokenizer: PreTrainedTokenizerBase, length: int
+) -> None:
+    listed = list(texts)
+    parts: list[NDArray[np.int32]] = []
+    lengths: list[int] = []
+    for start in range(0, len(listed), _AT_ONCE):
+        encoded = tokenizer(
+            listed[start : start + _AT_ONCE],
+            truncation=True,
+            max_length=length,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+        )["input_ids"]
+        lengths += map(len, encoded)
+        parts.append(np.fromiter((i for ids in encoded for i in ids), dtype=np.int32))
+    starts = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    np.save(draft / "tokens.npy", np.concatenate(parts))
+    np.save(draft / "starts.npy", starts)
+
+
+def _plain(query: Query, rows: dict[str, int]) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "id": query.id,
+        "text": query.text,
+        "template": query.template,
+        "operators": [operator.value for operator in query.operators],
+        "operands": [[operand.text, operand.spans] for operand in query.operands],
+        "domain": query.domain,
+        "wording": query.wording,
+    }
+    for name in _SETS:
+        # Documents outside the corpus are kept by name: the coverage of a query depends on them.
+        plain[name] = [rows.get(one, one) for one in sorted(getattr(query, name))]
+    return plain
+
+
+def _query(plain: dict[str, Any], ids: list[str]) -> Query:
+    sets = {
+        name: frozenset(ids[one] if isinstance(one, int) else one for one in plain[name])
+        for name in _SETS
+    }
+    return Query(
+        id=plain["id"],
+        text=plain["text"],
+        template=plain["template"],
+        operators=tuple(Operator(name) for name in plain["operators"]),
+        operands=tuple(
+            Operand(text, tuple((start, end) for start, end in spans))
+            for text, spans in plain["operands"]
+        ),
+        domain=plain["domain"],
+        wording=plain["wording"],
+        **sets,
+    )
+
+
+def _dump(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")), "utf-8")
+
+
+def _load(path: Path) -> Any:  # noqa: ANN401 - anything JSON has
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({error}); remove its folder") from error

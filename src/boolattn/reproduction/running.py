@@ -1,0 +1,74 @@
+"""One call of the runner: plan, work, and a table of everything that is there.
+
+May import: boolattn.reproduction, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from boolattn.data.files import whole_file
+from boolattn.reproduction.plan import plan
+from boolattn.reproduction.pool import Pool
+from boolattn.reproduction.runs import Run
+from boolattn.reproduction.tables import overview
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from boolattn.reproduction.plan import Planned, Wanted
+    from boolattn.reproduction.pool import Outcome
+    from boolattn.reproduction.work import Places
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much of a machine, and how long."""
+
+    n_workers: int = 1
+    n_threads: int = 2
+    deadline: float | None = None
+
+
+def run(wanted: Wanted, places: Places, limits: Limits, tell: Callable[[str], None]) -> str:
+    """Do what is not done yet, and return a table in Markdown."""
+    planned = plan(wanted, places)
+    n_runs = len(planned.keys) - len(planned.finished)
+    tell(f"{n_runs} runs to do, {len(planned.finished)} there, {len(planned.tasks)} jobs in all")
+    if planned.tasks:
+        pool = Pool(
+            places,
+            min(limits.n_workers, len(planned.tasks)),
+            n_threads=limits.n_threads,
+            deadline=limits.deadline,
+            tell=tell,
+        )
+        outcome = pool.run(planned.tasks)
+        _note_failures(outcome, planned, places.runs.parent / "failed")
+        for name in outcome.left:
+            if name in planned.keys:
+                tell(f"not run: {name}")
+    return overview(finished_runs(planned, places))
+
+
+def finished_runs(planned: Planned, places: Places) -> list[Run]:
+    """Load the runs that were asked for and are there."""
+    found = []
+    for key in planned.keys.values():
+        path = planned.finished.get(key, places.runs / key.path)
+        if path.is_file():
+            found.append(Run.load(path))
+    return found
+
+
+def _note_failures(outcome: Outcome, planned: Planned, folder: Path) -> None:
+    """Keep one line for each run that failed, until it succeeds."""
+    for name, key in planned.keys.items():
+        path = (folder / key.path).with_suffix("").with_suffix(".txt")
+        if name in outcome.failed:
+            with whole_file(path) as handle:
+                handle.write(outcome.failed[name] + "\n")
+        elif name in outcome.done:
+            path.unlink(missing_ok=True)
