@@ -1,0 +1,100 @@
+"""What is known of some queries: which documents answer them, and which they exclude.
+
+The files are those of the benchmarks: JSON lines with ``text``, ``gold`` and, where there are
+any, ``excluded`` and ``partial``. A query that is typed as it stands there can be judged; of any
+other nothing is claimed. May import: boolattn.data.files, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from boolattn.data.files import read_jsonl
+from boolattn.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+_LISTS = ("gold", "excluded", "partial")
+
+
+@dataclass(frozen=True)
+class Known:
+    """The answers of one query.
+
+    Attributes:
+        query: As it was written.
+        operators: Those it uses, where the file says so.
+        gold: Documents that answer it.
+        excluded: Documents that would, had it not excluded them.
+        partial: Documents that match some but not all of an AND.
+    """
+
+    query: str
+    operators: tuple[str, ...]
+    gold: frozenset[str]
+    excluded: frozenset[str]
+    partial: frozenset[str]
+
+    def of(self, document: str) -> str:
+        """Judge one document."""
+        for name, ids in (
+            ("answers", self.gold),
+            ("excluded", self.excluded),
+            ("partial", self.partial),
+        ):
+            if document in ids:
+                return name
+        return "other"
+
+
+class KnownQueries:
+    """Queries by their text, however it is spaced and cased."""
+
+    def __init__(self, known: Iterable[Known] = ()) -> None:
+        self._by_text = {_key(item.query): item for item in known}
+
+    def __len__(self) -> int:
+        return len(self._by_text)
+
+    def find(self, query: str) -> Known | None:
+        """Return what is known of a query, if anything."""
+        return self._by_text.get(_key(query))
+
+    def examples(self, n: int) -> list[Known]:
+        """Choose queries to show: one of each set of operators in turn, with NOT first."""
+        groups: dict[tuple[str, ...], list[Known]] = {}
+        for item in self._by_text.values():
+            if item.operators and ("not" not in item.operators or item.excluded):
+                groups.setdefault(item.operators, []).append(item)
+        order = sorted(groups, key=lambda names: ("not" not in names, -len(names), names))
+        chosen: list[Known] = []
+        for turn in range(n):
+            chosen += [groups[names][turn] for names in order if turn < len(groups[names])]
+        return chosen[:n]
+
+
+def read_judgements(paths: Sequence[Path]) -> KnownQueries:
+    """Read files of judgements; a query that stands in two keeps the last."""
+    return KnownQueries(item for path in paths for item in _read(path))
+
+
+def _read(path: Path) -> Iterator[Known]:
+    for number, row in read_jsonl(path, {"text": str, "gold": list}):
+        sets = {name: _ids(row.get(name, []), name, path, number) for name in _LISTS}
+        operators = row.get("operators", [])
+        if not isinstance(operators, list):
+            raise DataError(f"{path}:{number}: the field 'operators' must be a list")
+        yield Known(row["text"], tuple(str(name).lower() for name in operators), **sets)
+
+
+def _ids(values: Any, name: str, path: Path, number: int) -> frozenset[str]:  # noqa: ANN401 - JSON
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise DataError(f"{path}:{number}: the field {name!r} must be a list of document ids")
+    return frozenset(values)
+
+
+def _key(text: str) -> str:
+    return " ".join(text.casefold().split())

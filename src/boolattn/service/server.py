@@ -1,0 +1,99 @@
+"""Runs the application on a port until it is told to stop, and then ends what is under way.
+
+May import: boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import socket
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from boolattn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fastapi import FastAPI
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take a port, or say in one line why it cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        taken = socket.socket(family, kind, protocol)
+        try:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(address)
+        except OSError:
+            taken.close()
+            raise
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {reason}; name another --port"
+        ) from error
+    return taken
+
+
+def address_of(taken: socket.socket) -> str:
+    """Return the address to open in a browser."""
+    host, port = taken.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def run(
+    app: FastAPI, taken: socket.socket, *, timeout: float, ready: Callable[[], None] | None = None
+) -> None:
+    """Serve until SIGTERM or SIGINT, then answer what is under way and return.
+
+    Args:
+        app: The application.
+        taken: From :func:`listen`.
+        timeout: Seconds that one request may take.
+        ready: Called when requests are answered.
+    """
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,  # whoever runs the service chooses; requests are logged by the guard
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=math.ceil(timeout) + 1,
+    )
+    _Server(config, ready).run(sockets=[taken])
+
+
+class _Server(uvicorn.Server):
+    """Ends with status 0 when it is told to stop: that is no failure."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self._ready is not None:
+            self._ready()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Catch both signals without raising them again at the end, as uvicorn would."""
+        is_main = threading.current_thread() is threading.main_thread()
+        caught = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+        before = {number: signal.signal(number, self.handle_exit) for number in caught}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

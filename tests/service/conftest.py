@@ -1,0 +1,148 @@
+"""A searcher by word overlap behind the real one's interface: it can be slow, fail and count."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from boolattn.composition.scores import signs
+from boolattn.errors import DataError
+from boolattn.logic.syntax import is_explicit, parse_with_spans, unparse
+from boolattn.logic.tree import And, Atom, Not, Or, atoms
+from boolattn.search import Hit, SearchOptions, SearchResult
+from boolattn.search.result import judge
+from boolattn.service.app import create_app
+from boolattn.service.settings import ServiceSettings
+
+DOCUMENTS = {
+    "b": ("Borneo moth", "A moth found in Borneo.", {"place": "Borneo"}),
+    "bs": ("Sunda moth", "A moth found in Borneo and Sumatra.", {"place": "Borneo, Sumatra"}),
+    "s": ("Sumatra moth", "A moth found in Sumatra.", {"place": "Sumatra"}),
+    "x/y z": (
+        "<script>alert(1)</script>",
+        '<img src=x onerror="document.title=1"> A beetle of Java & "friends".',
+        {"<b>place</b>": "<i>Java</i>"},
+    ),
+    "long": ("Long", "wing " * 2000, {}),
+    "ru": ("Бабочка", "Бабочка острова Борнео 蛾 عثة", {}),
+}
+
+
+class WordSearcher:
+    """Scores by shared words; reads "but not" and "or" as a model would."""
+
+    has_lexical = True
+
+    def __init__(self) -> None:
+        self.delay = 0.0
+        self.least = 0.0
+        self.calls: list[list[str]] = []
+        self.threads: set[str] = set()
+        self.retriever = SimpleNamespace(towers=[None])  # has no two towers
+
+    def __len__(self) -> int:
+        return len(DOCUMENTS)
+
+    def document(self, name: str) -> Any:
+        if name not in DOCUMENTS:
+            raise DataError("no such document")
+        title, text, metadata = DOCUMENTS[name]
+        return SimpleNamespace(id=name, title=title, text=text, metadata=metadata)
+
+    def search_many(self, queries: list[str], k: int, **options: Any) -> list[Any]:
+        self.calls.append(list(queries))
+        self.threads.add(threading.current_thread().name)
+        time.sleep(self.delay)
+        asked = SearchOptions(**options)
+        return [self._search(query, k, asked) for query in queries]
+
+    def _search(self, query: str, k: int, options: SearchOptions) -> Any:
+        mode, filters, compose = options.mode, options.filters, options.compose
+        if "crash" in query:
+            raise ZeroDivisionError("secret /etc/passwd")
+        tree, spans = _read(query, mode) if compose else (Atom(query), ())
+        operands = tuple(atom.text for atom in atoms(tree))
+        is_composed = len(operands) > 1
+        found = []
+        for name, (title, text, metadata) in DOCUMENTS.items():
+            if filters and any(metadata.get(key) != value for key, value in filters.items()):
+                continue
+            own = tuple(_overlap(operand, f"{title} {text}") for operand in operands)
+            score = _score(tree, iter(own)) if is_composed else own[0]
+            score = score if score > 0.03 else self.least
+            verdict = judge(tree, own) if is_composed else ("kept", "")
+            shown = own if is_composed else ()
+            found.append(Hit(name, title, text, metadata, score, shown, *verdict))
+        found.sort(key=lambda hit: -hit.score)
+        return SearchResult(
+            query=query,
+            tree=unparse(tree),
+            reading=unparse(tree),
+            operands=operands,
+            excluded=tuple(sign < 0 for sign in signs(tree)),
+            spans=spans,
+            confidence=0.9,
+            is_composed=is_composed,
+            hits=tuple(found[:k]),
+            took={"encode": 1.5},
+        )
+
+
+def _read(query: str, mode: str) -> Any:
+    if mode == "explicit" or (mode == "auto" and is_explicit(query)):
+        tree, spans = parse_with_spans(query)
+        return tree, tuple((span,) for span in spans)
+    for joint, build in ((" but not ", lambda a, b: And((a, Not(b)))), (" or ", _either)):
+        before, found, after = query.partition(joint)
+        if found:
+            start = len(before) + len(joint)
+            return build(Atom(before), Atom(after)), (((0, len(before)),), ((start, len(query)),))
+    return Atom(query), ()
+
+
+def _either(a: Atom, b: Atom) -> Or:
+    return Or((a, b))
+
+
+def _overlap(operand: str, text: str) -> float:
+    words = [word for word in operand.lower().split() if word not in ("of", "in", "a")]
+    words = [word.removesuffix("s") for word in words]
+    return 0.02 + 0.96 * sum(word in text.lower() for word in words) / max(1, len(words))
+
+
+def _score(tree: Any, own: Any) -> float:
+    match tree:
+        case Atom():
+            return next(own)
+        case Not(part):
+            return 1 - _score(part, own)
+        case And(parts):
+            return min([_score(part, own) for part in parts])
+        case Or(parts):
+            return max([_score(part, own) for part in parts])
+
+
+@pytest.fixture
+def searcher() -> WordSearcher:
+    return WordSearcher()
+
+
+@pytest.fixture
+def serve(searcher):
+    """Make a client of an app with the given settings; it is closed at the end."""
+    clients = []
+
+    def start(*, known=None, plain=None, **settings: Any) -> TestClient:
+        app = create_app(searcher, plain, ServiceSettings(**settings), known)
+        client = TestClient(app, raise_server_exceptions=False)
+        clients.append(client.__enter__())
+        return client
+
+    yield start
+    for client in clients:
+        client.__exit__(None, None, None)

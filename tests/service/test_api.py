@@ -1,0 +1,307 @@
+"""The API: what it answers, what it refuses, and in which words."""
+
+import json
+import logging
+import math
+import re
+
+import pytest
+
+from boolattn.service.judgements import Known, KnownQueries
+from boolattn.service.schemas import ErrorReply, SearchReply
+
+QUERY = "moths of Borneo but not Sumatra"
+KNOWN = KnownQueries(
+    [Known(QUERY, ("not",), frozenset({"b"}), frozenset({"bs"}), frozenset({"s"}))]
+)
+
+
+def refused(response, status, code):
+    """Check that an answer is a refusal in the one form, with one line."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    error = ErrorReply.model_validate(response.json(), strict=True).error
+    assert error.code == code
+    assert error.message
+    assert "\n" not in error.message
+    assert len(error.message) <= 300
+    assert "Traceback" not in response.text
+    return error
+
+
+def test_a_search_says_how_it_was_read_and_why_each_result_stands(serve):
+    reply = serve().post("/search", json={"query": QUERY, "k": 3}).json()
+    SearchReply.model_validate(reply)
+    assert reply["tree"] == "moths of Borneo NOT Sumatra"
+    assert reply["operators"] == ["not"]
+    assert [(o["text"], o["spans"], o["is_excluded"]) for o in reply["operands"]] == [
+        ("moths of Borneo", [[0, 15]], False),
+        ("Sumatra", [[24, 31]], True),
+    ]
+    assert reply["nodes"] == {
+        "op": "and",
+        "operand": None,
+        "parts": [
+            {"op": "operand", "parts": [], "operand": 0},
+            {
+                "op": "not",
+                "operand": None,
+                "parts": [{"op": "operand", "parts": [], "operand": 1}],
+            },
+        ],
+    }
+    assert [hit["rank"] for hit in reply["hits"]] == [1, 2, 3]
+    first = reply["hits"][0]
+    assert (first["id"], first["verdict"], first["probabilities"]) == ("b", "kept", [0.98, 0.02])
+    assert first["judgement"] is None
+    assert reply["plain"] is None
+    assert reply["took"]["total"] > 0
+
+
+def test_get_and_post_answer_the_same(serve):
+    client = serve()
+    by_post = client.post("/search", json={"query": QUERY, "k": 2, "compare": True}).json()
+    by_get = client.get("/search", params={"q": QUERY, "k": 2, "compare": True}).json()
+    by_post.pop("took"), by_get.pop("took")
+    assert by_get == by_post
+
+
+def test_comparing_says_where_the_other_list_has_each_document(serve):
+    reply = serve().post("/search", json={"query": QUERY, "k": 2, "compare": True}).json()
+    plain = reply["plain"]["hits"]
+    assert [hit["id"] for hit in plain] == ["bs", "b"]
+    assert plain[0]["other"] == {
+        "rank": 2,
+        "looked": 6,
+        "probabilities": [0.98, 0.98],
+        "verdict": "put down",
+        "why": "belongs to 'Sumatra' (.98), which is excluded",
+    }
+    assert reply["hits"][0]["other"]["rank"] == 2
+    assert len(reply["hits"]) == 2
+
+
+def test_an_index_of_the_plain_encoder_is_asked_where_there_is_one(serve, searcher):
+    beside = type(searcher)()
+    serve(plain=beside).post("/search", json={"query": "moths", "compare": True})
+    assert beside.calls == [["moths"]]
+    assert searcher.calls == [["moths"]]
+
+
+def test_violations_are_marked_where_the_data_knows(serve):
+    client = serve(known=KNOWN)
+    asked = {"query": f"  {QUERY.upper()} ".replace("BUT NOT", "but not"), "compare": True}
+    reply = client.post("/search", json=asked).json()
+    by_id = {hit["id"]: hit["judgement"] for hit in reply["plain"]["hits"]}
+    assert by_id == {
+        "b": "answers", "bs": "excluded", "s": "partial",
+        "x/y z": "other", "long": "other", "ru": "other",
+    }  # fmt: skip
+    counted = {"answers": 1, "excluded": 1, "answers_found": 1, "excluded_found": 1}
+    assert reply["plain"]["judged"] == counted
+    assert client.post("/search", json={"query": "moths"}).json()["judged"] is None
+
+
+def test_filters_reach_the_searcher_and_keep_apart_what_python_holds_equal(serve, searcher):
+    client = serve()
+    reply = client.post("/search", json={"query": "moth", "filters": {"place": "Sumatra"}}).json()
+    assert [hit["id"] for hit in reply["hits"]] == ["s"]
+    from boolattn.service.desk import Options
+
+    one, true = (Options.of(1, filters={"a": value}) for value in (1, True))
+    assert one != true
+
+
+def test_a_long_text_is_cut_in_a_list_and_whole_by_its_id(serve):
+    client = serve(snippet=50)
+    hit = client.get("/search", params={"q": "wing", "k": 1}).json()["hits"][0]
+    assert (len(hit["text"]), hit["is_cut"]) == (50, True)
+    whole = client.get("/documents/long").json()
+    assert len(whole["text"]) == 10_000
+
+
+def test_a_document_of_an_odd_name_is_found(serve):
+    client = serve()
+    assert client.get("/documents/x%2Fy%20z").json()["id"] == "x/y z"
+    refused(client.get("/documents/nobody"), 404, "no_document")
+
+
+def test_a_score_that_json_cannot_hold_is_null(serve, searcher):
+    searcher.least = -math.inf
+    reply = serve().get("/search", params={"q": "moth"})
+    assert reply.status_code == 200
+    assert reply.json()["hits"][-1]["score"] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code", "column"),
+    [
+        ("", 400, "query_empty", None),
+        (" \t ", 400, "query_empty", None),
+        ("moths AND (Borneo", 400, "query_syntax", 11),
+        ("moths) AND Borneo", 400, "query_syntax", 6),
+        ("moths \x00\x01", 400, "query_not_text", 7),
+        ("m" * 1001, 400, "query_too_long", None),
+        ("crash", 500, "internal", None),
+    ],
+)
+def test_a_query_that_cannot_be_searched_is_refused(serve, query, status, code, column):
+    client = serve()
+    for response in (
+        client.post("/search", json={"query": query}),
+        client.get("/search", params={"q": query}),
+        client.get("/explain", params={"q": query}),
+    ):
+        assert refused(response, status, code).column == column
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"\xff\xfe\x00junk\x80", 400, "not_json"),
+        (b"", 422, "bad_field"),
+        (b"[1, 2", 400, "not_json"),
+        (b"[" * 60_000, 400, "bad_request"),
+        (b'{"query": 5}', 422, "bad_field"),
+        (b'{"query": "a", "k": 0}', 422, "bad_field"),
+        (b'{"query": "a", "k": "3"}', 422, "bad_field"),
+        (b'{"query": "a", "k": true}', 422, "bad_field"),
+        (b'{"query": "a", "k": 1.5}', 422, "bad_field"),
+        (b'{"query": "a", "k": 100000}', 422, "k_too_large"),
+        (b'{"query": "a", "k": %s}' % (b"9" * 5000), 400, "bad_request"),
+        (b'{"query": "a", "mode": "sql"}', 422, "bad_field"),
+        (b'{"query": "a", "limit": 3}', 422, "bad_field"),
+        (b'{"query": "a", "filters": {"x": {"y": {"z": 1}}}}', 422, "bad_field"),
+        (b'{"query": "\\ud800"}', 400, "query_not_text"),
+        (b'{"query": "a", "filters": {"x": "\\ud800"}}', 422, "bad_field"),
+        (b'"query"', 422, "bad_field"),
+    ],
+)
+def test_a_body_that_is_wrong_is_refused(serve, body, status, code):
+    headers = {"content-type": "application/json"}
+    error = refused(serve().post("/search", content=body, headers=headers), status, code)
+    assert "99999" not in error.message
+
+
+def test_100_000_results_are_not_to_be_had(serve, searcher):
+    client = serve(max_k=50)
+    error = refused(client.get("/search", params={"q": "moth", "k": 100_000}), 422, "k_too_large")
+    assert error.message == "k: at most 50 results can be had, and 100000 were asked for"
+    assert searcher.calls == []
+
+
+def test_other_scripts_are_searched(serve):
+    client = serve()
+    for query in ("Бабочка Борнео", "蛾", "عثة", "🦋 蛾 but not Борнео"):
+        reply = client.post("/search", json={"query": query}).json()
+        assert reply["query"] == query
+    spans = [operand["spans"] for operand in reply["operands"]]
+    assert spans == [[[0, 3]], [[12, 18]]]
+
+
+def test_what_nobody_foresaw_is_named_and_kept_in_the_log(serve, caplog):
+    with caplog.at_level(logging.INFO, logger="boolattn.service"):
+        response = serve().post("/search", json={"query": "crash"})
+    error = refused(response, 500, "internal")
+    assert error.id in error.message
+    assert "secret" not in response.text
+    [record] = [r for r in caplog.records if r.levelno == logging.ERROR]
+    assert error.id in record.getMessage()
+    assert record.exc_info[0] is ZeroDivisionError
+
+
+def test_a_users_error_is_one_line_in_the_log(serve, caplog):
+    with caplog.at_level(logging.INFO, logger="boolattn.service"):
+        serve().get("/search", params={"q": "moths AND (secret words"})
+    [record] = [r for r in caplog.records if r.name == "boolattn.service.guard"]
+    assert re.fullmatch(r"GET /search 400 \d+\.\d ms query_syntax", record.getMessage())
+    assert not any(r.exc_info for r in caplog.records)
+    # What people look for is theirs.
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nothing", 404, "not_found"),
+        ("GET", "/page/../settings.py", 404, "not_found"),
+        ("GET", "/page/%2e%2e%2fsettings.py", 404, "not_found"),
+        ("DELETE", "/search", 405, "method_not_allowed"),
+        ("GET", "/search", 422, "bad_field"),
+    ],
+)
+def test_other_requests_are_refused_in_the_same_form(serve, method, path, status, code):
+    refused(serve().request(method, path), status, code)
+
+
+def test_the_description_is_complete_and_without_foreign_addresses(serve):
+    described = serve().get("/openapi.json").json()
+    assert set(described["paths"]) == {
+        "/search", "/explain", "/documents/{document_id}", "/health", "/about", "/metrics",
+    }  # fmt: skip
+    post = described["paths"]["/search"]["post"]
+    assert set(post["responses"]) == {
+        "200", "400", "401", "408", "413", "422", "500", "503", "504",
+    }  # fmt: skip
+    assert described["components"]["schemas"]["SearchRequest"]["examples"]
+    assert "HTTPValidationError" not in json.dumps(described)
+    assert serve().get("/docs").status_code == 404
+
+
+def test_health_and_about(serve):
+    client = serve(known=KNOWN, label="a model")
+    health = client.get("/health").json()
+    assert (health["status"], health["documents"]) == ("ok", 6)
+    about = client.get("/about").json()
+    assert about["boolean"] == "a model"
+    assert about["examples"] == [{"query": QUERY, "operators": ["not"], "is_judged": True}]
+    assert serve(compare=False).get("/about").json()["plain"] is None
+    refused(
+        serve(compare=False).post("/search", json={"query": "a", "compare": True}),
+        422,
+        "no_compare",
+    )
+
+
+def test_metrics_count_by_route_and_not_by_what_was_typed(serve):
+    client = serve()
+    client.get("/documents/b")
+    client.get("/documents/nobody")
+    client.get("/search", params={"q": QUERY})
+    client.get("/some/where")
+    response = client.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    text = response.text
+    route = 'route="/documents/{document_id:path}"'
+    assert f'boolattn_requests_total{{{route},status="200"}} 1\n' in text
+    assert f'boolattn_requests_total{{{route},status="404"}} 1\n' in text
+    assert 'boolattn_queries_total{way="composed"} 1\n' in text
+    assert 'boolattn_refused_total{code="no_document"} 1\n' in text
+    assert 'boolattn_request_seconds_bucket{route="/search",le="+Inf"} 1\n' in text
+    assert 'boolattn_batch_queries_bucket{le="1"} 1\n' in text
+    assert "boolattn_documents 6\n" in text
+    assert "where" not in text
+    for line in text.splitlines():
+        assert re.fullmatch(
+            r"# (HELP|TYPE) .+|\w+(\{[^{}]*(\{[^}]*\})?[^{}]*\})? -?[\d.e+-]+", line
+        )
+
+
+def test_the_page_is_served_with_a_strict_policy(serve):
+    client = serve()
+    page = client.get("/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    policy = page.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+    assert "unsafe" not in policy
+    for path in re.findall(r'(?:src|href)="(/page/[^"]+)"', page.text):
+        part = client.get(path)
+        assert part.status_code == 200
+        assert part.headers["x-content-type-options"] == "nosniff"
+        tag = {"if-none-match": part.headers["etag"]}
+        assert client.get(path, headers=tag).status_code == 304
+    for name in ("page.js", "dom.js", "reading.js", "results.js"):
+        code = client.get(f"/page/{name}").text
+        # Whatever a document holds becomes text, never HTML.
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", code)
+        assert "http" not in code

@@ -1,0 +1,180 @@
+"""Limits: size, number at once, time, key; batching; and a service that ends as it should."""
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from boolattn.errors import ConfigError
+from boolattn.service.batching import Batcher
+from boolattn.service.settings import ServiceSettings, key_from
+from tests.service.test_api import refused
+
+KEY = "a-key-of-enough-letters"
+
+
+def test_a_large_body_is_refused_by_its_announced_length(serve, searcher):
+    response = serve().post("/search", json={"query": "a", "filters": {"x": "y" * 70_000}})
+    refused(response, 413, "body_too_large")
+    assert response.headers["connection"] == "close"
+    assert searcher.calls == []
+
+
+def test_a_large_body_is_refused_though_its_length_is_not_announced(serve):
+    def parts():
+        for _ in range(100):
+            yield b" " * 1000
+
+    headers = {"content-type": "application/json"}
+    response = serve(max_body=5000).post("/search", content=parts(), headers=headers)
+    refused(response, 413, "body_too_large")
+
+
+def test_too_many_at_once_are_told_to_come_back(serve, searcher):
+    client = serve(concurrency=2, batch_size=1, batch_wait=0)
+    searcher.delay = 0.3
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda _: client.get("/search?q=moth"), range(6)))
+    busy = [answer for answer in answers if answer.status_code == 503]
+    assert len(busy) == 4
+    for answer in busy:
+        refused(answer, 503, "busy")
+        assert answer.headers["retry-after"] == "1"
+    # The places are free again, and other paths were never counted.
+    searcher.delay = 0
+    assert client.get("/search?q=moth").status_code == 200
+    assert 'boolattn_refused_total{code="busy"} 4\n' in client.get("/metrics").text
+
+
+def test_health_answers_while_every_place_is_taken(serve, searcher):
+    client = serve(concurrency=1)
+    searcher.delay = 0.5
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(client.get, "/search?q=moth")
+        while not searcher.calls:
+            time.sleep(0.005)
+        assert client.get("/health").status_code == 200
+        assert client.get("/").status_code == 200
+        assert client.get("/search?q=moth").status_code == 503
+        assert slow.result().status_code == 200
+
+
+def test_a_search_that_takes_too_long_is_given_up(serve, searcher):
+    client = serve(timeout=0.1)
+    searcher.delay = 0.4
+    refused(client.get("/search?q=moth"), 504, "timeout")
+    searcher.delay = 0
+    while client.get("/search?q=moth").status_code == 504:
+        pass  # until the thread is done with the first
+    assert client.get("/search?q=moth").status_code == 200
+
+
+def test_a_query_given_up_while_it_waits_is_never_searched(serve, searcher):
+    client = serve(timeout=0.2, batch_size=1)
+    searcher.delay = 0.5
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda n: client.get(f"/search?q=moth{n}"), range(3)))
+    searcher.delay = 0
+    while client.get("/search?q=last").status_code == 504:
+        pass
+    assert len([call for call in searcher.calls if call != ["last"]]) == 1
+
+
+@pytest.mark.parametrize(
+    "path", ["/search?q=a", "/explain?q=a", "/documents/b", "/about", "/metrics"]
+)
+def test_without_the_key_nothing_is_told(serve, searcher, path):
+    client = serve(api_key=KEY)
+    response = client.get(path)
+    refused(response, 401, "no_key")
+    assert response.headers["www-authenticate"] == "Bearer"
+    for shown in (KEY[:-1], KEY + "x", KEY.upper(), "ключ", ""):
+        bearer = {"authorization": f"Bearer {shown}".encode()}
+        assert client.get(path, headers=bearer).status_code == 401
+        assert client.get(path, headers={"x-api-key": shown.encode()}).status_code == 401
+    assert searcher.calls == []
+    for headers in ({"authorization": f"Bearer {KEY}"}, {"x-api-key": KEY}):
+        assert client.get(path, headers=headers).status_code == 200
+
+
+def test_the_page_and_the_health_need_no_key(serve):
+    client = serve(api_key=KEY)
+    for path in ("/", "/page/page.js", "/health", "/openapi.json"):
+        assert client.get(path).status_code == 200
+
+
+def test_settings_that_make_no_sense_are_refused(monkeypatch):
+    for name, value in (("max_k", 0), ("concurrency", 0), ("timeout", 0), ("batch_wait", 20)):
+        with pytest.raises(ConfigError, match=name):
+            ServiceSettings(**{name: value})
+    with pytest.raises(ConfigError, match="16 characters"):
+        ServiceSettings(api_key="short")
+    assert KEY not in repr(ServiceSettings(api_key=KEY))
+    monkeypatch.setenv("THE_KEY", f" {KEY}\n")
+    assert key_from("THE_KEY") == KEY
+    with pytest.raises(ConfigError, match="NO_SUCH_KEY is empty"):
+        key_from("NO_SUCH_KEY")
+
+
+def test_queries_that_arrive_together_are_searched_together(serve, searcher):
+    client = serve(batch_size=16, concurrency=200)
+    searcher.delay = 0.02
+    with ThreadPoolExecutor(60) as pool:
+        answers = list(pool.map(lambda n: client.get(f"/search?q=moth+{n}"), range(60)))
+    # Nothing lost, and everybody got the answer to his own question.
+    assert [answer.json()["query"] for answer in answers] == [f"moth {n}" for n in range(60)]
+    assert sorted(q for call in searcher.calls for q in call) == sorted(
+        f"moth {n}" for n in range(60)
+    )
+    assert len(searcher.calls) < 30
+    assert max(map(len, searcher.calls)) > 4
+    assert max(map(len, searcher.calls)) <= 16
+    assert len(searcher.threads) == 1
+    assert threading.main_thread().name not in searcher.threads
+
+
+def test_one_bad_query_does_not_spoil_its_batch(serve, searcher):
+    client = serve(batch_size=16, batch_wait=0.2)
+    asked = ["moth", "moths AND (", "crash", "beetle"]
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda q: client.get("/search", params={"q": q}), asked))
+    assert [answer.status_code for answer in answers] == [200, 400, 500, 200]
+    assert max(map(len, searcher.calls)) == 4
+
+
+def test_options_that_differ_are_not_mixed(serve, searcher):
+    client = serve(batch_wait=0.2)
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda k: client.get(f"/search?q=moth&k={k}"), (1, 2, 3, 1)))
+    assert [len(answer.json()["hits"]) for answer in answers] == [1, 2, 3, 1]
+
+
+def test_closing_answers_what_waits():
+    async def run():
+        batcher = Batcher(
+            lambda _options, queries: (time.sleep(0.05), [q.upper() for q in queries])[1],
+            size=2,
+            wait=0.001,
+        )
+        batcher.start()
+        waiting = [asyncio.create_task(batcher.submit(None, f"q{n}")) for n in range(7)]
+        await asyncio.sleep(0.01)
+        await batcher.close()
+        assert [await task for task in waiting] == [f"Q{n}" for n in range(7)]
+        with pytest.raises(RuntimeError, match="closed"):
+            await batcher.submit(None, "late")
+
+    asyncio.run(run())
+
+
+def test_a_searcher_that_loses_answers_is_found_out():
+    async def run():
+        batcher = Batcher(lambda _options, queries: queries[1:], size=4, wait=0.01)
+        batcher.start()
+        with pytest.raises(RuntimeError, match="0 answers to 1 queries"):
+            await batcher.submit(None, "q")
+        await batcher.close()
+
+    asyncio.run(run())
