@@ -182,3 +182,31 @@ def test_random_runs_measure_as_ranx_does():
     theirs = evaluate(qrels, run, [name.replace("_", "-") for name in names], return_mean=False)
     for name in names:
         np.testing.assert_allclose(ours[name], theirs[name.replace("_", "-")], err_msg=name)
+
+
+def test_the_check_of_the_training_measures_the_same():
+    from boolattn.training.validation import Asked, summarize
+
+    rng = np.random.default_rng(5)
+    n_documents, n_queries = 150, 30
+    sets = [rng.permutation(n_documents) for _ in range(n_queries)]
+    gold, excluded = [one[:9].tolist() for one in sets], [one[9:15].tolist() for one in sets]
+    ranked = [rng.permutation(n_documents).tolist() for _ in range(n_queries)]
+    queries = tuple(Query(id=str(i), text="", gold=frozenset()) for i in range(n_queries))
+    judgements = Judgements(
+        queries,
+        n_documents,
+        RowSets.of(gold),
+        RowSets.of(excluded),
+        RowSets.of([()] * n_queries),
+    )
+    names = ["recall@100", "r_precision", "leak"]
+    ours = measure(Ranking.of(ranked), judgements, names)
+    asked = [
+        Asked("", (), tuple(right), tuple(wrong))
+        for right, wrong in zip(gold, excluded, strict=True)
+    ]
+    theirs = summarize(ranked, asked, range(n_documents))
+    assert {name: values.mean() for name, values in ours.items()} == pytest.approx(
+        {name: theirs[name] for name in names}
+    )

@@ -78,9 +78,10 @@ def evaluate(  # noqa: PLR0913 - one parameter for each option
     from boolattn.evaluation import tables
     from boolattn.evaluation.benchmark import prepare
     from boolattn.evaluation.metrics import DEFAULT, parse
-    from boolattn.evaluation.systems import How, open_system
+    from boolattn.evaluation.systems import RUNS, How, open_system
 
-    _quiet()
+    if model != "bm25" and not model.endswith(RUNS):
+        _quiet()
     chosen = metrics or list(DEFAULT)
     for metric in chosen:
         parse(metric)

@@ -1,7 +1,7 @@
 """Results: every query's values, their means by group, over seeds, and as a file.
 
 The file keeps every query's values, so that two systems can be compared long after they ran.
-May import: boolattn.evaluation, boolattn.data.files, boolattn.errors.
+May import: boolattn.evaluation, boolattn.data.files, boolattn.logic, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import numpy as np
 from boolattn.data.files import whole_file
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.evaluation import significance
+from boolattn.logic.operators import OPERATORS
+from boolattn.logic.templates import TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +33,7 @@ FORMAT = "boolattn-results-1"
 #: What queries can be grouped by.
 GROUPINGS = ("template", "operator", "domain", "wording")
 DIGITS = 5
+_ORDER = {"template": tuple(TEMPLATES), "operator": ("none", *OPERATORS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +118,19 @@ class Results:
         return self._group(np.arange(len(self.queries)))
 
     def by(self, grouping: str) -> dict[str, Group]:
-        """Group the queries by template, operator, domain or wording, as they come."""
+        """Group the queries by template, operator, domain or wording.
+
+        Templates and operators come in their own order, other groups as the queries do.
+        """
         if grouping not in GROUPINGS:
             raise ConfigError(f"no grouping {grouping!r}; there are {', '.join(GROUPINGS)}")
         members: dict[str, list[int]] = {}
         for place, query in enumerate(self.queries):
             for name in query.groups(grouping):
                 members.setdefault(name, []).append(place)
-        return {name: self._group(np.array(places)) for name, places in members.items()}
+        first = [name for name in _ORDER.get(grouping, ()) if name in members]
+        names = dict.fromkeys([*first, *members])
+        return {name: self._group(np.array(members[name])) for name in names}
 
     def only(self, grouping: str, name: str) -> Results:
         """Keep the queries of one group."""

@@ -62,8 +62,9 @@ def groups_table(
     sections: Sequence[Mapping[str, Group]],
     width: int = WIDTH,
 ) -> Table:
-    """Show means; columns that matter less are left out where it is too narrow for all."""
-    shown = list(metrics)
+    """Show means: no column without a value, and fewer where it is too narrow for all."""
+    groups = [group for section in sections for group in section.values()]
+    shown = [name for name in metrics if any(not math.isnan(one.means[name]) for one in groups)]
     waiting = [name for name in _FIRST_TO_GO if name in shown]
     while True:
         table = _table(title, ["", "n", *map(_head, shown)])

@@ -1,0 +1,205 @@
+"""``boolattn evaluate`` and ``compare``: tables on stdout, files, one line for an error."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from boolattn import BoolAttnConfig
+from boolattn.cli import app
+from boolattn.composition.retriever import Retriever
+from boolattn.composition.storage import save_retriever
+from boolattn.data.beir import write_beir
+from boolattn.data.records import Document, Query
+from boolattn.encoder import build_towers, save_towers
+from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
+from boolattn.evaluation import figures
+from boolattn.evaluation.summary import Results
+from boolattn.logic.operators import Operator
+
+PLACES = ("Borneo", "Sumatra", "Peru", "Iceland")
+KINDS = ("moth", "orchid", "beetle")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Twelve documents, each a kind in a place, and two kinds of queries."""
+    documents = [
+        Document(id=f"{kind} {place}", text=f"The {kind} is found in {place}.", title=kind)
+        for kind in KINDS
+        for place in PLACES
+    ]
+    plain = [
+        Query(
+            id=f"p-{kind}",
+            text=f"{kind}s",
+            template="_",
+            gold=frozenset(f"{kind} {place}" for place in PLACES),
+            domain="plants" if kind == "orchid" else "animals",
+        )
+        for kind in KINDS
+    ]
+    excluding = [
+        Query(
+            id=f"n-{kind}",
+            text=f"{kind}s but not of Peru",
+            template="_ that are not _",
+            operators=(Operator.NOT,),
+            gold=frozenset(f"{kind} {place}" for place in PLACES if place != "Peru"),
+            excluded=frozenset({f"{kind} Peru"}),
+            domain="plants" if kind == "orchid" else "animals",
+        )
+        for kind in KINDS
+    ]
+    path = tmp_path_factory.mktemp("data") / "tiny"
+    write_beir(path, documents, {"test": [*plain, *excluding]})
+    return path
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None:
+        raise result.exception
+    return result
+
+
+def evaluate(model, folder, out, *more):
+    return run("evaluate", model, "--on", "beir", "--data", folder, "--out", out, *more)
+
+
+def test_bm25_its_run_and_their_comparison(folder, tmp_path):
+    result = evaluate("bm25", folder, tmp_path)
+    assert "BM25 on tiny, test: 6 queries, 12 documents" in result.stdout
+    for row in ("all", "_ that are not _", "operator: not", "domain: plants"):
+        assert f" {row} " in result.stdout
+    assert "results:" not in result.stdout
+    found = Results.load(tmp_path / "BM25-tiny-test.json")
+    # The four documents with the word come first, and the excluded one with them.
+    assert found.overall.means["recall@20"] == 1
+    assert found.by("template")["_"].means["r_precision"] == 1
+    assert found.overall.means["leak"] == 1
+    assert (tmp_path / "BM25-tiny-test.png").read_bytes().startswith(b"\x89PNG")
+
+    evaluate(tmp_path / "BM25-tiny-test.run.gz", folder, tmp_path, "--name", "again")
+    again = Results.load(tmp_path / "again-tiny-test.json")
+    for name, values in found.values.items():
+        assert again.values[name].tolist() == pytest.approx(values.tolist(), nan_ok=True)
+
+    paths = [tmp_path / f"{name}-tiny-test.json" for name in ("BM25", "again")]
+    compared = json.loads(run("compare", *paths, "--json").stdout)
+    assert (compared["first"], compared["second"]) == ("BM25", "again")
+    assert compared["metrics"]["leak"]["p_value"] == 1
+    table = run("compare", *paths, "--by", "domain", "--metric", "leak").stdout
+    assert [line.split()[:2] for line in table.splitlines() if " leak " in line] == [
+        ["animals", "leak"],
+        ["plants", "leak"],
+    ]
+    seeds = run("compare", f"{paths[0]},{paths[1]}", paths[0], "--figure", tmp_path / "both.png")
+    assert "+0.0000" in seeds.stdout
+    assert (tmp_path / "both.png").is_file()
+
+
+def test_minilm_as_json(folder, tmp_path):
+    result = evaluate(
+        "minilm", folder, tmp_path, "--json", "--metric", "recall@4", "--metric", "leak"
+    )
+    found = json.loads(result.stdout)
+    assert found["system"] == "all-MiniLM-L6-v2"
+    assert found["gate"] == ""
+    assert found["splits"]["test"]["recall@4"] > 0.8
+    # One vector cannot exclude.
+    assert found["splits"]["test"]["leak"] > 0.5
+    assert not (tmp_path / "all-MiniLM-L6-v2-tiny-test.png").exists()
+
+
+def test_a_model_by_its_own_gate_and_by_label(folder, tmp_path, tiny_encoder, tokenizer):
+    for gate in ("lexicon", "label"):
+        towers = build_towers(
+            tiny_encoder(), BoolAttnConfig(gate=gate, rank=4), tokenizer=tokenizer
+        )
+        save_towers(towers, tmp_path / gate)
+    told = evaluate(tmp_path / "lexicon", folder, tmp_path, "--split", "test").stdout
+    assert "lexicon, gate: lexicon on tiny" in told
+    told = evaluate(tmp_path / "label", folder, tmp_path)
+    assert "gate stays closed" in told.stderr
+    evaluate(tmp_path / "label", folder, tmp_path, "--gate", "label")
+    closed, open_ = (
+        Results.load(tmp_path / f"label-{gate}-tiny-test.json") for gate in ("closed", "label")
+    )
+    assert (closed.gate, open_.gate) == ("closed", "label")
+
+
+def test_a_model_that_composes(folder, tmp_path, tiny_encoder, tokenizer):
+    towers = build_towers(
+        tiny_encoder(), BoolAttnConfig(gate="lexicon", rank=4), tokenizer=tokenizer
+    )
+    save_retriever(Retriever(towers), tmp_path / "some")
+    assert "some, composed, gate: lexicon" in evaluate(tmp_path / "some", folder, tmp_path).stdout
+    told = evaluate(tmp_path / "some", folder, tmp_path, "--no-compose").stdout
+    assert "some, gate: lexicon" in told
+    # This one has no reader, so both rank by one vector.
+    both = [
+        Results.load(tmp_path / f"some-{kind}lexicon-tiny-test.json") for kind in ("composed-", "")
+    ]
+    assert both[0].overall.means == pytest.approx(both[1].overall.means, nan_ok=True)
+    with pytest.raises(ConfigError, match="--no-compose"):
+        evaluate(tmp_path / "some", folder, tmp_path, "--gate", "label")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "complaint"),
+    [
+        (["bm25", "--on", "nowhere"], ConfigError, "no data set 'nowhere'; there are taxa"),
+        (["bm25", "--on", "sfu"], ConfigError, "sfu has no queries"),
+        (["bm25", "--split", "dev"], ConfigError, "no split 'dev'; there are test"),
+        (["bm25", "--metric", "map"], ConfigError, "no metric 'map'"),
+        (["bm25", "--gate", "open"], ConfigError, "no gate 'open'; there are own, label"),
+        (["bm25", "--gate", "label"], ConfigError, "bm25 has no gate"),
+        (["minilm", "--gate", "label"], ConfigError, "carries no BoolAttn"),
+        (["no/such/model"], MissingDataError, "is no model's folder"),
+        (["no/such.run"], MissingDataError, "no file no/such.run"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(folder, tmp_path, arguments, error, complaint):
+    more = ["--out", tmp_path] + ([] if "--on" in arguments else ["--on", "beir", "--data", folder])
+    with pytest.raises(error, match=complaint) as caught:
+        run("evaluate", *arguments, *more)
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, BoolattnError)
+
+
+def test_a_run_that_lacks_results_is_said_to(folder, tmp_path):
+    path = tmp_path / "short.run"
+    path.write_text("p-moth Q0 moth%20Peru 1 1.0 x\n")
+    told = evaluate(path, folder, tmp_path).stderr
+    assert "5 of 6 queries of test got no result at all" in told
+    assert "no query of test has more than 1 results and metrics read up to 12" in told
+    path.write_text("p-moth Q0 whale 1 1.0 x\n")
+    with pytest.raises(DataError, match="no document 'whale' among 12"):
+        evaluate(path, folder, tmp_path)
+
+
+def test_a_figure_of_a_metric_that_was_not_measured_is_refused(folder, tmp_path):
+    evaluate("bm25", folder, tmp_path, "--metric", "leak")
+    results = Results.load(tmp_path / "BM25-tiny-test.json")
+    with pytest.raises(ConfigError, match="the results of BM25 have no recall@100"):
+        figures.by_template([results])
+    axes = figures.by_template([results, results], "leak").axes[0]
+    # Two systems, two templates; nothing is excluded by the first.
+    assert len(axes.patches) == 4
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["_", "_ that are\nnot\xa0_"]
+
+
+def test_metrics_need_no_torch():
+    code = (
+        "import sys, boolattn.evaluation.metrics, boolattn.evaluation.summary, "
+        "boolattn.evaluation.ranking, boolattn.evaluation.judgements, "
+        "boolattn.evaluation.rankers, boolattn.evaluation.systems, boolattn.cli.evaluate; "
+        "print({'torch', 'matplotlib', 'tantivy', 'transformers', 'pandas'} & set(sys.modules))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "set()"

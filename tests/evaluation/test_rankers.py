@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from boolattn import BoolAttnConfig
+from boolattn.composition.retriever import Retriever
+from boolattn.encoder import build_towers, encode_queries
+from boolattn.errors import ConfigError, DataError, GateError
+from boolattn.evaluation import rankers
+from boolattn.evaluation.rankers import (
+    Bm25Ranker,
+    RetrieverRanker,
+    RunRanker,
+    TowersRanker,
+    exact_search,
+)
+from boolattn.logic.tree import And, Atom, Not
+from boolattn.weights import minilm_folder
+
+DOCUMENTS = [
+    "A moth found in Borneo.",
+    "A moth found in Sumatra.",
+    "A volcano in Iceland.",
+    "Moths, and more moths: the moths of Borneo and Sumatra.",
+    "A recipe for bread with olives.",
+]
+
+
+@pytest.fixture(scope="module")
+def minilm() -> SentenceTransformer:
+    return SentenceTransformer(str(minilm_folder()), device="cpu", local_files_only=True)
+
+
+def test_exact_search_finds_the_best_of_all_whatever_the_blocks(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    queries = torch.randn(7, 8, generator=generator)
+    documents = torch.randn(50, 8, generator=generator)
+    expected = np.argsort(-(queries @ documents.T).numpy(), axis=1)[:, :20]
+    for n_queries, n_documents in ((64, 65_536), (3, 11), (2, 1)):
+        monkeypatch.setattr(rankers, "_QUERIES", n_queries)
+        monkeypatch.setattr(rankers, "_DOCUMENTS", n_documents)
+        found = exact_search(queries, documents, 20)
+        np.testing.assert_array_equal(found.rows, expected)
+        assert (np.diff(found.scores) <= 0).all()
+
+
+def test_documents_of_one_score_come_in_the_order_of_the_corpus():
+    documents = torch.tensor([[1.0], [2.0], [1.0], [2.0], [1.0]])
+    assert exact_search(torch.ones(1, 1), documents, 5).rows.tolist() == [[1, 3, 0, 2, 4]]
+
+
+def test_no_more_documents_than_there_are_and_no_queries():
+    assert exact_search(torch.ones(1, 2), torch.ones(3, 2), 10).rows.shape == (1, 3)
+    assert exact_search(torch.ones(0, 2), torch.ones(3, 2), 10).rows.shape == (0, 3)
+
+
+def test_scores_that_are_no_numbers_are_refused():
+    with pytest.raises(DataError, match="no numbers"):
+        exact_search(torch.full((1, 2), torch.nan), torch.ones(3, 2), 2)
+
+
+def test_any_sentence_transformer_ranks(minilm):
+    told = []
+    ranker = TowersRanker(minilm, DOCUMENTS, tell=lambda *told_now: told.append(told_now))
+    found = ranker.rank(["volcanoes", "moths of Borneo"], 5)
+    assert found.rows[0, 0] == 2
+    assert set(found.rows[1, :3]) == {0, 1, 3}
+    expected = minilm.similarity(
+        minilm.encode_query(["moths of Borneo"]), minilm.encode_document(DOCUMENTS)
+    )[0]
+    np.testing.assert_allclose(found.scores[1], expected[found.rows[1]], atol=1e-5)
+    assert told == [("documents", 5, 5)]
+
+
+def test_cosine_ignores_the_length_of_vectors(minilm):
+    # MiniLM ends with Normalize; without it only the ranker can make cosines.
+    bare = SentenceTransformer(modules=list(minilm.children())[:2], similarity_fn_name="cosine")
+    with_, without = (TowersRanker(m, DOCUMENTS).rank(["moths"], 5) for m in (minilm, bare))
+    np.testing.assert_array_equal(with_.rows, without.rows)
+    np.testing.assert_allclose(with_.scores, without.scores, atol=1e-5)
+
+
+def test_labels_open_the_gate(tiny_encoder, tokenizer):
+    config = BoolAttnConfig(operators=("and", "not"), gate="label", rank=4)
+    model = build_towers(tiny_encoder(), config, tokenizer=tokenizer)
+    ranker = TowersRanker(model, DOCUMENTS)
+    texts = ["moths of borneo but not sumatra", "moths or beetles"]
+    labels = [["not"], ["or"]]
+    labelled = ranker.rank(texts, 5, operators=labels)
+    closed = ranker.rank(texts, 5)
+    # The model has no expert for OR, so nothing opens there.
+    np.testing.assert_allclose(labelled.scores[1], closed.scores[1], atol=1e-6)
+    vectors = encode_queries(model, texts, operators=[["not"], []])
+    expected = model.similarity(vectors, model.encode_document(DOCUMENTS)).numpy()
+    np.testing.assert_allclose(labelled.scores, -np.sort(-expected, axis=1), atol=1e-5)
+    assert abs(labelled.scores[0] - closed.scores[0]).max() > 1e-5
+
+
+def test_labels_for_a_model_without_a_gate_are_refused(minilm):
+    with pytest.raises(GateError, match="carries no BoolAttn"):
+        TowersRanker(minilm, DOCUMENTS).rank(["moths"], 1, operators=[["not"]])
+
+
+def test_a_corpus_without_documents_is_refused(minilm):
+    with pytest.raises(DataError, match="no documents to rank"):
+        TowersRanker(minilm, [])
+
+
+class Explicit(Retriever):
+    """Reads every query as one that excludes Sumatra."""
+
+    def plan(self, texts):
+        tree = And((Atom("moths of Borneo"), Not(Atom("moths of Sumatra"))))
+        return self.plan_trees([tree] * len(texts))
+
+
+def test_composed_scores_put_down_what_is_excluded(minilm):
+    retriever = Explicit(minilm)
+    found = RetrieverRanker(retriever, DOCUMENTS).rank(["-"], 5)
+    [plan] = retriever.plan(["-"])
+    similarities = plan.vectors @ retriever.encode_documents(DOCUMENTS).T
+    expected = retriever.score(plan, similarities)
+    np.testing.assert_array_equal(found.rows[0], np.argsort(-expected))
+    np.testing.assert_allclose(found.scores[0], -np.sort(-expected), atol=1e-4)
+
+
+def test_a_query_that_is_not_composed_ranks_as_the_towers_do(minilm):
+    texts = ["volcanoes", "moths of Borneo"]
+    composed = RetrieverRanker(Retriever(minilm), DOCUMENTS).rank(texts, 4)
+    plain = TowersRanker(minilm, DOCUMENTS).rank(texts, 4)
+    np.testing.assert_array_equal(composed.rows, plain.rows)
+    np.testing.assert_allclose(composed.scores, plain.scores, atol=1e-5)
+
+
+def test_bm25_stems_words_and_returns_only_what_holds_one():
+    found = Bm25Ranker(DOCUMENTS).rank(["a volcanoes", "olive MOTH", "zebra", "?!"], 3)
+    assert found.rows[0, 0] == 2
+    # One rare word weighs more than a common one.
+    assert found.rows[1, 0] == 4
+    assert set(found.rows[1, 1:]) <= {0, 1, 3}
+    assert found.rows[2:].tolist() == [[-1, -1, -1]] * 2
+
+
+def test_bm25_reads_no_operators():
+    ranker = Bm25Ranker(DOCUMENTS)
+    texts = ['moth NOT Borneo AND "Sumatra" -bread +x text:a^2 (', "moth not borneo and sumatra"]
+    both = ranker.rank([*texts, "bread moth borneo sumatra not and x text a 2"], 5)
+    assert both.rows[0].tolist() == both.rows[2].tolist()
+    # Excluded in the index's own language, here a word like any other.
+    assert 0 in both.rows[1]
+    assert 3 in both.rows[1]
+
+
+def test_bm25_orders_equal_documents_as_the_corpus_does():
+    found = Bm25Ranker(["moth"] * 30).rank(["moth"], 30)
+    assert found.rows[0].tolist() == list(range(30))
+
+
+def test_a_run_ranks_as_it_says_padded_or_cut(tmp_path):
+    path = tmp_path / "x.run"
+    path.write_text("q Q0 b 1 2.5 x\nq Q0 a 2 1.5 x\n")
+    ranker = RunRanker(path, ["q"], {"a": 0, "b": 1})
+    assert ranker.rank(["?"], 4).rows.tolist() == [[1, 0, -1, -1]]
+    assert ranker.rank(["?"], 1).rows.tolist() == [[1]]
+    with pytest.raises(ConfigError, match="read for 1 queries, not 2"):
+        ranker.rank(["?", "!"], 1)

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from boolattn.evaluation.summary import Asked, Results, compare_results
+from boolattn.evaluation.tables import comparison_table, overall_table, split_table
+
+NAN = float("nan")
+
+
+def shown(table, width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width, markup=False, highlight=False)
+    console.print(table)
+    return console.file.getvalue()
+
+
+@pytest.fixture
+def results() -> Results:
+    names = ["recall@20", "recall@50", "recall@100", "recall@1000", "mrr@10", "ndcg@10", "leak"]
+    return Results(
+        system="a [model]",
+        dataset="tiny",
+        split="test",
+        n_documents=1000,
+        queries=(
+            Asked("1", "_ that are also both _ and _", ("and",), "plants", "seen"),
+            Asked("2", "_", (), "plants", "unseen"),
+        ),
+        values={name: np.array([0.25, 1.0]) for name in names} | {"violations@10": np.full(2, NAN)},
+    )
+
+
+def test_all_groups_and_no_column_without_a_value(results):
+    text = shown(split_table(results))
+    assert text.startswith("a [model] on tiny, test: 2 queries, 1,000 documents")
+    rows = [line.split()[:2] for line in text.splitlines() if ".250" in line]
+    assert rows == [["_", "that"], ["operator:", "and"], ["wording:", "seen"]]
+    assert " all " in text
+    assert ".625" in text
+    # All are plants, and nothing is excluded.
+    assert "domain" not in text
+    assert "viol." not in text
+
+
+def test_a_narrow_terminal_gets_whole_columns_only(results):
+    text = shown(split_table(results, 60), 60)
+    assert "…" not in text
+    assert "@100" in text
+    assert "leak" in text
+    assert "@50" not in text
+
+
+def test_splits_say_their_wordings(results):
+    unseen = results.only("wording", "unseen")
+    text = shown(overall_table([results, replace(unseen, split="unseen")]))
+    assert " test " in text
+    assert " unseen (unseen wordings) " in text
+
+
+def test_better_and_worse_are_marked_by_what_is_better(results):
+    many = replace(
+        results,
+        queries=tuple(Asked(str(i)) for i in range(50)),
+        values={name: np.full(50, 0.5) for name in ("recall@20", "leak", "mrr@10")},
+    )
+    lower = {name: np.full(50, 0.4) for name in ("recall@20", "leak")} | {
+        "mrr@10": np.full(50, 0.5)
+    }
+    other = replace(many, system="other", values=lower)
+    text = shown(comparison_table([many, other], {"": compare_results(many, other)}))
+    marks = {line.split()[0]: line.split()[-1] for line in text.splitlines() if " 50 " in line}
+    assert (marks["recall@20"], marks["leak"]) == ("!", "*")
+    assert marks["mrr@10"] == "1.0000"
