@@ -1,7 +1,7 @@
 """A full training step with the plug-in, without it, and under sentence-transformers' trainer.
 
     python -m benchmarks.training_speed --encoder FOLDER --data FOLDER [--json FILE] [--steps 60]
-        [--only NAME ...] [--seconds 170] [--profile] [--set KEY=VALUE ...]
+        [--only NAME ...] [--seconds 170] [--compile] [--profile] [--set KEY=VALUE ...]
 
 FOLDER of --data is what ``boolattn data build taxa --out FOLDER`` writes. Everything runs in the
 real trainer: drawing, batches, both towers, loss, backward, clipping, AdamW, schedule, log; no
@@ -257,7 +257,9 @@ def measure(
     with TemporaryDirectory(prefix="boolattn-speed-") as folder:
         trainer: Trainer
         if variant.peer:
-            trainer, note = peer(variant, preset, towers, rows_of(steps, corpus))
+            # As one epoch: its workers start anew with each.
+            rows = rows_of(steps, corpus) * (preset.train.max_steps // PERIOD + 1)
+            trainer, note = peer(variant, preset, towers, rows)
             trainer.remove_callback(PrinterCallback)
         else:
             again = Again(steps.sampler, steps.collator)
@@ -373,7 +375,12 @@ def main() -> None:
     found: dict[str, Any] = {"device": where, "torch": torch.__version__, "rows": []}
     found["operators"] = attempt({}, lambda: count_operators(preset, corpus))
     print(f"aten operators of a query pass: {json.dumps(found['operators'])}", flush=True)
-    chosen = [v for v in VARIANTS if not options.only or any(o in v.name for o in options.only)]
+    chosen = [
+        variant
+        for variant in VARIANTS
+        if (options.compile or not variant.compiled)
+        and (not options.only or any(words in variant.name for words in options.only))
+    ]
     for variant in chosen:
         if time.perf_counter() - started > options.seconds:
             found["rows"].append({**asdict(variant), "error": "no time left (--seconds)"})
@@ -405,6 +412,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=60, help="steps on the clock, a row")
     parser.add_argument("--only", nargs="*", default=[], help="rows with these words in the name")
     parser.add_argument("--seconds", type=float, default=170, help="start no row after so many")
+    parser.add_argument("--compile", action="store_true", help="also the rows that compile")
     parser.add_argument("--profile", action="store_true", help="show what each row's steps do")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--json", type=Path)
