@@ -1,0 +1,158 @@
+"""Operands found in people's paraphrases: moved, inflected, shared, left out, or given up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from boolattn.data.quest import load_quest_intro
+from boolattn.data.quest_generated import with_generated
+from boolattn.data.readings import words
+from boolattn.data.readings_alignment import align, align_operands
+from boolattn.data.readings_sources import (
+    is_announced,
+    marked_paraphrases,
+    marked_queries,
+    marked_sentences,
+)
+from boolattn.data.records import Operand, Query
+from boolattn.logic.operators import Operator
+
+SAMPLE = Path(__file__).parent / "samples" / "quest-intro"
+
+
+def found(text, *names):
+    spans = align_operands(text, names)
+    return spans and [words(text, operand) for operand in spans]
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "wanted"),
+    [
+        # moved
+        (
+            "Novels about terrorism set in Israel",
+            ["Novels set in Israel", "Novels about terrorism"],
+            ["Novels set in Israel", "Novels about terrorism"],
+        ),
+        # inflected, and other words for the same
+        (
+            "Cuban song birds or movies from the UK",
+            ["Birds of Cuba", "British films"],
+            ["Cuban song birds", "movies from the UK"],
+        ),
+        # one head for both, before and after
+        (
+            "Flora of Japan and Finland",
+            ["Flora of Finland", "Flora of Japan"],
+            ["Flora of Finland", "Flora of Japan"],
+        ),
+        (
+            "Swiss independent or Swiss horror thriller films",
+            ["Swiss independent films", "Swiss horror thriller films"],
+            ["Swiss independent films", "Swiss horror thriller films"],
+        ),
+        # shared with what is excluded
+        (
+            "Indian mystery action films that are not crime films",
+            ["Indian action films", "Mystery films", "Indian crime films"],
+            ["Indian action films", "mystery films", "Indian crime films"],
+        ),
+        # a cue word inside a name
+        (
+            "mammals from Barbados or of Antigua and Barbuda",
+            ["Mammals of Antigua and Barbuda", "Mammals of Barbados"],
+            ["mammals of Antigua and Barbuda", "mammals from Barbados"],
+        ),
+        # what asks belongs to nobody
+        (
+            "what are some Eocene fish of Europe or of Asia?",
+            ["Eocene fish of Europe", "Eocene fish of Asia"],
+            ["Eocene fish of Europe", "Eocene fish of Asia"],
+        ),
+        # a slip of the pen
+        (
+            "Cenzoic birds but not Palearctic birds",
+            ["Cenozoic birds", "Palearctic birds"],
+            ["Cenzoic birds", "Palearctic birds"],
+        ),
+    ],
+)
+def test_words_are_found(text, names, wanted):
+    assert found(text, *names) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        # an operand that the paraphrase lost
+        ("American books about crowd psychology", ["American books", "Books about London"]),
+        ("Mythology books about London", ["Books about cities", "Books about London"]),
+        # two that say the same
+        ("Plants from Dominica", ["Trees of Dominica", "Flora of Dominica"]),
+        # another query altogether
+        ("Ordovician invertebrates or Cambrian sponges", ["Brassicales families", "Boryaceae"]),
+        ("", ["Flora of Japan", "Flora of Finland"]),
+    ],
+)
+def test_it_gives_up_when_unsure(text, names):
+    assert found(text, *names) is None
+
+
+def test_the_marks_of_an_original_are_read():
+    query = Query(
+        id="1",
+        text="2017 non action science fiction films",
+        gold=frozenset(),
+        template="_ that are not _",
+    )
+    original = "<mark>2017 science fiction films</mark> that are not <mark>2017 action films</mark>"
+    marked = align(query, original)
+    assert [words(marked.text, spans) for spans in marked.reading.kept] == [
+        "2017 science fiction films"
+    ]
+    assert [words(marked.text, spans) for spans in marked.reading.excluded] == ["2017 action films"]
+    assert align(query) is None, "without its original the operands are not known"
+
+
+def test_word_for_word_queries_are_aligned_exactly():
+    quest = with_generated(load_quest_intro(SAMPLE))
+    queries = [q for q in quest.splits["generated_train"] if q.template != "_"]
+    assert len(queries) > 50
+    marked = {m.text: m for m in marked_paraphrases(queries, announced=False)}
+    exact = {m.text: m for m in marked_queries(queries)}
+    assert len(marked) >= 0.9 * len(exact)
+    wrong = [
+        text
+        for text, m in marked.items()
+        if [words(text, s) for s in m.reading.kept + m.reading.excluded]
+        != [words(text, s).replace("(", "").replace(")", "") for s in kept_and_not(exact[text])]
+    ]
+    assert len(wrong) <= 0.05 * len(marked), wrong
+
+
+def kept_and_not(marked):
+    return marked.reading.kept + marked.reading.excluded
+
+
+def test_an_operator_without_a_word_for_it_is_known():
+    def query(text):
+        operands = (Operand("American crime novels"), Operand("1990 novels"))
+        return Query(
+            id="1", text=text, gold=frozenset(), template="_ that are also _", operands=operands
+        )
+
+    silent = query("1990 American crime novels")
+    said = query("American crime novels that are also 1990 novels")
+    assert not list(marked_paraphrases([silent]))
+    assert len(list(marked_paraphrases([silent], announced=False))) == 1
+    assert len(list(marked_paraphrases([said]))) == 1
+
+
+def test_sentences_are_marked_with_what_they_keep_and_exclude():
+    found = list(marked_sentences(300, seed=1))
+    assert len(found) == 300
+    forms = {marked.reading.form for marked in found}
+    assert {(1, 0, "and"), (2, 0, "or"), (1, 1, "and"), (2, 1, "and"), (3, 0, "or")} <= forms
+    assert all(is_announced(marked) for marked in found if marked.reading.joiner is Operator.OR)
