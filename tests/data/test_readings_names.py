@@ -1,0 +1,72 @@
+"""The names that hold a cue word: enough of them, and none that training sees."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.resources import files
+
+import pytest
+
+from boolattn.data.readings_generated import generate_marked
+from boolattn.data.readings_names import name_queries, names
+from boolattn.data.readings_wordings import table
+from boolattn.logic.lexicon import find_cues
+
+CUES = re.compile(r"\b(and|or|not|no|non|never|nor|without|but|also|both|\w+n't)\b", re.IGNORECASE)
+
+
+def folded(text):
+    text = text.lower().replace("&", "and").replace("'", "")
+    return f" {re.sub(r'[^a-z0-9]+', ' ', text).strip()} "
+
+
+def strings(node):
+    if isinstance(node, str):
+        return [node]
+    values = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return [text for value in values for text in strings(value)]
+
+
+def test_there_are_enough_and_every_one_holds_a_cue_word():
+    assert len(names()) >= 300
+    assert len({folded(name.text) for name in names()}) == len(names())
+    assert all(CUES.search(name.text) for name in names())
+    assert all(folded(name.text) in folded(name.query) for name in names())
+    assert len({name.kind for name in names()}) >= 6
+    # A lexicon sees an operator in most of them: that is what they are for.
+    assert sum(bool(find_cues(name.query)) for name in names()) > 0.8 * len(names())
+
+
+def test_each_query_is_one_operand():
+    for marked in name_queries():
+        assert marked.reading.is_plain
+        ((start, end),) = marked.reading.kept[0]
+        assert (start, marked.text[end:].strip("?!")) == (0, "")
+
+
+def every_table():
+    root = files("boolattn.data")
+    for path in (root / "sentences.toml", root / "taxa" / "places.toml"):
+        yield tomllib.loads(path.read_text(encoding="utf-8"))
+    for name in ("readings", "readings_plain", "readings_content"):
+        yield table(name)
+
+
+def test_no_name_stands_in_a_table_of_training():
+    said = "\n".join(folded(text) for part in every_table() for text in strings(part))
+    assert not [name.text for name in names() if folded(name.text) in said]
+
+
+def test_no_name_of_training_is_part_of_one():
+    plain = table("readings_plain")
+    trained = [folded(text) for text in strings(plain["names"]) + strings(plain["expressions"])]
+    inside = [(n.text, t) for n in names() for t in trained if t in folded(n.text)]
+    assert not inside
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_no_generated_query_holds_a_name(held_out):
+    said = "\n".join(folded(m.text) for m in generate_marked(400, seed=2, held_out=held_out))
+    long_names = [name.text for name in names() if len(name.text.split()) > 3]
+    assert not [text for text in long_names if folded(text) in said]
