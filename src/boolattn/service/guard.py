@@ -181,9 +181,10 @@ class Guard:
         self._metrics.seconds.observe(seconds, route=exchange.route)
         if exchange.code:
             self._metrics.refused.add(code=exchange.code)
+        code = f" {exchange.code}" if exchange.code else ""
         method = exchange.scope["method"] if exchange.status != 405 else "?"
         logger.info(
-            "%s %s %s %.1f ms %s", method, exchange.route, status, 1000 * seconds, exchange.code
+            "%s %s %s %.1f ms%s", method, exchange.route, status, 1000 * seconds, code
         )
 
 

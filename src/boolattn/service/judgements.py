@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+#: Characters of a query that is read at a glance.
+_SHORT = 60
 _LISTS = ("gold", "excluded", "partial")
 
 
@@ -64,12 +66,14 @@ class KnownQueries:
         return self._by_text.get(_key(query))
 
     def examples(self, n: int) -> list[Known]:
-        """Choose queries to show: one of each set of operators in turn, with NOT first."""
+        """Choose queries to show: one of each set of operators in turn, NOT and short ones first."""
         groups: dict[tuple[str, ...], list[Known]] = {}
         for item in self._by_text.values():
             if item.operators and ("not" not in item.operators or item.excluded):
                 groups.setdefault(item.operators, []).append(item)
         order = sorted(groups, key=lambda names: ("not" not in names, -len(names), names))
+        for own in groups.values():
+            own.sort(key=lambda item: len(item.query) > _SHORT)
         chosen: list[Known] = []
         for turn in range(n):
             chosen += [groups[names][turn] for names in order if turn < len(groups[names])]

@@ -44,11 +44,14 @@ function tags(word, explained) {
 function lanes(words, operands, explained) {
   const shown = operands.length <= MAX_LANES ? operands : [];
   const inside = (word, operand) => operand.spans.some((span) => overlaps(word, span));
+  // "but not" is one cue: its second word needs no tag of its own.
+  const all = words.map((word) => tags(word, explained));
+  const own = all.map((names, place) => names.filter((name) => !all[place - 1]?.includes(name)));
   return words.map((word, place) =>
     h(
       "span",
       { class: "word" },
-      h("span", { class: "tags" }, tags(word, explained).map((name) => h("span", { class: `tag ${name}` }, name))),
+      h("span", { class: "tags" }, own[place].map((name) => h("span", { class: `tag ${name}` }, name))),
       h("span", { class: "text", dir: "auto" }, word.text),
       shown.map((operand, index) => {
         const isIn = inside(word, operand);
@@ -84,7 +87,7 @@ function strip(operator, words) {
     h(
       "div",
       { class: "strip", "aria-hidden": "true" },
-      h("span", { class: "column names" }, h("span", { class: "text" }, " "), PARTS.map(([part]) => h("span", { class: "cell" }, part))),
+      h("span", { class: "column names" }, h("span", { class: "text" }, "\u00a0"), PARTS.map(([part]) => h("span", { class: "cell" }, part))),
       words.map((word) =>
         h(
           "span",
@@ -130,7 +133,7 @@ function attention(explained) {
 }
 
 function sentence(reply) {
-  const sure = reply.confidence === null ? "" : ` (${Math.round(100 * reply.confidence)}% sure)`;
+  const sure = reply.confidence === null || reply.confidence === 1 ? "" : ` (${Math.round(100 * reply.confidence)}% sure)`;
   if (reply.is_composed) return `Each operand is scored apart, and the scores are composed by the operators${sure}.`;
   if (reply.reading !== reply.tree) return `Read as ${reply.reading}, but not surely enough${sure}: the query stays one vector.`;
   return "One operand: searched by its own vector, as a plain encoder would.";

@@ -22,10 +22,10 @@ function meters(probabilities, operands) {
           share: value.toFixed(3),
           title: operands[index].text,
         },
+        operands[index].is_excluded ? h("span", { class: "tag not" }, "not") : null,
         h("b", { class: "letter" }, letter(index)),
         h("span", { class: "bar", "aria-hidden": "true" }),
         h("span", { class: "value" }, decimals(value)),
-        h("span", { class: "unseen" }, operands[index].is_excluded ? " for an excluded operand" : ""),
       ),
     ),
   );
