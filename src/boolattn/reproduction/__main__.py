@@ -37,8 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> str:
     begun = time.monotonic()
+    from boolattn.reproduction.places import Places
     from boolattn.reproduction.running import Limits, run
-    from boolattn.reproduction.work import Places
 
     limits = Limits(
         n_workers=options.workers,
@@ -56,8 +56,8 @@ def _run(options: argparse.Namespace) -> str:
 
 
 def _list(options: argparse.Namespace) -> str:
+    from boolattn.reproduction.places import Places
     from boolattn.reproduction.plan import plan
-    from boolattn.reproduction.work import Places
 
     work = options.work or options.out / "work"
     places = Places(runs=options.out / "runs", work=work, made=options.made or work / "made")

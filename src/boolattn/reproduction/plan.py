@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from boolattn.reproduction.places import Places
     from boolattn.reproduction.systems import Encoder, Suite, System
-    from boolattn.reproduction.work import Places
     from boolattn.training.settings import Preset
 
 NO_ENCODER = "none"

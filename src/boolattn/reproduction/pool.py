@@ -7,6 +7,7 @@ boolattn.errors.
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 import os
@@ -17,18 +18,22 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
+from boolattn.errors import BoolattnError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from multiprocessing.context import SpawnProcess
     from pathlib import Path
 
-    from boolattn.reproduction.work import Places, Work
+    from boolattn.reproduction.places import Places
+    from boolattn.reproduction.work import Work
 
 logger = logging.getLogger(__name__)
 
 _SPAWN = multiprocessing.get_context("spawn")
 #: Seconds kept back to write what is left to write.
 _MARGIN = 5.0
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,9 +186,9 @@ class Pool:
     def _spawn(self) -> _Worker:
         here, there = _SPAWN.Pipe()
         # Read when a child first loads its libraries.
-        os.environ["OMP_NUM_THREADS"] = str(self.n_threads)
+        os.environ |= {name: str(self.n_threads) for name in _THREADS}
         process = _SPAWN.Process(
-            target=serve, args=(there, self.places, self.n_threads, len(self._workers)), daemon=True
+            target=serve, args=(there, self.places, len(self._workers)), daemon=True
         )
         process.start()
         there.close()
@@ -203,18 +208,11 @@ class Pool:
             self._drop(worker)
 
 
-def serve(pipe: Connection, places: Places, n_threads: int, number: int) -> None:
+def serve(pipe: Connection, places: Places, number: int) -> None:
     """Do jobs as they come through a pipe. Answers: done or not, words, fit for another job."""
     _log_to(places.work / "logs" / f"worker-{number}.log")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    import torch
-    from transformers.utils.logging import disable_progress_bar
-
-    from boolattn.errors import BoolattnError
-    from boolattn.reproduction.work import clean
-
-    torch.set_num_threads(n_threads)
-    disable_progress_bar()
+    os.environ["TQDM_DISABLE"] = "1"
     while True:
         try:
             work: Work = pipe.recv()
@@ -229,16 +227,21 @@ def serve(pipe: Connection, places: Places, n_threads: int, number: int) -> None
             [line, *_] = str(error).splitlines() or [""]
             # After an error of CUDA's a process computes nothing any more.
             answer = (False, f"{type(error).__name__}: {line}", False)
-        clean_or_pass(clean)
+        _clean()
         pipe.send(answer)
 
 
-def clean_or_pass(clean: Callable[[], None]) -> None:
-    """Give memory back; a broken device cannot, and its process is replaced anyway."""
-    try:
-        clean()
-    except RuntimeError as error:
-        logger.error("%s", error)
+def _clean() -> None:
+    """Give back what a job held."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        try:
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        except RuntimeError as error:
+            # A broken device cannot; its process is replaced anyway.
+            logger.error("%s", error)
 
 
 def _log_to(path: Path) -> None:

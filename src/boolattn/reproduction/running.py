@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from boolattn.reproduction.places import Places
     from boolattn.reproduction.plan import Planned, Wanted
     from boolattn.reproduction.pool import Outcome
-    from boolattn.reproduction.work import Places
 
 
 @dataclass(frozen=True, kw_only=True)

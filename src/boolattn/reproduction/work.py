@@ -6,7 +6,6 @@ boolattn.data, boolattn.plugin, boolattn.errors.
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import os
@@ -38,28 +37,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from boolattn.data.records import Query
+    from boolattn.reproduction.places import Places
     from boolattn.reproduction.prepared import SavedCorpus
     from boolattn.reproduction.systems import Encoder, Suite, System
     from boolattn.training.settings import Preset, PretrainSettings
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Places:
-    """Where things are.
-
-    Attributes:
-        runs: Finished runs: small, and what is kept.
-        work: Everything large that can be made again.
-        made: Generated sentences.
-        keep: Whether trained models stay, under ``work/models``.
-    """
-
-    runs: Path
-    work: Path
-    made: Path
-    keep: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,14 +249,6 @@ class _Clock:
         now = time.perf_counter()
         self.laps[name] = round(now - self._last, 2)
         self._last = now
-
-
-def clean() -> None:
-    """Give back what a job held."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
 
 
 def _device() -> str:

@@ -1,0 +1,99 @@
+"""A tiny data set in a folder, a tiny encoder on disk, and a preset that fits them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from boolattn.data.beir import write_beir
+from boolattn.data.records import Document, Operand, Query
+from boolattn.logic.operators import Operator
+
+KINDS = ("moths", "birds", "ferns", "films")
+PLACES = ("borneo", "sumatra", "peru", "chile")
+PRESET = """
+[model]
+encoder = "unused"
+query_length = 32
+document_length = 32
+[plugin]
+rank = 4
+use_noise = false
+[data]
+name = "beir"
+validation = ""
+[pretrain]
+n_sentences = 16
+batch_size = 8
+max_steps = 1
+n_held_out = 4
+triplet_weight = 0.0
+[train]
+batch_size = 4
+max_steps = 2
+n_negatives = 2
+n_logical = 1
+learning_rate = 1e-3
+keep = "last"
+[compose]
+n_generated = 0
+n_readings = 0
+"""
+
+
+def make_queries() -> tuple[list[Document], list[Query]]:
+    """48 documents of four kinds in one or two places; "A not B" and "A" over them."""
+    rng = random.Random(0)
+    documents, members = [], {}
+    for number in range(48):
+        kind, places = KINDS[number % 4], rng.sample(PLACES, 1 + number % 2)
+        name = f"d{number}"
+        documents.append(Document(id=name, text=f"{kind} of {' and '.join(places)} {number}"))
+        for place in places:
+            members.setdefault((kind, place), set()).add(name)
+    queries = []
+    for (kind, first), names in sorted(members.items()):
+        whole = f"{kind} of {first}"
+        queries.append(
+            Query(
+                id=f"{kind}-{first}",
+                text=whole,
+                template="_",
+                gold=frozenset(names),
+                operands=(Operand(whole, ((0, len(whole)),)),),
+            )
+        )
+        for second in PLACES:
+            other = members.get((kind, second), set())
+            if second == first or not names - other:
+                continue
+            text = f"{whole} but not {second}"
+            spans = ((0, len(kind) + 4), (len(text) - len(second), len(text)))
+            queries.append(
+                Query(
+                    id=f"{kind}-{first}-{second}",
+                    text=text,
+                    template="_ that are not _",
+                    operators=(Operator.NOT,),
+                    operands=(
+                        Operand(whole, ((0, len(whole)),)),
+                        Operand(f"{kind} of {second}", spans),
+                    ),
+                    gold=frozenset(names - other),
+                    excluded=frozenset(names & other),
+                )
+            )
+    return documents, queries
+
+
+@pytest.fixture
+def files(tiny_encoder, tokenizer, tmp_path):
+    """The folder ``data``, the folder ``encoder`` and the file ``tiny.toml``."""
+    tiny_encoder("bert").save_pretrained(tmp_path / "encoder")
+    tokenizer.save_pretrained(tmp_path / "encoder")
+    (tmp_path / "tiny.toml").write_text(PRESET)
+    documents, queries = make_queries()
+    splits = {"train": queries[::2], "test": queries[1::2]}
+    write_beir(tmp_path / "data", documents, splits)
+    return tmp_path

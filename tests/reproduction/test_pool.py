@@ -1,0 +1,53 @@
+"""The pool: order, needs, failures of three kinds, and the end of the time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from boolattn.reproduction.places import Places
+from boolattn.reproduction.pool import Pool, Task
+from tests.reproduction.jobs import Fail, Say
+
+
+@pytest.fixture
+def places(tmp_path):
+    (tmp_path / "runs").mkdir()
+    return Places(runs=tmp_path / "runs", work=tmp_path / "work", made=tmp_path / "made")
+
+
+def test_one_job_of_each_fate(places):
+    told: list[str] = []
+    tasks = [
+        Task(name="first", like="say", work=Say("first")),
+        Task(name="after", like="say", work=Say("after"), needs=("first", "late")),
+        Task(name="dead", like="fail", work=Fail("die")),
+        Task(name="wrong", like="fail", work=Fail("complain")),
+        Task(name="broken", like="fail", work=Fail("raise")),
+        Task(name="orphan", like="say", work=Say("orphan"), needs=("dead",)),
+        Task(name="late", like="say", work=Say("late")),
+    ]
+    outcome = Pool(places, 2, n_threads=1, tell=told.append).run(tasks)
+    assert set(outcome.done) == {"first", "late", "after"}
+    assert outcome.failed == {
+        "dead": "its process ended by itself (exit code 3)",
+        "wrong": "no such file",
+        "broken": "ValueError: two",
+        "orphan": "it needs dead, which failed",
+    }
+    assert not outcome.left
+    assert list(outcome.done).index("after") > list(outcome.done).index("late")
+    assert sum("FAILED" in line for line in told) == 3
+    assert "two\nlines" in "".join(p.read_text() for p in (places.work / "logs").iterdir())
+
+
+def test_what_does_not_fit_into_the_time_is_left(places):
+    tasks = [
+        Task(name="long", like="fail", work=Fail("sleep")),
+        Task(name="never", like="say", work=Say("never")),
+    ]
+    outcome = Pool(places, 1, deadline=time.monotonic() + 6).run(tasks)
+    assert outcome.left == ["long", "never"]
+    assert not outcome.done
+    assert not outcome.failed

@@ -1,0 +1,111 @@
+"""The runner as a person calls it: real workers, real training of two steps, real files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from boolattn.reproduction.__main__ import main
+from boolattn.reproduction.runs import Run, load_queries
+
+
+def arguments(files, systems, *more, verb="run"):
+    return [
+        verb,
+        "--systems",
+        systems,
+        "--on",
+        "beir",
+        "--data",
+        str(files / "data"),
+        "--preset",
+        str(files / "tiny.toml"),
+        "--encoder",
+        f"minilm={files / 'encoder'}",
+        "--seeds",
+        "0",
+        "--out",
+        str(files / "out"),
+        "--threads",
+        "1",
+        *more,
+    ]
+
+
+@pytest.fixture
+def in_process(monkeypatch):
+    """Do the jobs here instead of in workers, which take seconds to start."""
+    from boolattn.errors import BoolattnError
+    from boolattn.reproduction import running
+    from boolattn.reproduction.pool import Outcome
+
+    class Here:
+        def __init__(self, places, n_workers, **_):
+            self.places = places
+
+        def run(self, tasks):
+            outcome = Outcome()
+            for task in tasks:
+                assert all(name in outcome.done for name in task.needs)
+                try:
+                    outcome.done[task.name] = task.work.do(self.places)
+                except BoolattnError as error:
+                    outcome.failed[task.name] = str(error)
+            return outcome
+
+    monkeypatch.setattr(running, "Pool", Here)
+
+
+@pytest.mark.usefixtures("in_process")
+def test_systems_are_trained_measured_and_not_done_twice(files, capsys):
+    systems = "plain,corrected-lexicon,corrected-no-heads,as-is,composed"
+    assert main(arguments(files, systems)) == 0
+    table = capsys.readouterr().out
+    for words in ("| plain towers | none |", "| BoolAttn corrected | label |", "operands given"):
+        assert words in table
+    folder = files / "out" / "runs"
+    plain = Run.load(folder / "beir/minilm/plain-0.json.gz")
+    [row] = plain.rows
+    queries = load_queries(folder, "beir")["test"]
+    assert len(row.values["r_precision"]) == len(queries)
+    has_excluded = np.array(["not" in query.operators for query in queries])
+    assert np.isnan(row.values["leak"][~has_excluded]).all()
+    assert plain.details["settings"]["train"]["max_steps"] == 2
+    composed = Run.load(folder / "beir/minilm/composed-0.json.gz")
+    assert [row.ask for row in composed.rows] == ["read", "always", "given", "explicit", "own"]
+    assert set(composed.rows[0].values) >= {"structure", "composed", "words"}
+    assert not list((files / "out/work/models").glob("*"))
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
+    assert main(arguments(files, systems)) == 0
+    assert capsys.readouterr().out == table
+    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
+    assert main(arguments(files, "plain", "--set", "train.max_steps=3")) == 2
+    assert "train.max_steps = 2, not 3" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_failed_run_leaves_a_line_and_the_others_go_on(files, capsys):
+    more = ("--set", "model.document_length=4000")
+    assert main(arguments(files, "plain", *more)) == 0
+    line = (files / "out/failed/beir/minilm/plain-0.txt").read_text()
+    assert "reads at most 600 tokens" in line
+    assert main(arguments(files, "plain")) == 0
+    assert not (files / "out/failed/beir/minilm/plain-0.txt").exists()
+    assert "plain towers" in capsys.readouterr().out
+
+
+def test_unknown_names_are_said_with_what_there_is(files, capsys):
+    assert main(arguments(files, "plan")) == 2
+    assert "no system 'plan'; there are bm25, as-is, plain" in capsys.readouterr().err
+
+
+def test_list_says_what_is_to_do(files, capsys):
+    assert main(arguments(files, "plain,corrected-label", verb="list")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "to do beir minilm corrected-label 0"
+    assert any(line.startswith("to do heads minilm-corrected-label-0") for line in lines)
+
+
+def test_seeds_are_numbers(files, capsys):
+    assert main([*arguments(files, "plain"), "--seeds", "one"]) == 2
+    assert "a seed is a whole number, got 'one'" in capsys.readouterr().err
