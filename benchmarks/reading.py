@@ -185,7 +185,10 @@ def read_sets(options) -> dict[str, list[Marked]]:
 def make(options) -> None:
     """Write marked texts of every source but taxa."""
     from boolattn.data.readings_generated import generate_marked
-    from boolattn.data.readings_names import name_queries
+    try:
+        from boolattn.data.readings_names import name_queries
+    except ImportError:
+        name_queries = list
     from boolattn.data.sentences import Mixture, generate
 
     def sentences(n: int, seed: int, unseen: bool):
@@ -194,7 +197,7 @@ def make(options) -> None:
                 yield item
 
     sources = {
-        "sentences": sentences(options.n // 3, 0, False),
+        "sentences": sentences(min(options.n // 3, 8000), 0, False),
         "sentences_unseen": sentences(1000, 1, True),
         "generated": generate_marked(options.n, 0),
         "dev": generate_marked(3000, 1, held_out=True),

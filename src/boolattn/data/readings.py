@@ -16,9 +16,8 @@ from boolattn.logic.templates import template_tree
 from boolattn.logic.tree import And, Atom, Not, Or
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from boolattn.data.records import Query
     from boolattn.logic.tree import Query as Tree
 
 Span = tuple[int, int]
@@ -105,14 +104,6 @@ def mark(text: str, template: str, operands: Sequence[Spans]) -> Marked | None:
     ]
     joiner = Operator.OR if isinstance(tree, Or) else Operator.AND
     return Marked(text, Reading(in_order(kept, operands), in_order(drop, operands), joiner))
-
-
-def marked_queries(queries: Iterable[Query]) -> Iterator[Marked]:
-    """Mark the queries of a data set that knows its operands' words."""
-    for query in queries:
-        item = mark(query.text, query.template, [operand.spans for operand in query.operands])
-        if item is not None:
-            yield item
 
 
 def in_order(chosen: Sequence[Spans], operands: Sequence[Spans]) -> tuple[Spans, ...]:

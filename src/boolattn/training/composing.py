@@ -28,7 +28,7 @@ from boolattn.composition.reader import (
 )
 from boolattn.composition.retriever import Retriever
 from boolattn.composition.scores import compose_forms
-from boolattn.composition.storage import write_parts
+from boolattn.composition.storage import SETTINGS, load_retriever, write_parts
 from boolattn.data.readings import words
 from boolattn.logic.operators import OPERATORS, Operator
 from boolattn.training.batches import Collator, Features, Tokens
@@ -245,13 +245,19 @@ class Composing(nn.Module):
         """Encode a step; arguments as in :class:`Both`, and the operands."""
         parts = [encode(self.towers, part, "document") for part in documents]
         output = self.towers({**queries, "task": "query"}, task="query")
-        read = self.composer["reader"](output["token_embeddings"], queries["attention_mask"])
+        read: Read = self.composer["reader"](output["token_embeddings"], queries["attention_mask"])
         return Encoded(
             output["sentence_embedding"][:n_queries],
             torch.cat(parts)[places],
             encode(self.towers, operands, "query"),
             read,
         )
+
+    def read(self, queries: Features) -> Read:
+        """Read texts."""
+        output = self.towers({**queries, "task": "query"}, task="query")
+        read: Read = self.composer["reader"](output["token_embeddings"], queries["attention_mask"])
+        return read
 
     def retriever(self, preset: Preset) -> Retriever:
         """Return the parts as a retriever, sharing their weights."""
@@ -320,9 +326,15 @@ class Objective:
         return scores, slots[:, 0] >= 0
 
 
-def make_composing(towers: SentenceTransformer, preset: Preset) -> Composing:
-    """Put a new reader and calibration beside towers."""
+def make_composing(
+    towers: SentenceTransformer, preset: Preset, pretrained: Path | None = None
+) -> Composing:
+    """Put a reader and a calibration beside towers, new ones or those of a trained model."""
     hidden = towers.get_embedding_dimension() or 0
+    if pretrained is not None and (pretrained / SETTINGS).is_file():
+        found = load_retriever(pretrained)
+        if found.reader is not None:
+            return Composing(towers, found.reader, found.calibration)
     reader = Reader(ReaderConfig(hidden_size=hidden, n_slots=preset.compose.n_slots))
     return Composing(towers, reader, Calibration(hidden))
 

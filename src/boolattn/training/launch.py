@@ -19,13 +19,16 @@ from torch import nn
 from transformers import AutoModel, AutoTokenizer
 
 from boolattn.data.catalog import Options, open_dataset
-from boolattn.data.readings import marked_queries
+from boolattn.data.readings_generated import generate_marked
+from boolattn.data.readings_sources import marked_paraphrases, marked_queries
 from boolattn.encoder import BoolBertModel, build_towers, query_encoder
 from boolattn.errors import ConfigError, DataError
 from boolattn.plugin import attach, save
 from boolattn.training.batches import Collator, Steps, Tokens
+from boolattn.training.checkpoints import last_checkpoint
 from boolattn.training.composing import ComposingCollator, make_composing, make_store
 from boolattn.training.pretrain import Pretrainer
+from boolattn.training.reading import teach_reading
 from boolattn.training.retrieval import Job, Result, require_gpu
 from boolattn.training.retrieval import train as train_towers
 from boolattn.training.run_folder import RunFolder, data_hashes
@@ -122,8 +125,16 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
         )
     job = Job(preset, towers, steps, run, validate, show_progress=launch.show_progress)
     if preset.compose.use_reader:
-        job.composing = make_composing(towers, preset)
+        job.composing = make_composing(towers, preset, launch.pretrained)
+        is_begun = launch.resume and last_checkpoint(run.checkpoints) is not None
+        if preset.compose.read_steps and not is_begun:
+            collator = cast("ComposingCollator", steps.collator)
+            teach_reading(job.composing, collator, preset, _log_reading)
     return train_towers(job, resume=launch.resume)
+
+
+def _log_reading(step: int, values: dict[str, float]) -> None:
+    logger.info("reading, step %d: %s", step, _words(values))
 
 
 def is_main_process() -> bool:
@@ -160,11 +171,11 @@ def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example]) -> Co
             use_in_batch=settings.use_in_batch,
             operators=label_operators(preset),
         )
-    marked = {item.text: item for item in marked_queries(corpus.split(preset.data.train))}
+    queries = corpus.split(preset.data.train)
+    unmarked = [query for query in queries if not all(o.spans for o in query.operands)]
+    marked = {item.text: item for item in (*marked_queries(queries), *marked_paraphrases(unmarked))}
     extra = list(marked.values())
     if preset.compose.n_generated:
-        from boolattn.data.readings_generated import generate_marked
-
         logger.info("making %d readings", preset.compose.n_generated)
         extra += generate_marked(preset.compose.n_generated, settings.seed)
     return ComposingCollator(

@@ -219,6 +219,9 @@ class ComposeSettings(_Checked):
         reading_weight: Factor of the loss of the reading.
         n_readings: Texts a step that are only read.
         n_generated: How many of those are made, beside the queries that are learned from.
+        read_steps: Steps on reading alone, before the training; 0: none.
+        read_batch: Texts of such a step.
+        read_learning_rate: Highest learning rate of the encoder in it; new parts take 5e-4.
         threshold: Least confidence of a reading that is obeyed, in the saved model.
     """
 
@@ -226,9 +229,12 @@ class ComposeSettings(_Checked):
     n_slots: int = _at_least(2, 6)
     composed_weight: float = 1.0
     plain_weight: float = 1.0
-    reading_weight: float = 0.5
+    reading_weight: float = 1.0
     n_readings: int = 96
     n_generated: int = 40_000
+    read_steps: int = 0
+    read_batch: int = _at_least(1, 256)
+    read_learning_rate: float = 1e-4
     threshold: float = 0.5
 
 
