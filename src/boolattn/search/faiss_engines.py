@@ -35,6 +35,7 @@ N_SAMPLE = 200
 #: So few rows are compared one by one: that is exact, and as fast.
 _FEW = 16_384
 _SEED = 0
+_TIE = 1e-6
 
 
 def faiss_module() -> Any:  # noqa: ANN401 - a module
@@ -217,10 +218,10 @@ def measure(
     recalls: dict[int, float] = {}
     for depth, target in TARGETS.items():
         n = min(depth + 1, len(rows))
-        exact = flat.search(queries, n, Selection()).rows
+        exact = flat.search(queries, n, Selection())
         while True:
             engine.efforts[depth] = effort
-            found = engine.search(queries, n, Selection()).rows
+            found = engine.search(queries, n, Selection())
             recalls[depth] = _recall(exact, found, sample)
             if recalls[depth] >= target or effort >= limit:
                 break
@@ -228,10 +229,13 @@ def measure(
     return engine.efforts, recalls
 
 
-def _recall(exact: NDArray[np.int64], found: NDArray[np.int64], own: NDArray[np.int64]) -> float:
+def _recall(exact: Found, found: Found, own: NDArray[np.int64]) -> float:
+    """Return the share of what is as near as the nearest; equally near ones are as good."""
     shares = []
-    for wanted, got, row in zip(exact, found, own, strict=True):
-        others = wanted[wanted != row]
-        if len(others):
-            shares.append(float(np.isin(others, got).mean()))
+    for place, row in enumerate(own):
+        wanted = exact.scores[place][exact.rows[place] != row]
+        got = found.scores[place][(found.rows[place] != row) & (found.rows[place] >= 0)]
+        if len(wanted):
+            n_found = int((got >= wanted.min() - _TIE).sum())
+            shares.append(min(n_found, len(wanted)) / len(wanted))
     return float(np.mean(shares)) if shares else 1.0

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
+import shutil
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,8 @@ def write_segment(folder: Path, name: str, draft: Draft, vectors: Array) -> Segm
     for file in (*entries, ABOUT):
         sync(part / file)
     sync_folder(part)
+    # One that is there was found damaged.
+    shutil.rmtree(target, ignore_errors=True)
     part.rename(target)
     sync_folder(target.parent)
     return SegmentEntry(name, len(draft.lines))

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 SEGMENT_SIZE = 16_384
 #: Characters of a text that can matter to an encoder, for each token that it reads.
 _CHARACTERS = 32
+_TOKENS = 8192
 
 
 class Encode(Protocol):
@@ -236,8 +237,9 @@ class Writer:
         text = document.text if document.text.strip() else document.title
         if not text.strip():
             raise DataError(f"document {document.id!r} has no text; leave it out")
-        length = int(getattr(self.retriever.towers, "max_seq_length", None) or 512)
-        return text[: _CHARACTERS * length]
+        # Models without a limit have none, or infinity.
+        length = min(getattr(self.retriever.towers, "max_seq_length", None) or 512, _TOKENS)
+        return text[: _CHARACTERS * int(length)]
 
     def _checked(self, vectors: Array, draft: Draft) -> Array:
         if vectors.shape != (len(draft.documents), self.retriever.dimension):

@@ -1,0 +1,336 @@
+"""The index on disk: whole or not at all, never silently wrong."""
+
+import fcntl
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from boolattn.errors import (
+    ConfigError,
+    DataError,
+    IndexFolderError,
+    IndexMismatchError,
+)
+from boolattn.search import Document, Searcher
+from boolattn.search.manifest import MANIFEST, Manifest, read_manifest
+from tests.search import words
+
+N = len(words.corpus())
+# A child that only writes files needs none of the threads that a fork loses.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+def ids(result):
+    return [hit.id for hit in result.hits]
+
+
+def answers(searcher):
+    """What an index says, to compare it with itself later."""
+    return [ids(searcher.search(query, k=5)) for query in ("moths Borneo", "birds NOT Kenya")]
+
+
+def test_an_index_is_opened_again_as_it_was_built(folder, retriever):
+    built = Searcher.build(folder, words.corpus(), retriever, segment_size=10)
+    opened = Searcher.open(folder, retriever, verify=True)
+    assert len(opened) == len(built) == N
+    assert len(opened.manifest.segments) == 3
+    assert answers(opened) == answers(built)
+    document = opened.document("moths-peru")
+    assert document == words.corpus()[3]
+    with pytest.raises(DataError, match="no document 'whales'"):
+        opened.document("whales")
+
+
+def test_what_makes_no_index_is_refused(folder, retriever, tmp_path):
+    with pytest.raises(DataError, match="holds no documents"):
+        Searcher.build(folder, [], retriever)
+    twice = [*words.corpus(), Document(id="both", text="x")]
+    with pytest.raises(DataError, match="the id 'both' comes twice"):
+        Searcher.build(folder, twice, retriever, segment_size=4, replace=True)
+    with pytest.raises(DataError, match="'a' has no text"):
+        Searcher.build(folder, [Document(id="a", text=" ")], retriever, replace=True)
+    with pytest.raises(DataError, match="half a character"):
+        Searcher.build(folder, [Document(id="a", text="x\ud800")], retriever, replace=True)
+    odd = Document(id="a", text="x", metadata={"y": float("nan")})
+    with pytest.raises(DataError, match="metadata are plain values"):
+        Searcher.build(folder, [odd], retriever, replace=True)
+    with pytest.raises(ConfigError, match="no engine 'annoy'; there are flat"):
+        Searcher.build(folder, words.corpus(), retriever, engine="annoy")
+    with pytest.raises(IndexFolderError, match=r"never finished|holds no index"):
+        Searcher.open(folder, retriever)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "diary.txt").write_text("x")
+    with pytest.raises(IndexFolderError, match=r"holds other files \(diary.txt\)"):
+        Searcher.build(tmp_path / "mine", words.corpus(), retriever, replace=True)
+    assert (tmp_path / "mine" / "diary.txt").read_text() == "x"
+
+
+def test_a_missing_folder_a_file_and_an_index_in_the_way(folder, retriever, shared):
+    with pytest.raises(IndexFolderError, match="there is no index at"):
+        Searcher.open(folder, retriever)
+    folder.write_text("x")
+    with pytest.raises(IndexFolderError, match=r"cannot write the index .*: File exists"):
+        Searcher.build(folder, words.corpus(), retriever)
+    with pytest.raises(IndexFolderError, match="holds an index: add to it with --append"):
+        Searcher.build(shared.folder, words.corpus(), retriever)
+
+
+def test_documents_are_added_replaced_and_deleted(folder, retriever):
+    searcher = Searcher.build(folder, words.corpus(), retriever)
+    reader = Searcher.open(folder, retriever)
+    searcher.add([Document(id="new", text="red beetles Java", metadata={"colour": "red"})])
+    with pytest.raises(DataError, match="the id 'new' comes twice"):
+        searcher.add([Document(id="new", text="red moths")])
+    assert ids(searcher.search("red", k=1)) == ["new"]
+    assert ids(searcher.search("red", k=1, hybrid=True)) == ["new"]
+    searcher.add([Document(id="new", text="old beetles Java")], replace_old=True)
+    assert len(searcher) == N + 1
+    assert ids(searcher.search("old", k=1, hybrid=True)) == ["new"]
+    assert searcher.document("new").text == "old beetles Java"
+    searcher.delete(["new", "both"])
+    assert len(searcher) == N - 1
+    for hybrid in (False, True):
+        found = ids(searcher.search("old moths Borneo Sumatra", k=N, hybrid=hybrid))
+        assert not {"new", "both"} & set(found)
+    with pytest.raises(DataError, match=r"no document 'both' in .*; nothing was deleted"):
+        searcher.delete(["moths-java", "both"])
+    assert searcher.document("moths-java")
+    # A document that went may come back.
+    searcher.add([Document(id="both", text="moths Borneo Sumatra")])
+    assert ids(searcher.search("moths Borneo Sumatra", k=1)) == ["both"]
+    # Another process saw none of it until it asked.
+    assert len(reader) == N
+    assert answers(reader) == answers(Searcher.open(folder, retriever))
+    assert reader.refresh()
+    assert not reader.refresh()
+    assert reader.manifest == searcher.manifest
+    searcher.delete([*(d.id for d in words.corpus())])
+    assert len(searcher) == 0
+    assert ids(searcher.search("moths", k=3)) == []
+    assert ids(searcher.search("moths NOT birds", k=3, hybrid=True)) == []
+
+
+def test_only_one_process_writes(folder, retriever):
+    searcher = Searcher.build(folder, words.corpus(), retriever)
+    with (folder / "lock").open("wb") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.raises(IndexFolderError, match="being written by another process"):
+            searcher.delete(["both"])
+        assert len(Searcher.open(folder, retriever)) == N
+    searcher.delete(["both"])
+
+
+def test_another_model_is_refused(shared):
+    with pytest.raises(IndexMismatchError, match="was indexed by another model") as caught:
+        Searcher.open(shared.folder, words.retriever(seed=1))
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ConfigError, match="does not say which model"):
+        Searcher.open(shared.folder)
+
+
+def every_file(folder):
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+
+
+def test_every_truncated_altered_or_missing_file_is_refused(folder, retriever, shared):
+    for damage in ("cut", "alter", "remove"):
+        for name in every_file(shared.folder):
+            if name == "lock" or name.endswith(("about.json", ".lock")):
+                continue
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(shared.folder, folder)
+            _harm(folder / name, damage)
+            with pytest.raises(IndexFolderError) as caught:
+                Searcher.open(folder, retriever)
+            message = str(caught.value)
+            assert str(folder) in message
+            assert "\n" not in message
+
+
+def _harm(path, damage):
+    raw = path.read_bytes()
+    if damage == "remove":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(raw[:-1])
+    else:
+        middle = len(raw) // 2
+        path.write_bytes(raw[:middle] + bytes([raw[middle] ^ 1]) + raw[middle + 1 :])
+
+
+def test_a_manifest_of_another_format_or_leading_elsewhere_is_refused(folder, retriever, shared):
+    shutil.copytree(shared.folder, folder)
+    manifest = read_manifest(folder)
+    changed = {**manifest.__dict__, "format": 99}
+    (folder / MANIFEST).write_text(Manifest(**changed).to_json())
+    with pytest.raises(IndexMismatchError, match="has format 99, this version reads 1"):
+        Searcher.open(folder, retriever)
+    entry = next(iter(manifest.files.values()))
+    changed = {**manifest.__dict__, "files": {"../../etc/passwd": entry}}
+    (folder / MANIFEST).write_text(Manifest(**changed).to_json())
+    with pytest.raises(IndexFolderError, match="leads out of the index"):
+        Searcher.open(folder, retriever)
+    (folder / MANIFEST).write_text(json.dumps({"format": 1}))
+    with pytest.raises(IndexFolderError, match="is not an index's"):
+        Searcher.open(folder, retriever)
+
+
+def test_a_build_that_stopped_goes_on_where_it_was(folder, retriever):
+    encoded = []
+
+    def encode(batches, stop_after=99):
+        for number, texts in enumerate(batches):
+            if number == stop_after:
+                raise KeyboardInterrupt
+            encoded.extend(texts)
+            yield retriever.encode_documents(texts)
+
+    with pytest.raises(KeyboardInterrupt):
+        Searcher.build(
+            folder,
+            words.corpus(),
+            retriever,
+            segment_size=5,
+            encode=lambda batches: encode(batches, 3),
+        )
+    assert len(encoded) == 15
+    with pytest.raises(IndexFolderError, match="was never finished; go on with: boolattn index"):
+        Searcher.open(folder, retriever)
+    with pytest.raises(IndexFolderError, match=r"a build was stopped in .*: go on with --resume"):
+        Searcher.build(folder, words.corpus(), retriever, segment_size=5)
+    encoded.clear()
+    searcher = Searcher.build(
+        folder, words.corpus(), retriever, segment_size=5, resume=True, encode=encode
+    )
+    assert encoded == [document.text for document in words.corpus()[15:]]
+    assert len(searcher) == N
+    # A segment that is not whole is not trusted.
+    encoded.clear()
+    path = next((folder / "segments").iterdir()) / "vectors.npy"
+    path.write_bytes(path.read_bytes()[:-4])
+    Searcher.build(folder, words.corpus(), retriever, segment_size=5, resume=True, encode=encode)
+    assert len(encoded) == 5
+    assert len(Searcher.open(folder, retriever, verify=True)) == N
+
+
+def build_in_child(folder, retriever, vectors, documents, **settings):
+    """Index in a process of its own, slowly."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        rows = iter(vectors)
+
+        def encode(batches):
+            for texts in batches:
+                time.sleep(0.004)
+                yield np.stack([next(rows) for _ in texts])
+
+        Searcher.build(folder, documents, retriever, encode=encode, segment_size=5, **settings)
+        code = 0
+    except IndexFolderError as error:
+        (folder.parent / "message").write_text(str(error))
+        code = 2
+    finally:
+        os._exit(code)
+
+
+def test_ten_killed_builds_leave_the_old_index_or_the_new(folder, retriever):
+    generator = random.Random(0)
+    vectors = retriever.encode_documents([document.text for document in words.corpus()])
+    started = time.perf_counter()
+    build_in_child(folder, retriever, vectors, words.corpus())
+    os.wait()
+    duration = time.perf_counter() - started
+    states = {len(words.corpus()[first:]): words.corpus()[first:] for first in (0, 3)}
+    seen = answers(Searcher.open(folder, retriever))
+    n_killed = 0
+    for moment in range(10):
+        n_before = len(Searcher.open(folder, retriever))
+        new = states[next(n for n in states if n != n_before)]
+        own = vectors[len(words.corpus()) - len(new) :]
+        child = build_in_child(folder, retriever, own, new, replace=True)
+        time.sleep(duration * (moment + generator.random()) / 10)
+        os.kill(child, signal.SIGKILL)
+        n_killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        after = Searcher.open(folder, retriever, verify=True)
+        assert len(after) in states
+        if len(after) == N:
+            assert answers(after) == seen
+    assert n_killed
+    done = Searcher.build(folder, words.corpus(), retriever, segment_size=5, resume=True)
+    assert answers(done) == answers(Searcher.open(folder, retriever, verify=True)) == seen
+    # The next write removes what the killed ones left.
+    done.delete(["both"])
+    n_segments = len(list((folder / "segments").iterdir()))
+    assert n_segments == len(done.manifest.segments)
+    assert not [name for name in every_file(folder) if ".part" in name]
+
+
+@pytest.mark.parametrize("limit", [200, 3000])
+def test_a_full_disk_leaves_the_old_index_and_says_so(folder, retriever, limit):
+    old = Searcher.build(folder, words.corpus()[:10], retriever)
+    documents = [Document(id=str(i), text="moths " * 50) for i in range(20)]
+    vectors = retriever.encode_documents([document.text for document in documents])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # No file may grow beyond the limit, which looks to a writer as a full disk does.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        child = build_in_child(folder, retriever, vectors, documents, replace=True)
+        _, status = os.waitpid(child, 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert os.waitstatus_to_exitcode(status) == 2
+    message = (folder.parent / "message").read_text()
+    assert "cannot write" in message
+    assert "\n" not in message
+    after = Searcher.open(folder, retriever, verify=True)
+    assert answers(after) == answers(old)
+
+
+def test_a_read_only_index_is_searched_and_not_written(folder, retriever):
+    Searcher.build(folder, words.corpus(), retriever)
+    for path in [folder, *folder.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            if os.getuid() == 0:
+                # To root nothing is read-only.
+                for path in folder.parents:
+                    path.chmod(path.stat().st_mode | 0o055)
+                    if path.name.startswith("pytest-of"):
+                        break
+                os.setuid(65534)
+            searcher = Searcher.open(folder, retriever)
+            if ids(searcher.search("moths AND Peru", k=1, hybrid=True)) == ["moths-peru"]:
+                code = 3
+            searcher.delete(["both"])
+        except IndexFolderError as error:
+            code = 0 if code == 3 and "Permission denied" in str(error) else 4
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    for path in [folder, *folder.rglob("*")]:
+        path.chmod(0o755)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_a_document_of_ten_megabytes(folder, retriever):
+    long = "beetles " + "old books of many words " * 420_000
+    assert len(long) > 10_000_000
+    searcher = Searcher.build(
+        folder, [Document(id="long", text=long), *words.corpus()], retriever, lexical=False
+    )
+    assert len(searcher.manifest.segments) == 1
+    assert ids(searcher.search("old", k=1)) == ["long"]
+    assert searcher.search("old", k=1).hits[0].text == long

@@ -1,0 +1,249 @@
+"""What a search means: composition, exclusion in every branch, filters, refusals."""
+
+import json
+
+import numpy as np
+import pytest
+
+from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
+from boolattn.logic.syntax import parse
+from boolattn.search import Document, Searcher
+from boolattn.search.reading import is_contradiction
+from tests.search import words
+
+
+def ids(result):
+    return [hit.id for hit in result.hits]
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("moths AND Borneo", {"moths-borneo", "both"}),
+        ("moths AND Borneo NOT Sumatra", {"moths-borneo"}),
+        ("birds AND (Peru OR Kenya)", {"birds-peru", "birds-kenya"}),
+        ("Java NOT (moths OR beetles OR orchids)", {"birds-java"}),
+        ("moths -Borneo -Peru -Kenya", {"moths-sumatra", "moths-java", "moths-ecuador"}),
+        ("(moths AND Peru) OR (birds AND Kenya)", {"moths-peru", "birds-kenya"}),
+    ],
+)
+def test_operators_mean_what_they_say(shared, query, expected, hybrid):
+    result = shared.search(query, k=len(expected), hybrid=hybrid)
+    assert set(ids(result)) == expected
+    assert result.is_composed
+    assert parse(result.tree) == parse(query)
+    exhaustive = shared.search(query, k=len(expected), hybrid=hybrid, exhaustive=True)
+    assert ids(exhaustive) == ids(result)
+
+
+def test_a_plain_query_is_scored_by_its_one_vector(shared, retriever):
+    result = shared.search("moths Borneo", k=3)
+    vector = retriever.plan(["moths Borneo"])[0].vectors[0]
+    by_hand = {
+        d.id: float(retriever.encode_documents([d.text])[0] @ vector) for d in words.corpus()
+    }
+    assert ids(result)[:2] == sorted(by_hand, key=by_hand.get, reverse=True)[:2]
+    for hit in result.hits:
+        assert hit.score == pytest.approx(by_hand[hit.id], abs=1e-6)
+        assert (hit.probabilities, hit.verdict) == ((), "kept")
+    assert not result.is_composed
+    assert result.tree == "moths Borneo"
+
+
+def test_composed_scores_are_the_composition_of_exact_similarities(shared, retriever):
+    query = "moths AND Borneo NOT Sumatra"
+    result = shared.search(query, k=5)
+    [plan] = retriever.plan_trees([parse(query)])
+    for hit in result.hits:
+        similarities = plan.vectors @ retriever.encode_documents([hit.text]).T
+        assert hit.score == pytest.approx(float(retriever.score(plan, similarities)[0]), abs=1e-5)
+        chances = retriever.probabilities(plan, similarities)[:, 0]
+        np.testing.assert_allclose(hit.probabilities, chances, atol=1e-5)
+    verdicts = {hit.id: (hit.verdict, hit.why) for hit in result.hits}
+    assert verdicts["moths-borneo"] == ("kept", "")
+    assert verdicts["both"] == ("put down", "belongs to 'Sumatra' (.84), which is excluded")
+
+
+def test_without_composing_exclusion_is_not_heard(shared):
+    query = "moths AND Borneo NOT Sumatra"
+    plain = shared.search(query, k=3, compose=False)
+    assert not plain.is_composed
+    assert "both" in ids(plain)
+    assert ids(plain)[0] != "moths-borneo"
+
+
+def test_explain_shows_what_was_put_down_and_why(shared):
+    result = shared.search("moths NOT Kenya", k=4, explain=True)
+    assert "moths-kenya" not in ids(result)
+    [down] = result.put_down
+    assert (down.id, down.verdict) == ("moths-kenya", "put down")
+    assert down.why == "belongs to 'Kenya' (.91), which is excluded"
+    assert down.score < min(hit.score for hit in result.hits)
+    assert shared.search("moths NOT Kenya", k=4).put_down == ()
+    back = json.loads(json.dumps(result.to_dict()))
+    assert back["operands"] == ["moths", "Kenya"]
+    assert back["excluded"] == [False, True]
+    assert [result.query[slice(*span)] for [span] in result.spans] == ["moths", "Kenya"]
+
+
+def test_many_queries_at_once_are_answered_as_each_alone(shared):
+    queries = ["moths", "moths NOT Borneo", "birds AND (Peru OR Kenya)", "飞蛾", "orchids Java"]
+    for options in ({}, {"hybrid": True}, {"filters": {"year": {"lt": 2000}}}):
+        together = shared.search_many(queries, k=4, **options)
+        for query, result in zip(queries, together, strict=True):
+            alone = shared.search(query, k=4, **options)
+            assert result.query == query
+            assert [h.score for h in result.hits] == pytest.approx(
+                [h.score for h in alone.hits], abs=1e-5
+            )
+    assert shared.search_many([]) == []
+
+
+def test_a_lexical_hit_of_an_excluded_operand_comes_from_no_branch(retriever, folder):
+    # To this encoder "hawk" is next to nothing beside so many other words, to tantivy a word.
+    vague = Document(id="vague", text="moths " * 40 + "hawk")
+    searcher = Searcher.build(folder, [*words.corpus(), vague], retriever)
+    dense = searcher.search("moths NOT hawk", k=3)
+    assert ids(dense)[0] == "vague"
+    fused = searcher.search("moths NOT hawk", k=20, hybrid=True)
+    [hit] = [hit for hit in fused.hits if hit.id == "vague"]
+    assert set(hit.branches) == {"dense"}
+    strict = searcher.search("moths NOT hawk", k=20, hybrid=True, strict_not=True)
+    assert "vague" not in ids(strict)
+    assert "vague" not in ids(searcher.search("moths NOT hawk", k=20, strict_not=True))
+    # Only what tells the excluded operand apart forbids: all of these are moths.
+    result = searcher.search("moths NOT moths hawk", k=5, strict_not=True)
+    assert "vague" not in ids(result)
+    assert ids(result)
+    # And a document that another branch of an OR wants is not forbidden.
+    assert "vague" in ids(searcher.search("(moths NOT hawk) OR hawk", k=20, strict_not=True))
+
+
+def test_what_the_vectors_exclude_comes_by_no_word_either(retriever, folder):
+    # Capitals hide the word from nobody, but a word of another form would: the vector knows it.
+    other = Document(id="other", text="moths Sumatra", title="Island fauna")
+    searcher = Searcher.build(folder, [*words.corpus(), other], retriever)
+    lexical = searcher.search("moths NOT Sumatra", k=20, hybrid=True)
+    for hit in lexical.hits:
+        if "Sumatra" in hit.text:
+            assert "lexical" not in hit.branches
+
+
+def test_filters_hold_in_every_branch(shared):
+    cases = [
+        ({"place": "Peru"}, lambda m: m["place"] == "Peru"),
+        ({"place": ["Peru", "Kenya"]}, lambda m: m["place"] in ("Peru", "Kenya")),
+        ({"place": {"not": "Peru"}}, lambda m: m["place"] != "Peru"),
+        ({"year": {"gte": 1985, "lt": 2000}}, lambda m: 1985 <= m.get("year", 0) < 2000),
+        ({"year": 1985.0}, lambda m: m.get("year") == 1985),
+        ({"is_old": True, "group": "birds"}, lambda m: m.get("is_old") and m["group"] == "birds"),
+        ({"is_old": 1}, lambda m: False),
+        ({"group": {"not": ["birds"]}}, lambda m: m.get("group") != "birds"),
+    ]
+    for filters, holds in cases:
+        expected = {d.id for d in words.corpus() if holds(d.metadata)}
+        for query in ("moths Borneo", "moths NOT Borneo"):
+            for hybrid in (False, True):
+                found = shared.search(query, k=100, filters=filters, hybrid=hybrid)
+                assert set(ids(found)) <= expected
+                assert bool(found.hits) == bool(expected)
+        assert set(ids(shared.search("moths", k=100, filters=filters))) == expected
+
+
+@pytest.mark.parametrize(
+    ("filters", "message"),
+    [
+        ({"plaec": "Peru"}, "no document has the field 'plaec'; there are: group, is_old, place"),
+        ({"year": {"above": 3}}, "has no 'above'; there are in, not, gt"),
+        ({"year": {"gt": "x"}}, "gt takes one number"),
+        ({"year": {"gt": [1, 2]}}, "gt takes one number"),
+        ({"year": None}, "a value is text, a number or true or false, not None"),
+    ],
+)
+def test_filters_that_mean_nothing_are_refused(shared, filters, message):
+    with pytest.raises(QueryError, match=message):
+        shared.search("moths", filters=filters)
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "kind", "message"),
+    [
+        ("", {}, QueryError, "the query is empty"),
+        ("  \n", {}, QueryError, "the query is empty"),
+        ("moths AND (Borneo", {}, QuerySyntaxError, "column 11: this parenthesis is never"),
+        ("AND OR NOT", {}, QuerySyntaxError, "column 1: an operand is wanted before 'AND'"),
+        ("NOT moths", {}, QueryError, "only excludes, which nearly every document satisfies"),
+        ("-moths -birds", {}, QueryError, "say also what to keep, as in 'butterflies NOT moths'"),
+        ("Borneo OR NOT moths", {}, QueryError, "on each side of an OR"),
+        ("moths \ud800", {}, QueryError, "column 7: the query holds half a character"),
+        ("moths", {"k": 0}, QueryError, "k must be at least 1, got 0"),
+        ("moths", {"mode": "loud"}, ConfigError, "no mode 'loud'; there are auto, plain"),
+        ("moths", {"hybird": True}, ConfigError, "hybird"),
+    ],
+)
+def test_queries_that_cannot_be_answered_say_why(shared, query, options, kind, message):
+    with pytest.raises(kind, match=message) as caught:
+        shared.search(query, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_contradiction_finds_nothing_and_says_so(shared):
+    for hybrid in (False, True):
+        result = shared.search("moths NOT moths", hybrid=hybrid)
+        assert result.hits == ()
+        assert result.warnings == ("the query contradicts itself: nothing can satisfy it",)
+    together = shared.search_many(["moths NOT Moths", "moths NOT Borneo"], k=2)
+    assert [len(result.hits) for result in together] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("a NOT A", True),
+        ("a AND b NOT (a OR b)", True),
+        ("a AND b NOT (a AND b)", True),
+        ("(a NOT a) OR b", False),
+        ("a NOT (a AND b)", False),
+        ("a NOT b", False),
+        ("(a OR b) NOT a", False),
+    ],
+)
+def test_contradictions_are_told_from_odd_queries(query, expected):
+    assert is_contradiction(parse(query)) is expected
+
+
+def test_a_hundred_operands_and_a_hundred_thousand_results(shared):
+    query = " OR ".join(["moths", *(f"thing {i}" for i in range(99))])
+    result = shared.search(query, k=7)
+    assert len(result.operands) == 100
+    assert {hit.id.split("-")[0] for hit in result.hits} <= {"moths", "both"}
+    assert len(shared.search("moths " * 100 + "AND Peru", k=3).hits) == 3
+    for hybrid in (False, True):
+        assert len(shared.search("moths", k=100_000, hybrid=hybrid).hits) == len(shared)
+        assert len(shared.search("moths NOT Peru", k=100_000, hybrid=hybrid).hits) == len(shared)
+
+
+def test_other_scripts_are_searched_by_vector_and_by_word(retriever, folder):
+    documents = [
+        Document(id="zh", text="婆罗洲的飞蛾"),
+        Document(id="ja", text="ジャワの蛾"),
+        Document(id="ru", text="мотылёк Суматры"),
+        Document(id="ar", text="عث بورنيو"),
+    ]
+    searcher = Searcher.build(folder, [*words.corpus(), *documents], retriever)
+    assert ids(searcher.search("мотылёк", k=1)) == ["ru"]
+    for query, expected in [
+        ("飞蛾 AND 婆罗洲", "zh"),
+        ("بورنيو AND عث", "ar"),
+        ("ジャワ AND 蛾", "ja"),
+    ]:
+        result = searcher.search(query, k=3, hybrid=True)
+        assert [hit.id for hit in result.hits if "lexical" in hit.branches] == [expected]
+
+
+def test_hybrid_needs_a_lexical_index(folder, retriever):
+    searcher = Searcher.build(folder, words.corpus(), retriever, lexical=False)
+    assert not searcher.has_lexical
+    with pytest.raises(ConfigError, match="has no lexical index"):
+        searcher.search("moths", hybrid=True)
