@@ -80,7 +80,9 @@ def test_excluded_documents_by_hand(metric, ranked, expected):
     ],
 )
 def test_parts_before_full_matches_by_hand(ranked, expected):
-    found = value("partial_before_full", ranked, gold={1, 2}, partial={7, 8})
+    found = value("partial_before_full", ranked, gold={1, 2}, partial={7, 8}, excluded={3})
+    assert found == pytest.approx(expected)
+    found = value("excluded_before_full", ranked, gold={1, 2}, partial={3}, excluded={7, 8})
     assert found == pytest.approx(expected)
 
 
@@ -95,7 +97,12 @@ def test_parts_beyond_a_thousand_results_are_not_read():
 def test_undefined_is_nan():
     values = measure(Ranking.of([[1, 2]], 20), judged({1}), DEFAULT)
     undefined = {name for name, value in values.items() if np.isnan(value[0])}
-    assert undefined == {"leak", "violations@10", "partial_before_full"}
+    assert undefined == {
+        "leak",
+        "violations@10",
+        "partial_before_full",
+        "excluded_before_full",
+    }
 
 
 def test_without_gold_everything_of_gold_is_nan():

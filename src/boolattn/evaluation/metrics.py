@@ -36,11 +36,12 @@ DEFAULT = (
     "leak",
     "violations@10",
     "partial_before_full",
+    "excluded_before_full",
 )
 #: Metrics of which less is better.
-LOWER_IS_BETTER = frozenset({"leak", "violations", "partial_before_full"})
-#: How many results ``partial_before_full`` reads, so that systems are compared at one depth.
-PARTIAL_DEPTH = 1000
+LOWER_IS_BETTER = frozenset({"leak", "violations", "partial_before_full", "excluded_before_full"})
+#: How many results are read for pairs, so that systems are compared at one depth.
+PAIRS_DEPTH = 1000
 
 _GOLD, _EXCLUDED, _PARTIAL = (np.uint8(1 << bit) for bit in range(3))
 
@@ -158,14 +159,27 @@ def partial_before_full(board: Board) -> Floats:
     that are not count as half a pair, because nobody knows their order. Undefined for a query
     without partly matching documents.
     """
-    width = min(PARTIAL_DEPTH, board.is_gold.shape[1])
-    partial = board.partial[:, : width + 1]
+    return _before_gold(board, board.partial, board.n_partial)
+
+
+def excluded_before_full(board: Board) -> Floats:
+    """How likely an excluded document stands before a full match; as `partial_before_full`.
+
+    Unlike the leak it does not fall when a system finds neither: one that is blind to the
+    exclusion stands near 0.5, whether it finds the subject or not.
+    """
+    return _before_gold(board, board.excluded, board.n_excluded)
+
+
+def _before_gold(board: Board, running: NDArray[np.int32], n_others: NDArray[np.int64]) -> Floats:
+    width = min(PAIRS_DEPTH, board.is_gold.shape[1])
+    others = running[:, : width + 1]
     # Up to and with its own place is as good as before it: one document is not in both sets.
-    before_found = np.einsum("qd,qd->q", board.is_gold[:, :width], partial[:, 1:], dtype=np.int64)
+    before_found = np.einsum("qd,qd->q", board.is_gold[:, :width], others[:, 1:], dtype=np.int64)
     lost = board.n_gold - board.gold[:, width]
-    returned = partial[:, width].astype(np.int64)
-    before_lost = lost * (returned + (board.n_partial - returned) / 2)
-    return _share(before_found + before_lost, board.n_gold * board.n_partial)
+    returned = others[:, width].astype(np.int64)
+    before_lost = lost * (returned + (n_others - returned) / 2)
+    return _share(before_found + before_lost, board.n_gold * n_others)
 
 
 #: Metrics that are cut off at a rank, written ``name@k``.
@@ -181,6 +195,7 @@ WHOLE: Mapping[str, Callable[[Board], Floats]] = {
     "r_precision": r_precision,
     "leak": leak,
     "partial_before_full": partial_before_full,
+    "excluded_before_full": excluded_before_full,
 }
 
 
@@ -215,7 +230,7 @@ class Metric:
             "r_precision": judgements.gold.sizes,
             "leak": judgements.gold.sizes + judgements.excluded.sizes,
         }
-        return int(sizes[self.kind].max()) if self.kind in sizes else PARTIAL_DEPTH
+        return int(sizes[self.kind].max()) if self.kind in sizes else PAIRS_DEPTH
 
 
 def parse(name: str) -> Metric:

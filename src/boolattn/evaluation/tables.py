@@ -19,9 +19,15 @@ if TYPE_CHECKING:
     from boolattn.evaluation.summary import Group, Results
 
 #: Columns where no terminal says its own.
-WIDTH = 120
+WIDTH = 130
 # Heads that are shorter than the metric's name, and metrics a narrow terminal does without.
-_HEADS = {"mrecall": "MRec.", "violations": "viol.", "r_precision": "R-\nprec."}
+_HEADS = {
+    "mrecall": "MRec.",
+    "violations": "viol.",
+    "r_precision": "R-\nprec.",
+    "partial_before_full": "part.\nbefore\nfull",
+    "excluded_before_full": "excl.\nbefore\nfull",
+}
 _FIRST_TO_GO = ("recall@50", "recall@1000", "mrecall@100", "violations@10", "mrr@10", "ndcg@10")
 # Below it a difference is marked.
 _SURE = 0.05
