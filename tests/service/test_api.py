@@ -12,7 +12,16 @@ from boolattn.service.schemas import ErrorReply, SearchReply
 
 QUERY = "moths of Borneo but not Sumatra"
 KNOWN = KnownQueries(
-    [Known(QUERY, ("not",), frozenset({"b"}), frozenset({"bs"}), frozenset({"s"}))]
+    [
+        Known(
+            QUERY,
+            "moths of Borneo NOT Sumatra",
+            ("not",),
+            frozenset({"b"}),
+            frozenset({"bs"}),
+            frozenset({"s"}),
+        )
+    ]
 )
 
 
@@ -99,6 +108,8 @@ def test_violations_are_marked_where_the_data_knows(serve):
     }  # fmt: skip
     counted = {"answers": 1, "excluded": 1, "answers_found": 1, "excluded_found": 1}
     assert reply["plain"]["judged"] == counted
+    explicit = client.post("/search", json={"query": "moths of borneo NOT sumatra"}).json()
+    assert explicit["judged"]["answers"] == 1
     assert client.post("/search", json={"query": "moths"}).json()["judged"] is None
 
 

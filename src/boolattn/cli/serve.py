@@ -129,7 +129,7 @@ def _run(
     address: tuple[str, int],
 ) -> None:
     from boolattn.service.app import create_app
-    from boolattn.service.server import address_of, listen, run
+    from boolattn.service.server import address_of, listen, make_server
 
     host, _ = address
     taken = listen(*address)
@@ -144,4 +144,5 @@ def _run(
     def ready() -> None:
         typer.echo(where)
 
-    run(create_app(searcher, plain, settings, known), taken, timeout=settings.timeout, ready=ready)
+    app = create_app(searcher, plain, settings, known)
+    make_server(app, timeout=settings.timeout, ready=ready).run(sockets=[taken])

@@ -183,9 +183,7 @@ class Guard:
             self._metrics.refused.add(code=exchange.code)
         code = f" {exchange.code}" if exchange.code else ""
         method = exchange.scope["method"] if exchange.status != 405 else "?"
-        logger.info(
-            "%s %s %s %.1f ms%s", method, exchange.route, status, 1000 * seconds, code
-        )
+        logger.info("%s %s %s %.1f ms%s", method, exchange.route, status, 1000 * seconds, code)
 
 
 def _too_large(limit: int) -> RefusedError:

@@ -1,8 +1,9 @@
 """What is known of some queries: which documents answer them, and which they exclude.
 
 The files are those of the benchmarks: JSON lines with ``text``, ``gold`` and, where there are
-any, ``excluded`` and ``partial``. A query that is typed as it stands there can be judged; of any
-other nothing is claimed. May import: boolattn.data.files, boolattn.errors.
+any, ``excluded`` and ``partial``. A query that is typed as it stands there can be judged, and so
+can its explicit form where ``template`` and ``operands`` tell it; of any other nothing is claimed.
+May import: boolattn.data.files, boolattn.logic, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from boolattn.data.files import read_jsonl
-from boolattn.errors import DataError
+from boolattn.errors import BoolattnError, DataError
+from boolattn.logic.syntax import unparse
+from boolattn.logic.templates import template_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 #: Characters of a query that is read at a glance.
@@ -28,6 +31,7 @@ class Known:
 
     Attributes:
         query: As it was written.
+        explicit: The same in explicit syntax, where the file tells it.
         operators: Those it uses, where the file says so.
         gold: Documents that answer it.
         excluded: Documents that would, had it not excluded them.
@@ -35,6 +39,7 @@ class Known:
     """
 
     query: str
+    explicit: str
     operators: tuple[str, ...]
     gold: frozenset[str]
     excluded: frozenset[str]
@@ -56,19 +61,22 @@ class KnownQueries:
     """Queries by their text, however it is spaced and cased."""
 
     def __init__(self, known: Iterable[Known] = ()) -> None:
-        self._by_text = {_key(item.query): item for item in known}
+        self._known = {_key(item.query): item for item in known}
+        self._explicit = {_key(item.explicit): item for item in self._known.values()}
+        self._explicit.pop("", None)
 
     def __len__(self) -> int:
-        return len(self._by_text)
+        return len(self._known)
 
     def find(self, query: str) -> Known | None:
         """Return what is known of a query, if anything."""
-        return self._by_text.get(_key(query))
+        key = _key(query)
+        return self._known.get(key) or self._explicit.get(key)
 
     def examples(self, n: int) -> list[Known]:
-        """Choose queries to show: one of each set of operators in turn, NOT and short ones first."""
+        """Choose queries to show: each set of operators in turn, NOT and short ones first."""
         groups: dict[tuple[str, ...], list[Known]] = {}
-        for item in self._by_text.values():
+        for item in self._known.values():
             if item.operators and ("not" not in item.operators or item.excluded):
                 groups.setdefault(item.operators, []).append(item)
         order = sorted(groups, key=lambda names: ("not" not in names, -len(names), names))
@@ -91,7 +99,19 @@ def _read(path: Path) -> Iterator[Known]:
         operators = row.get("operators", [])
         if not isinstance(operators, list):
             raise DataError(f"{path}:{number}: the field 'operators' must be a list")
-        yield Known(row["text"], tuple(str(name).lower() for name in operators), **sets)
+        names = tuple(str(name).lower() for name in operators)
+        yield Known(row["text"], _explicit(row, path, number), names, **sets)
+
+
+def _explicit(row: Mapping[str, Any], path: Path, number: int) -> str:
+    """Write a query in explicit syntax, from its template and its operands."""
+    if not row.get("template") or not row.get("operands"):
+        return ""
+    try:
+        texts = [operand["text"] for operand in row["operands"]]
+        return unparse(template_tree(row["template"], texts))
+    except (TypeError, KeyError, ValueError, BoolattnError) as error:
+        raise DataError(f"{path}:{number}: template and operands do not fit together") from error
 
 
 def _ids(values: Any, name: str, path: Path, number: int) -> frozenset[str]:  # noqa: ANN401 - JSON

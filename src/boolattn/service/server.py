@@ -49,14 +49,15 @@ def address_of(taken: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def run(
-    app: FastAPI, taken: socket.socket, *, timeout: float, ready: Callable[[], None] | None = None
-) -> None:
-    """Serve until SIGTERM or SIGINT, then answer what is under way and return.
+def make_server(
+    app: FastAPI, *, timeout: float, ready: Callable[[], None] | None = None
+) -> uvicorn.Server:
+    """Make what serves until SIGTERM or SIGINT, then answers what is under way and returns.
+
+    Start it with ``run(sockets=[listen(host, port)])``.
 
     Args:
         app: The application.
-        taken: From :func:`listen`.
         timeout: Seconds that one request may take.
         ready: Called when requests are answered.
     """
@@ -71,7 +72,7 @@ def run(
         server_header=False,
         timeout_graceful_shutdown=math.ceil(timeout) + 1,
     )
-    _Server(config, ready).run(sockets=[taken])
+    return _Server(config, ready)
 
 
 class _Server(uvicorn.Server):

@@ -29,6 +29,7 @@ function operandName(operand, index) {
     "span",
     { class: `operand ${colour(index)}${operand.is_excluded ? " excluded" : ""}` },
     h("b", { class: "letter" }, letter(index)),
+    " ",
     h("span", { class: "name" }, operand.text),
   );
 }

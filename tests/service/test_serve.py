@@ -1,0 +1,176 @@
+"""``boolattn serve`` as a process, over a real index, from its start to a clean end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx2
+import pytest
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from boolattn.cli import app
+from boolattn.encoder import build_towers, save_towers
+from boolattn.errors import BoolattnError, ConfigError, DataError
+from boolattn.search import Document, Searcher, load_model
+from boolattn.service.app import create_app
+from boolattn.service.judgements import Known, KnownQueries, read_judgements
+from boolattn.service.schemas import ExplainReply, SearchReply
+from boolattn.service.settings import ServiceSettings
+from tests.conftest import TEXTS
+from tests.service.conftest import DOCUMENTS
+from tests.service.test_api import refused
+from tests.service.test_limits import KEY
+
+COMMAND = [sys.executable, "-c", "from boolattn.cli import main; main()"]
+
+
+@pytest.fixture
+def index(tmp_path, tiny_encoder, tokenizer):
+    """An index of the six documents by a tiny random model, both in folders."""
+    model = tmp_path / "model"
+    save_towers(build_towers(tiny_encoder("bert"), tokenizer=tokenizer), model)
+    documents = [
+        Document(id=name, title=title, text=text, metadata=metadata)
+        for name, (title, text, metadata) in DOCUMENTS.items()
+    ]
+    folder = tmp_path / "index"
+    Searcher.build(folder, documents, load_model(str(model)), model=str(model))
+    return folder
+
+
+def test_a_real_index_answers(index):
+    searcher = Searcher.open(index)
+    known = KnownQueries(
+        [Known(TEXTS[0], "", (), frozenset({"b"}), frozenset({"bs"}), frozenset())]
+    )
+    with TestClient(create_app(searcher, searcher, ServiceSettings(), known)) as client:
+        asked = {"query": "moth AND Borneo NOT Sumatra", "compare": True}
+        reply = client.post("/search", json=asked).json()
+        SearchReply.model_validate(reply)
+        assert reply["is_composed"]
+        assert len(reply["hits"]) == len(reply["plain"]["hits"]) == 6
+        assert all(len(hit["probabilities"]) == 3 for hit in reply["hits"])
+        judged = client.post("/search", json={"query": TEXTS[0]}).json()["judged"]
+        assert judged == {"answers": 1, "excluded": 1, "answers_found": 1, "excluded_found": 1}
+        ExplainReply.model_validate(client.get("/explain", params={"q": TEXTS[0]}).json())
+        document = client.get("/documents/x%2Fy%20z").json()
+        assert document["title"] == "<script>alert(1)</script>"
+        refused(client.get("/documents/nobody"), 404, "no_document")
+        refused(client.get("/search", params={"q": "NOT moth"}), 400, "bad_query")
+        wrong = {"query": "moth", "filters": {"planet": "Mars"}}
+        assert "planet" in refused(client.post("/search", json=wrong), 400, "bad_query").message
+        found = client.get("/search", params={"q": "moth", "filter": "place=Sumatra"}).json()
+        assert [hit["id"] for hit in found["hits"]] == ["s"]
+        many = " OR ".join(f"moth{n}" for n in range(100))
+        assert len(client.get("/search", params={"q": many}).json()["operands"]) == 100
+        explained = client.post("/search", json={**asked, "k": 1, "explain": True}).json()
+        assert len(explained["hits"]) == 1
+
+
+def test_it_ends_what_is_under_way(index):
+    # A batch that waits two seconds leaves time to stop the service in the middle of it.
+    options = ["--port", "0", "--batch-wait", "2000", "--api-key-env", "THE_KEY"]
+    process = subprocess.Popen(
+        [*COMMAND, "serve", str(index), *options],
+        env={**os.environ, "THE_KEY": KEY, "HF_HUB_OFFLINE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        address = process.stdout.readline().strip()
+        assert address.startswith("http://127.0.0.1:"), process.stderr.read()
+        found = _stopped_midway(address, process)
+        status = process.wait(20)
+    finally:
+        process.kill()
+        said = process.communicate()[1]
+    assert status == 0
+    assert [answer.status_code for answer in found] == [200] * 4
+    assert [answer.json()["query"] for answer in found] == [f"moth {n}" for n in range(4)]
+    assert said.count("GET /search 200") == 4
+    assert "Traceback" not in said
+
+
+def _stopped_midway(address, process):
+    """Ask four questions, and have the service stop while they wait."""
+    with (
+        httpx2.Client(base_url=address, headers={"x-api-key": KEY}, timeout=30) as client,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        waiting = [pool.submit(client.get, f"/search?q=moth+{n}") for n in range(4)]
+        while "boolattn_queries_waiting 4\n" not in client.get("/metrics").text:
+            assert not any(answer.done() for answer in waiting)
+        process.send_signal(signal.SIGTERM)
+        return [answer.result() for answer in waiting]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--plain-index", "INDEX", "--no-compare"], "--plain-index has no use with --no-compare"),
+        (["--api-key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is empty"),
+        (["--max-k", "0"], "max_k must be at least 1"),
+        (["--judgements", "INDEX/nothing.jsonl"], "no file"),
+        (["--port", "TAKEN"], "cannot listen on 127.0.0.1"),
+        (["--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
+        (["--plain-index", "INDEX/nothing"], "nothing"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_in_one_line(index, options, words):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        options = [o.replace("INDEX", str(index)).replace("TAKEN", port) for o in options]
+        done = CliRunner().invoke(app, ["serve", str(index), *options])
+    assert isinstance(done.exception, BoolattnError)
+    assert words in str(done.exception)
+    assert "\n" not in str(done.exception)
+
+
+def test_indexes_of_different_documents_are_not_compared(index, tmp_path):
+    other = tmp_path / "other"
+    model = str(tmp_path / "model")
+    Searcher.build(other, [Document(id="1", text="a moth")], load_model(model), model=model)
+    done = CliRunner().invoke(app, ["serve", str(index), "--plain-index", str(other)])
+    assert isinstance(done.exception, ConfigError)
+    assert "holds 1 documents and the other 6" in str(done.exception)
+
+
+def test_judgements_are_read_or_refused_by_line(tmp_path):
+    path = tmp_path / "known.jsonl"
+    rows = [
+        {"text": "A  and b", "gold": ["1"], "operators": ["and"]},
+        {"text": "a not b", "gold": ["1"], "excluded": ["2"], "operators": ["NOT"]},
+        {
+            "text": "birds, no owls",
+            "gold": ["3"],
+            "template": "_ that are not _",
+            "operands": [{"text": "birds"}, {"text": "owls and kin"}],
+        },
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    known = read_judgements([path])
+    assert len(known) == 3
+    assert known.find(" a AND B ").of("1") == "answers"
+    assert known.find("a not b").of("2") == "excluded"
+    assert known.find("a but not b") is None
+    assert known.find("birds NOT owls and kin") is known.find("birds, no owls")
+    assert [item.query for item in known.examples(5)] == ["a not b", "A  and b"]
+    path.write_text('{"text": "a", "gold": ["1"]}\n{"text": "b", "gold": [1]}')
+    with pytest.raises(DataError, match=r"known.jsonl:2: the field 'gold' must be a list of"):
+        read_judgements([path])
+    path.write_text('{"text": "a", "gold": [], "template": "_ that are not _", "operands": [5]}')
+    with pytest.raises(DataError, match="template and operands do not fit"):
+        read_judgements([path])
+    path.write_text('{"text": "a"}')
+    with pytest.raises(DataError, match=r"known.jsonl:1: the field 'gold' is missing"):
+        read_judgements([path])
