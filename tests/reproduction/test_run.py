@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import numpy as np
 import pytest
 
@@ -61,7 +64,11 @@ def test_systems_are_trained_measured_and_not_done_twice(files, capsys):
     systems = "plain,corrected-lexicon,corrected-no-heads,as-is,composed"
     assert main(arguments(files, systems)) == 0
     table = capsys.readouterr().out
-    for words in ("| plain towers | none |", "| BoolAttn corrected | label |", "operands given"):
+    for words in (
+        "| plain towers | none |",
+        "| BoolAttn corrected | label, trained with lexicon |",
+        "operands given",
+    ):
         assert words in table
     folder = files / "out" / "runs"
     plain = Run.load(folder / "beir/minilm/plain-0.json.gz")
@@ -109,3 +116,26 @@ def test_list_says_what_is_to_do(files, capsys):
 def test_seeds_are_numbers(files, capsys):
     assert main([*arguments(files, "plain"), "--seeds", "one"]) == 2
     assert "a seed is a whole number, got 'one'" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("in_process")
+def test_the_report_tests_each_row_against_plain_and_says_what_is_missing(files, capsys):
+    for seeds in ("0", "1"):
+        assert main([*arguments(files, "plain,plain-fixed"), "--seeds", seeds]) == 0
+    out = files / "page"
+    assert main(["report", "--runs", str(files / "out/runs"), "--out", str(out)]) == 0
+    page = (out / "tables.md").read_text()
+    assert "| plain towers, fixed positives | none | 2 | ." in page
+    assert re.search(r"fixed positives \| none \| test \| [+-]\S+ \[\S+, \S+\] p \S+", page)
+    assert "| taxa | minilm | plain | 0, 42, 1234 |" in page
+    assert str(files) not in page
+    first, second = json.loads((out / "summary.json").read_text())
+    assert first["against_plain"] == {}
+    assert second["splits"]["test"]["seeds"] == [0, 1]
+    comparison = second["against_plain"]["test"]["r_precision"]
+    means = [line["splits"]["test"]["means"]["r_precision"] for line in (first, second)]
+    assert comparison["difference"] == pytest.approx(
+        np.mean(means[1]) - np.mean(means[0]), abs=1e-4
+    )
+    assert main(["report", "--runs", str(files / "data"), "--out", str(out)]) == 2
+    assert "no finished run below" in capsys.readouterr().err

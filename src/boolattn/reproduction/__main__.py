@@ -51,8 +51,15 @@ def _run(options: argparse.Namespace) -> str:
         work=work,
         made=options.made or work / "made",
         keep=options.keep,
+        command=_command(sys.argv[1:]),
     )
     return run(_wanted(options), places, limits, tell=_tell)
+
+
+def _report(options: argparse.Namespace) -> str:
+    from boolattn.reproduction.report import report
+
+    return f"wrote {report(options.runs, options.out, draw=not options.no_figures)}"
 
 
 def _list(options: argparse.Namespace) -> str:
@@ -98,6 +105,19 @@ def _pairs(given: Sequence[str], names: Sequence[str]) -> Mapping[str, str]:
     return pairs
 
 
+def _command(arguments: Sequence[str]) -> str:
+    """Write what was typed, with folders by their last name alone.
+
+    >>> _command(["run", "--data", "taxa=/home/somebody/taxa-full", "--seeds", "0"])
+    'python -m boolattn.reproduction run --data taxa=taxa-full --seeds 0'
+    """
+    parts = []
+    for argument in arguments:
+        name, equals, value = argument.rpartition("=")
+        parts.append(name + equals + (Path(value).name if "/" in value else value))
+    return " ".join(["python -m boolattn.reproduction", *parts])
+
+
 def _number(text: str) -> int:
     try:
         return int(text)
@@ -124,6 +144,11 @@ def _parser() -> argparse.ArgumentParser:
         verb = verbs.add_parser(name, help=words)
         verb.set_defaults(do=function)
         _add_run_options(verb)
+    verb = verbs.add_parser("report", help="lay out finished runs in tables and figures")
+    verb.set_defaults(do=_report)
+    verb.add_argument("--runs", type=Path, required=True, help="folder of finished runs")
+    verb.add_argument("--out", type=Path, required=True, help="folder of the page")
+    verb.add_argument("--no-figures", action="store_true", help="where matplotlib is missing")
     return parser
 
 

@@ -18,9 +18,11 @@ class Places:
         work: Everything large that can be made again.
         made: Generated sentences.
         keep: Whether trained models stay, under ``work/models``.
+        command: What was typed, kept with each run.
     """
 
     runs: Path
     work: Path
     made: Path
     keep: bool = False
+    command: str = ""

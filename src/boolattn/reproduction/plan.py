@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from boolattn.training.settings import Preset
 
 NO_ENCODER = "none"
+#: The paper's.
+SEEDS = (0, 42, 1234)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ class Wanted:
     systems: Sequence[str]
     datasets: Sequence[str]
     encoders: Sequence[str] = ("minilm",)
-    seeds: Sequence[int] = (0, 42, 1234)
+    seeds: Sequence[int] = SEEDS
     data: Mapping[str, Path] = field(default_factory=dict)
     request: Request = field(default_factory=Request)
     done: Sequence[Path] = ()
@@ -70,7 +72,7 @@ def plan(wanted: Wanted, places: Places) -> Planned:
     """List what is to be done."""
     planned = Planned([], {}, {})
     named: dict[str, Task] = {}
-    for system, suite, encoder, seed in _combinations(wanted):
+    for system, suite, encoder, seed in combinations(wanted):
         label = encoder.name if system.needs_encoder else NO_ENCODER
         key = RunKey(suite.name, label, system.name, seed)
         preset = resolve(system, suite, encoder, seed, wanted.request)
@@ -85,7 +87,7 @@ def plan(wanted: Wanted, places: Places) -> Planned:
     return planned
 
 
-def _combinations(wanted: Wanted) -> Iterator[tuple[System, Suite, Encoder, int]]:
+def combinations(wanted: Wanted) -> Iterator[tuple[System, Suite, Encoder, int]]:
     """Walk over all runs: seeds outermost, so that a table is complete early."""
     found = known()
     for seed in wanted.seeds:

@@ -23,7 +23,7 @@ from boolattn.training.batches import Features, Tokens
 from boolattn.training.launch import Corpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -89,6 +89,12 @@ class SavedDocuments(Sequence[Document]):
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __iter__(self) -> Iterator[Document]:
+        # One piece of memory, and not a look into the file for each.
+        raw, starts = self._texts.tobytes(), self._starts.tolist()
+        for name, start, end in zip(self.ids, starts, starts[1:], strict=False):
+            yield Document(id=name, text=raw[start:end].decode())
 
     @overload
     def __getitem__(self, index: int) -> Document: ...

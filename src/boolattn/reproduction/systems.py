@@ -106,6 +106,15 @@ class Suite:
     splits: Mapping[str, str]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Systems that are to be run on every one of some data sets and encoders."""
+
+    datasets: tuple[str, ...]
+    encoders: tuple[str, ...]
+    systems: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Systems:
     """Everything ``systems.toml`` says."""
@@ -113,6 +122,7 @@ class Systems:
     systems: Mapping[str, System]
     encoders: Mapping[str, Encoder]
     suites: Mapping[str, Suite]
+    grids: tuple[Grid, ...] = ()
 
     def system(self, name: str) -> System:
         """Look up a system."""
@@ -141,6 +151,7 @@ def read_systems(text: str) -> Systems:
         _table(System, values["system"]),
         _table(Encoder, values["encoder"]),
         _table(Suite, values["dataset"]),
+        tuple(build(Grid, row, source="systems.toml [grid]") for row in values.get("grid", ())),
     )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.reproduction.runs import Row, Run
+    from boolattn.reproduction.systems import Suite
 
     Floats = NDArray[np.float64]
 
@@ -60,6 +61,16 @@ class Line:
         return bool(system and "read" in system.asks)
 
     @property
+    def has_seeds(self) -> bool:
+        """Whether it was trained, so that seeds mean something."""
+        system = known().systems.get(self.system)
+        return system is None or system.has_seeds
+
+    def seeds(self, split: str) -> set[int]:
+        """Those it was measured with on a split."""
+        return {seed for seed, _ in self.rows.get(split, ())}
+
+    @property
     def n_seeds(self) -> int:
         """Of the split that has the most."""
         return max(len(rows) for rows in self.rows.values())
@@ -92,21 +103,26 @@ def overview(runs: Sequence[Run]) -> str:
     parts = []
     for (dataset, encoder), table in lines(runs).items():
         splits = list(dict.fromkeys(split for line in table for split in line.rows))
-        suite = known().suites.get(dataset)
-        heads = [suite.splits.get(split, split) if suite else split for split in splits]
-        metrics = [m for m in SHOWN if any(line.means(s, m) for line in table for s in splits)]
-        columns = ["system", "gate", "seeds", *(f"{SHOWN[m]} {' / '.join(heads)}" for m in metrics)]
-        rows = [
-            [
-                line.label,
-                line.gate,
-                str(line.n_seeds),
-                *(" / ".join(spread(line.means(s, m)) for s in splits) for m in metrics),
-            ]
-            for line in table
-        ]
-        parts.append(f"**{dataset}, {encoder}**\n\n{markdown(columns, rows)}")
+        text = overview_table(table, splits, known().suites.get(dataset))
+        parts.append(f"**{dataset}, {encoder}**\n\n{text}")
     return "\n\n".join(parts)
+
+
+def overview_table(table: Sequence[Line], splits: Sequence[str], suite: Suite | None) -> str:
+    """Lay out the main numbers of some lines, splits beside each other."""
+    heads = " / ".join(suite.splits.get(split, split) if suite else split for split in splits)
+    metrics = [m for m in SHOWN if any(line.means(s, m) for line in table for s in splits)]
+    columns = ["system", "gate", "seeds", *(f"{SHOWN[m]}, {heads}" for m in metrics)]
+    rows = [
+        [
+            line.label,
+            line.gate,
+            str(line.n_seeds),
+            *(" / ".join(spread(line.means(s, m)) for s in splits) for m in metrics),
+        ]
+        for line in table
+    ]
+    return markdown(columns, rows)
 
 
 def spread(means: Sequence[float], digits: int = 3) -> str:

@@ -158,7 +158,10 @@ class Train:
         clock.lap("rank")
         if self.heads:
             details["heads"] = json.loads((self.heads / "metrics.json").read_text("utf-8"))
-        details |= {"seconds": clock.laps, "settings": self.preset.to_dict(), **about_machine()}
+        settings = self.preset.to_dict()
+        # Where an encoder lies on this machine is nobody else's business.
+        settings["model"]["encoder"] = self.encoder.source
+        details |= {"seconds": clock.laps, "settings": settings, **_about(places)}
         if torch.cuda.is_available():
             details["gpu_bytes"] = torch.cuda.max_memory_allocated()
         if not (places.runs / self.key.dataset / "queries.json.gz").is_file():
@@ -196,7 +199,7 @@ class Bm25:
         clock.lap("rank")
         if not (places.runs / self.key.dataset / "queries.json.gz").is_file():
             save_queries(places.runs, self.key.dataset, asked)
-        Run(self.key, rows, {"seconds": clock.laps, **about_machine()}).save(places.runs)
+        Run(self.key, rows, {"seconds": clock.laps, **_about(places)}).save(places.runs)
         return _words(rows)
 
 
@@ -218,8 +221,13 @@ def _measured(asker: Asker, how: str, split: str, judgements: Judgements) -> Row
     values = measure(answer.ranking, judgements, DEFAULT) | answer.values
     model = asker.preset.model
     gate = asker.preset.plugin.gate if model.use_plugin else "none"
-    gate = "label" if how == "label" else gate
+    if how == "label" and gate != "label":
+        gate = f"label, trained with {gate}"
     return Row(how, split, gate, judgements.n_documents, values)
+
+
+def _about(places: Places) -> dict[str, Any]:
+    return {"command": places.command, **about_machine()}
 
 
 def _words(rows: list[Row]) -> str:

@@ -1,0 +1,283 @@
+"""The page of results: from the files of finished runs to tables, tests and figures.
+
+May import: boolattn.reproduction, boolattn.evaluation, boolattn.data.files, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boolattn.data.files import whole_file
+from boolattn.errors import MissingDataError
+from boolattn.evaluation import figures
+from boolattn.evaluation.significance import compare
+from boolattn.evaluation.summary import average
+from boolattn.reproduction.plan import NO_ENCODER, SEEDS, Wanted, combinations
+from boolattn.reproduction.runs import Run, RunKey, all_runs, load_queries, results
+from boolattn.reproduction.systems import known
+from boolattn.reproduction.tables import Line, lines, markdown, overview_table, short
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from boolattn.evaluation.significance import Comparison
+    from boolattn.evaluation.summary import Asked, Results
+
+BASELINE = ("plain", "own")
+#: Tested against the baseline.
+TESTED = ("r_precision", "leak", "recall@100")
+#: Systems of the figure, and how they are asked.
+DRAWN = (("plain", "own"), ("corrected-lexicon", "own"), ("composed", "read"))
+
+
+@dataclass(frozen=True)
+class Table:
+    """All lines of one data set and encoder.
+
+    Attributes:
+        dataset: Its name.
+        encoder: Its name.
+        lines: With BM25, which stands on no encoder, first.
+        queries: What was asked, by split.
+    """
+
+    dataset: str
+    encoder: str
+    lines: Sequence[Line]
+    queries: Mapping[str, tuple[Asked, ...]]
+
+    @property
+    def splits(self) -> list[str]:
+        """Those that were measured, in the order of the data set's."""
+        found = {split for line in self.lines for split in line.rows}
+        suite = known().suites.get(self.dataset)
+        order = [split for split in suite.splits if split in found] if suite else []
+        return order + sorted(found - set(order))
+
+    def line(self, system: str, ask: str) -> Line | None:
+        """Find a line."""
+        for line in self.lines:
+            if (line.system, line.ask) == (system, ask):
+                return line
+        return None
+
+    def averaged(self, line: Line, split: str, seeds: Sequence[int]) -> Results:
+        """Average every query's values over some seeds."""
+        chosen = [(seed, row) for seed, row in line.rows.get(split, ()) if seed in seeds]
+        found = []
+        for seed, row in chosen:
+            run = Run(RunKey(self.dataset, self.encoder, line.system, seed), [row], {})
+            found.append(results(run, row, self.queries[split], line.label))
+        return average(found)
+
+    def compared(self, line: Line) -> dict[str, dict[str, Comparison]]:
+        """Compare a line with the baseline, by split and metric, over the seeds both have."""
+        base = self.line(*BASELINE)
+        if base is None or line is base or not line.has_seeds:
+            return {}
+        compared: dict[str, dict[str, Comparison]] = {}
+        for split in self.splits:
+            seeds = base.seeds(split) & line.seeds(split)
+            if not seeds:
+                continue
+            first = self.averaged(base, split, sorted(seeds))
+            second = self.averaged(line, split, sorted(seeds))
+            compared[split] = {
+                metric: compare(first.values[metric], second.values[metric])
+                for metric in TESTED
+                if not np.isnan(second.values[metric] - first.values[metric]).all()
+            }
+        return compared
+
+
+def load_tables(folder: Path) -> tuple[list[Table], list[Run]]:
+    """Read all finished runs below a folder."""
+    runs = [Run.load(path) for path in all_runs(folder)]
+    if not runs:
+        raise MissingDataError(f"no finished run below {folder}; run some first")
+    order = list(known().systems)
+    runs.sort(key=lambda run: order.index(run.key.system) if run.key.system in order else 99)
+    found = lines(runs)
+    names = {dataset for dataset, _ in found}
+    queries = {dataset: load_queries(folder, dataset) for dataset in names}
+    tables = []
+    for dataset, encoder in sorted(found, key=_place):
+        bare = found.get((dataset, NO_ENCODER), [])
+        if encoder == NO_ENCODER and any(d == dataset and e != encoder for d, e in found):
+            continue
+        own = [] if encoder == NO_ENCODER else found[dataset, encoder]
+        tables.append(Table(dataset, encoder, [*bare, *own], queries[dataset]))
+    return tables, runs
+
+
+def report(folder: Path, out: Path, *, draw: bool = True) -> Path:
+    """Write ``tables.md``, ``summary.json`` and figures.
+
+    Args:
+        folder: Of finished runs.
+        out: Where to.
+        draw: Whether to draw figures, which need matplotlib.
+    """
+    tables, runs = load_tables(folder)
+    sections, summary = [], []
+    for table in tables:
+        sections.append(_section(table))
+        summary += [_plain(table, line) for line in table.lines]
+        if draw:
+            for path in _draw(table, out):
+                sections.append(f"![{path.stem}]({path.name})")
+    text = "\n\n".join([_HEAD, *sections, _not_run(runs), _how(runs)])
+    with whole_file(out / "summary.json") as handle:
+        rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in summary)
+        handle.write(f"[\n{rows}\n]\n")
+    with whole_file(out / "tables.md") as handle:
+        handle.write(text + "\n")
+    return out / "tables.md"
+
+
+_HEAD = """# Tables of all runs
+
+Made from the files of the runs by `python -m boolattn.reproduction report`; not written by hand.
+A number is the mean over seeds, ± the standard deviation over seeds. *Leak* is the share of the
+excluded documents that are returned at the depth of gold + excluded: less is better. *Structure* is
+the share of queries whose operands and operators were read right. A system's *gate* says who opens
+BoolAttn's experts: the words of the query (lexicon), a trained classifier (learned), or the true
+operators, told from outside (label), which a user's query does not come with."""
+
+
+def _section(table: Table) -> str:
+    suite, encoder = known().suites.get(table.dataset), known().encoders.get(table.encoder)
+    label = suite.label if suite else table.dataset
+    title = f"## {label}" + (f", {encoder.label}" if encoder else "")
+    names = {split: suite.splits.get(split, split) if suite else split for split in table.splits}
+    counts = ", ".join(f"{len(table.queries[s]):,} queries of {names[s]}" for s in table.splits)
+    n_documents = max(
+        row.n_documents for ln in table.lines for r in ln.rows.values() for _, row in r
+    )
+    parts = [
+        title,
+        f"{n_documents:,} documents; {counts}.",
+        overview_table(table.lines, table.splits, suite),
+    ]
+    if tests := _tests(table):
+        parts += ["Against plain towers: difference, 95% interval over queries, p.", tests]
+    return "\n\n".join(parts)
+
+
+def _tests(table: Table) -> str:
+    """Lay out each line's differences from the baseline."""
+    rows = []
+    for line in table.lines:
+        for split, by_metric in table.compared(line).items():
+            cells = [_difference(by_metric.get(metric)) for metric in TESTED]
+            rows.append([line.label, line.gate, split, *cells])
+    heads = ["system", "gate", "queries", "R-precision", "leak", "Recall@100"]
+    return markdown(heads, rows) if rows else ""
+
+
+def _difference(found: Comparison | None) -> str:
+    if found is None:
+        return "–"
+    sign = "+" if found.difference >= 0 else ""
+    p = "< .001" if found.p_value < 0.001 else short(found.p_value)
+    return f"{sign}{short(found.difference)} [{short(found.low)}, {short(found.high)}] p {p}"
+
+
+def _plain(table: Table, line: Line) -> dict[str, Any]:
+    """Return one line of the summary."""
+    splits: dict[str, Any] = {}
+    for split, rows in line.rows.items():
+        metrics = sorted({name for _, row in rows for name in row.values})
+        splits[split] = {
+            "seeds": [seed for seed, _ in rows],
+            "n_queries": len(table.queries[split]),
+            "means": {name: _rounded(line.means(split, name)) for name in metrics},
+        }
+    compared = {
+        split: {metric: _round_all(asdict(value)) for metric, value in values.items()}
+        for split, values in table.compared(line).items()
+    }
+    return {
+        "dataset": table.dataset,
+        "encoder": NO_ENCODER if line.system == "bm25" else table.encoder,
+        "system": line.system,
+        "label": line.label,
+        "ask": line.ask,
+        "gate": line.gate,
+        "splits": splits,
+        "against_plain": compared,
+    }
+
+
+def _rounded(means: Sequence[float]) -> list[float]:
+    return [round(value, 5) for value in means]
+
+
+def _round_all(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: round(v, 5) if isinstance(v, float) else v for k, v in values.items()}
+
+
+def _draw(table: Table, out: Path) -> list[Path]:
+    """Draw Recall@100 by template for each split, over the seeds that all drawn lines have."""
+    drawn = [line for names in DRAWN if (line := table.line(*names))]
+    paths = []
+    for split in table.splits if len(drawn) > 1 else ():
+        own = [line for line in drawn if line.seeds(split)]
+        seeds = sorted(set.intersection(*(line.seeds(split) for line in own))) if own else []
+        if len(own) < 2 or not seeds:
+            continue
+        found = [table.averaged(line, split, seeds) for line in own]
+        path = out / f"templates-{table.dataset}-{table.encoder}-{split}.png"
+        figures.save(figures.by_template(found), path)
+        paths.append(path)
+    return paths
+
+
+def _not_run(runs: Sequence[Run]) -> str:
+    """List what belongs on the page and is not there."""
+    there = {run.key for run in runs}
+    missing: dict[tuple[str, str, str], list[int]] = {}
+    for grid in known().grids:
+        wanted = Wanted(
+            systems=grid.systems, datasets=grid.datasets, encoders=grid.encoders, seeds=SEEDS
+        )
+        for system, suite, encoder, seed in combinations(wanted):
+            label = encoder.name if system.needs_encoder else NO_ENCODER
+            if RunKey(suite.name, label, system.name, seed) not in there:
+                missing.setdefault((suite.name, label, system.name), []).append(seed)
+    if not missing:
+        return "## Not run\n\nNothing: every run of the plan is here."
+    rows = [[*names, ", ".join(map(str, seeds))] for names, seeds in missing.items()]
+    return "## Not run\n\n" + markdown(["data set", "encoder", "system", "seeds"], rows)
+
+
+def _how(runs: Sequence[Run]) -> str:
+    """Say with what, by which commands, and how long."""
+    commands: dict[str, list[Run]] = {}
+    for run in runs:
+        commands.setdefault(str(run.details.get("command") or "unknown"), []).append(run)
+    parts = ["## How"]
+    for command, own in commands.items():
+        machine = own[0].details.get("machine", {}).get("device", "unknown")
+        versions = own[0].details.get("versions", {})
+        seconds = [sum(run.details.get("seconds", {}).values()) for run in own]
+        words = (
+            f"{len(own)} runs on {machine}, torch {versions.get('torch', '?')}, transformers "
+            f"{versions.get('transformers', '?')}; {np.mean(seconds):.0f} s a run, side by side."
+        )
+        parts.append(f"```sh\n{command}\n```\n\n{words}")
+    return "\n\n".join(parts)
+
+
+def _place(key: tuple[str, str]) -> tuple[int, int]:
+    datasets, encoders = list(known().suites), list(known().encoders)
+    dataset, encoder = key
+    return (
+        datasets.index(dataset) if dataset in datasets else len(datasets),
+        encoders.index(encoder) if encoder in encoders else len(encoders),
+    )
