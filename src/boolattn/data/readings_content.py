@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Most operands of one query; slots without a number take the place after them.
 MAX_OPERANDS = 6
+#: How often a phrase is drawn anew because it repeats another.
+_MOST_DRAWS = 6
 _ARTICLE = re.compile(r"^(?:an?|the) ")
 _PLANTS = ("aceae", "ales", "opsida")
 
@@ -31,7 +33,7 @@ class Content:
     """Lists of words, by the letter of the slot they fill.
 
     Attributes:
-        lists: By letter; "N", "B" and "X" are made of the others.
+        lists: By letter; "N", "P", "B" and "X" are made of the others.
         ties: Prepositions with what stands after them.
         names: Phrases with a cue word inside that is none.
         pronoun: "that" or "who".
@@ -61,13 +63,11 @@ class Content:
         for slot in asked:
             letter, place = slot[0], int(slot[1:] or MAX_OPERANDS)
             if letter == "H":
-                found[slot] = self._head(head, rng)
+                found[slot] = self._head(head, found, rng)
             elif letter == "T":
                 found[slot] = tie[0]
-            elif letter == "N":
-                found[slot] = self._noun_phrase(head, rng)
-                while found[slot] in [*found.values()][:-1]:
-                    found[slot] = self._noun_phrase(rng.choice(self.lists["K"]), rng)
+            elif letter in "NP":
+                found[slot] = self._phrase(letter, head, found, rng)
             else:
                 source = "F" if letter == "B" else letter
                 if source not in drawn:
@@ -81,10 +81,30 @@ class Content:
                 found[rng.choice(phrases)] = rng.choice(self.names)
         return found
 
-    def _head(self, head: str, rng: random.Random) -> str:
-        if rng.random() < 0.25:
-            return f"{rng.choice(self.lists['A'])} {head}"
-        return head
+    def _head(self, head: str, found: Mapping[str, str], rng: random.Random) -> str:
+        adjective = rng.choice(self.lists["A"])
+        is_wanted = rng.random() < 0.25 and adjective not in found.values()
+        return f"{adjective} {head}" if is_wanted else head
+
+    def _phrase(self, letter: str, head: str, found: Mapping[str, str], rng: random.Random) -> str:
+        """Draw a phrase in which nothing is said that the query says already."""
+        make = self._noun_phrase if letter == "N" else self._modifier
+        said = [words for slot, words in found.items() if slot[0] not in "HT"]
+        for _ in range(_MOST_DRAWS):
+            phrase = make(head, rng)
+            if not any(words in phrase or phrase in words for words in said):
+                return phrase
+        return phrase
+
+    def _modifier(self, head: str, rng: random.Random) -> str:
+        """Say what stands after a head: "by Ozu", "with an SSD", "that run Linux"."""
+        del head
+        kind = rng.choice(sorted({"M", "F", "V", "X"} & self.slots))
+        if kind == "X":
+            tie = rng.choice(self.ties)
+            return f"{tie[0]} {rng.choice(tie[1])}"
+        words = rng.choice(self.lists[kind])
+        return {"M": words, "F": f"with {words}", "V": f"{self.pronoun} {words}"}[kind]
 
     def _noun_phrase(self, head: str, rng: random.Random) -> str:
         """Say one operand in full, with the head of the query or another."""
@@ -107,7 +127,7 @@ class Content:
 
 @lru_cache(maxsize=16)
 def _letters(own: tuple[str, ...]) -> frozenset[str]:
-    return frozenset({*own, "N", "T", "X"} | ({"B"} if "F" in own else set()))
+    return frozenset({*own, "N", "P", "T", "X"} | ({"B"} if "F" in own else set()))
 
 
 @lru_cache(maxsize=1)

@@ -37,6 +37,9 @@ PLAIN = 0.25
 TAXA = 0.2
 #: How often a phrase holds a cue word in a name.
 NAMES = 0.08
+#: How often a list is written in one of the commonest styles, which stand first in their list.
+COMMONEST = 0.35
+_N_COMMONEST = 4
 
 #: Forms with operators, by how often they are drawn.
 FORMS: tuple[tuple[Form, int], ...] = (
@@ -113,7 +116,7 @@ class _Writer:
             raw = self._part(_plain("skeletons"))
             skeleton = raw.removeprefix("!")
             if raw == skeleton:
-                skeleton = self._request(always_new=False).replace("*", skeleton)
+                skeleton = self._request().replace("*", skeleton)
             # A content without features cannot say what has them.
             if not {slot[0] for slot in slots_of(skeleton)} <= content.slots:
                 content = contents()[0]
@@ -142,23 +145,23 @@ class _Writer:
         kept = self._chosen(kept_patterns(form, content.slots), new[0])
         style = excluded_style = ""
         if form.n_kept > 1 and not kept.n_fixed:
-            style = self._chosen(styles(form.joiner, form.n_kept), new[1])
+            style = self._style(form.joiner, form.n_kept, is_new=new[1])
         excluded = None
         if form.n_excluded:
             is_new = new[2] or (self._held_out and bool(kept.n_fixed) and not new[0])
             excluded = self._chosen(exclusions(kept, form.n_excluded, content.slots), is_new)
-            excluded_style = self._chosen(styles("excluded", form.n_excluded), new[3])
+            excluded_style = self._style("excluded", form.n_excluded, is_new=new[3])
         elif self._held_out and kept.n_fixed and not new[0]:
             # It has no list whose style could be new.
             kept = self._chosen(kept_patterns(form, content.slots), is_new=True)
-            style = self._chosen(styles(form.joiner, form.n_kept), is_new=False)
+            style = self._style(form.joiner, form.n_kept, is_new=False)
         return Wording(
             form=form,
             kept=kept,
             style=style,
             excluded=excluded,
             excluded_style=excluded_style,
-            request=self._request(always_new=False),
+            request=self._request(),
         )
 
     def _new_parts(self, form: Form) -> tuple[bool, bool, bool, bool]:
@@ -175,13 +178,19 @@ class _Writer:
     def _chosen(self, parts: Parts, is_new: bool) -> Any:  # noqa: ANN401 - a pattern or a style
         return self.rng.choice(parts.of(held_out=is_new) or parts.train)
 
+    def _style(self, joiner: str, n_operands: int, *, is_new: bool) -> str:
+        parts = styles(joiner, n_operands)
+        if not is_new and self.rng.random() < COMMONEST:
+            return str(self.rng.choice(parts.train[:_N_COMMONEST]))
+        return str(self._chosen(parts, is_new))
+
     def _part(self, parts: Parts) -> str:
         return str(self._chosen(parts, self._held_out))
 
-    def _request(self, *, always_new: bool) -> str:
+    def _request(self) -> str:
         if self.rng.random() > 0.35:
             return "*"
-        is_new = self._held_out and (always_new or self.rng.random() < 0.5)
+        is_new = self._held_out and self.rng.random() < 0.5
         return str(self._chosen(requests(), is_new))
 
     def _written(self, skeleton: str, content: Content, n_operands: int) -> Phrase:

@@ -68,6 +68,11 @@ class Pattern:
         return found[2] if found else ""
 
     @property
+    def is_open(self) -> bool:
+        """Whether the exclusion stands inside it."""
+        return "@" in self.text
+
+    @property
     def is_closed(self) -> bool:
         """Whether it ends in words of no operand, so that only a new sentence can follow."""
         return not self.takes_request and not self.text.endswith((">", ")", "?"))
@@ -117,7 +122,11 @@ def kept_patterns(form: Form, slots: frozenset[str]) -> Parts:
     names = ("any", form.joiner) if form.n_kept > 1 else ("any", "or")
 
     def fits(pattern: Pattern) -> bool:
-        return pattern.slots <= slots and pattern.n_fixed in (0, form.n_kept)
+        return (
+            pattern.slots <= slots
+            and pattern.n_fixed in (0, form.n_kept)
+            and (form.n_excluded > 0 or not pattern.is_open)
+        )
 
     return Parts(
         *(
@@ -132,6 +141,9 @@ def exclusions(kept: Pattern, n_excluded: int, slots: frozenset[str]) -> Parts:
     """Return the exclusions that can stand around a kept clause."""
     rows = table("readings")["excluded"]
     names = ("any", kept.ends_in) if kept.ends_in in rows else ("any",)
+    if kept.is_open:
+        # Before the head stand other words than after it.
+        names = ("before",) if kept.text.startswith("@") else ("inside",)
 
     def fits(pattern: Pattern) -> bool:
         has_own_style = any(style for _, _, style in _LIST.findall(pattern.text))
@@ -141,9 +153,14 @@ def exclusions(kept: Pattern, n_excluded: int, slots: frozenset[str]) -> Parts:
             and (n_excluded > 1 or not has_own_style)
             and (kept.has_head or not pattern.is_elliptic)
             # "I want which films are ..." is nothing anybody says.
-            and (kept.takes_request or not before or before[-1] in ",.")
+            and (kept.is_open or kept.takes_request or not before or before[-1] in ",.")
             # "A or B, either works" is at an end.
-            and (not kept.is_closed or before or pattern.text.startswith(("*.", "*;", "* (")))
+            and (
+                kept.is_open
+                or not kept.is_closed
+                or before
+                or pattern.text.startswith(("*.", "*;", "* ("))
+            )
         )
 
     return Parts(
@@ -228,11 +245,13 @@ def joined(letter: str, places: Sequence[int], style: str, operator: str) -> str
 
 
 def around_clause(exclusion: str, kept: str) -> str:
-    """Put a kept clause into an exclusion; a question mark goes where the sentence ends.
+    """Put a kept clause and an exclusion together; a question mark goes where the sentence ends.
 
     >>> around_clause("*, no cats", "any pets?"), around_clause("*. No cats.", "any pets?")
     ('any pets, no cats?', 'any pets? No cats.')
     """
+    if "@" in kept:
+        return kept.replace("@", exclusion)
     before, _, after = exclusion.partition("*")
     if not kept.endswith("?"):
         return before + kept + after
