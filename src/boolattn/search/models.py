@@ -25,7 +25,7 @@ def load_model(name: str, *, device: str | None = None) -> Retriever:
     """
     from boolattn.composition.retriever import Retriever
 
-    return Retriever.load(_folder(name), device=device)
+    return Retriever.load(model_folder(name), device=device)
 
 
 def model_name(name: str) -> str:
@@ -33,7 +33,8 @@ def model_name(name: str) -> str:
     return name if name in (SHIPPED, MINILM) or not name else str(Path(name).resolve())
 
 
-def _folder(name: str) -> Path:
+def model_folder(name: str) -> Path:
+    """Return the folder of a model; the shipped one is unpacked once."""
     if name == SHIPPED:
         from boolattn.encoder.packed import shipped_model
 
