@@ -1,0 +1,114 @@
+"""The verbs index and search, as a person calls them."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from boolattn.cli import app
+from boolattn.errors import BoolattnError
+from tests.search import words
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, retriever):
+    """A folder with a model, a corpus and an index of it."""
+    folder = tmp_path_factory.mktemp("cli")
+    retriever.towers.save_pretrained(str(folder / "model"))
+    rows = [
+        {"id": d.id, "title": d.title, "text": d.text, "metadata": dict(d.metadata)}
+        for d in words.corpus()
+    ]
+    (folder / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run(
+        "index", folder / "docs.jsonl", "--out", folder / "index", "--model", folder / "model"
+    )
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_index_says_what_it_made(place):
+    more = {"id": "new", "text": "red beetles", "year": 1999}
+    (place / "more.jsonl").write_text(json.dumps(more) + "\n")
+    arguments = (
+        "index",
+        place / "docs.jsonl",
+        "--out",
+        place / "other",
+        "--model",
+        place / "model",
+    )
+    done = run(*arguments, "--json", "--engine", "hnsw")
+    about = json.loads(done.stdout)
+    assert (about["documents"], about["engine"], about["lexical"]) == (25, "hnsw", True)
+    assert about["recall"]["10"] > 0.9
+    # It names its model, so adding needs none.
+    done = run("index", place / "more.jsonl", "--out", place / "other", "--append")
+    assert "26 documents, engine hnsw (recall@10" in done.stdout
+    again = run("index", place / "more.jsonl", "--out", place / "other", "--append")
+    assert isinstance(again.exception, BoolattnError)
+    assert str(again.exception) == "the id 'new' comes twice; every document needs its own"
+    done = run("index", place / "more.jsonl", "--out", place / "other", "--update", "--json")
+    assert json.loads(done.stdout)["documents"] == 26
+
+
+def test_search_prints_results_to_stdout_and_the_reading_to_stderr(place):
+    done = run("search", place / "index", "moths AND Borneo NOT Sumatra", "-k", 2, "--explain")
+    assert done.exit_code == 0
+    assert "moths Borneo" in done.stdout
+    assert "NOT Sumatra" in done.stdout
+    assert "read as" in done.stderr
+    assert "2 results in" in done.stderr
+    assert "read as" not in done.stdout
+
+
+def test_search_gives_json_to_machines(place):
+    done = run(
+        "search", place / "index", "moths NOT Borneo", "--json", "--hybrid", "--strict-not",
+        "--filter", "year>=1990", "--filter", "group=moths", "--filter", "place!=Kenya",
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert found["operands"] == ["moths", "Borneo"]
+    assert {hit["id"] for hit in found["hits"]} == {"moths-java", "moths-peru", "moths-ecuador"}
+    plain = json.loads(run("search", place / "index", "moths NOT Peru", "--plain", "--json").stdout)
+    assert plain["is_composed"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("search", "index", "moths AND (Borneo"), "column 11: this parenthesis is never closed"),
+        (("search", "index", "NOT moths"), "only excludes"),
+        (("search", "index", "moths", "--filter", "x"), "not of the form key=value"),
+        (("search", "index", "moths", "--filter", "year>old"), "'old' is not a number"),
+        (("search", "index", "moths", "--mode", "loud"), "no mode 'loud'"),
+        (("search", "nowhere", "moths"), "there is no index at"),
+        (("search", "index", "moths", "--model", "nowhere"), "there is no model at nowhere"),
+        (("index", "none.jsonl", "--out", "x"), "there is no file none.jsonl"),
+        (("index", "docs.jsonl", "--out", "index", "--model", "model"), "holds an index: add to"),
+        (
+            ("index", "docs.jsonl", "--out", "x", "--append", "--resume"),
+            "--append and --update add",
+        ),
+        (
+            ("index", "docs.jsonl", "--out", "y", "--model", "model", "--engine", "z"),
+            "no engine 'z'",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(place, monkeypatch, arguments, message):
+    monkeypatch.chdir(place)
+    done = run(*arguments)
+    assert isinstance(done.exception, BoolattnError), done.output
+    assert message in str(done.exception)
+    assert "\n" not in str(done.exception)
+    assert done.stdout == ""
+
+
+def test_a_syntax_error_is_shown_with_a_caret(place):
+    done = run("search", place / "index", "moths AND (Borneo")
+    assert done.stderr == "moths AND (Borneo\n          ^\n"
