@@ -116,6 +116,19 @@ def test_the_marks_of_an_original_are_read():
     assert align(query) is None, "without its original the operands are not known"
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["Paleotropical flora that is not Pandanaceae", "Pandanaceae but of Paleotropical flora"],
+)
+def test_an_exclusion_that_was_lost_or_turned_round_is_given_up(text):
+    operands = (Operand("Pandanaceae"), Operand("Paleotropical flora"))
+    query = Query(
+        id="1", text=text, gold=frozenset(), template="_ that are not _", operands=operands
+    )
+    assert align_operands(text, [operand.text for operand in operands])
+    assert align(query) is None
+
+
 def test_word_for_word_queries_are_aligned_exactly():
     quest = with_generated(load_quest_intro(SAMPLE))
     queries = [q for q in quest.splits["generated_train"] if q.template != "_"]

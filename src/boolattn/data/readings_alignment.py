@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from boolattn.data.readings import Marked, mark
 from boolattn.data.readings_board import Board, Name, Unit, likeness, word_set
+from boolattn.logic.lexicon import find_cues
+from boolattn.logic.operators import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +57,27 @@ def align(query: records.Query, original: str = "") -> Marked | None:
     if not names or query.template.count("_") != len(names):
         return None
     spans = align_operands(query.text, names)
-    return mark(query.text, query.template, spans) if spans else None
+    marked = mark(query.text, query.template, spans) if spans else None
+    return marked if marked and _excludes_what_it_says(marked) else None
+
+
+def _excludes_what_it_says(marked: Marked) -> bool:
+    """Say whether after every NOT comes an excluded operand, and every one after a NOT.
+
+    Some paraphrases lost their exclusion or turned it round.
+    """
+    operands = marked.reading.kept + marked.reading.excluded
+    owned = [{at for start, end in spans for at in range(start, end)} for spans in operands]
+    own = [
+        places - set().union(*(other for other in owned if other is not places)) for places in owned
+    ]
+    negated = set()
+    for cue in find_cues(marked.text):
+        if cue.operator is Operator.NOT and not any(cue.start in places for places in owned):
+            after = [min((at for at in places if at > cue.start), default=None) for places in own]
+            firsts = [(at, index) for index, at in enumerate(after) if at is not None]
+            negated.add(min(firsts)[1] if firsts else -1)
+    return negated == set(range(len(marked.reading.kept), len(operands)))
 
 
 def align_operands(text: str, names: Sequence[str]) -> list[Spans] | None:
