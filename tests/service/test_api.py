@@ -152,6 +152,7 @@ def test_a_score_that_json_cannot_hold_is_null(serve, searcher):
         ("moths AND (Borneo", 400, "query_syntax", 11),
         ("moths) AND Borneo", 400, "query_syntax", 6),
         ("moths \x00\x01", 400, "query_not_text", 7),
+        ("\ufffd\ufffdPNG", 400, "query_not_text", 1),
         ("m" * 1001, 400, "query_too_long", None),
         ("crash", 500, "internal", None),
     ],
@@ -192,6 +193,11 @@ def test_a_body_that_is_wrong_is_refused(serve, body, status, code):
     headers = {"content-type": "application/json"}
     error = refused(serve().post("/search", content=body, headers=headers), status, code)
     assert "99999" not in error.message
+
+
+def test_a_body_that_is_not_announced_as_json_is_refused_with_a_remedy(serve):
+    error = refused(serve().post("/search", content=b'{"query": "a"}'), 422, "bad_field")
+    assert error.message == "the body must be a JSON object, sent as application/json"
 
 
 def test_100_000_results_are_not_to_be_had(serve, searcher):
@@ -261,11 +267,15 @@ def test_the_description_is_complete_and_without_foreign_addresses(serve):
 
 def test_health_and_about(serve):
     client = serve(known=KNOWN, label="a model")
+    assert client.head("/health").status_code == client.head("/").status_code == 200
     health = client.get("/health").json()
     assert (health["status"], health["documents"]) == ("ok", 6)
     about = client.get("/about").json()
     assert about["boolean"] == "a model"
-    assert about["examples"] == [{"query": QUERY, "operators": ["not"], "is_judged": True}]
+    assert about["examples"] == [
+        {"query": QUERY, "operators": ["not"], "is_judged": True},
+        {"query": "moths of Borneo NOT Sumatra", "operators": ["not"], "is_judged": True},
+    ]
     assert serve(compare=False).get("/about").json()["plain"] is None
     refused(
         serve(compare=False).post("/search", json={"query": "a", "compare": True}),

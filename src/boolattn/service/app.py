@@ -144,6 +144,7 @@ def _api(desk: Desk) -> APIRouter:
         """Return one document, whole."""
         return await desk.document(document_id)
 
+    @router.head("/health", include_in_schema=False)
     @router.get("/health")
     async def health() -> HealthReply:
         """Say that the service can answer."""
@@ -180,7 +181,7 @@ def _page() -> APIRouter:
             return Response(status_code=304, headers=headers)
         return Response(asset.content, media_type=asset.kind, headers=headers)
 
-    @router.get("/")
+    @router.api_route("/", methods=["GET", "HEAD"])
     async def page(request: Request) -> Response:
         return answer("index.html", request)
 

@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 import unicodedata
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import boolattn
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: How deep the other list is searched for a result, when two are compared.
 LOOKED = 100
-N_EXAMPLES = 6
+N_EXAMPLES = 5
 EXAMPLES = (
     "moths of Borneo but not Sumatra",
     "orchids of Peru or Ecuador",
@@ -118,11 +118,8 @@ class Desk:
         if not query.strip():
             raise RefusedError(400, "query_empty", "the query is empty; write what you look for")
         for column, character in enumerate(query, start=1):
-            # Cc: control characters; Cs: halves of a character.
-            if unicodedata.category(character) in ("Cc", "Cs") and character not in _BLANKS:
-                message = (
-                    f"column {column}: the query holds U+{ord(character):04X}, which is no text"
-                )
+            if not _is_text(character):
+                message = f"column {column}: U+{ord(character):04X} is no text"
                 raise RefusedError(400, "query_not_text", message, column=column)
 
     def check_k(self, k: int) -> None:
@@ -226,9 +223,12 @@ class Desk:
 
     def about(self) -> AboutReply:
         """Tell the page what it can offer."""
+        known = self.known.examples(N_EXAMPLES)
+        # One of them in explicit syntax too, so that a reader sees that there is one.
+        explicit = [replace(item, query=item.explicit) for item in known if item.explicit]
         examples = [
             ExampleReply(query=item.query, operators=list(item.operators), is_judged=True)
-            for item in self.known.examples(N_EXAMPLES)
+            for item in (*known, *explicit[:1])
         ] or [ExampleReply(query=text, operators=[], is_judged=False) for text in EXAMPLES]
         return AboutReply(
             version=boolattn.__version__,
@@ -240,3 +240,10 @@ class Desk:
             max_length=self.settings.max_length,
             examples=examples,
         )
+
+
+def _is_text(character: str) -> bool:
+    """Tell text from control characters, halves of characters, and bytes that were none."""
+    if character in _BLANKS:
+        return True
+    return character != "\ufffd" and unicodedata.category(character) not in ("Cc", "Cs")

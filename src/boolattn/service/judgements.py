@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-#: Characters of a query that is read at a glance.
-_SHORT = 60
 _LISTS = ("gold", "excluded", "partial")
 
 
@@ -74,14 +72,14 @@ class KnownQueries:
         return self._known.get(key) or self._explicit.get(key)
 
     def examples(self, n: int) -> list[Known]:
-        """Choose queries to show: each set of operators in turn, NOT and short ones first."""
+        """Choose queries to show: the shortest of each set of operators, NOT first."""
         groups: dict[tuple[str, ...], list[Known]] = {}
         for item in self._known.values():
             if item.operators and ("not" not in item.operators or item.excluded):
                 groups.setdefault(item.operators, []).append(item)
         order = sorted(groups, key=lambda names: ("not" not in names, -len(names), names))
         for own in groups.values():
-            own.sort(key=lambda item: len(item.query) > _SHORT)
+            own.sort(key=lambda item: len(item.query))
         chosen: list[Known] = []
         for turn in range(n):
             chosen += [groups[names][turn] for names in order if turn < len(groups[names])]

@@ -96,9 +96,11 @@ def _field_problem(errors: Sequence[Any]) -> RefusedError:
     place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
     if first["type"] == "json_invalid":
         return RefusedError(status.HTTP_400_BAD_REQUEST, "not_json", "the body is not JSON")
-    where = f"{place[:60]}: " if place else ""
+    if not place:
+        message = "the body must be a JSON object, sent as application/json"
+        return RefusedError(status.HTTP_422_UNPROCESSABLE_CONTENT, "bad_field", message)
     return RefusedError(
-        status.HTTP_422_UNPROCESSABLE_CONTENT, "bad_field", f"{where}{first['msg'].lower()}"
+        status.HTTP_422_UNPROCESSABLE_CONTENT, "bad_field", f"{place[:60]}: {first['msg'].lower()}"
     )
 
 

@@ -133,10 +133,11 @@ function attention(explained) {
   );
 }
 
-function sentence(reply) {
+function sentence(reply, explained) {
   const sure = reply.confidence === null || reply.confidence === 1 ? "" : ` (${Math.round(100 * reply.confidence)}% sure)`;
   if (reply.is_composed) return `Each operand is scored apart, and the scores are composed by the operators${sure}.`;
   if (reply.reading !== reply.tree) return `Read as ${reply.reading}, but not surely enough${sure}: the query stays one vector.`;
+  if (Object.values(explained.gate).some(Boolean)) return "One operand: searched by one vector, in which the operators steer the attention.";
   return "One operand: searched by its own vector, as a plain encoder would.";
 }
 
@@ -145,18 +146,22 @@ export function drawReading(section, reply, explained) {
   const words = wordsOf(reply.query);
   fill(
     section,
-    h("h2", { id: "reading-title" }, "How the query was read"),
-    h("div", { class: "words" }, lanes(words, reply.operands, known)),
-    h("p", { class: "hint" }, sentence(reply)),
-    reply.warnings.map((warning) => h("p", { class: "warning" }, warning)),
     h(
       "div",
       { class: "two" },
+      h(
+        "div",
+        {},
+        h("h2", { id: "reading-title" }, "How the query was read"),
+        h("div", { class: "words" }, lanes(words, reply.operands, known)),
+        h("p", { class: "hint" }, sentence(reply, known)),
+        reply.warnings.map((warning) => h("p", { class: "warning" }, warning)),
+      ),
       reply.is_composed
         ? h("div", {}, h("h3", {}, "Tree"), h("ul", { class: "tree" }, tree(reply.nodes, reply.operands)))
         : null,
-      attention(known),
     ),
+    attention(known),
   );
   section.hidden = false;
 }

@@ -105,10 +105,10 @@ function tally(judged, n) {
   return h(
     "p",
     { class: "tally" },
-    h("span", { class: "badge answers" }, `✓ ${judged.answers_found} of ${n} answer`),
+    h("span", { class: "badge answers" }, `✓ ${judged.answers_found} of ${n} ${judged.answers_found === 1 ? "answers" : "answer"}`),
     " ",
     judged.excluded
-      ? h("span", { class: `badge ${bad ? "excluded" : "none"}` }, `${bad ? "✕" : "✓"} ${bad} violate the query`)
+      ? h("span", { class: `badge ${bad ? "excluded" : "none"}` }, `${bad ? "✕" : "✓"} ${bad} ${bad === 1 ? "violates" : "violate"} the query`)
       : null,
   );
 }
