@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from contextlib import contextmanager
-from pathlib import Path  # noqa: TC003 - typer reads annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -83,7 +83,7 @@ def index(  # noqa: PLR0913 - options of a command line
                 encode=encode,
                 tell=tell,
                 engine=engine,
-                uri=uri,
+                uri=uri if "://" in uri or not uri else str(Path(uri).resolve()),
                 lexical=lexical,
                 model=model_name(name),
                 batch_size=batch_size,

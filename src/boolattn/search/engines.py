@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 #: Scores held at once: 256 MB.
 _MAX_SCORES = 1 << 26
+_TIE = 1e-6
 
 
 class Found(NamedTuple):
@@ -59,6 +60,11 @@ class Engine(Protocol):
         """Whether nothing nearer is ever missed."""
         ...
 
+    @property
+    def limit(self) -> int | None:
+        """Most results of one search, if there is a limit."""
+        ...
+
     def search(self, queries: Array, n: int, selection: Selection) -> Found:
         """Return the ``n`` nearest of the rows that may be found, for each query."""
         ...
@@ -72,6 +78,7 @@ class Flat:
     """Exact search."""
 
     is_exact = True
+    limit = None
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -122,3 +129,21 @@ def best(scores: Array, n: int) -> Found:
     own = np.take_along_axis(own, order, 1)
     rows[own == -np.inf] = -1
     return Found(rows, own)
+
+
+def recall(exact: Found, found: Found, own: NDArray[np.int64]) -> float:
+    """Return the share of the nearest that was found; others as near are as good.
+
+    Args:
+        exact: The nearest rows of some queries.
+        found: What an engine found for them.
+        own: The row that each query is itself, which does not count.
+    """
+    shares = []
+    for place, row in enumerate(own):
+        wanted = exact.scores[place][exact.rows[place] != row]
+        got = found.scores[place][(found.rows[place] != row) & (found.rows[place] >= 0)]
+        if len(wanted):
+            n_found = int((got >= wanted.min() - _TIE).sum())
+            shares.append(min(n_found, len(wanted)) / len(wanted))
+    return float(np.mean(shares)) if shares else 1.0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import IndexFolderError, MissingDataError
-from boolattn.search.engines import Flat, Found, Selection, best
+from boolattn.search.engines import Flat, Found, Selection, best, recall
 from boolattn.search.manifest import describe
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ N_SAMPLE = 200
 #: So few rows are compared one by one: that is exact, and as fast.
 _FEW = 16_384
 _SEED = 0
-_TIE = 1e-6
 
 
 def faiss_module() -> Any:  # noqa: ANN401 - a module
@@ -115,6 +114,7 @@ class Approximate:
     """An open faiss index."""
 
     is_exact = False
+    limit = None
 
     def __init__(
         self, index: FaissIndex, kind: Ivf | Hnsw, rows: Rows, efforts: dict[int, float]
@@ -173,7 +173,7 @@ def write_engine(
             index.add(np.ascontiguousarray(segment.vectors))
         start += segment.count
     engine = Approximate(index, kind, rows, {})
-    efforts, recall = measure(engine, kind.first_effort, kind.most_effort(index))
+    efforts, recalls = measure(engine, kind.first_effort, kind.most_effort(index))
     try:
         faiss.write_index(index, str(folder / name))
     except RuntimeError as error:
@@ -183,7 +183,7 @@ def write_engine(
     settings = {
         "file": name,
         "effort": {str(depth): effort for depth, effort in efforts.items()},
-        "recall": {str(depth): round(value, 4) for depth, value in recall.items()},
+        "recall": {str(depth): round(value, 4) for depth, value in recalls.items()},
         "n_sample": min(N_SAMPLE, len(rows)),
     }
     return settings, {name: describe(folder / name)}
@@ -222,20 +222,8 @@ def measure(
         while True:
             engine.efforts[depth] = effort
             found = engine.search(queries, n, Selection())
-            recalls[depth] = _recall(exact, found, sample)
+            recalls[depth] = recall(exact, found, sample)
             if recalls[depth] >= target or effort >= limit:
                 break
             effort *= 2
     return engine.efforts, recalls
-
-
-def _recall(exact: Found, found: Found, own: NDArray[np.int64]) -> float:
-    """Return the share of what is as near as the nearest; equally near ones are as good."""
-    shares = []
-    for place, row in enumerate(own):
-        wanted = exact.scores[place][exact.rows[place] != row]
-        got = found.scores[place][(found.rows[place] != row) & (found.rows[place] >= 0)]
-        if len(wanted):
-            n_found = int((got >= wanted.min() - _TIE).sum())
-            shares.append(min(n_found, len(wanted)) / len(wanted))
-    return float(np.mean(shares)) if shares else 1.0

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 LOCK = "lock"
 SEGMENTS = "segments"
 PART = ".part"
-_OWN = (LOCK, SEGMENTS, MANIFEST, MANIFEST + PART)
-_OWN_PREFIXES = ("engine-", "lexical-", "deleted-", "milvus-")
+#: Where Milvus Lite keeps its files, which change under its hands and are its own to check.
+MILVUS = "milvus.db"
+_OWN = (LOCK, SEGMENTS, MANIFEST, MANIFEST + PART, MILVUS)
+_OWN_PREFIXES = ("engine-", "lexical-", "deleted-")
 
 
 @contextmanager

@@ -5,15 +5,17 @@ May import: boolattn.search, boolattn.errors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from boolattn.errors import ConfigError
-from boolattn.search import faiss_engines
+from boolattn.search import faiss_engines, milvus
 from boolattn.search.engines import Flat
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from boolattn.search.engines import Engine
     from boolattn.search.manifest import FileEntry, Manifest
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 class Kind(Protocol):
     """How one engine is kept."""
 
-    def write(self, folder: Path, manifest: Manifest, rows: Rows, first_row: int) -> Written:
+    def write(
+        self, folder: Path, manifest: Manifest, rows: Rows, first_row: int, uri: str
+    ) -> Written:
         """Take up the rows from some row on; return the engine's settings and files."""
         ...
 
@@ -33,26 +37,53 @@ class Kind(Protocol):
         """Open the engine for reading."""
         ...
 
+    def forget(self, folder: Path, manifest: Manifest, rows: NDArray[np.int64]) -> None:
+        """Delete rows that the manifest counts as deleted already."""
+        ...
 
-@dataclass(frozen=True)
+
 class _Flat:
-    def write(self, folder: Path, manifest: Manifest, rows: Rows, first_row: int) -> Written:
+    def write(
+        self, folder: Path, manifest: Manifest, rows: Rows, first_row: int, uri: str
+    ) -> Written:
         return {}, {}
 
     def open(self, folder: Path, manifest: Manifest, rows: Rows) -> Engine:
         return Flat(rows)
 
+    def forget(self, folder: Path, manifest: Manifest, rows: NDArray[np.int64]) -> None:
+        """Do nothing: deleted rows are masked."""
 
-@dataclass(frozen=True)
-class _Faiss:
-    def write(self, folder: Path, manifest: Manifest, rows: Rows, first_row: int) -> Written:
+
+class _Faiss(_Flat):
+    def write(
+        self, folder: Path, manifest: Manifest, rows: Rows, first_row: int, uri: str
+    ) -> Written:
         return faiss_engines.write_engine(folder, manifest, rows, first_row)
 
     def open(self, folder: Path, manifest: Manifest, rows: Rows) -> Engine:
         return faiss_engines.open_engine(folder, manifest, rows)
 
 
-ENGINES: dict[str, Kind] = {"flat": _Flat(), "ivf": _Faiss(), "hnsw": _Faiss()}
+class _Milvus:
+    def write(
+        self, folder: Path, manifest: Manifest, rows: Rows, first_row: int, uri: str
+    ) -> Written:
+        return milvus.write_engine(folder, manifest, rows, first_row, uri)
+
+    def open(self, folder: Path, manifest: Manifest, rows: Rows) -> Engine:
+        return milvus.open_engine(folder, manifest, rows)
+
+    def forget(self, folder: Path, manifest: Manifest, rows: NDArray[np.int64]) -> None:
+        milvus.forget(folder, manifest, rows)
+
+
+ENGINES: dict[str, Kind] = {
+    "flat": _Flat(),
+    "ivf": _Faiss(),
+    "hnsw": _Faiss(),
+    "milvus": _Milvus(),
+}
 
 
 def find_engine(name: str) -> Kind:

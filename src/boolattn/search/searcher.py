@@ -177,6 +177,11 @@ class Searcher:
             raise ConfigError(
                 f"{self.folder} has no lexical index; index again without --no-lexical"
             )
+        if self.engine.limit is not None and k > self.engine.limit:
+            raise QueryError(
+                f"{self.manifest.engine} gives at most {self.engine.limit} results, and {k} were "
+                "asked for"
+            )
         if not queries:
             return []
         return Answering(self, asked, min(k, max(1, len(self)))).run(queries)

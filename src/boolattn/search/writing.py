@@ -151,7 +151,10 @@ class Writer:
             deleted = self._taken(segments, rows, live) if replace_old else np.zeros(0, np.int64)
             changed = self._delete(manifest, deleted) if len(deleted) else manifest
             changed = replace(changed, generation=manifest.generation + 1)
-            return self._finish(changed, segments)
+            changed = self._finish(changed, segments)
+            if len(deleted):
+                find_engine(changed.engine).forget(self.folder, changed, deleted)
+            return changed
 
     def delete(self, ids: Iterable[str]) -> Manifest:
         """Remove documents; an id that is not there is an error, and nothing is removed."""
@@ -171,8 +174,10 @@ class Writer:
             if not chosen:
                 return manifest
             changed = replace(manifest, generation=manifest.generation + 1)
-            changed = self._delete(changed, np.array(chosen, np.int64))
+            gone = np.array(chosen, np.int64)
+            changed = self._delete(changed, gone)
             disk.commit(self.folder, changed)
+            find_engine(changed.engine).forget(self.folder, changed, gone)
             return changed
 
     def _check_free(self) -> None:
@@ -293,7 +298,7 @@ class Writer:
 
     def _with_engine(self, manifest: Manifest, rows: Rows, first_row: int) -> Manifest:
         kind = find_engine(manifest.engine)
-        settings, own = kind.write(self.folder, manifest, rows, first_row)
+        settings, own = kind.write(self.folder, manifest, rows, first_row, self.settings.uri)
         files = {k: v for k, v in manifest.files.items() if not k.startswith("engine-")}
         return replace(manifest, engine_settings=settings, files=files | own)
 

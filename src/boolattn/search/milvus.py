@@ -1,0 +1,233 @@
+"""Milvus as an engine: a file (Milvus Lite), a server or a cluster by its address, one code.
+
+Milvus finds the neighbours, filters and deletes by itself; documents, and the vectors that a
+composed score is computed from, stay in the index's folder. Metadata go there as tags (a field's
+name with the hash of its value) and numbers, so that a filter means the same everywhere.
+A cluster's token is read from ``MILVUS_TOKEN`` and stored nowhere.
+May import: boolattn.search, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boolattn.errors import BoolattnError, IndexFolderError, MissingDataError
+from boolattn.search.engines import Flat, Found, Selection, recall
+from boolattn.search.filters import RANGES
+from boolattn.search.folder import MILVUS
+from boolattn.search.manifest import read_manifest
+from boolattn.search.segments import value_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from boolattn.search.filters import Condition
+    from boolattn.search.manifest import FileEntry, Manifest
+    from boolattn.search.segments import Rows
+
+    Array = NDArray[np.float32]
+    Client = Any
+
+#: Most results of one search; Milvus's own limit.
+LIMIT = 16_384
+N_SAMPLE = 50
+_BATCH = 1000
+_TIMEOUT = 30.0
+_SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+
+
+class Milvus:
+    """A collection opened for searching."""
+
+    is_exact = False
+    limit = LIMIT
+
+    def __init__(self, client: Client, collection: str, rows: Rows, n_documents: int) -> None:
+        self._client, self._collection, self._rows = client, collection, rows
+        with _one_line(collection):
+            found = int(client.get_collection_stats(collection)["row_count"])
+        if found < n_documents:
+            raise IndexFolderError(
+                f"Milvus holds {found} of the index's {n_documents} documents; index again"
+            )
+        # A writer that was killed may have left some, or not have deleted them yet.
+        self._n_extra = found - n_documents
+
+    def vectors(self, rows: NDArray[np.int64]) -> Array:
+        """Return the vectors of some rows, from the index's folder."""
+        return self._rows.vectors(rows)
+
+    def search(self, queries: Array, n: int, selection: Selection) -> Found:
+        """Ask Milvus, with the filters as its own expression."""
+        n = min(n, len(self._rows), LIMIT)
+        with _one_line(self._collection):
+            answers = self._client.search(
+                self._collection,
+                data=list(np.ascontiguousarray(queries, np.float32)),
+                limit=min(n + self._n_extra, LIMIT),
+                filter=expression(selection.conditions),
+                output_fields=["row"],
+                timeout=_TIMEOUT,
+            )
+        rows = np.full((len(queries), n), -1, np.int64)
+        scores = np.full((len(queries), n), -np.inf, np.float32)
+        for place, answer in enumerate(answers):
+            own = np.array([hit["row"] for hit in answer], np.int64)
+            values = np.array([hit["distance"] for hit in answer], np.float32)
+            inside = own < len(self._rows)
+            kept = inside & selection.keeps(np.where(inside, own, -1))
+            count = min(n, int(kept.sum()))
+            rows[place, :count], scores[place, :count] = own[kept][:n], values[kept][:n]
+        return Found(rows, scores)
+
+
+def expression(conditions: tuple[Condition, ...]) -> str:
+    """Write conditions as Milvus does."""
+    parts = []
+    for condition in conditions:
+        if condition.kind in RANGES:
+            sign = _SIGNS[condition.kind]
+            parts.append(f"numbers[{json.dumps(condition.name)}] {sign} {condition.values[0]}")
+            continue
+        tags = json.dumps([_tag(condition.name, value_hash(v)) for v in condition.values])
+        own = f"array_contains_any(tags, {tags})" if condition.values else "row < 0"
+        parts.append(f"(not {own})" if condition.kind == "not" else own)
+    return " and ".join(parts)
+
+
+def write_engine(
+    folder: Path, manifest: Manifest, rows: Rows, first_row: int, uri: str
+) -> tuple[dict[str, Any], dict[str, FileEntry]]:
+    """Make a collection, or add the rows from some row on to the one that is there."""
+    uri = manifest.engine_settings.get("uri", uri)
+    client = _client(_place(folder, uri))
+    name = manifest.engine_settings.get("collection", f"{_prefix(folder)}_{manifest.generation}")
+    with _one_line(name):
+        if first_row:
+            # What a writer that was killed left of the same rows.
+            client.delete(name, filter=f"row >= {first_row}")
+        else:
+            _drop_stale(client, folder)
+            _create(client, name, manifest.dimension)
+        for start in range(first_row, len(rows), _BATCH):
+            client.insert(name, _entries(rows, start, min(start + _BATCH, len(rows))))
+        client.flush(name)
+    engine = Milvus(client, name, rows, 0)
+    settings = {"uri": uri, "collection": name, "recall": {"10": _measured(engine, rows)}}
+    return {**settings, "n_sample": min(N_SAMPLE, len(rows))}, {}
+
+
+def open_engine(folder: Path, manifest: Manifest, rows: Rows) -> Milvus:
+    """Open a collection."""
+    settings = manifest.engine_settings
+    client = _client(_place(folder, settings["uri"]))
+    return Milvus(client, settings["collection"], rows, manifest.n_documents)
+
+
+def forget(folder: Path, manifest: Manifest, rows: NDArray[np.int64]) -> None:
+    """Delete rows."""
+    settings = manifest.engine_settings
+    client, own = _client(_place(folder, settings["uri"])), rows.tolist()
+    with _one_line(settings["collection"]):
+        for start in range(0, len(own), _BATCH):
+            client.delete(settings["collection"], ids=own[start : start + _BATCH])
+        client.flush(settings["collection"])
+
+
+def _create(client: Client, name: str, dimension: int) -> None:
+    from pymilvus import DataType, MilvusClient
+
+    schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
+    schema.add_field("row", DataType.INT64, is_primary=True)
+    schema.add_field("vector", DataType.FLOAT_VECTOR, dim=dimension)
+    schema.add_field(
+        "tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=1024, max_length=256
+    )
+    schema.add_field("numbers", DataType.JSON)
+    index = client.prepare_index_params()
+    # Vectors of cosine models have length 1, so the inner product is the cosine.
+    index.add_index("vector", index_type="AUTOINDEX", metric_type="IP")
+    client.create_collection(name, schema=schema, index_params=index, consistency_level="Strong")
+
+
+def _entries(rows: Rows, start: int, end: int) -> list[dict[str, Any]]:
+    chosen = np.arange(start, end)
+    vectors, names = rows.vectors(chosen), rows.names()
+    hashes = {name: rows.column(f"hash:{name}")[start:end].tolist() for name in names}
+    numbers = {name: rows.column(f"number:{name}")[start:end].tolist() for name in names}
+    return [
+        {
+            "row": row,
+            "vector": vectors[place],
+            "tags": [_tag(name, hashes[name][place]) for name in names if hashes[name][place]],
+            # Not equal to itself: not a number, so no value.
+            "numbers": {n: v[place] for n, v in numbers.items() if v[place] == v[place]},
+        }
+        for place, row in enumerate(chosen.tolist())
+    ]
+
+
+def _measured(engine: Milvus, rows: Rows) -> float:
+    sample = np.unique(np.linspace(0, len(rows) - 1, N_SAMPLE).astype(np.int64))
+    queries, n = rows.vectors(sample), min(11, len(rows))
+    exact = Flat(rows).search(queries, n, Selection())
+    return round(recall(exact, engine.search(queries, n, Selection()), sample), 4)
+
+
+def _drop_stale(client: Client, folder: Path) -> None:
+    """Drop what builds of this index left behind, but for the one that is in use."""
+    in_use = ""
+    with suppress(BoolattnError):
+        in_use = read_manifest(folder).engine_settings.get("collection", "")
+    for name in client.list_collections():
+        if name.startswith(_prefix(folder) + "_") and name != in_use:
+            client.drop_collection(name)
+
+
+def _tag(name: str, value: int) -> str:
+    short = name if len(name) < 64 else hashlib.sha256(name.encode()).hexdigest()
+    return f"{short}={value:016x}"
+
+
+def _prefix(folder: Path) -> str:
+    return "boolattn_" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
+
+
+def _place(folder: Path, uri: str) -> str:
+    """Return the address, or the path of a file, which is the index's own if none is named."""
+    return uri if "://" in uri else str(folder.resolve() / (uri or MILVUS))
+
+
+@cache
+def _client(place: str) -> Client:
+    """Connect once: a file of Milvus Lite serves one connection."""
+    try:
+        from pymilvus import MilvusClient
+    except ImportError as error:
+        raise MissingDataError("Milvus needs pymilvus; pip install 'boolattn[milvus]'") from error
+    # It logs every error with a traceback, and raises it besides.
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+    with _one_line(place):
+        return MilvusClient(place, token=os.environ.get("MILVUS_TOKEN", ""), timeout=_TIMEOUT)
+
+
+@contextmanager
+def _one_line(what: str) -> Iterator[None]:
+    from pymilvus.exceptions import MilvusException
+
+    try:
+        yield
+    except MilvusException as error:
+        reason = " ".join(str(error.message).split())
+        raise IndexFolderError(f"Milvus ({what}): {reason}") from error
