@@ -74,6 +74,19 @@ def test_a_real_index_answers(index):
         assert len(explained["hits"]) == 1
 
 
+def test_a_changed_index_is_taken_up_and_a_broken_one_is_not(index, caplog):
+    settings = ServiceSettings(refresh=0)
+    with TestClient(create_app(Searcher.open(index), None, settings)) as client:
+        assert len(client.get("/search?q=moth&k=50").json()["hits"]) == 6
+        Searcher.open(index).add([Document(id="new", text="a new moth")])
+        assert len(client.get("/search?q=moth&k=50").json()["hits"]) == 7
+        assert client.get("/documents/new").json()["text"] == "a new moth"
+        assert client.get("/health").json()["documents"] == 7
+        (index / "manifest.json").write_text("{")
+        assert len(client.get("/search?q=moth&k=50").json()["hits"]) == 7
+    assert "a changed index cannot be read" in caplog.text
+
+
 def test_it_ends_what_is_under_way(index):
     # A batch that waits two seconds leaves time to stop the service in the middle of it.
     options = ["--port", "0", "--batch-wait", "2000", "--api-key-env", "THE_KEY"]

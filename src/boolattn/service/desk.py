@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 import unicodedata
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import boolattn
-from boolattn.errors import DataError
+from boolattn.errors import BoolattnError, DataError
 from boolattn.logic.syntax import is_explicit
 from boolattn.service import replies
 from boolattn.service.batching import Batcher
 from boolattn.service.judgements import KnownQueries
 from boolattn.service.metrics import Metrics
-from boolattn.service.problems import RefusedError
+from boolattn.service.problems import RefusedError, one_line
 from boolattn.service.schemas import (
     AboutReply,
     DocumentReply,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from boolattn.search import Searcher, SearchResult
     from boolattn.service.schemas import SearchRequest
     from boolattn.service.settings import ServiceSettings
+
+logger = logging.getLogger(__name__)
 
 #: How deep the other list is searched for a result, when two are compared.
 LOOKED = 100
@@ -94,6 +97,7 @@ class Desk:
         self.known = known or KnownQueries()
         self.metrics = Metrics()
         self.start = time.monotonic()
+        self._next_look = self.start + settings.refresh
         self.batcher: Batcher[Options, SearchResult] = Batcher(
             self._search, size=settings.batch_size, wait=settings.batch_wait, seen=self._seen
         )
@@ -106,8 +110,21 @@ class Desk:
 
     def _search(self, options: Options, queries: Sequence[str]) -> Sequence[SearchResult]:
         """Search in the worker's thread."""
+        self._refresh()
         searcher = self.plain if options.is_plain and self.plain is not None else self.searcher
         return searcher.search_many(list(queries), options.k, **json.loads(options.search))
+
+    def _refresh(self) -> None:
+        """Take up what another process changed; an index that cannot be read stays as it was."""
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + self.settings.refresh
+        for searcher in (self.searcher, self.plain):
+            try:
+                if searcher is not None and searcher.refresh():
+                    logger.info("the index changed: %d documents", len(searcher))
+            except BoolattnError as error:
+                logger.warning("a changed index cannot be read: %s", one_line(str(error)))
 
     def check_query(self, query: str) -> None:
         """Refuse a query that is no text, empty or too long."""

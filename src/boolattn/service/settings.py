@@ -27,6 +27,8 @@ class ServiceSettings:
         batch_size: Queries encoded and searched in one call; 1 turns batching off.
         batch_wait: Seconds that the first query of a batch waits for others.
         snippet: Characters of a document's text in a list of results.
+        refresh: Seconds after which a changed index is looked for; it is taken up by the next
+            search.
         compare: Whether a search may be laid beside the plain encoder's.
         label: What people are told of the model.
         plain_label: And of the plain encoder.
@@ -41,6 +43,7 @@ class ServiceSettings:
     batch_size: int = 32
     batch_wait: float = 0.002
     snippet: int = 600
+    refresh: float = 5.0
     compare: bool = True
     label: str = "the Boolean model"
     plain_label: str = "the same index, searched by one vector of the query"
