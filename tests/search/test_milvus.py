@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from boolattn.errors import IndexFolderError, QueryError
-from boolattn.search import Document, Searcher
+from boolattn.search import Document, Searcher, milvus
 from boolattn.search.engines import Selection
+from boolattn.search.folder import MILVUS
 from tests.search import words
 
 pytest.importorskip("pymilvus")
@@ -116,6 +117,14 @@ def test_what_a_killed_writer_left_is_neither_found_nor_counted(uri, retriever, 
     assert len(ids(again.search("red birds", k=100))) == 25
     again.add([Document(id="kept", text="red birds")])
     assert ids(again.search("red", k=1)) == ["kept"]
+
+
+def test_a_file_is_opened_again_by_the_next_process(retriever, folder):
+    Searcher.build(folder, words.corpus(), retriever, engine="milvus")
+    # As a process does when it ends.
+    milvus._client(str(folder.resolve() / MILVUS)).close()
+    milvus._client.cache_clear()
+    assert ids(Searcher.open(folder, retriever).search("moths Peru", k=1)) == ["moths-peru"]
 
 
 def test_more_than_milvus_gives_is_refused(searcher):

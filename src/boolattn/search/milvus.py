@@ -56,6 +56,7 @@ class Milvus:
     def __init__(self, client: Client, collection: str, rows: Rows, n_documents: int) -> None:
         self._client, self._collection, self._rows = client, collection, rows
         with _one_line(collection):
+            client.load_collection(collection)
             found = int(client.get_collection_stats(collection)["row_count"])
         if found < n_documents:
             raise IndexFolderError(
@@ -216,18 +217,20 @@ def _client(place: str) -> Client:
         from pymilvus import MilvusClient
     except ImportError as error:
         raise MissingDataError("Milvus needs pymilvus; pip install 'boolattn[milvus]'") from error
-    # It logs every error with a traceback, and raises it besides.
-    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
-    with _one_line(place):
+    # They log every error with a traceback, and raise it besides.
+    for name in ("pymilvus", "milvus_lite"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    hint = "" if "://" in place else "; a file serves one process, so is it open in another?"
+    with _one_line(place, hint):
         return MilvusClient(place, token=os.environ.get("MILVUS_TOKEN", ""), timeout=_TIMEOUT)
 
 
 @contextmanager
-def _one_line(what: str) -> Iterator[None]:
+def _one_line(what: str, hint: str = "") -> Iterator[None]:
     from pymilvus.exceptions import MilvusException
 
     try:
         yield
     except MilvusException as error:
         reason = " ".join(str(error.message).split())
-        raise IndexFolderError(f"Milvus ({what}): {reason}") from error
+        raise IndexFolderError(f"Milvus ({what}): {reason}{hint}") from error
