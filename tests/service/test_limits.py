@@ -45,7 +45,9 @@ def test_too_many_at_once_are_told_to_come_back(serve, searcher):
     # The places are free again, and other paths were never counted.
     searcher.delay = 0
     assert client.get("/search?q=moth").status_code == 200
-    assert 'boolattn_refused_total{code="busy"} 4\n' in client.get("/metrics").text
+    counted = client.get("/metrics").text
+    assert 'boolattn_refused_total{code="busy"} 4\n' in counted
+    assert 'boolattn_requests_total{route="/search",status="503"} 4\n' in counted
 
 
 def test_health_answers_while_every_place_is_taken(serve, searcher):

@@ -88,7 +88,11 @@ class _Exchange:
     @property
     def route(self) -> str:
         """The route's own path: bounded in number and free of what a caller typed."""
-        return str(getattr(self.scope.get("route"), "path", "other"))
+        route = self.scope.get("route")
+        if route is not None:
+            return str(route.path)
+        # Refused before it was routed.
+        return next((own for own in KEYED if self.scope["path"].startswith(own)), "other")
 
 
 class Guard:
