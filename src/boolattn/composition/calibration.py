@@ -1,7 +1,7 @@
 r"""From a similarity to a probability: ``p = σ(α·s − β)``, learned, and measured.
 
 A broad operand ("moths") and a narrow one ("hawk moths of Java") need different thresholds, so β
-has a part that is read off the operand's vector. May import: boolattn.errors.
+has a part that is read off the operand's vector. May import: boolattn.logic, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+
+from boolattn.logic.operators import OPERATORS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +30,10 @@ class Calibration(nn.Module):
     belong. ``w`` and ``δ`` begin at 0. All are of the size of a similarity, so that one learning
     rate suits them.
 
+    The vector of the whole query knows what its operands do not say apart (a place that both are
+    cut by), most where AND joins them, least where something is excluded: a composed score takes
+    ``α`` times its similarity in, with a weight for each operator that the query uses.
+
     Args:
         dimension: Of the operand vectors.
     """
@@ -39,6 +46,7 @@ class Calibration(nn.Module):
         self.threshold = nn.Parameter(torch.tensor(BETA / ALPHA))
         self.breadth = nn.Parameter(torch.zeros(dimension))
         self.excluded_shift = nn.Parameter(torch.tensor(0.0))
+        self.whole = nn.Parameter(torch.full((len(OPERATORS),), -1.0))
 
     def forward(self, similarities: Tensor, vectors: Tensor, is_excluded: Tensor) -> Tensor:
         """Return logits.
@@ -50,6 +58,16 @@ class Calibration(nn.Module):
         """
         middle = self.threshold + vectors @ self.breadth - self.excluded_shift * is_excluded
         return self.log_alpha.exp() * (similarities - middle[..., None])
+
+    def of_whole(self, similarities: Tensor, operators: Tensor) -> Tensor:
+        """Return what the whole query's vector adds to a composed score.
+
+        Args:
+            similarities: Shape ``(..., documents)``.
+            operators: 1 for each of AND, OR, NOT that the query uses. Shape ``(..., 3)``.
+        """
+        weight = (operators * F.softplus(self.whole)).sum(-1) * self.log_alpha.exp()
+        return weight[..., None] * similarities
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from boolattn.composition.scores import compose
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -61,5 +59,6 @@ def score(retriever: Retriever, plan: Plan, documents: Tensor) -> Tensor:
     vectors = torch.from_numpy(plan.vectors).to(device)
     similarities = (vectors.to(documents) @ documents.T).float()
     excluded = torch.tensor(plan.is_excluded, dtype=torch.float32, device=device)
-    logits = retriever.calibration.to(device)(similarities, vectors, excluded)
-    return compose(plan.tree, logits, retriever.rule)
+    calibration = retriever.calibration.to(device)
+    logits = calibration(similarities[:-1], vectors[:-1], excluded)
+    return retriever.compose(plan, logits, similarities[-1])

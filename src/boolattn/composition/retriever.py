@@ -18,9 +18,10 @@ from torch.nn import functional as F
 
 from boolattn.composition.calibration import Calibration
 from boolattn.composition.reader import KEPT, Read, Reader, Verdict, decode
-from boolattn.composition.scores import compose, signs
+from boolattn.composition.scores import compose, signs, spoken
 from boolattn.encoder import BoolBertModel, encode_queries, query_encoder, settings_of
 from boolattn.errors import ConfigError
+from boolattn.logic.operators import OPERATORS
 from boolattn.logic.tree import Atom, atoms, operators_of
 
 if TYPE_CHECKING:
@@ -51,8 +52,9 @@ class Plan:
         tree: What is scored: one operand where nothing is composed.
         atoms: The operands' texts, left to right.
         spans: For each operand its characters in the text; empty where it was given as a tree.
-        vectors: One for each operand. Shape ``(operands, dim)``.
-        plain: The vector of the whole text; ``None`` where a tree was given. Shape ``(dim,)``.
+        vectors: One for each operand; where they are composed, then the whole text's too.
+            Shape ``(operands, dim)``, composed ``(operands + 1, dim)``.
+        plain: The vector of the whole text, of a tree as one says it. Shape ``(dim,)``.
         is_composed: Whether operands are scored apart. If not, the score is the bare similarity.
         confidence: Of the reading, 1 for a tree.
         reading: What was read, also where it was not trusted.
@@ -63,7 +65,7 @@ class Plan:
     atoms: tuple[str, ...]
     spans: tuple[Spans, ...]
     vectors: Array
-    plain: Array | None
+    plain: Array
     is_composed: bool
     confidence: float
     reading: Query
@@ -72,6 +74,11 @@ class Plan:
     def operators(self) -> tuple[Operator, ...]:
         """The operators that are obeyed."""
         return operators_of(self.tree)
+
+    @property
+    def operand_vectors(self) -> Array:
+        """The operands' vectors alone."""
+        return self.vectors[: len(self.atoms)]
 
     @property
     def is_excluded(self) -> tuple[bool, ...]:
@@ -170,23 +177,23 @@ class Retriever:
         start = 0
         for place, plan in pending:
             end = start + len(plan.atoms)
-            plans[place] = _with(plan, vectors=encoded[start:end])
+            plans[place] = _with(plan, vectors=_stack(encoded[start:end], plan.plain))
             start = end
         return plans
 
     def plan_trees(self, trees: Sequence[Query]) -> list[Plan]:
-        """Take queries that are trees already; their operands are encoded in one batch."""
+        """Take queries that are trees already; all that they name is encoded in one batch."""
         names = [tuple(atom.text for atom in atoms(tree)) for tree in trees]
-        encoded = self.encode_operands([name for row in names for name in row])
+        said = [spoken(tree) for tree in trees]
+        encoded = self.encode_operands([text for row in names for text in row])
+        whole = self._read(said)[0] if said else encoded
         plans, start = [], 0
-        for tree, row in zip(trees, names, strict=True):
-            end = start + len(row)
+        for tree, row, text, plain in zip(trees, names, said, whole, strict=True):
+            own = encoded[start : start + len(row)]
+            start += len(row)
             is_composed = not isinstance(tree, Atom)
-            text = " ".join(row)
-            plans.append(
-                Plan(text, tree, row, (), encoded[start:end], None, is_composed, 1.0, tree)
-            )
-            start = end
+            vectors = _stack(own, plain) if is_composed else plain[None]
+            plans.append(Plan(text, tree, row, (), vectors, plain, is_composed, 1.0, tree))
         return plans
 
     def encode_operands(self, texts: Sequence[str]) -> Array:
@@ -218,12 +225,20 @@ class Retriever:
         return _array(F.normalize(vectors, dim=-1) if self._must_normalise else vectors)
 
     def logits(self, plan: Plan, similarities: Array) -> Tensor:
-        """Turn similarities into logits. Both shapes ``(operands, documents)``."""
-        device = self.towers.device
+        """Turn similarities to the plan's vectors into the operands' logits.
+
+        Args:
+            plan: Of the query.
+            similarities: Of its vectors to each document. Shape ``(vectors, documents)``.
+
+        Returns:
+            Shape ``(operands, documents)``.
+        """
+        n, device = len(plan.atoms), self.towers.device
         with torch.inference_mode():
             found: Tensor = self.calibration(
-                torch.as_tensor(similarities, dtype=torch.float32, device=device),
-                torch.as_tensor(plan.vectors, dtype=torch.float32, device=device),
+                torch.as_tensor(similarities[:n], dtype=torch.float32, device=device),
+                torch.as_tensor(plan.vectors[:n], dtype=torch.float32, device=device),
                 torch.tensor(plan.is_excluded, dtype=torch.float32, device=device),
             )
         return found
@@ -233,7 +248,7 @@ class Retriever:
 
         Args:
             plan: Of the query.
-            similarities: Of each operand to each document. Shape ``(operands, documents)``.
+            similarities: Of its vectors to each document. Shape ``(vectors, documents)``.
 
         Returns:
             Higher is better. Shape ``(documents,)``.
@@ -241,10 +256,26 @@ class Retriever:
         if not plan.is_composed:
             return np.asarray(similarities[0], dtype=np.float32)
         with torch.inference_mode():
-            return _array(compose(plan.tree, self.logits(plan, similarities), self.rule))
+            logits = self.logits(plan, similarities)
+            whole = torch.as_tensor(similarities[-1], dtype=torch.float32, device=logits.device)
+            return _array(self.compose(plan, logits, whole))
+
+    def compose(self, plan: Plan, logits: Tensor, whole: Tensor) -> Tensor:
+        """Compose logits, and take in the whole query's similarity. Shape ``(documents,)``."""
+        used = [float(operator in plan.operators) for operator in OPERATORS]
+        added = self.calibration.of_whole(whole, torch.tensor(used, device=whole.device))
+        return compose(plan.tree, logits, self.rule) + added
 
     def probabilities(self, plan: Plan, similarities: Array) -> Array:
-        """Return how probably each document belongs to each operand; shapes as in `logits`."""
+        """Return how probably each document belongs to each operand.
+
+        Args:
+            plan: Of the query.
+            similarities: Of its vectors to each document. Shape ``(vectors, documents)``.
+
+        Returns:
+            Shape ``(operands, documents)``.
+        """
         return _array(self.logits(plan, similarities).sigmoid())
 
     def _read(self, texts: Sequence[str]) -> tuple[Array, list[Verdict]]:
@@ -289,6 +320,10 @@ def _encoder(towers: SentenceTransformer) -> object:
     except ConfigError:
         # Any other model has one tower.
         return None
+
+
+def _stack(operands: Array, plain: Array) -> Array:
+    return np.concatenate([operands, plain[None]])
 
 
 def _with(plan: Plan, **changes: Any) -> Plan:

@@ -116,6 +116,25 @@ def signs(query: Query) -> Iterator[int]:
     yield from walk(query, 1)
 
 
+def spoken(query: Query) -> str:
+    """Say a tree in words, as the text whose one vector stands beside the operands'.
+
+    >>> spoken(And((Atom("moths"), Or((Atom("Borneo"), Atom("Java"))), Not(Atom("Sumatra")))))
+    'moths and Borneo or Java but not Sumatra'
+    """
+    match query:
+        case Atom(text):
+            return text
+        case Not(part):
+            return f"not {spoken(part)}"
+        case Or(parts):
+            return " or ".join(map(spoken, parts))
+        case And(parts):
+            kept = " and ".join(spoken(part) for part in parts if not isinstance(part, Not))
+            drop = " and ".join(spoken(part) for part in parts if isinstance(part, Not))
+            return f"{kept} but {drop}" if kept and drop else kept or drop
+
+
 #: Ways to compose, by name.
 RULES: dict[str, Callable[[Query, Tensor], Tensor]] = {
     "probability": _by_probability,

@@ -44,7 +44,7 @@ def probes(plan: Plan) -> Array:
     Each wanted operand; their mean, whose neighbours belong to several of them; and the vector
     of the whole text where there is one.
     """
-    wanted = plan.vectors[~np.array(plan.is_excluded, bool)]
+    wanted = plan.operand_vectors[~np.array(plan.is_excluded, bool)]
     found = [wanted]
     if len(wanted) > 1:
         found.append(wanted.mean(0, keepdims=True))

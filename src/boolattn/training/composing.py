@@ -7,6 +7,7 @@ vector alone. May import: boolattn.composition, boolattn.data, boolattn.logic, b
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,7 @@ class ReadingStore:
         readings: How each is to be read; ``None`` where that is not known.
         length: Longest text in tokens.
         n_slots: Of the reader.
+        sources: Rows of the texts that are only read, one range for each source.
     """
 
     def __init__(
@@ -67,13 +69,24 @@ class ReadingStore:
         readings: Sequence[Reading | None],
         length: int,
         n_slots: int,
+        sources: Sequence[range] = (),
     ) -> None:
+        self.sources = [source for source in sources if len(source)]
         self.readings = readings
         self.n_slots = n_slots
         self.tokens = Tokens(tokenizer, texts, length)
         self.texts = texts
         self._tokenizer, self._length = tokenizer, length
         self._labels: dict[int, Labels] = {}
+
+    def draw(self, rng: np.random.Generator, count: int) -> list[int]:
+        """Draw texts that are only read, as many of each source, however large it is."""
+        if not self.sources:
+            return []
+        return [
+            source[int(rng.integers(len(source)))]
+            for source, _ in zip(cycle(self.sources), range(count), strict=False)
+        ]
 
     def labels(self, rows: Sequence[int], n_tokens: int) -> tuple[Labels, Tensor]:
         """Return the labels of some texts, and which texts have any."""
@@ -147,11 +160,8 @@ class ComposingCollator(Collator):
         share = len(batch.examples) // n_processes
         mine = batch.examples[process * share : (process + 1) * share]
         rows = [self.places[example.id] for example in mine]
-        extra = range(len(self.places), len(self.store.readings))
-        if len(extra):
-            rng = np.random.default_rng([self.seed, _READINGS, batch.step, process])
-            count = self.n_readings // n_processes
-            rows += [extra[int(i)] for i in rng.integers(len(extra), size=count)]
+        rng = np.random.default_rng([self.seed, _READINGS, batch.step, process])
+        rows += self.store.draw(rng, self.n_readings // n_processes)
         queries = self.store.tokens.features(rows)
         labels, is_known = self.store.labels(rows, queries["input_ids"].shape[1])
         if self.columns is not None:
@@ -323,7 +333,10 @@ class Objective:
         logits = calibration(flat[chosen], operands[chosen], (roles == EXCLUDED).float())
         is_or = wanted.is_or[: len(slots)] > 0.5
         scores = compose_forms(logits, roles == KEPT, roles == EXCLUDED, is_or)
-        return scores, slots[:, 0] >= 0
+        is_joined = (roles == KEPT).sum(-1) > 1
+        used = torch.stack([is_joined & ~is_or, is_joined & is_or, (roles == EXCLUDED).any(-1)], -1)
+        whole = compare(found.queries.float(), documents.float())
+        return scores + calibration.of_whole(whole, used.float()), slots[:, 0] >= 0
 
 
 def make_composing(
@@ -343,23 +356,26 @@ def make_store(
     tokenizer: PreTrainedTokenizerBase,
     texts: Sequence[str],
     marked: Mapping[str, Marked],
-    extra: Sequence[Marked],
+    made: Sequence[Marked],
     preset: Preset,
 ) -> ReadingStore:
-    """Lay the examples' texts and the further ones end to end.
+    """Lay the examples' texts, the marked ones and the generated ones end to end.
 
     Args:
         tokenizer: The encoder's.
         texts: The examples'.
-        marked: Readings by text, of those that are marked.
-        extra: Texts that are only read.
+        marked: The queries that are marked, by text.
+        made: Generated texts.
         preset: Every number.
     """
     readings = [marked[text].reading if text in marked else None for text in texts]
+    extra = [*marked.values(), *made]
+    start, middle = len(texts), len(texts) + len(marked)
     return ReadingStore(
         tokenizer,
         [*texts, *(item.text for item in extra)],
         [*readings, *(item.reading for item in extra)],
         preset.model.query_length,
         preset.compose.n_slots,
+        [range(start, middle), range(middle, middle + len(made))],
     )

@@ -174,14 +174,12 @@ def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example]) -> Co
     queries = corpus.split(preset.data.train)
     unmarked = [query for query in queries if not all(o.spans for o in query.operands)]
     marked = {item.text: item for item in (*marked_queries(queries), *marked_paraphrases(unmarked))}
-    extra = list(marked.values())
-    if preset.compose.n_generated:
-        logger.info("making %d readings", preset.compose.n_generated)
-        extra += generate_marked(preset.compose.n_generated, settings.seed)
+    logger.info("making %d readings", preset.compose.n_generated)
+    made = list(generate_marked(preset.compose.n_generated, settings.seed))
     return ComposingCollator(
         places,
         corpus.documents,
-        make_store(corpus.tokenizer, texts, marked, extra, preset),
+        make_store(corpus.tokenizer, texts, marked, made, preset),
         preset=preset,
         tokenizer=corpus.tokenizer,
         operators=label_operators(preset),

@@ -44,8 +44,7 @@ def teach_reading(
         log: Called with the mean loss every hundred steps.
     """
     settings, store = preset.compose, collator.store
-    texts = range(len(collator.places), len(store.readings))
-    if not texts:
+    if not store.sources:
         raise ConfigError("there is no text to learn reading from; raise compose.n_generated")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     composing.to(device).train()
@@ -53,7 +52,7 @@ def teach_reading(
     losses = []
     for step in range(settings.read_steps):
         rng = np.random.default_rng([preset.train.seed, _DRAW, step])
-        rows = [texts[int(i)] for i in rng.integers(len(texts), size=settings.read_batch)]
+        rows = store.draw(rng, settings.read_batch)
         features = store.tokens.features(rows)
         labels, _ = store.labels(rows, features["input_ids"].shape[1])
         if collator.columns is not None:

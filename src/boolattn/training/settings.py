@@ -217,8 +217,9 @@ class ComposeSettings(_Checked):
         composed_weight: Factor of the loss of the composed score.
         plain_weight: Factor of the loss of the plain vector.
         reading_weight: Factor of the loss of the reading.
-        n_readings: Texts a step that are only read.
-        n_generated: How many of those are made, beside the queries that are learned from.
+        n_readings: Texts a step that are only read: half of them queries that are learned from,
+            half made.
+        n_generated: How many are made.
         read_steps: Steps on reading alone, before the training; 0: none.
         read_batch: Texts of such a step.
         read_learning_rate: Highest learning rate of the encoder in it; new parts take 5e-4.
@@ -229,8 +230,8 @@ class ComposeSettings(_Checked):
     n_slots: int = _at_least(2, 6)
     composed_weight: float = 1.0
     plain_weight: float = 1.0
-    reading_weight: float = 1.0
-    n_readings: int = 96
+    reading_weight: float = 0.5
+    n_readings: int = 224
     n_generated: int = 40_000
     read_steps: int = 0
     read_batch: int = _at_least(1, 256)

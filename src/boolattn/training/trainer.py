@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from boolattn.training.composing import Composing
     from boolattn.training.run_folder import RunFolder
-    from boolattn.training.settings import Preset
+    from boolattn.training.settings import Preset, TrainSettings
 
     Validate = Callable[[SentenceTransformer], Mapping[str, float]]
 
@@ -45,8 +45,9 @@ _N_CHECKPOINTS = 2
 _AHEAD = 8
 #: Parts of parameter names that begin untrained, and learn at the plug-in's rate.
 _NEW = (".boolattn.", "composer.")
+_CALIBRATION = "composer.calibration."
 #: Parts of parameter names that weight decay leaves alone, as is usual for BERT.
-_NO_DECAY = ("bias", "LayerNorm", "norm.", "sigma", "threshold", "calibration")
+_NO_DECAY = ("bias", "LayerNorm", "norm.", "sigma", "threshold", _CALIBRATION)
 
 
 @dataclass
@@ -354,20 +355,22 @@ def _arguments(job: Job) -> TrainingArguments:
 def _groups(model: nn.Module, job: Job) -> Iterator[dict[str, Any]]:
     """Sort parameters by learning rate and weight decay."""
     settings = job.preset.train
-    rates = {False: settings.learning_rate}
-    rates[True] = settings.plugin_learning_rate or settings.learning_rate
-    for is_plugin, rate in rates.items():
-        for decays in (True, False):
-            chosen = [
-                parameter
-                for name, parameter in model.named_parameters()
-                if parameter.requires_grad
-                and any(part in name for part in _NEW) == is_plugin
-                and decays != any(part in name for part in _NO_DECAY)
-            ]
-            if chosen:
-                decay = settings.weight_decay if decays else 0.0
-                yield {"params": chosen, "lr": rate, "weight_decay": decay}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            decays = not any(part in name for part in _NO_DECAY)
+            key = (_rate(name, settings), settings.weight_decay if decays else 0.0)
+            groups.setdefault(key, []).append(parameter)
+    for (rate, decay), chosen in groups.items():
+        yield {"params": chosen, "lr": rate, "weight_decay": decay}
+
+
+def _rate(name: str, settings: TrainSettings) -> float:
+    new = settings.plugin_learning_rate or settings.learning_rate
+    if _CALIBRATION in name:
+        # A handful of numbers that have far to go.
+        return 10 * new
+    return new if any(part in name for part in _NEW) else settings.learning_rate
 
 
 def _since_best(values: list[float]) -> int:
