@@ -97,3 +97,27 @@ def files(tiny_encoder, tokenizer, tmp_path):
     splits = {"train": queries[::2], "test": queries[1::2]}
     write_beir(tmp_path / "data", documents, splits)
     return tmp_path
+
+
+@pytest.fixture
+def in_process(monkeypatch):
+    """Do the jobs here instead of in workers, which take seconds to start."""
+    from boolattn.errors import BoolattnError
+    from boolattn.reproduction import running
+    from boolattn.reproduction.pool import Outcome
+
+    class Here:
+        def __init__(self, places, n_workers, **_):
+            self.places = places
+
+        def run(self, tasks):
+            outcome = Outcome()
+            for task in tasks:
+                assert all(name in outcome.done for name in task.needs)
+                try:
+                    outcome.done[task.name] = task.work.do(self.places)
+                except BoolattnError as error:
+                    outcome.failed[task.name] = str(error)
+            return outcome
+
+    monkeypatch.setattr(running, "Pool", Here)

@@ -19,7 +19,12 @@ from boolattn.errors import BoolattnError, ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from boolattn.reproduction.places import Places
     from boolattn.reproduction.plan import Wanted
+    from boolattn.reproduction.running import Limits
+
+# Importing torch is part of the time that was given.
+_BEGUN = time.monotonic()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,24 +41,47 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> str:
-    begun = time.monotonic()
-    from boolattn.reproduction.places import Places
-    from boolattn.reproduction.running import Limits, run
+    from boolattn.reproduction.running import run
 
-    limits = Limits(
+    return run(_wanted(options), _places(options), _limits(options), tell=_tell)
+
+
+def _negation(options: argparse.Namespace) -> str:
+    from boolattn.reproduction.running import NegationWanted, run_negation
+    from boolattn.reproduction.systems import names_of
+
+    wanted = NegationWanted(
+        corpora=names_of(options.on),
+        data=options.data,
+        encoders=names_of(options.encoders),
+        sources=_pairs(options.encoder, ()),
+        seeds=[_number(seed) for seed in names_of(options.seeds)],
+        max_steps=options.max_steps,
+    )
+    return run_negation(wanted, _places(options), _limits(options), tell=_tell)
+
+
+def _limits(options: argparse.Namespace) -> Limits:
+    from boolattn.reproduction.running import Limits
+
+    return Limits(
         n_workers=options.workers,
         n_threads=options.threads,
-        deadline=begun + options.time_limit if options.time_limit else None,
+        deadline=_BEGUN + options.time_limit if options.time_limit else None,
     )
+
+
+def _places(options: argparse.Namespace) -> Places:
+    from boolattn.reproduction.places import Places
+
     work = options.work or options.out / "work"
-    places = Places(
+    return Places(
         runs=options.out / "runs",
         work=work,
         made=options.made or work / "made",
         keep=options.keep,
         command=_command(sys.argv[1:]),
     )
-    return run(_wanted(options), places, limits, tell=_tell)
 
 
 def _report(options: argparse.Namespace) -> str:
@@ -63,12 +91,9 @@ def _report(options: argparse.Namespace) -> str:
 
 
 def _list(options: argparse.Namespace) -> str:
-    from boolattn.reproduction.places import Places
     from boolattn.reproduction.plan import plan
 
-    work = options.work or options.out / "work"
-    places = Places(runs=options.out / "runs", work=work, made=options.made or work / "made")
-    planned = plan(_wanted(options), places)
+    planned = plan(_wanted(options), _places(options))
     lines = [f"done  {key}" for key in planned.finished]
     return "\n".join([*lines, *(f"to do {task.name}" for task in planned.tasks)])
 
@@ -144,6 +169,13 @@ def _parser() -> argparse.ArgumentParser:
         verb = verbs.add_parser(name, help=words)
         verb.set_defaults(do=function)
         _add_run_options(verb)
+    verb = verbs.add_parser("negation", help="cue and scope F1 on people's annotations")
+    verb.set_defaults(do=_negation)
+    verb.add_argument("--on", default="cd-sco,sfu", help="corpora, by commas")
+    verb.add_argument("--data", type=Path, help="folder of their files")
+    verb.add_argument("--seeds", default="0")
+    verb.add_argument("--max-steps", type=int, default=0, help="to try it out")
+    _add_machine_options(verb)
     verb = verbs.add_parser("report", help="lay out finished runs in tables and figures")
     verb.set_defaults(do=_report)
     verb.add_argument("--runs", type=Path, required=True, help="folder of finished runs")
@@ -155,17 +187,21 @@ def _parser() -> argparse.ArgumentParser:
 def _add_run_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--systems", required=True, help="names of systems.toml, by commas")
     verb.add_argument("--on", default="taxa", help="data sets, by commas")
-    verb.add_argument("--encoders", default="minilm", help="names, by commas")
     verb.add_argument("--seeds", default="0,42,1234")
     verb.add_argument("--data", action="append", default=[], metavar="[DATASET=]FOLDER")
-    verb.add_argument("--encoder", action="append", default=[], metavar="NAME=FOLDER")
     verb.add_argument("--preset", default="", help="instead of the data set's and encoder's own")
     verb.add_argument("--size", default="", choices=("", "small", "full"))
     verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    verb.add_argument("--done", type=Path, action="append", default=[], help="more finished runs")
+    _add_machine_options(verb)
+
+
+def _add_machine_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--encoders", default="minilm", help="names, by commas")
+    verb.add_argument("--encoder", action="append", default=[], metavar="NAME=FOLDER")
     verb.add_argument("--out", type=Path, required=True, help="finished runs: small, kept")
     verb.add_argument("--work", type=Path, help="what is large and can be made again")
     verb.add_argument("--made", type=Path, help="folder of generated sentences")
-    verb.add_argument("--done", type=Path, action="append", default=[], help="more finished runs")
     verb.add_argument("--workers", type=int, default=1)
     verb.add_argument("--threads", type=int, default=2, help="of each worker")
     verb.add_argument("--time-limit", type=float, default=0, metavar="SECONDS")

@@ -19,7 +19,15 @@ from boolattn.evaluation.summary import average
 from boolattn.reproduction.plan import NO_ENCODER, SEEDS, Wanted, combinations
 from boolattn.reproduction.runs import Run, RunKey, all_runs, load_queries, results
 from boolattn.reproduction.systems import known
-from boolattn.reproduction.tables import Line, lines, markdown, overview_table, short
+from boolattn.reproduction.tables import (
+    Line,
+    heads_table,
+    lines,
+    markdown,
+    negation_table,
+    overview_table,
+    short,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -131,6 +139,7 @@ def report(folder: Path, out: Path, *, draw: bool = True) -> Path:
         if draw:
             for path in _draw(table, out):
                 sections.append(f"![{path.stem}]({path.name})")
+    sections += _heads_section(runs, folder.parent / "negation")
     text = "\n\n".join([_HEAD, *sections, _not_run(runs), _how(runs)])
     with whole_file(out / "summary.json") as handle:
         rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in summary)
@@ -167,6 +176,24 @@ def _section(table: Table) -> str:
     if tests := _tests(table):
         parts += ["Against plain towers: difference, 95% interval over queries, p.", tests]
     return "\n\n".join(parts)
+
+
+def _heads_section(runs: Sequence[Run], negation: Path) -> list[str]:
+    """Say what the heads can do, on our sentences and on people's annotations."""
+    parts = []
+    if any("heads" in run.details for run in runs):
+        words = "On generated sentences, before the towers are trained; scopes over all layers and"
+        parts += ["## Cue, scope and gate", f"{words} heads, gate told.", heads_table(runs)]
+    if table := negation_table(negation):
+        parts += ["## Cue and scope of negation", _NEGATION, table]
+    return parts
+
+
+_NEGATION = """BoolAttn's heads for NOT, trained on a corpus's training part and measured on its
+test part, word by word, all negations of a sentence together. *Scope* is over sentences known to
+hold a negation; *from text alone* over all, where the heads found a cue. NegBERT's published
+figures (Khandelwal and Sawant, LREC 2020) are for BERT-base with the true cue marked in the input, each
+negation by itself, and on SFU for its own split: for orientation, not the same task."""
 
 
 def _tests(table: Table) -> str:

@@ -5,17 +5,20 @@ May import: boolattn.reproduction, boolattn.errors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from boolattn.data.files import whole_file
+from boolattn.reproduction.negation import CORPORA, NegationSettings
 from boolattn.reproduction.plan import plan
-from boolattn.reproduction.pool import Pool
+from boolattn.reproduction.pool import Pool, Task
 from boolattn.reproduction.runs import Run
-from boolattn.reproduction.tables import overview
+from boolattn.reproduction.systems import known
+from boolattn.reproduction.tables import negation_table, overview
+from boolattn.reproduction.work import Negate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from boolattn.reproduction.places import Places
@@ -51,6 +54,64 @@ def run(wanted: Wanted, places: Places, limits: Limits, tell: Callable[[str], No
             if name in planned.keys:
                 tell(f"not run: {name}")
     return overview(finished_runs(planned, places))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NegationWanted:
+    """Which annotations, encoders and seeds.
+
+    Attributes:
+        corpora: "cd-sco", "sfu".
+        data: Folder of their files; the catalogue's own place where none is given.
+        encoders: Names.
+        sources: Folders of encoders, by name.
+        seeds: Each is one run, frozen and tuned.
+        max_steps: To try it out; 0: all of the epochs.
+    """
+
+    corpora: Sequence[str] = CORPORA
+    data: Path | None = None
+    encoders: Sequence[str] = ("minilm",)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    seeds: Sequence[int] = (0,)
+    max_steps: int = 0
+
+
+def run_negation(
+    wanted: NegationWanted, places: Places, limits: Limits, tell: Callable[[str], None]
+) -> str:
+    """Measure cue and scope of negation, and return a table in Markdown."""
+    folder = places.runs.parent / "negation"
+    tasks = []
+    for seed in wanted.seeds:
+        for name in wanted.encoders:
+            encoder = known().encoder(name)
+            for corpus in wanted.corpora:
+                for is_frozen in (True, False):
+                    settings = NegationSettings(
+                        is_frozen=is_frozen, seed=seed, max_steps=wanted.max_steps
+                    )
+                    work = Negate(
+                        corpus=corpus,
+                        data=wanted.data,
+                        encoder=encoder,
+                        source=wanted.sources.get(name, encoder.source),
+                        settings=settings,
+                    )
+                    if not (folder / work.path).is_file():
+                        like = f"negation {corpus} {name} {is_frozen}"
+                        tasks.append(Task(name=f"negation {work.path}", like=like, work=work))
+    if tasks:
+        pool = Pool(
+            places,
+            min(limits.n_workers, len(tasks)),
+            n_threads=limits.n_threads,
+            deadline=limits.deadline,
+            tell=tell,
+        )
+        for name in pool.run(tasks).left:
+            tell(f"not run: {name}")
+    return negation_table(folder)
 
 
 def finished_runs(planned: Planned, places: Places) -> list[Run]:

@@ -5,6 +5,7 @@ May import: boolattn.reproduction, boolattn.evaluation.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from boolattn.reproduction.systems import ASKS, known
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -28,6 +30,17 @@ SHOWN: Mapping[str, str] = {
     "leak": "leak",
     "recall@100": "Recall@100",
     "structure": "structure",
+}
+
+
+_NEGATION = ("cue_f1", "scope_f1", "scope_f1_plain")
+_HEADS: Mapping[str, str] = {
+    "held_out_cue_f1": "cue F1, known wordings",
+    "unseen_cue_f1": "unseen",
+    "held_out_scope_f1": "scope F1, known wordings",
+    "unseen_scope_f1": "unseen",
+    "held_out_gate_accuracy": "gate right, known wordings",
+    "unseen_gate_accuracy": "unseen",
 }
 
 
@@ -123,6 +136,51 @@ def overview_table(table: Sequence[Line], splits: Sequence[str], suite: Suite | 
         for line in table
     ]
     return markdown(columns, rows)
+
+
+def negation_table(folder: Path) -> str:
+    """Lay out F1 of cue and scope beside NegBERT's published figures."""
+    from boolattn.reproduction.negation import PUBLISHED
+
+    found: dict[tuple[str, str, bool], list[dict[str, float]]] = {}
+    for path in sorted(folder.glob("*/*/*.json")):
+        one = json.loads(path.read_text("utf-8"))
+        key = (one["corpus"], one["encoder"], one["settings"]["is_frozen"])
+        found.setdefault(key, []).append(one["test"])
+    rows = []
+    for corpus, published in PUBLISHED.items():
+        own = {key: tests for key, tests in found.items() if key[0] == corpus}
+        for (_, name, is_frozen), tests in own.items():
+            encoder = known().encoders.get(name)
+            label = (encoder.label if encoder else name) + (", frozen" if is_frozen else "")
+            cells = [spread([test[m] for test in tests]) for m in _NEGATION]
+            rows.append([corpus, f"BoolAttn, {label}", str(len(tests)), *cells])
+        if own:
+            cells = [
+                "not found"
+                if (value := published[name]) is None
+                else f"{short(value, 4)} (published)"
+                for name in ("cue", "scope")
+            ]
+            rows.append([corpus, "NegBERT", "", *cells, "–"])
+    heads = ["corpus", "heads", "seeds", "cue F1", "scope F1", "scope F1, from text alone"]
+    return markdown(heads, rows) if rows else ""
+
+
+def heads_table(runs: Iterable[Run]) -> str:
+    """Lay out what the heads can do on our own sentences, in known and in unseen wordings."""
+    found: dict[tuple[str, ...], dict[int, dict[str, float]]] = {}
+    for run in runs:
+        if heads := run.details.get("heads"):
+            plugin = run.details["settings"]["plugin"]
+            size = "rank " + str(plugin["rank"]) if plugin["rank"] else "full"
+            key = (run.key.encoder, plugin["variant"], plugin["gate"], size)
+            found.setdefault(key, {})[run.key.seed] = heads
+    rows = [
+        [*key, str(len(seeds)), *(spread([h[m] for h in seeds.values() if m in h]) for m in _HEADS)]
+        for key, seeds in sorted(found.items())
+    ]
+    return markdown(["encoder", "variant", "gate", "size", "seeds", *_HEADS.values()], rows)
 
 
 def spread(means: Sequence[float], digits: int = 3) -> str:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from boolattn.data.records import Query
+    from boolattn.reproduction.negation import NegationSettings
     from boolattn.reproduction.places import Places
     from boolattn.reproduction.prepared import SavedCorpus
     from boolattn.reproduction.systems import Encoder, Suite, System
@@ -203,7 +204,35 @@ class Bm25:
         return _words(rows)
 
 
-Work = Layout | Make | Heads | Train | Bm25
+@dataclass(frozen=True, kw_only=True)
+class Negate:
+    """Teach heads negation from people's annotations, and measure them."""
+
+    corpus: str
+    data: Path | None
+    encoder: Encoder
+    source: str
+    settings: NegationSettings
+
+    @property
+    def path(self) -> Path:
+        """Its file below the folder of results."""
+        kind = "frozen" if self.settings.is_frozen else "tuned"
+        return Path(self.corpus, self.encoder.name, f"{kind}-{self.settings.seed}.json")
+
+    def do(self, places: Places) -> str:
+        """Train, measure, write."""
+        from boolattn.reproduction import negation
+
+        clock = _Clock()
+        found = negation.run(self.corpus, self.data, self.source, self.settings)
+        clock.lap("train")
+        details = {"encoder": self.encoder.name, "seconds": clock.laps, **_about(places)}
+        write_json(places.runs.parent / "negation" / self.path, found | details)
+        return ", ".join(f"{name} {value:.3f}" for name, value in found["test"].items())
+
+
+Work = Layout | Make | Heads | Train | Bm25 | Negate
 
 
 def judged(suite: Suite, corpus: SavedCorpus) -> dict[str, Judgements]:

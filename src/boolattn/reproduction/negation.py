@@ -1,0 +1,322 @@
+"""Cue and scope of negation: BoolAttn's heads for NOT on people's annotations.
+
+The heads learn from the training part of CD-SCO or SFU and are measured on its test part, word by
+word, with the encoder frozen or learning too. A sentence's negations are taken together, because
+BoolAttn has one scope an operator. May import: boolattn.attention, boolattn.plugin,
+boolattn.training, boolattn.data, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from boolattn.attention.config import BoolAttnConfig
+from boolattn.data.catalog import open_negation
+from boolattn.errors import DataError
+from boolattn.plugin import attach
+from boolattn.plugin.attach import plugin_of
+from boolattn.plugin.recording import recording
+from boolattn.training.launch import load_encoder
+from boolattn.training.losses import cue_loss, scope_loss
+from boolattn.training.pretrain import linear
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from boolattn.data.negation import Negation
+
+logger = logging.getLogger(__name__)
+
+CORPORA = ("cd-sco", "sfu")
+#: NegBERT (Khandelwal and Sawant, LREC 2020): token F1, its scope given the true cue, each negation
+#: by itself, and on SFU its own split. ``None``: we found no published figure.
+PUBLISHED: dict[str, dict[str, float | None]] = {
+    "cd-sco": {"cue": 0.9294, "scope": 0.9236},
+    "sfu": {"cue": None, "scope": 0.9095},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NegationSettings:
+    """Every number.
+
+    Attributes:
+        is_frozen: Whether only the heads learn.
+        n_epochs: Times through the training part; the best on the development part is kept.
+        batch_size: Sentences a step.
+        learning_rate: Of the encoder.
+        head_learning_rate: Of the heads.
+        cue_positive_weight: Weight of a cue token against another.
+        length: Longest sentence in tokens.
+        max_steps: Stop after so many; 0: when the epochs are over.
+        seed: Of order, dropout and noise.
+    """
+
+    is_frozen: bool = True
+    n_epochs: int = 8
+    batch_size: int = 32
+    learning_rate: float = 5e-5
+    head_learning_rate: float = 2e-3
+    cue_positive_weight: float = 3.0
+    length: int = 160
+    max_steps: int = 0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """One sentence with all its negations.
+
+    Attributes:
+        words: The words.
+        cue: Whether a word is a cue or holds one.
+        scope: Whether a word is negated.
+    """
+
+    words: tuple[str, ...]
+    cue: tuple[bool, ...]
+    scope: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences as tensors.
+
+    Attributes:
+        features: What the encoder takes.
+        words: Number of each token's word, counted over the batch; -1 for marks and padding.
+        cues: 0 or 1. Shape ``(batch, 1, tokens)``.
+        scopes: Same shape.
+        has_negation: Shape ``(batch, 1)``.
+    """
+
+    features: dict[str, Tensor]
+    words: Tensor
+    cues: Tensor
+    scopes: Tensor
+    has_negation: Tensor
+
+
+def merged(records: Iterable[Negation]) -> list[Annotated]:
+    """Join the records of one sentence, which stand one after the other."""
+    found = []
+    for _, group in groupby(records, key=lambda record: (record.source, record.tokens)):
+        same = list(group)
+        cue = tuple(any(marks) for marks in zip(*(one.cue for one in same), strict=True))
+        scope = tuple(any(marks) for marks in zip(*(one.scope for one in same), strict=True))
+        found.append(Annotated(same[0].tokens, cue, scope))
+    return found
+
+
+class Learner:
+    """An encoder with BoolAttn's NOT expert, and what it learns from.
+
+    Args:
+        encoder: Carries the plug-in; changed in place.
+        tokenizer: The encoder's.
+        settings: Every number.
+    """
+
+    def __init__(
+        self,
+        encoder: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        settings: NegationSettings,
+    ) -> None:
+        self.encoder = encoder
+        self.tokenizer = tokenizer
+        self.settings = settings
+        self.plugin = plugin_of(encoder)
+
+    def fit(self, train: Sequence[Annotated], dev: Sequence[Annotated]) -> dict[str, float]:
+        """Train; keep the epoch that is best on the development part, and say how good it is."""
+        settings = self.settings
+        optimizer = torch.optim.AdamW(self._groups(), weight_decay=0.01)
+        per_epoch = -(-len(train) // settings.batch_size)
+        n_steps = settings.max_steps or per_epoch * settings.n_epochs
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: linear(step, min(50, n_steps // 10), n_steps)
+        )
+        best: dict[str, float] = {}
+        weights: dict[str, Tensor] = {}
+        for step, rows in enumerate(self._order(len(train), n_steps), start=1):
+            self.encoder.train()
+            loss = self._loss(self.batch([train[row] for row in rows]))
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(self.encoder.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            if step % per_epoch == 0 or step == n_steps:
+                found = self.measure(dev)
+                logger.info("step %d of %d: %s", step, n_steps, found)
+                if not best or _mark(found) > _mark(best):
+                    best = found
+                    weights = {k: v.cpu().clone() for k, v in self.encoder.state_dict().items()}
+        self.encoder.load_state_dict(weights)
+        return best
+
+    def measure(self, sentences: Sequence[Annotated]) -> dict[str, float]:
+        """Measure word by word.
+
+        Returns:
+            ``cue_f1``; ``scope_f1`` over sentences known to negate something, as others report
+            it; ``scope_f1_plain`` over all sentences, a scope counting where a cue was found.
+            A word is a cue if any of its tokens is one, and in scope by the mean over its tokens
+            and the last layer's heads.
+        """
+        self.encoder.eval()
+        cue, known, plain = _Counts(), _Counts(), _Counts()
+        with torch.inference_mode():
+            for start in range(0, len(sentences), 128):
+                part = sentences[start : start + 128]
+                batch = self.batch(part)
+                with recording() as record:
+                    ones = torch.ones_like(batch.has_negation)
+                    self.encoder(**batch.features, operators=ones)
+                cues = torch.sigmoid(record.readings[-1].cue_logits[:, 0].float())
+                scope = record.biases[max(record.biases)].scope.logits[:, :, 0].float()
+                inside = torch.sigmoid(scope).mean(-1)
+                found = _by_word(cues, batch.words, part, how="amax") > 0.5
+                within = _by_word(inside, batch.words, part, how="mean") > 0.5
+                said = np.array([mark for one in part for mark in one.cue])
+                negated = np.array([mark for one in part for mark in one.scope])
+                lengths = [len(one.words) for one in part]
+                cue.add(found, said)
+                real = _any(said, lengths)
+                known.add(within[real], negated[real])
+                plain.add(within & _any(found, lengths), negated)
+        return {"cue_f1": cue.f1, "scope_f1": known.f1, "scope_f1_plain": plain.f1}
+
+    def batch(self, sentences: Sequence[Annotated]) -> Batch:
+        """Tokenise sentences, and lay their marks over the tokens."""
+        encoded = self.tokenizer(
+            [list(one.words) for one in sentences],
+            is_split_into_words=True,
+            truncation=True,
+            max_length=self.settings.length,
+            padding=True,
+            return_tensors="pt",
+        )
+        shape = encoded["input_ids"].shape
+        words = torch.full(shape, -1)
+        cues, scopes = torch.zeros(len(sentences), 1, shape[1]), torch.zeros(shape)[:, None]
+        first = 0
+        for row, one in enumerate(sentences):
+            for place, word in enumerate(encoded.word_ids(row)):
+                if word is not None:
+                    words[row, place] = first + word
+                    cues[row, 0, place] = float(one.cue[word])
+                    scopes[row, 0, place] = float(one.scope[word])
+            first += len(one.words)
+        has = torch.tensor([[float(any(one.cue))] for one in sentences])
+        device = self.encoder.device
+        features = {name: value.to(device) for name, value in encoded.items()}
+        moved = (part.to(device) for part in (words, cues, scopes, has))
+        return Batch(features, *moved)
+
+    def _loss(self, batch: Batch) -> Tensor:
+        with recording() as record:
+            self.encoder(**batch.features, operators=batch.has_negation)
+        mask = batch.features["attention_mask"]
+        weight = self.settings.cue_positive_weight
+        loss = cue_loss(record.readings[-1].cue_logits, batch.cues, mask, positive_weight=weight)
+        if record.biases:
+            logits = [layer.scope.logits for layer in record.biases.values()]
+            loss = loss + scope_loss(logits, batch.scopes, batch.has_negation, mask)
+        return loss
+
+    def _groups(self) -> list[dict[str, Any]]:
+        own = {id(parameter) for parameter in self.plugin.parameters()}
+        heads = {"params": list(self.plugin.parameters()), "lr": self.settings.head_learning_rate}
+        rest = [p for p in self.encoder.parameters() if id(p) not in own]
+        for parameter in rest:
+            parameter.requires_grad_(not self.settings.is_frozen)
+        if self.settings.is_frozen:
+            return [heads]
+        return [heads, {"params": rest, "lr": self.settings.learning_rate}]
+
+    def _order(self, n: int, n_steps: int) -> Iterator[list[int]]:
+        """Yield the sentences of each step, in a new order each epoch."""
+        step = epoch = 0
+        while step < n_steps:
+            order = np.random.default_rng([self.settings.seed, epoch]).permutation(n).tolist()
+            epoch += 1
+            for start in range(0, n, self.settings.batch_size):
+                if step == n_steps:
+                    return
+                yield order[start : start + self.settings.batch_size]
+                step += 1
+
+
+def run(
+    corpus: str, folder: Path | None, encoder: str, settings: NegationSettings
+) -> dict[str, Any]:
+    """Train on a corpus and measure on its test part.
+
+    Returns:
+        Settings, sizes, and F1 on the development and test parts.
+    """
+    torch.manual_seed(settings.seed)
+    splits = {name: merged(records) for name, records in open_negation(corpus, folder).items()}
+    if missing := {"train", "dev", "test"} - set(splits):
+        raise DataError(f"{corpus} lacks its {', '.join(sorted(missing))} part in {folder}")
+    model, tokenizer = load_encoder(encoder)
+    attach(model, BoolAttnConfig(operators=("not",), gate="label"), tokenizer=tokenizer)
+    nn.Module.to(model, "cuda" if torch.cuda.is_available() else "cpu")
+    learner = Learner(model, tokenizer, settings)
+    dev = learner.fit(splits["train"], splits["dev"])
+    return {
+        "corpus": corpus,
+        "settings": asdict(settings),
+        "n_sentences": {name: len(rows) for name, rows in splits.items()},
+        "n_negated": {name: sum(any(r.cue) for r in rows) for name, rows in splits.items()},
+        "dev": dev,
+        "test": learner.measure(splits["test"]),
+    }
+
+
+def _by_word(values: Tensor, words: Tensor, part: Sequence[Annotated], how: str) -> Any:  # noqa: ANN401
+    """Gather token values by word; a word that was cut off has 0."""
+    n = sum(len(one.words) for one in part)
+    is_word = words >= 0
+    gathered = torch.zeros(n, device=values.device)
+    gathered.scatter_reduce_(0, words[is_word], values[is_word], how, include_self=False)
+    return gathered.cpu().numpy()
+
+
+def _any(marks: Any, lengths: Sequence[int]) -> Any:  # noqa: ANN401 - arrays
+    """Say of each word whether any word of its sentence is marked."""
+    parts = np.split(marks, np.cumsum(lengths)[:-1])
+    return np.repeat([bool(part.any()) for part in parts], lengths)
+
+
+def _mark(found: dict[str, float]) -> float:
+    return found["cue_f1"] + found["scope_f1"]
+
+
+class _Counts:
+    """Right, found and wanted words."""
+
+    def __init__(self) -> None:
+        self.right = self.found = self.wanted = 0
+
+    def add(self, found: Any, wanted: Any) -> None:  # noqa: ANN401 - arrays
+        self.right += int((found & wanted).sum())
+        self.found += int(found.sum())
+        self.wanted += int(wanted.sum())
+
+    @property
+    def f1(self) -> float:
+        total = self.found + self.wanted
+        return 2 * self.right / total if total else 0.0
