@@ -192,8 +192,8 @@ def _heads_section(runs: Sequence[Run], negation: Path) -> list[str]:
 _NEGATION = """BoolAttn's heads for NOT, trained on a corpus's training part and measured on its
 test part, word by word, all negations of a sentence together. *Scope* is over sentences known to
 hold a negation; *from text alone* over all, where the heads found a cue. NegBERT's published
-figures (Khandelwal and Sawant, LREC 2020) are for BERT-base with the true cue marked in the input, each
-negation by itself, and on SFU for its own split: for orientation, not the same task."""
+figures (Khandelwal and Sawant, LREC 2020) are for BERT-base with the true cue marked in the input,
+each negation by itself, and on SFU for its own split: for orientation, not the same task."""
 
 
 def _tests(table: Table) -> str:
