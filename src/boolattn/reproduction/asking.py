@@ -100,22 +100,30 @@ class Asker:
             return encode(self.retriever.towers, tokens, rows, "query", _QUERIES, labels)
 
     def _plans(self, how: str, queries: Sequence[Query]) -> list[Plan]:
-        if how in ("given", "explicit"):
-            tree_of = given_tree if how == "given" else explicit_tree
-            return self._plan_trees([tree_of(query) for query in queries])
-        retriever = self.retriever
-        if how == "always":
-            retriever = replace(retriever, threshold=0.0)
         plans: list[Plan] = []
         for start in range(0, len(queries), _QUERIES):
-            plans += retriever.plan([q.text for q in queries[start : start + _QUERIES]])
+            plans += self._few_plans(how, queries[start : start + _QUERIES])
         return plans
 
-    def _plan_trees(self, trees: Sequence[Tree]) -> list[Plan]:
-        plans: list[Plan] = []
-        for start in range(0, len(trees), _QUERIES):
-            plans += self.retriever.plan_trees(trees[start : start + _QUERIES])
-        return plans
+    def _few_plans(self, how: str, queries: Sequence[Query]) -> list[Plan]:
+        texts = [query.text for query in queries]
+        if how == "read":
+            return self.retriever.plan(texts)
+        if how == "always":
+            return replace(self.retriever, threshold=0.0).plan(texts)
+        if how == "explicit":
+            return self.retriever.plan_trees([explicit_tree(query) for query in queries])
+        given = self.retriever.plan_trees([given_tree(query) for query in queries])
+        own = self.retriever.plan(texts)
+        return [_in_place(plan, whole) for plan, whole in zip(given, own, strict=True)]
+
+
+def _in_place(given: Plan, own: Plan) -> Plan:
+    """Put given operands into the plan of a query: its own text stays the whole."""
+    vectors = own.plain[None]
+    if given.is_composed:
+        vectors = np.concatenate([given.operand_vectors, vectors])
+    return replace(given, text=own.text, plain=own.plain, vectors=vectors)
 
 
 def given_tree(query: Query) -> Tree:

@@ -1,0 +1,79 @@
+"""Ways of asking: the trees that are told, and what stays the query's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from boolattn.composition.retriever import Retriever
+from boolattn.data.records import Operand, Query
+from boolattn.encoder import build_towers
+from boolattn.logic.tree import And, Atom, Not, Or
+from boolattn.reproduction.asking import Asker, explicit_tree, given_tree, shape
+from boolattn.training.launch import Corpus
+from boolattn.training.settings import make_preset
+from tests.reproduction.tiny import make_queries
+
+TEXT = "moths of borneo but not sumatra"
+QUERY = Query(
+    id="q",
+    text=TEXT,
+    gold=frozenset({"d0"}),
+    template="_ that are not _",
+    operands=(
+        Operand("borneo moths", ((0, 15),)),
+        Operand("sumatra moths", ((0, 8), (24, 31))),
+    ),
+)
+
+
+def test_given_operands_are_the_querys_words_and_explicit_ones_their_names():
+    words = And((Atom("moths of borneo"), Not(Atom("moths of sumatra"))))
+    assert given_tree(QUERY) == words
+    assert explicit_tree(QUERY) == And((Atom("borneo moths"), Not(Atom("sumatra moths"))))
+
+
+@pytest.mark.parametrize("tree_of", [given_tree, explicit_tree])
+def test_a_query_whose_operands_nobody_knows_is_one_operand(tree_of):
+    assert tree_of(Query(id="q", text=TEXT, gold=frozenset())) == Atom(TEXT)
+
+
+def test_shapes():
+    a, b, c = map(Atom, "abc")
+    assert shape(a) == (1, 0, "and")
+    assert shape(Or((a, b))) == (2, 0, "or")
+    assert shape(And((Or((a, b)), Not(c)))) == (2, 1, "or")
+    assert shape(And((a, Not(b), Not(c)))) == (1, 2, "and")
+
+
+@pytest.fixture
+def asker(tiny_encoder, tokenizer):
+    from boolattn.data.records import Dataset
+
+    documents, queries = make_queries()
+    towers = build_towers(tiny_encoder("bert"), tokenizer=tokenizer)
+    dataset = Dataset(name="tiny", documents=documents, splits={"test": tuple(queries)})
+    preset = make_preset("tiny", {"model": {"use_plugin": False}})
+    return Asker(Retriever(towers), Corpus(dataset, tokenizer, 32), preset)
+
+
+def test_without_a_reader_reading_is_the_plain_vector(asker):
+    queries = asker.corpus.dataset.splits["test"]
+    plain = asker.ask("own", queries, 10)
+    read = asker.ask("read", queries, 10)
+    np.testing.assert_allclose(read.ranking.scores, plain.ranking.scores, atol=1e-5)
+    assert read.values["composed"].sum() == 0
+    # The single categories are read right by nobody's merit.
+    is_single = np.array([query.template == "_" for query in queries])
+    assert (read.values["structure"] == is_single).all()
+
+
+def test_given_operands_change_the_ranking_and_keep_the_whole_query(asker):
+    queries = [q for q in asker.corpus.dataset.splits["test"] if q.template != "_"]
+    plans = asker._plans("given", queries)
+    own = asker.retriever.plan([query.text for query in queries])
+    for plan, whole in zip(plans, own, strict=True):
+        assert plan.is_composed
+        np.testing.assert_array_equal(plan.vectors[-1], whole.plain)
+    given, plain = (asker.ask(how, queries, 48).ranking.rows for how in ("given", "own"))
+    assert (given != plain).any()
