@@ -8,6 +8,7 @@ May import: boolattn.search, boolattn.composition, boolattn.encoder, boolattn.er
 from __future__ import annotations
 
 import os
+import socket
 from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 #: Segments a worker has waiting, beyond the one it encodes.
 _WAITING = 1
+_TIMEOUT = 10.0
 
 
 class Worker:
@@ -65,6 +67,7 @@ def cluster(
         n_workers: Left out, one for each GPU of the cluster, or else for each core.
     """
     ray = _ray()
+    _check_address(address)
     # Ray's workers would set devices aside for themselves and tell of it at length.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
@@ -79,15 +82,31 @@ def cluster(
         count = n_workers or n_gpus or max(1, int(resources.get("CPU", 1)))
         kind = ray.remote(num_cpus=1, num_gpus=1 if n_gpus else 0)(Worker)
         workers = [kind.remote(files) for _ in range(count)]
-        found = set(ray.get([worker.fingerprint.remote() for worker in workers]))
-        if found != {fingerprint}:
-            raise IndexMismatchError(
-                f"Ray's workers loaded another model ({', '.join(sorted(found))}) than the "
-                f"index has ({fingerprint}); install the same version everywhere"
-            )
+        check_models(ray.get([worker.fingerprint.remote() for worker in workers]), fingerprint)
         yield lambda batches: _encode(ray, workers, batches, batch_size)
     finally:
         ray.shutdown()
+
+
+def check_models(found: Iterable[str], fingerprint: str) -> None:
+    """Refuse workers whose model is not the index's."""
+    if others := sorted(set(found) - {fingerprint}):
+        raise IndexMismatchError(
+            f"Ray's workers loaded another model ({', '.join(others)}) than the index has "
+            f"({fingerprint}); install the same version everywhere"
+        )
+
+
+def _check_address(address: str) -> None:
+    """Knock first: Ray itself takes minutes to find out that nobody is there."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_TIMEOUT).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"no Ray cluster at {address}: {reason}") from error
 
 
 def _encode(

@@ -1,0 +1,36 @@
+"""What candidates miss: composed search held against composing every document.
+
+May import: boolattn.search.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from boolattn.search.searcher import Searcher
+
+
+def candidate_recall(
+    searcher: Searcher, queries: Sequence[str], k: int = 10, **options: Any
+) -> float:
+    """Return the share of the ``k`` best by exhaustive composition that a search finds.
+
+    Args:
+        searcher: An index.
+        queries: Some that are composed.
+        k: How many results count.
+        **options: As in ``Searcher.search``.
+    """
+    found = searcher.search_many(queries, k, **options)
+    right = searcher.search_many(queries, k, **{**options, "exhaustive": True})
+    shares = [
+        len({hit.id for hit in own.hits} & {hit.id for hit in best.hits}) / len(best.hits)
+        for own, best in zip(found, right, strict=True)
+        if best.hits
+    ]
+    return float(np.mean(shares)) if shares else 1.0

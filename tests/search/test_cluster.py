@@ -1,0 +1,47 @@
+"""Encoding with Ray. Its processes import everything anew, so the long test is asked for by name:
+``BOOLATTN_SLOW=1 pytest tests/search/test_cluster.py``.
+"""
+
+import os
+
+import pytest
+
+from boolattn.errors import ConfigError, IndexMismatchError
+from boolattn.search import Searcher
+from boolattn.search.cluster import check_models, cluster
+from tests.search import words
+
+pytest.importorskip("ray")
+
+
+@pytest.mark.skipif(not os.environ.get("BOOLATTN_SLOW"), reason="slow: set BOOLATTN_SLOW=1")
+# Ray's own: it leaves pipes to its processes, and reads its settings in an old way.
+@pytest.mark.filterwarnings("ignore")
+def test_two_workers_build_the_index_that_one_process_builds(tmp_path, retriever):
+    model = tmp_path / "model"
+    retriever.towers.save_pretrained(str(model))
+    here = Searcher.build(tmp_path / "here", words.corpus(), retriever, segment_size=4)
+    with cluster(str(model), retriever.fingerprint, n_workers=2) as encode:
+        there = Searcher.build(
+            tmp_path / "there", words.corpus(), retriever, segment_size=4, encode=encode
+        )
+    assert len(there.manifest.segments) == 7
+    parts = [name for name in here.manifest.files if name.startswith("segments/")]
+    assert {name: here.manifest.files[name] for name in parts} == {
+        name: there.manifest.files[name] for name in parts
+    }
+
+
+def test_workers_with_another_model_are_refused():
+    check_models(["a", "a"], "a")
+    with pytest.raises(IndexMismatchError, match=r"loaded another model \(b\) than the index has"):
+        check_models(["a", "b"], "a")
+
+
+def test_no_cluster_is_one_line():
+    with (
+        pytest.raises(ConfigError, match=r"no Ray cluster at 127.0.0.1:9: ") as caught,
+        cluster("minilm", "x", address="127.0.0.1:9"),
+    ):
+        pass
+    assert "\n" not in str(caught.value)
