@@ -126,7 +126,8 @@ class Lexical:
         tantivy = tantivy_module()
         try:
             # tantivy writes a lock beside what it opens, and the index may be read-only.
-            with TemporaryDirectory(prefix="boolattn-") as links:
+            # Now and then its lock appears while the links are cleaned up, which is no failure.
+            with TemporaryDirectory(prefix="boolattn-", ignore_cleanup_errors=True) as links:
                 for path in _parts(folder):
                     (Path(links) / path.name).symlink_to(path.resolve())
                 index = tantivy.Index.open(links)
