@@ -32,7 +32,7 @@ class Calibration(nn.Module):
 
     The vector of the whole query knows what its operands do not say apart (a place that both are
     cut by), most where AND joins them, least where something is excluded: a composed score takes
-    ``α`` times its similarity in, with a weight for each operator that the query uses.
+    ``α`` times its similarity in, with a weight of the query's operator.
 
     Args:
         dimension: Of the operand vectors.
@@ -66,8 +66,10 @@ class Calibration(nn.Module):
             similarities: Shape ``(..., documents)``.
             operators: 1 for each of AND, OR, NOT that the query uses. Shape ``(..., 3)``.
         """
-        weight = (operators * F.softplus(self.whole)).sum(-1) * self.log_alpha.exp()
-        return weight[..., None] * similarities
+        weights = operators * F.softplus(self.whole)
+        # What is excluded is named in the whole text too, so NOT alone decides where there is one.
+        weight = torch.where(operators[..., -1] > 0, weights[..., -1], weights.sum(-1))
+        return self.log_alpha.exp() * weight[..., None] * similarities
 
 
 @dataclass(frozen=True)

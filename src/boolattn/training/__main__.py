@@ -2,6 +2,7 @@
 
     python -m boolattn.training pretrain --preset minilm-taxa --out heads
     python -m boolattn.training train --preset minilm-taxa --out x --pretrained heads/model
+    python -m boolattn.training finish --preset minilm-taxa --out y --pretrained x/model
 
 Several processes: ``torchrun --nproc-per-node 2 -m boolattn.training train ...``.
 May import: boolattn.training, boolattn.errors.
@@ -43,12 +44,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> dict[str, object]:
     from transformers.utils.logging import disable_progress_bar
 
-    from boolattn.training.launch import Launch, pretrain, train
+    from boolattn.training.launch import Launch, finish, pretrain, train
     from boolattn.training.settings import load_preset
 
     disable_progress_bar()
 
-    preset = load_preset(options.preset, options.set, first=options.command)
+    preset = load_preset(
+        options.preset,
+        options.set,
+        first="compose" if options.command == "finish" else options.command,
+    )
     launch = Launch(
         out=options.out,
         data=options.data,
@@ -59,13 +64,15 @@ def _run(options: argparse.Namespace) -> dict[str, object]:
     )
     if options.command == "pretrain":
         return {"model": str(options.out / "model"), **pretrain(preset, launch)}
+    if options.command == "finish":
+        return {"model": str(options.out / "model"), **finish(preset, launch)}
     result = train(preset, launch)
     return {"model": str(result.model), "steps": result.n_steps, **result.metrics}
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m boolattn.training", description=__doc__)
-    parser.add_argument("command", choices=("pretrain", "train"))
+    parser.add_argument("command", choices=("pretrain", "train", "finish"))
     parser.add_argument("--preset", required=True, help="a preset's name, or a TOML file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--out", type=Path, required=True, help="the run's folder")

@@ -18,20 +18,21 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 from transformers import AutoModel, AutoTokenizer
 
+from boolattn.composition.storage import load_retriever, write_parts
 from boolattn.data.catalog import Options, open_dataset
 from boolattn.data.readings_generated import generate_marked
-from boolattn.data.readings_sources import marked_paraphrases, marked_queries
 from boolattn.encoder import BoolBertModel, build_towers, query_encoder
 from boolattn.errors import ConfigError, DataError
 from boolattn.plugin import attach, save
 from boolattn.training.batches import Collator, Steps, Tokens
 from boolattn.training.checkpoints import last_checkpoint
 from boolattn.training.composing import ComposingCollator, make_composing, make_store
+from boolattn.training.finishing import fit, polish
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.reading import teach_reading
 from boolattn.training.retrieval import Job, Result, require_gpu
 from boolattn.training.retrieval import train as train_towers
-from boolattn.training.run_folder import RunFolder, data_hashes
+from boolattn.training.run_folder import RunFolder, data_hashes, save_model
 from boolattn.training.sampling import Sampler, make_examples
 from boolattn.training.validation import Validator, choose, sample_rows
 from boolattn.weights import minilm_folder
@@ -130,7 +131,46 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
         if preset.compose.read_steps and not is_begun:
             collator = cast("ComposingCollator", steps.collator)
             teach_reading(job.composing, collator, preset, _log_reading)
-    return train_towers(job, resume=launch.resume)
+    result = train_towers(job, resume=launch.resume)
+    if (preset.compose.polish_steps or preset.compose.max_leak) and is_main_process():
+        result.metrics.update(_finish(preset, corpus, run.model, run.model))
+    return result
+
+
+def finish(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict[str, float]:
+    """Polish the reader of a trained model and choose its composition's numbers.
+
+    Args:
+        preset: Every number.
+        launch: ``pretrained`` is the model; the finished one is written below ``out``.
+        corpus: The data set, where it has been opened already.
+    """
+    if launch.pretrained is None:
+        raise ConfigError("name the model to finish: --pretrained FOLDER")
+    dataset = corpus.dataset if corpus else open_data(preset, launch.data)
+    run = RunFolder(launch.out)
+    run.open(preset, data_hashes(dataset), kind="train", resume=launch.resume)
+    if corpus is None:
+        _, tokenizer = load_encoder(str(launch.pretrained))
+        corpus = Corpus(dataset, tokenizer, preset.model.document_length)
+    metrics = _finish(preset, corpus, launch.pretrained, run.model)
+    run.finish(metrics, [])
+    return metrics
+
+
+def _finish(preset: Preset, corpus: Corpus, source: Path, target: Path) -> dict[str, float]:
+    retriever = load_retriever(source)
+    settings, metrics = preset.compose, {}
+    if settings.polish_steps:
+        polish(retriever, preset, corpus.split(preset.data.train), _log_reading)
+    if settings.max_leak:
+        if not preset.data.validation:
+            raise ConfigError("compose.max_leak is kept on validation queries: set data.validation")
+        queries = corpus.split(preset.data.validation)
+        metrics = fit(retriever, preset, queries, corpus.documents, corpus.rows)
+        logger.info("composition: %s", _words(metrics))
+    save_model(retriever.towers, target, preset, also=lambda draft: write_parts(retriever, draft))
+    return metrics
 
 
 def _log_reading(step: int, values: dict[str, float]) -> None:
@@ -171,9 +211,7 @@ def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example]) -> Co
             use_in_batch=settings.use_in_batch,
             operators=label_operators(preset),
         )
-    queries = corpus.split(preset.data.train)
-    unmarked = [query for query in queries if not all(o.spans for o in query.operands)]
-    marked = {item.text: item for item in (*marked_queries(queries), *marked_paraphrases(unmarked))}
+    marked = marked_split(corpus.split(preset.data.train))
     logger.info("making %d readings", preset.compose.n_generated)
     made = list(generate_marked(preset.compose.n_generated, settings.seed))
     return ComposingCollator(

@@ -223,6 +223,11 @@ class ComposeSettings(_Checked):
         read_steps: Steps on reading alone, before the training; 0: none.
         read_batch: Texts of such a step.
         read_learning_rate: Highest learning rate of the encoder in it; new parts take 5e-4.
+        polish_steps: Steps of the reader alone, after the training, on states that stay as they
+            are; 0: none.
+        polish_learning_rate: Highest learning rate of these.
+        max_leak: With a validation split, the numbers of the composition are chosen on it: the
+            best R-precision whose leak is at most this; 0: they stay as they were learned.
         threshold: Least confidence of a reading that is obeyed, in the saved model.
     """
 
@@ -236,6 +241,9 @@ class ComposeSettings(_Checked):
     read_steps: int = 0
     read_batch: int = _at_least(1, 256)
     read_learning_rate: float = 1e-4
+    polish_steps: int = 0
+    polish_learning_rate: float = 1e-3
+    max_leak: float = 0.0
     threshold: float = 0.5
 
 
