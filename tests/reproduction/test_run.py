@@ -94,7 +94,7 @@ def test_list_says_what_is_to_do(files, capsys):
 
 def test_seeds_are_numbers(files, capsys):
     assert main([*arguments(files, "plain"), "--seeds", "one"]) == 2
-    assert "a seed is a whole number, got 'one'" in capsys.readouterr().err
+    assert "seeds are whole numbers by commas, got 'one'" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("in_process")

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import boolattn
-from boolattn.cli import data, demo, evaluate, export, search, serve, train
+from boolattn.cli import data, demo, evaluate, export, reproduce, search, serve, train
 from boolattn.errors import BoolattnError
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app.command()(train.pretrain)
 app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(evaluate.compare)
+app.command()(reproduce.reproduce)
 app.command()(export.export)
 app.command()(search.index)
 app.command()(search.search)

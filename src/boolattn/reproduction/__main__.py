@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boolattn.errors import BoolattnError, ConfigError
+from boolattn.errors import BoolattnError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from boolattn.reproduction.places import Places
     from boolattn.reproduction.plan import Wanted
@@ -48,14 +48,14 @@ def _run(options: argparse.Namespace) -> str:
 
 def _negation(options: argparse.Namespace) -> str:
     from boolattn.reproduction.running import NegationWanted, run_negation
-    from boolattn.reproduction.systems import names_of
+    from boolattn.reproduction.systems import names_of, pairs, seeds_of
 
     wanted = NegationWanted(
         corpora=names_of(options.on),
         data=options.data,
         encoders=names_of(options.encoders),
-        sources=_pairs(options.encoder, ()),
-        seeds=[_number(seed) for seed in names_of(options.seeds)],
+        sources=pairs(options.encoder, ()),
+        seeds=seeds_of(options.seeds),
         max_steps=options.max_steps,
     )
     return run_negation(wanted, _places(options), _limits(options), tell=_tell)
@@ -100,34 +100,23 @@ def _list(options: argparse.Namespace) -> str:
 
 def _wanted(options: argparse.Namespace) -> Wanted:
     from boolattn.reproduction.plan import Wanted
-    from boolattn.reproduction.systems import Request, names_of
+    from boolattn.reproduction.systems import Request, names_of, pairs, seeds_of
 
     datasets = names_of(options.on)
     return Wanted(
         systems=names_of(options.systems),
         datasets=datasets,
         encoders=names_of(options.encoders),
-        seeds=[_number(seed) for seed in names_of(options.seeds)],
-        data={name: Path(folder) for name, folder in _pairs(options.data, datasets).items()},
+        seeds=seeds_of(options.seeds),
+        data={name: Path(folder) for name, folder in pairs(options.data, datasets).items()},
         request=Request(
             preset=options.preset,
             size=options.size,
-            sources=_pairs(options.encoder, ()),
+            sources=pairs(options.encoder, ()),
             changes=tuple(options.set),
         ),
         done=options.done,
     )
-
-
-def _pairs(given: Sequence[str], names: Sequence[str]) -> Mapping[str, str]:
-    """Read NAME=VALUE; a value alone belongs to the only name there is."""
-    pairs = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals and len(names) != 1:
-            raise ConfigError(f"which one is {one!r} for? write NAME={one}")
-        pairs[name if equals else names[0]] = value if equals else one
-    return pairs
 
 
 def _command(arguments: Sequence[str]) -> str:
@@ -141,13 +130,6 @@ def _command(arguments: Sequence[str]) -> str:
         name, equals, value = argument.rpartition("=")
         parts.append(name + equals + (Path(value).name if "/" in value else value))
     return " ".join(["python -m boolattn.reproduction", *parts])
-
-
-def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigError(f"a seed is a whole number, got {text!r}") from None
 
 
 def _tell(line: str) -> None:

@@ -42,6 +42,7 @@ class Wanted:
         data: Folder of each data set; its own place where none is given.
         request: What is asked of every system alike.
         done: Folders with further finished runs, which need not be done again.
+        starts: Model folders that systems go on from, by name of the system.
     """
 
     systems: Sequence[str]
@@ -51,6 +52,7 @@ class Wanted:
     data: Mapping[str, Path] = field(default_factory=dict)
     request: Request = field(default_factory=Request)
     done: Sequence[Path] = ()
+    starts: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ def _tasks(
         return
     needs = [layout.name]
     heads = None
-    if system.heads:
+    start = wanted.starts.get(system.name)
+    if system.heads and start is None:
         *makes, taught = _heads(encoder, preset, places)
         yield from makes
         yield taught
@@ -139,6 +142,7 @@ def _tasks(
         preset=preset,
         layout=folder,
         heads=heads,
+        start=start,
     )
     like = f"{suite.name} {encoder.name} {preset.compose.use_reader} {preset.model.use_plugin}"
     yield Task(name=str(key), like=like, work=train, needs=tuple(needs))

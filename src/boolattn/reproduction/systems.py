@@ -180,7 +180,7 @@ def resolve(system: System, suite: Suite, encoder: Encoder, seed: int, request: 
             f"no preset for {encoder.name} on {suite.name}; name one with --preset, or take "
             f"{', '.join(e.name for e in known().encoders.values() if suite.name in e.presets)}"
         )
-    values = _raw(name)
+    values = raw_preset(name)
     # A system has the paper's size unless it says otherwise, whatever the preset ships.
     values.get("plugin", {}).pop("rank", None)
     values.setdefault("model", {})["encoder"] = request.sources.get(encoder.name, encoder.source)
@@ -206,8 +206,8 @@ def _unchosen(values: Mapping[str, Any], suite: Suite) -> list[str]:
     return []
 
 
-def _raw(name: str) -> dict[str, Any]:
-    """Read a preset's plain values."""
+def raw_preset(name: str) -> dict[str, Any]:
+    """Read the plain values of a preset, by name or from a TOML file."""
     try:
         if name.endswith(".toml"):
             return tomllib.loads(Path(name).read_text("utf-8"))
@@ -240,3 +240,22 @@ def names_of(text: str | Sequence[str]) -> list[str]:
     """
     parts = text.split(",") if isinstance(text, str) else text
     return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def pairs(given: Sequence[str], names: Sequence[str]) -> Mapping[str, str]:
+    """Read NAME=VALUE; a value alone belongs to the only name there is."""
+    pairs = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals and len(names) != 1:
+            raise ConfigError(f"which one is {one!r} for? write NAME={one}")
+        pairs[name if equals else names[0]] = value if equals else one
+    return pairs
+
+
+def seeds_of(text: str) -> list[int]:
+    """Read seeds, by commas."""
+    try:
+        return [int(seed) for seed in names_of(text)]
+    except ValueError:
+        raise ConfigError(f"seeds are whole numbers by commas, got {text!r}") from None

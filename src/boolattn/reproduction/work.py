@@ -129,6 +129,7 @@ class Train:
     preset: Preset
     layout: Path
     heads: Path | None = None
+    start: Path | None = None
 
     def do(self, places: Places) -> str:
         """Train, rank, measure, write."""
@@ -139,7 +140,7 @@ class Train:
         clock.lap("open")
         details: dict[str, Any] = {}
         if self.system.kind == "towers":
-            pretrained = self.heads / "model" if self.heads else None
+            pretrained = self.heads / "model" if self.heads else self.start
             where = launch.Launch(out=home, pretrained=pretrained)
             result = launch.train(self.preset, where, corpus)
             details["training"] = {"steps": result.n_steps, **result.metrics}

@@ -1,0 +1,91 @@
+"""The paper's tables: its own numbers, ours beside them, and files that say whose is whose."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from boolattn.cli import app
+from boolattn.errors import MissingDataError
+from boolattn.reproduction.paper import sizes, targets
+from boolattn.reproduction.reproduce import Size, wanted_for
+
+#: The paper's pretraining is an epoch; here it is a step.
+SHORT = ("--set", "pretrain.max_steps=1", "--set", "pretrain.triplet_weight=0.0")
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, ["reproduce", *map(str, arguments)], catch_exceptions=False)
+
+
+def test_sizes_are_the_papers(tmp_path):
+    found = {(row["encoder"], row["variant"]): row for row in sizes()}
+    assert found["BERT-base", "paper"]["total_millions"] == pytest.approx(121, abs=1)
+    assert found["BERT-large", "paper"]["total_millions"] == pytest.approx(378, abs=1)
+    assert found["BERT-base", "corrected, rank 16"]["added_percent"] < 1
+    table = call("sizes", "--out", tmp_path).stdout
+    assert "about 121M (paper)" in table
+    assert (tmp_path / "sizes.json").is_file()
+
+
+def test_the_papers_columns():
+    found = targets()
+    assert found["table1"].metrics == ("recall@20", "recall@50", "recall@100", "recall@1000")
+    for name in ("table3", "table4"):
+        assert found[name].metrics == ("recall@50", "recall@100", "recall@1000")
+    # The paper's own tables agree where they show the same model.
+    both = [found[name].rows[place].values for name, place in (("table1", 1), ("table3", 0))]
+    assert both[0]["recall@100"] == both[1]["recall@100"] == 0.483
+    assert (
+        found["table1"].rows[0].values["recall@1000"]
+        == found["table4"].rows[-1].values["recall@1000"]
+    )
+    assert found["figure3"].rows == ()
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_table_has_the_papers_rows_and_ours_marked_apart(files):
+    options = ("--preset", files / "tiny.toml", "--data", files / "data", "--seeds", "0,1")
+    more = ("--encoder", files / "encoder", "--out", files / "out")
+    table = call("table4", *options, *more, *SHORT).stdout
+    assert "| BERT-base, drawn positives | paper | .344 | .443 | .760 |" in table
+    assert "| T5-large | quoted by the paper | .386 | .476 | .757 |" in table
+    assert "| plain towers | ours |" in table
+    assert "2 seeds; gate: none" in table
+    assert "must not be compared" in table
+    rows = json.loads((files / "out/table4.json").read_text())["rows"]
+    assert [row["label"] for row in rows if row["who"] == "ours"] == [
+        "plain towers, fixed positives",
+        "plain towers",
+    ]
+    assert (files / "out/table4.png").stat().st_size > 1000
+    # Figure 3 takes the run that is there already.
+    before = (files / "out/runs/beir/minilm/plain-0.json.gz").stat().st_mtime_ns
+    figure = call("figure3", *options[:4], *more, *SHORT, "--seeds", "0").stdout
+    assert "`_ that are not _`" in figure
+    assert (files / "out/runs/beir/minilm/plain-0.json.gz").stat().st_mtime_ns == before
+
+
+@pytest.mark.usefixtures("in_process")
+def test_boolquestions_by_operator(files):
+    options = ("--preset", files / "tiny.toml", "--data", files / "data", "--seeds", "0")
+    more = ("--encoder", files / "encoder", "--out", files / "out")
+    table = call("table2", *options, *more, *SHORT).stdout
+    assert "| distilbert-dot-v5 | quoted by the paper | .399 | .530 | .130 |" in table
+    [plain] = [line for line in table.splitlines() if line.startswith("| plain towers")]
+    # The tiny questions have no AND and no OR.
+    assert plain.startswith("| plain towers | ours | – | – | .")
+
+
+def test_without_boolquestions_there_is_one_clear_line():
+    with pytest.raises(MissingDataError, match="BoolQuestions is not here"):
+        wanted_for(targets()["table2"], Size())
+
+
+def test_a_preset_says_its_data_set_and_encoder():
+    wanted = wanted_for(targets()["table1"], Size(preset="bert-base-quest"))
+    assert (list(wanted.datasets), list(wanted.encoders)) == (["quest"], ["bert-base"])
+    wanted = wanted_for(targets()["table1"], Size(preset="demo"))
+    assert (list(wanted.datasets), list(wanted.encoders)) == (["taxa"], ["minilm"])
