@@ -33,8 +33,7 @@ ASKS: Mapping[str, str] = {
     "given": "operands given",
     "explicit": "explicit syntax",
 }
-#: Asks that need a model that composes.
-COMPOSED = ("read", "always", "given", "explicit")
+_NEVER = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +189,7 @@ def resolve(system: System, suite: Suite, encoder: Encoder, seed: int, request: 
     changes = [
         *encoder.set,
         *system.set,
-        *_unchosen(values, suite),
+        *_unchosen(values, system, suite),
         *request.changes,
         f"train.seed={seed}",
         f"pretrain.seed={seed}",
@@ -198,12 +197,16 @@ def resolve(system: System, suite: Suite, encoder: Encoder, seed: int, request: 
     return make_preset(Path(name).stem, values, changes, source=f"preset {name}")
 
 
-def _unchosen(values: Mapping[str, Any], suite: Suite) -> list[str]:
+def _unchosen(values: Mapping[str, Any], system: System, suite: Suite) -> list[str]:
     """Take out a check that chooses nothing, or would choose by what is reported."""
-    is_reported = values.get("data", {}).get("validation") in suite.splits
-    if is_reported or values.get("train", {}).get("keep") == "last":
+    if values.get("data", {}).get("validation") in suite.splits:
         return ["data.validation=", "train.keep=last"]
-    return []
+    if values.get("train", {}).get("keep") != "last":
+        return []
+    if "compose.use_reader=true" in system.set:
+        # The composition's numbers may be chosen on it, at the end.
+        return [f"train.evaluate_every={_NEVER}"]
+    return ["data.validation="]
 
 
 def raw_preset(name: str) -> dict[str, Any]:
