@@ -14,8 +14,7 @@ import numpy as np
 
 from boolattn.logic.syntax import unparse
 from boolattn.search.exclusion import is_kept_by_words, keeps_by_vectors
-from boolattn.search.opening import unit
-from boolattn.search.ranking import Ranked, fuse, probes, rank, rank_exhaustively
+from boolattn.search.ranking import Ranked, fuse, probes, rank
 from boolattn.search.reading import read_queries
 from boolattn.search.result import Hit, SearchResult, judge
 
@@ -71,15 +70,9 @@ class Answering:
         """Answer the queries, in their order."""
         start = time.perf_counter()
         with self._timed("read"):
-            questions = [
-                self._unit(question)
-                for question in read_queries(
-                    self.searcher.retriever,
-                    queries,
-                    self.options.mode,
-                    compose=self.options.compose,
-                )
-            ]
+            questions = read_queries(
+                self.searcher.retriever, queries, self.options.mode, compose=self.options.compose
+            )
         with self._timed("filter"):
             self.selection = self.searcher.selection(self.options.filters)
         with self._timed("vectors"):
@@ -90,14 +83,6 @@ class Answering:
         took = {name: round(value, 3) for name, value in self.took.items()}
         took["total"] = round(1000 * (time.perf_counter() - start), 3)
         return [replace(result, took=took) for result in results]
-
-    def _unit(self, question: Question) -> Question:
-        """Make a query's vectors as long as the documents'."""
-        plan = question.plan
-        if self.searcher.manifest.similarity != "cosine":
-            return question
-        plain = None if plan.plain is None else unit(plan.plain[None])[0]
-        return replace(question, plan=replace(plan, vectors=unit(plan.vectors), plain=plain))
 
     @property
     def depth(self) -> int:
@@ -111,15 +96,9 @@ class Answering:
         if not len(searcher):
             return [nothing] * len(questions)
         plans = [question.plan for question in questions if not question.is_empty]
-        if self.options.exhaustive:
-            found = [
-                rank_exhaustively(
-                    searcher.flat, searcher.retriever, plan, self.depth, self.selection
-                )
-                for plan in plans
-            ]
-        else:
-            found = rank(searcher.engine, searcher.retriever, plans, self.depth, self.selection)
+        # Composing everything needs the exact engine, which every index has.
+        engine = searcher.flat if self.options.exhaustive else searcher.engine
+        found = rank(engine, searcher.retriever, plans, self.depth, self.selection)
         rest = iter(found)
         return [nothing if question.is_empty else next(rest) for question in questions]
 

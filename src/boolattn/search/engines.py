@@ -88,9 +88,14 @@ class Flat:
         """Return the vectors of some rows."""
         return self._rows.vectors(rows)
 
+    @property
+    def n_queries(self) -> int:
+        """How many are compared with every row at once."""
+        return max(1, _MAX_SCORES // max(1, len(self._rows)))
+
     def search(self, queries: Array, n: int, selection: Selection) -> Found:
         """Compare with every row that may be found."""
-        step = max(1, _MAX_SCORES // max(1, len(self._rows)))
+        step = self.n_queries
         parts = [
             self._search(queries[start : start + step], n, selection)
             for start in range(0, len(queries), step)
@@ -102,8 +107,9 @@ class Flat:
         found = np.empty((len(queries), len(self._rows)), np.float32)
         asked, start = torch.from_numpy(np.ascontiguousarray(queries)), 0
         for block in self._blocks:
-            # This way round a few queries cost hardly more than one.
-            found[:, start : start + len(block)] = (asked @ block.T).numpy()
+            # This way round two or three queries cost hardly more than one.
+            own = asked @ block.T if len(asked) > 1 else torch.mv(block, asked[0])[None]
+            found[:, start : start + len(block)] = own.numpy()
             start += len(block)
         return found
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from boolattn.search.engines import best
+from boolattn.search.engines import Flat, best
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from boolattn.composition.retriever import Plan, Retriever
-    from boolattn.search.engines import Engine, Flat, Selection
+    from boolattn.search.engines import Engine, Selection
 
     Array = NDArray[np.float32]
 
@@ -42,14 +42,13 @@ def probes(plan: Plan) -> Array:
     """Return the vectors whose neighbours are candidates. Shape ``(probes, dim)``.
 
     Each wanted operand; their mean, whose neighbours belong to several of them; and the vector
-    of the whole text where there is one.
+    of the whole text.
     """
     wanted = plan.operand_vectors[~np.array(plan.is_excluded, bool)]
     found = [wanted]
     if len(wanted) > 1:
         found.append(wanted.mean(0, keepdims=True))
-    if plan.plain is not None:
-        found.append(plan.plain[None])
+    found.append(plan.plain[None])
     return np.concatenate(found).astype(np.float32, copy=False)
 
 
@@ -59,34 +58,73 @@ def rank(
     """Rank rows for each plan, at most ``depth``; all plans' vectors are searched in one call."""
     if not plans:
         return []
-    asked = [probes(plan) if plan.is_composed else plan.vectors[:1] for plan in plans]
-    is_composed = any(plan.is_composed for plan in plans)
-    n = n_candidates(depth) if is_composed else depth
-    found = engine.search(np.concatenate(asked), n, selection)
-    ranked, start = [], 0
+    if isinstance(engine, Flat):
+        # It compares with every row anyway, and composing them all costs less than finding out
+        # which are worth it.
+        return rank_exhaustively(engine, retriever, plans, depth, selection)
+    # A plain query wants few neighbours, so it does not wait for the candidates of another.
+    plain = [plan for plan in plans if not plan.is_composed]
+    ranks = iter(_rank_plain(engine, plain, depth, selection))
+    composed = [plan for plan in plans if plan.is_composed]
+    others = iter(_rank_composed(engine, retriever, composed, depth, selection))
+    return [next(others if plan.is_composed else ranks) for plan in plans]
+
+
+def _rank_plain(
+    engine: Engine, plans: Sequence[Plan], depth: int, selection: Selection
+) -> Iterator[Ranked]:
+    if not plans:
+        return
+    found = engine.search(np.stack([plan.vectors[0] for plan in plans]), depth, selection)
+    for rows, scores in zip(found.rows, found.scores, strict=True):
+        yield Ranked(rows[rows >= 0], scores[rows >= 0])
+
+
+def _rank_composed(
+    engine: Engine, retriever: Retriever, plans: Sequence[Plan], depth: int, selection: Selection
+) -> Iterator[Ranked]:
+    if not plans:
+        return
+    asked = [probes(plan) for plan in plans]
+    found = engine.search(np.concatenate(asked), n_candidates(depth), selection).rows
+    start = 0
     for plan, own in zip(plans, asked, strict=True):
-        end = start + len(own)
-        rows, scores = found.rows[start:end], found.scores[start:end]
-        if plan.is_composed:
-            candidates = np.unique(rows[rows >= 0])
-            ranked.append(_compose(engine, retriever, plan, candidates, depth))
-        else:
-            kept = rows[0] >= 0
-            ranked.append(Ranked(rows[0][kept][:depth], scores[0][kept][:depth]))
-        start = end
-    return ranked
+        rows = found[start : start + len(own)]
+        start += len(own)
+        yield _compose(engine, retriever, plan, np.unique(rows[rows >= 0]), depth)
 
 
 def rank_exhaustively(
-    flat: Flat, retriever: Retriever, plan: Plan, depth: int, selection: Selection
-) -> Ranked:
-    """Compose the scores of every row."""
-    scores = np.array(retriever.score(plan, flat.scores(plan.vectors)), np.float32)
-    if selection.mask is not None:
-        scores[~selection.mask] = -np.inf
-    rows, own = best(scores[None], depth)
-    kept = rows[0] >= 0
-    return Ranked(rows[0][kept], own[0][kept])
+    flat: Flat, retriever: Retriever, plans: Sequence[Plan], depth: int, selection: Selection
+) -> list[Ranked]:
+    """Score every row that may be found for each plan."""
+    ranked: list[Ranked] = []
+    for group in _groups(plans, flat.n_queries):
+        similarities = flat.scores(np.concatenate([plan.vectors for plan in group]))
+        start = 0
+        for plan in group:
+            end = start + len(plan.vectors)
+            # A copy: a plan of one vector is scored by its similarity itself.
+            scores = np.array(retriever.score(plan, similarities[start:end]), np.float32)
+            if selection.mask is not None:
+                scores[~selection.mask] = -np.inf
+            rows, own = best(scores[None], depth)
+            kept = rows[0] >= 0
+            ranked.append(Ranked(rows[0][kept], own[0][kept]))
+            start = end
+    return ranked
+
+
+def _groups(plans: Sequence[Plan], size: int) -> Iterator[list[Plan]]:
+    """Put plans together as long as they have no more vectors than fit."""
+    group: list[Plan] = []
+    for plan in plans:
+        if group and sum(len(own.vectors) for own in group) + len(plan.vectors) > size:
+            yield group
+            group = []
+        group.append(plan)
+    if group:
+        yield group
 
 
 def _compose(

@@ -78,7 +78,7 @@ def read_queries(
 
 def as_plain(plan: Plan) -> Plan:
     """Return the plan of the query's one vector."""
-    if not plan.is_composed or plan.plain is None:
+    if not plan.is_composed:
         return plan
     atom = Atom(plan.text)
     return replace(

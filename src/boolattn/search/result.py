@@ -28,7 +28,7 @@ class Hit:
         title: Of the document.
         text: All of it.
         metadata: Of the document.
-        score: Higher is better: a log-probability where operands are composed, a similarity
+        score: Higher is better: the composed score where operands are scored apart, a similarity
             where not, a fused rank in hybrid search.
         probabilities: That the document belongs to each operand; empty where not composed.
         verdict: ``kept`` where the operands' probabilities satisfy the query, else ``put down``.
