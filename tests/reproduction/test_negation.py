@@ -14,7 +14,8 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.data.negation import Negation
 from boolattn.plugin import attach
 from boolattn.reproduction.__main__ import main
-from boolattn.reproduction.negation import Annotated, Learner, NegationSettings, merged
+from boolattn.reproduction.jobs import NegationSettings
+from boolattn.reproduction.negation import Annotated, Learner, merged
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples" / "negation"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -118,3 +120,21 @@ def test_the_report_tests_each_row_against_plain_and_says_what_is_missing(files,
     )
     assert main(["report", "--runs", str(files / "data"), "--out", str(out)]) == 2
     assert "no finished run below" in capsys.readouterr().err
+
+
+def test_the_parent_stays_light_and_a_worker_needs_only_what_trains():
+    code = (
+        "import sys, importlib.machinery as machinery\n"
+        "lacking = ('zstandard', 'typer', 'rich', 'datasets', 'matplotlib', 'marisa_trie',\n"
+        "           'tensorboard', 'tantivy', 'faiss')\n"
+        "own = machinery.PathFinder.find_spec\n"
+        "def find(name, path=None, target=None):\n"
+        "    return None if name.split('.')[0] in lacking else own(name, path, target)\n"
+        "machinery.PathFinder.find_spec = find\n"
+        "import boolattn.reproduction.running, boolattn.reproduction.report\n"
+        "assert 'torch' not in sys.modules\n"
+        "import boolattn.reproduction.work, boolattn.reproduction.negation\n"
+        "sys.exit(bool(set(lacking) & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+#: Sets the sentences that heads are measured on apart from those they learn from.
+HELD_OUT_SEED = 1_000_003
+
 _TRIPLET = ("anchor", "positive", "negative")
 
 

@@ -34,43 +34,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.data.negation import Negation
+    from boolattn.reproduction.jobs import NegationSettings
 
 logger = logging.getLogger(__name__)
-
-CORPORA = ("cd-sco", "sfu")
-#: NegBERT (Khandelwal and Sawant, LREC 2020): token F1, its scope given the true cue, each negation
-#: by itself, and on SFU its own split. ``None``: we found no published figure.
-PUBLISHED: dict[str, dict[str, float | None]] = {
-    "cd-sco": {"cue": 0.9294, "scope": 0.9236},
-    "sfu": {"cue": None, "scope": 0.9095},
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class NegationSettings:
-    """Every number.
-
-    Attributes:
-        is_frozen: Whether only the heads learn.
-        n_epochs: Times through the training part; the best on the development part is kept.
-        batch_size: Sentences a step.
-        learning_rate: Of the encoder.
-        head_learning_rate: Of the heads.
-        cue_positive_weight: Weight of a cue token against another.
-        length: Longest sentence in tokens.
-        max_steps: Stop after so many; 0: when the epochs are over.
-        seed: Of order, dropout and noise.
-    """
-
-    is_frozen: bool = True
-    n_epochs: int = 8
-    batch_size: int = 32
-    learning_rate: float = 5e-5
-    head_learning_rate: float = 2e-3
-    cue_positive_weight: float = 3.0
-    length: int = 160
-    max_steps: int = 0
-    seed: int = 0
 
 
 @dataclass(frozen=True)

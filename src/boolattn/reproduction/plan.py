@@ -11,11 +11,10 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from boolattn.errors import ConfigError
+from boolattn.reproduction.jobs import Bm25, Heads, Layout, Make, Train
 from boolattn.reproduction.pool import Task
-from boolattn.reproduction.prepared import stamp
 from boolattn.reproduction.runs import Run, RunKey
 from boolattn.reproduction.systems import Request, known, resolve
-from boolattn.reproduction.work import Bm25, Heads, Layout, Make, Train
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -205,3 +204,15 @@ def _differs(found: Mapping[str, Mapping[str, object]], preset: Preset) -> str:
             if (table, name) != ("model", "encoder") and there.get(name, value) != value:
                 return f"{table}.{name} = {there[name]!r}, not {value!r}"
     return ""
+
+
+def stamp(folder: Path | None) -> str:
+    """Name the state of a folder's files, so that changed data is laid out again."""
+    if folder is None:
+        return "own"
+    found = sorted(
+        (str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.is_file()
+    )
+    return hashlib.sha256(repr((str(folder.resolve()), found)).encode()).hexdigest()[:12]

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
     from pathlib import Path
 
+    from boolattn.reproduction.jobs import Work
     from boolattn.reproduction.places import Places
-    from boolattn.reproduction.work import Work
 
 logger = logging.getLogger(__name__)
 

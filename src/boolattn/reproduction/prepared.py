@@ -186,18 +186,6 @@ def vocabulary_hash(tokenizer: PreTrainedTokenizerBase) -> str:
     return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
 
 
-def stamp(folder: Path | None) -> str:
-    """Name the state of a folder's files, so that changed data is laid out again."""
-    if folder is None:
-        return "own"
-    found = sorted(
-        (str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns)
-        for path in folder.rglob("*")
-        if path.is_file()
-    )
-    return hashlib.sha256(repr((str(folder.resolve()), found)).encode()).hexdigest()[:12]
-
-
 def _write_texts(draft: Path, documents: Iterable[Document]) -> None:
     encoded = [document.text.encode() for document in documents]
     starts = np.zeros(len(encoded) + 1, dtype=np.int64)

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from boolattn.data.files import whole_file
-from boolattn.reproduction.negation import CORPORA, NegationSettings
+from boolattn.reproduction.jobs import Negate, NegationSettings
 from boolattn.reproduction.plan import plan
 from boolattn.reproduction.pool import Pool, Task
 from boolattn.reproduction.runs import Run
 from boolattn.reproduction.systems import known
-from boolattn.reproduction.tables import negation_table, overview
-from boolattn.reproduction.work import Negate
+from boolattn.reproduction.tables import PUBLISHED, negation_table, overview
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -69,7 +68,7 @@ class NegationWanted:
         max_steps: To try it out; 0: all of the epochs.
     """
 
-    corpora: Sequence[str] = CORPORA
+    corpora: Sequence[str] = tuple(PUBLISHED)
     data: Path | None = None
     encoders: Sequence[str] = ("minilm",)
     sources: Mapping[str, str] = field(default_factory=dict)

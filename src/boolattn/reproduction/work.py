@@ -11,7 +11,6 @@ import logging
 import os
 import shutil
 import time
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,219 +20,139 @@ from torch import nn
 
 from boolattn.composition.retriever import Retriever
 from boolattn.data.made import Store
-from boolattn.data.sentences import Mixture
 from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import DEFAULT, measure, needed_depth
 from boolattn.plugin import attach, save
 from boolattn.plugin.folder import whole_folder
 from boolattn.reproduction.asking import Asker
 from boolattn.reproduction.prepared import Prepared
-from boolattn.reproduction.runs import Row, Run, RunKey, save_queries
+from boolattn.reproduction.runs import Row, Run, save_queries
 from boolattn.training import launch
-from boolattn.training.pretrain import HELD_OUT_SEED, Pretrainer
+from boolattn.training.pretrain import Pretrainer
 from boolattn.training.run_folder import about_machine, write_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from boolattn.data.records import Query
-    from boolattn.reproduction.negation import NegationSettings
+    from boolattn.reproduction.jobs import Bm25, Heads, Layout, Negate, Train
     from boolattn.reproduction.places import Places
     from boolattn.reproduction.prepared import SavedCorpus
-    from boolattn.reproduction.systems import Encoder, Suite, System
-    from boolattn.training.settings import Preset, PretrainSettings
+    from boolattn.reproduction.systems import Suite
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """Lay out a data set."""
-
-    folder: Path
-    data: Path | None
-    preset: Preset
-
-    def do(self, places: Places) -> str:
-        """Open and tokenise it."""
-        del places
-        prepared = Prepared(self.folder)
-        if not prepared.exists:
-            dataset = launch.open_data(self.preset, self.data)
-            tokenizer = _tokenizer(self.preset.model.encoder)
-            before = os.environ.get("TOKENIZERS_PARALLELISM", "")
-            # The only one that tokenises much; the others wait for it.
-            os.environ["TOKENIZERS_PARALLELISM"] = "true"
-            prepared.write(dataset, tokenizer, self.preset.model.document_length)
-            os.environ["TOKENIZERS_PARALLELISM"] = before
-        return f"laid out {self.folder.name}"
+def lay_out(job: Layout, places: Places) -> str:
+    """Open and tokenise a data set."""
+    del places
+    prepared = Prepared(job.folder)
+    if not prepared.exists:
+        dataset = launch.open_data(job.preset, job.data)
+        tokenizer = _tokenizer(job.preset.model.encoder)
+        before = os.environ.get("TOKENIZERS_PARALLELISM", "")
+        # The only one that tokenises much; the others wait for it.
+        os.environ["TOKENIZERS_PARALLELISM"] = "true"
+        prepared.write(dataset, tokenizer, job.preset.model.document_length)
+        os.environ["TOKENIZERS_PARALLELISM"] = before
+    return f"laid out {job.folder.name}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Make:
-    """Make the sentences that heads learn from."""
-
-    settings: PretrainSettings
-    what: str
-
-    def do(self, places: Places) -> str:
-        """Make one kind of them, where they are not there yet."""
-        store, settings = Store(places.made), self.settings
-        if self.what == "triplets":
-            store.triplets(settings.n_sentences, settings.seed)
-        elif self.what == "sentences":
-            store.sentences(settings.n_sentences, settings.seed)
-        else:
-            seed = settings.seed + HELD_OUT_SEED
-            for unseen in (False, True):
-                if settings.n_held_out:
-                    store.sentences(settings.n_held_out, seed, Mixture(unseen=unseen))
-        return f"{self.what} of seed {settings.seed} are there"
+def teach(job: Heads, places: Places) -> str:
+    """Run the auxiliary pretraining of a preset, from sentences that are made once."""
+    preset = job.preset
+    if (job.folder / "metrics.json").is_file():
+        return "heads are there"
+    torch.manual_seed(preset.pretrain.seed)
+    encoder, tokenizer = launch.load_encoder(preset.model.encoder)
+    attach(encoder, preset.plugin, tokenizer=tokenizer)
+    nn.Module.to(encoder, _device())
+    trainer = Pretrainer(
+        encoder, tokenizer, preset.pretrain, preset.model.pooling, made=Store(places.made)
+    )
+    metrics = trainer.run()
+    with whole_folder(job.folder) as draft:
+        save(encoder.cpu().eval(), draft / "model", tokenizer=tokenizer)
+        write_json(draft / "metrics.json", metrics)
+    shown = ("held_out_cue_f1", "unseen_cue_f1", "unseen_scope_f1", "unseen_gate_accuracy")
+    return ", ".join(f"{name} {metrics[name]:.3f}" for name in shown if name in metrics)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Heads:
-    """Teach a plug-in its cues, scopes and gate."""
-
-    folder: Path
-    preset: Preset
-
-    def do(self, places: Places) -> str:
-        """Run the auxiliary pretraining of a preset, from sentences that are made once."""
-        preset = self.preset
-        if (self.folder / "metrics.json").is_file():
-            return "heads are there"
-        torch.manual_seed(preset.pretrain.seed)
-        encoder, tokenizer = launch.load_encoder(preset.model.encoder)
-        attach(encoder, preset.plugin, tokenizer=tokenizer)
-        nn.Module.to(encoder, _device())
-        trainer = Pretrainer(
-            encoder, tokenizer, preset.pretrain, preset.model.pooling, made=Store(places.made)
-        )
-        metrics = trainer.run()
-        with whole_folder(self.folder) as draft:
-            save(encoder.cpu().eval(), draft / "model", tokenizer=tokenizer)
-            write_json(draft / "metrics.json", metrics)
-        words = ", ".join(f"{name} {value:.3f}" for name, value in metrics.items() if "_f1" in name)
-        return f"heads: {words}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Train:
-    """Train a system, where it is trained, and measure it."""
-
-    key: RunKey
-    system: System
-    suite: Suite
-    encoder: Encoder
-    preset: Preset
-    layout: Path
-    heads: Path | None = None
-    start: Path | None = None
-
-    def do(self, places: Places) -> str:
-        """Train, rank, measure, write."""
-        clock = _Clock()
-        home = places.work / "models" / "-".join(map(str, self.key.path.with_suffix("").parts))
-        shutil.rmtree(home, ignore_errors=True)
-        corpus = _corpus(self.layout, self.preset.model.encoder, self.preset.model.document_length)
-        clock.lap("open")
-        details: dict[str, Any] = {}
-        if self.system.kind == "towers":
-            pretrained = self.heads / "model" if self.heads else self.start
-            where = launch.Launch(out=home, pretrained=pretrained)
-            result = launch.train(self.preset, where, corpus)
-            details["training"] = {"steps": result.n_steps, **result.metrics}
-            clock.lap("train")
-            retriever = Retriever.load(result.model, device=_device())
-        else:
-            retriever = Retriever(launch.make_towers(self.preset).to(_device()))
-        prefix = self.encoder.query_prefix if self.system.kind == "as-is" else ""
-        asker = Asker(retriever, corpus, self.preset, prefix)
-        clock.lap("encode")
-        asked = judged(self.suite, corpus)
-        rows = [
-            _measured(asker, how, split, queries)
-            for how in self.system.asks
-            for split, queries in asked.items()
-        ]
-        clock.lap("rank")
-        if self.heads:
-            details["heads"] = json.loads((self.heads / "metrics.json").read_text("utf-8"))
-        settings = self.preset.to_dict()
-        # Where an encoder lies on this machine is nobody else's business.
-        settings["model"]["encoder"] = self.encoder.source
-        details |= {"seconds": clock.laps, "settings": settings, **_about(places)}
-        if torch.cuda.is_available():
-            details["gpu_bytes"] = torch.cuda.max_memory_allocated()
-        if not (places.runs / self.key.dataset / "queries.json.gz").is_file():
-            save_queries(places.runs, self.key.dataset, asked)
-        Run(self.key, rows, details).save(places.runs)
-        if not places.keep:
-            shutil.rmtree(home, ignore_errors=True)
-        return _words(rows)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bm25:
-    """Measure BM25, which needs neither an encoder nor a GPU."""
-
-    key: RunKey
-    suite: Suite
-    encoder: Encoder
-    preset: Preset
-    layout: Path
-
-    def do(self, places: Places) -> str:
-        """Index, rank, measure, write."""
-        from boolattn.evaluation.rankers import Bm25Ranker
-
-        clock = _Clock()
-        corpus = _corpus(self.layout, self.preset.model.encoder, self.preset.model.document_length)
-        ranker = Bm25Ranker([document.text for document in corpus.dataset.documents])
-        clock.lap("index")
-        asked = judged(self.suite, corpus)
-        rows = []
-        for split, judgements in asked.items():
-            ranking = ranker.rank(judgements.texts, needed_depth(judgements))
-            values = measure(ranking, judgements)
-            rows.append(Row("own", split, "none", judgements.n_documents, values))
-        clock.lap("rank")
-        if not (places.runs / self.key.dataset / "queries.json.gz").is_file():
-            save_queries(places.runs, self.key.dataset, asked)
-        Run(self.key, rows, {"seconds": clock.laps, **_about(places)}).save(places.runs)
-        return _words(rows)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Negate:
-    """Teach heads negation from people's annotations, and measure them."""
-
-    corpus: str
-    data: Path | None
-    encoder: Encoder
-    source: str
-    settings: NegationSettings
-
-    @property
-    def path(self) -> Path:
-        """Its file below the folder of results."""
-        kind = "frozen" if self.settings.is_frozen else "tuned"
-        return Path(self.corpus, self.encoder.name, f"{kind}-{self.settings.seed}.json")
-
-    def do(self, places: Places) -> str:
-        """Train, measure, write."""
-        from boolattn.reproduction import negation
-
-        clock = _Clock()
-        found = negation.run(self.corpus, self.data, self.source, self.settings)
+def train(job: Train, places: Places) -> str:
+    """Train a system, where it is trained, rank, measure, and write the run."""
+    clock = _Clock()
+    home = places.work / "models" / "-".join(map(str, job.key.path.with_suffix("").parts))
+    shutil.rmtree(home, ignore_errors=True)
+    corpus = _corpus(job.layout, job.preset.model.encoder, job.preset.model.document_length)
+    clock.lap("open")
+    details: dict[str, Any] = {}
+    if job.system.kind == "towers":
+        pretrained = job.heads / "model" if job.heads else job.start
+        result = launch.train(job.preset, launch.Launch(out=home, pretrained=pretrained), corpus)
+        details["training"] = {"steps": result.n_steps, **result.metrics}
         clock.lap("train")
-        details = {"encoder": self.encoder.name, "seconds": clock.laps, **_about(places)}
-        write_json(places.runs.parent / "negation" / self.path, found | details)
-        return ", ".join(f"{name} {value:.3f}" for name, value in found["test"].items())
+        retriever = Retriever.load(result.model, device=_device())
+    else:
+        retriever = Retriever(launch.make_towers(job.preset).to(_device()))
+    prefix = job.encoder.query_prefix if job.system.kind == "as-is" else ""
+    asker = Asker(retriever, corpus, job.preset, prefix)
+    clock.lap("encode")
+    asked = judged(job.suite, corpus)
+    rows = [
+        _measured(asker, how, split, queries)
+        for how in job.system.asks
+        for split, queries in asked.items()
+    ]
+    clock.lap("rank")
+    if job.heads:
+        details["heads"] = json.loads((job.heads / "metrics.json").read_text("utf-8"))
+    settings = job.preset.to_dict()
+    # Where an encoder lies on this machine is nobody else's business.
+    settings["model"]["encoder"] = job.encoder.source
+    details |= {"seconds": clock.laps, "settings": settings, **_about(places)}
+    if torch.cuda.is_available():
+        details["gpu_bytes"] = torch.cuda.max_memory_allocated()
+    _save(Run(job.key, rows, details), asked, places)
+    if not places.keep:
+        shutil.rmtree(home, ignore_errors=True)
+    return _words(rows)
 
 
-Work = Layout | Make | Heads | Train | Bm25 | Negate
+def rank_words(job: Bm25, places: Places) -> str:
+    """Index the words, rank by BM25, measure, and write the run."""
+    from boolattn.evaluation.rankers import Bm25Ranker
+
+    clock = _Clock()
+    corpus = _corpus(job.layout, job.preset.model.encoder, job.preset.model.document_length)
+    ranker = Bm25Ranker([document.text for document in corpus.dataset.documents])
+    clock.lap("index")
+    asked = judged(job.suite, corpus)
+    rows = []
+    for split, judgements in asked.items():
+        ranking = ranker.rank(judgements.texts, needed_depth(judgements))
+        values = measure(ranking, judgements)
+        rows.append(Row("own", split, "none", judgements.n_documents, values))
+    clock.lap("rank")
+    _save(Run(job.key, rows, {"seconds": clock.laps, **_about(places)}), asked, places)
+    return _words(rows)
+
+
+def negate(job: Negate, places: Places) -> str:
+    """Train on annotated negation, measure, and write."""
+    from boolattn.reproduction import negation
+
+    clock = _Clock()
+    found = negation.run(job.corpus, job.data, job.source, job.settings)
+    clock.lap("train")
+    details = {"encoder": job.encoder.name, "seconds": clock.laps, **_about(places)}
+    write_json(places.runs.parent / "negation" / job.path, found | details)
+    return ", ".join(f"{name} {value:.3f}" for name, value in found["test"].items())
+
+
+def _save(run: Run, asked: dict[str, Judgements], places: Places) -> None:
+    if not (places.runs / run.key.dataset / "queries.json.gz").is_file():
+        save_queries(places.runs, run.key.dataset, asked)
+    run.save(places.runs)
 
 
 def judged(suite: Suite, corpus: SavedCorpus) -> dict[str, Judgements]:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from boolattn.data.made import Store
+from boolattn.data.made import HELD_OUT_SEED, Store
 from boolattn.data.sentences import Mixture
 from boolattn.errors import ConfigError
 from boolattn.plugin.attach import plugin_of
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Sets the sentences that heads are measured on apart from those they learn from.
-HELD_OUT_SEED = 1_000_003
 _TRIPLET = ("anchor", "positive", "negative")
 
 

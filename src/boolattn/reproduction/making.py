@@ -1,0 +1,26 @@
+"""Making the sentences that heads learn from: no torch. May import: boolattn.data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from boolattn.data.made import HELD_OUT_SEED, Store
+from boolattn.data.sentences import Mixture
+
+if TYPE_CHECKING:
+    from boolattn.reproduction.jobs import Make
+    from boolattn.reproduction.places import Places
+
+
+def make(job: Make, places: Places) -> str:
+    """Make one kind of sentences, where they are not there yet."""
+    store, settings = Store(places.made), job.settings
+    if job.what == "triplets":
+        store.triplets(settings.n_sentences, settings.seed)
+    elif job.what == "sentences":
+        store.sentences(settings.n_sentences, settings.seed)
+    elif settings.n_held_out:
+        for unseen in (False, True):
+            mixture = Mixture(unseen=unseen)
+            store.sentences(settings.n_held_out, settings.seed + HELD_OUT_SEED, mixture)
+    return f"{job.what} of seed {settings.seed} are there"
