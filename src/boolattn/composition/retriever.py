@@ -186,7 +186,7 @@ class Retriever:
         names = [tuple(atom.text for atom in atoms(tree)) for tree in trees]
         said = [spoken(tree) for tree in trees]
         encoded = self.encode_operands([text for row in names for text in row])
-        whole = self._read(said)[0] if said else encoded
+        whole = self.encode_queries(said)
         plans, start = [], 0
         for tree, row, text, plain in zip(trees, names, said, whole, strict=True):
             own = encoded[start : start + len(row)]
@@ -203,6 +203,12 @@ class Retriever:
         if isinstance(_encoder(self.towers), BoolBertModel):
             closed: list[tuple[str, ...]] = [()] * len(texts)
             return self._array(encode_queries(self.towers, texts, operators=closed))
+        return self.encode_queries(texts)
+
+    def encode_queries(self, texts: Sequence[str]) -> Array:
+        """Encode whole queries by the query tower, as its own gate has it."""
+        if not texts:
+            return np.zeros((0, self.dimension), dtype=np.float32)
         return self._array(
             self.towers.encode_query(list(texts), convert_to_tensor=True, show_progress_bar=False)
         )
@@ -281,10 +287,7 @@ class Retriever:
     def _read(self, texts: Sequence[str]) -> tuple[Array, list[Verdict]]:
         """Encode texts and read them from the same pass."""
         if self.reader is None:
-            vectors = self.towers.encode_query(
-                list(texts), convert_to_tensor=True, show_progress_bar=False
-            )
-            return self._array(vectors), [Verdict(None, 1.0, 1.0)] * len(texts)
+            return self.encode_queries(texts), [Verdict(None, 1.0, 1.0)] * len(texts)
         device = self.towers.device
         features = self.towers.preprocess(list(texts), task=QUERY)
         features = {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}

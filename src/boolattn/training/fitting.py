@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from boolattn.composition.scores import compose
+from boolattn.errors import ConfigError
 from boolattn.logic.operators import OPERATORS, Operator
 
 if TYPE_CHECKING:
@@ -117,6 +118,11 @@ def fit_numbers(fitter: Fitter, max_leak: float) -> Numbers:
     AND and OR take the weight with the best R-precision; NOT the weight and the shift with the
     best R-precision among those that leak at most ``max_leak``, or, if all leak more, the least.
     """
+    if not fitter.judged:
+        raise ConfigError(
+            "no validation query was read as Boolean, so there is nothing to choose the numbers by;"
+            " train the reader longer, or set compose.max_leak=0"
+        )
     joined = {
         operator: max(
             WEIGHTS, key=lambda weight: fitter.measure(chosen, 0.0, (weight, weight, 0.0))[0]
@@ -144,7 +150,7 @@ def fit_numbers(fitter: Fitter, max_leak: float) -> Numbers:
         )
     weights = (joined[Operator.AND], joined[Operator.OR], weight)
     everything = range(len(fitter.judged))
-    measured = fitter.measure(everything, shift, weights) if fitter.judged else (0.0, 0.0)
+    measured = fitter.measure(everything, shift, weights)
     _write(fitter.retriever, shift, weights)
     return Numbers(shift, weights, *measured)
 

@@ -27,7 +27,7 @@ from boolattn.plugin import attach, save
 from boolattn.training.batches import Collator, Steps, Tokens
 from boolattn.training.checkpoints import last_checkpoint
 from boolattn.training.composing import ComposingCollator, make_composing, make_store
-from boolattn.training.finishing import fit, polish
+from boolattn.training.finishing import fit, marked_split, polish
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.reading import teach_reading
 from boolattn.training.retrieval import Job, Result, require_gpu
@@ -161,6 +161,7 @@ def finish(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict
 def _finish(preset: Preset, corpus: Corpus, source: Path, target: Path) -> dict[str, float]:
     retriever = load_retriever(source)
     settings, metrics = preset.compose, {}
+    retriever.threshold = settings.threshold
     if settings.polish_steps:
         polish(retriever, preset, corpus.split(preset.data.train), _log_reading)
     if settings.max_leak:

@@ -1,0 +1,136 @@
+"""Labels from readings, readings from logits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from boolattn.composition.reader import (
+    ABSENT,
+    EXCLUDED,
+    KEPT,
+    Read,
+    Reader,
+    ReaderConfig,
+    decode,
+    make_labels,
+    reading_loss,
+)
+from boolattn.data.readings import Reading
+from boolattn.errors import ConfigError
+from boolattn.logic.operators import Operator
+
+TEXT = "moths of Borneo but not Sumatra"
+READING = Reading((((0, 15),),), (((0, 8), (24, 31)),))
+
+
+def _offsets(tokenizer, text):
+    return tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
+
+
+def _certain(labels) -> Read:
+    """Logits that say just what labels say."""
+    roles = torch.nn.functional.one_hot(labels.roles, 3).float() * 20 - 10
+    return Read(labels.tags * 20 - 10, roles, labels.is_or * 20 - 10)
+
+
+def test_a_shared_word_belongs_to_both_operands(tokenizer):
+    offsets = _offsets(tokenizer, TEXT)
+    labels = make_labels([READING], [offsets], 4)
+    assert labels.roles.tolist() == [[KEPT, EXCLUDED, ABSENT, ABSENT]]
+    by_slot = [
+        {TEXT[a:b] for (a, b), tag in zip(offsets, labels.tags[0, :, slot], strict=True) if tag}
+        for slot in range(3)
+    ]
+    assert by_slot[2] == set()
+    assert by_slot[0] & by_slot[1]
+    assert by_slot[0] != by_slot[1]
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        READING,
+        Reading((((0, 15),), ((0, 8), (24, 31))), joiner=Operator.OR),
+        Reading((((0, 15),), ((0, 8), (24, 31)))),
+    ],
+)
+def test_labels_decode_to_the_reading_they_came_from(any_tokenizer, reading):
+    offsets = _offsets(any_tokenizer, TEXT)
+    read = _certain(make_labels([reading], [offsets], 4))
+    verdict = decode(read, TEXT, offsets, 0)
+    assert verdict.reading is not None
+    assert verdict.reading.tree(TEXT) == reading.tree(TEXT)
+    assert verdict.confidence > 0.99
+
+
+def test_an_operand_without_words_is_no_reading(tokenizer):
+    offsets = _offsets(tokenizer, TEXT)
+    labels = make_labels([READING], [offsets], 4)
+    read = _certain(labels._replace(tags=torch.zeros_like(labels.tags)))
+    verdict = decode(read, TEXT, offsets, 0)
+    assert verdict.reading is None
+    assert verdict.confidence == 0
+
+
+def test_a_query_that_only_excludes_is_no_reading(tokenizer):
+    offsets = _offsets(tokenizer, TEXT)
+    labels = make_labels([READING], [offsets], 4)
+    read = _certain(labels._replace(roles=labels.roles * 0 + torch.tensor([[0, EXCLUDED, 0, 0]])))
+    assert decode(read, TEXT, offsets, 0).reading is None
+
+
+def test_doubt_lowers_the_confidence(tokenizer):
+    offsets = _offsets(tokenizer, TEXT)
+    sure = _certain(make_labels([READING], [offsets], 4))
+    doubtful = sure._replace(roles=sure.roles / 20)
+    assert decode(doubtful, TEXT, offsets, 0).confidence < decode(sure, TEXT, offsets, 0).confidence
+
+
+def test_the_reader_learns_one_text_by_heart():
+    torch.manual_seed(0)
+    reader = Reader(ReaderConfig(hidden_size=16, n_slots=3, inner=16))
+    states, mask = torch.randn(1, 9, 16), torch.ones(1, 9)
+    offsets = [[(0, 0), (0, 5), (6, 8), (9, 15), (16, 19), (20, 23), (24, 31), (31, 31), (0, 0)]]
+    labels = make_labels([READING], offsets, 3)
+    optimizer = torch.optim.Adam(reader.parameters(), lr=0.02)
+    before = reading_loss(reader(states, mask), labels, mask).item()
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = reading_loss(reader(states, mask), labels, mask)
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < before / 20
+    read = Read(*(part.detach() for part in reader(states, mask)))
+    assert decode(read, TEXT, offsets[0], 0).reading == READING
+
+
+def test_padding_says_nothing():
+    torch.manual_seed(0)
+    reader = Reader(ReaderConfig(hidden_size=16, n_slots=3, inner=16)).eval()
+    states = torch.randn(1, 9, 16)
+    short = reader(states[:, :6], torch.ones(1, 6))
+    mask = torch.ones(1, 9)
+    mask[:, 6:] = 0
+    padded = reader(states, mask)
+    assert torch.allclose(short.roles, padded.roles, atol=1e-6)
+    assert torch.allclose(short.tags, padded.tags[:, :6], atol=1e-6)
+
+
+def test_texts_without_labels_do_not_count():
+    torch.manual_seed(0)
+    reader = Reader(ReaderConfig(hidden_size=16, n_slots=3, inner=16))
+    read, mask = reader(torch.randn(2, 9, 16), torch.ones(2, 9)), torch.ones(2, 9)
+    offsets = [[(0, 5)] * 9, [(0, 5)] * 9]
+    labels = make_labels([READING, READING], offsets, 3)
+    wrong = labels._replace(roles=torch.stack([labels.roles[0], labels.roles[1] * 0]))
+    known = torch.tensor([True, False])
+    assert reading_loss(read, labels, mask, known) == reading_loss(read, wrong, mask, known)
+    assert reading_loss(read, labels, mask) != reading_loss(read, wrong, mask)
+
+
+def test_settings_are_checked():
+    with pytest.raises(ConfigError, match="n_slots"):
+        ReaderConfig(hidden_size=8, n_slots=1)
+    with pytest.raises(ConfigError, match="odd"):
+        ReaderConfig(hidden_size=8, width=2)

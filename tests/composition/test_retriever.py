@@ -1,0 +1,179 @@
+"""The retriever: one vector where nothing is to be read, operands where something is."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from boolattn.attention.config import BoolAttnConfig
+from boolattn.composition.ranking import rank
+from boolattn.composition.reader import Read, Reader, ReaderConfig, make_labels
+from boolattn.composition.retriever import Retriever
+from boolattn.composition.storage import SETTINGS, WEIGHTS, load_retriever, save_retriever
+from boolattn.data.readings import Reading
+from boolattn.encoder import build_towers
+from boolattn.errors import DataError, MissingDataError
+from boolattn.logic.operators import Operator
+from boolattn.logic.tree import And, Atom, Not, Or
+
+NOT_TEXT, PLAIN_TEXT = "moths of Borneo but not Sumatra", "moths of Borneo"
+READINGS = {
+    NOT_TEXT: Reading((((0, 15),),), (((0, 8), (24, 31)),)),
+    PLAIN_TEXT: Reading((((0, 15),),)),
+}
+
+
+class _ByHeart(Reader):
+    """A reader that knows the readings of two texts, by their length in tokens."""
+
+    def __init__(self, tokenizer, hidden_size: int, certainty: float = 10.0) -> None:
+        super().__init__(ReaderConfig(hidden_size=hidden_size, n_slots=3))
+        self.known = {}
+        for text, reading in READINGS.items():
+            offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
+            self.known[len(offsets)] = make_labels([reading], [offsets], 3)
+        self.certainty = certainty
+
+    def forward(self, states, mask):
+        rows, c = [], self.certainty
+        for length in mask.sum(-1).tolist():
+            labels = self.known[int(length)]
+            tags = torch.zeros(states.shape[1], 3)
+            tags[: int(length)] = labels.tags[0]
+            roles = torch.nn.functional.one_hot(labels.roles[0], 3).float() * 2 * c - c
+            rows.append((tags * 2 * c - c, roles, labels.is_or[0] * 2 * c - c))
+        return Read(*(torch.stack(part) for part in zip(*rows, strict=True)))
+
+
+@pytest.fixture(params=["plain", "boolattn"])
+def towers(request, tiny_encoder, tokenizer):
+    config = BoolAttnConfig(gate="lexicon", rank=4) if request.param == "boolattn" else None
+    return build_towers(tiny_encoder(), config, tokenizer=tokenizer, query_length=32)
+
+
+@pytest.fixture
+def retriever(towers, tokenizer):
+    return Retriever(towers, _ByHeart(tokenizer, 32))
+
+
+def test_a_query_without_operators_is_the_plain_vector_bit_for_bit(retriever):
+    [plan] = retriever.plan([PLAIN_TEXT])
+    assert not plan.is_composed
+    assert plan.atoms == (PLAIN_TEXT,)
+    expected = retriever.towers.encode_query([PLAIN_TEXT])
+    assert (plan.vectors == expected).all()
+    similarities = np.array([[0.3, 0.1]], np.float32)
+    assert (retriever.score(plan, similarities) == similarities[0]).all()
+
+
+def test_operands_are_read_encoded_apart_and_composed(retriever):
+    plans = retriever.plan([NOT_TEXT, PLAIN_TEXT])
+    plan = plans[0]
+    tree = And((Atom("moths of Borneo"), Not(Atom("moths of Sumatra"))))
+    assert plan.is_composed
+    assert plan.tree == plan.reading == tree
+    assert plan.operators == (Operator.NOT,)
+    assert plan.is_excluded == (False, True)
+    assert [NOT_TEXT[a:b] for spans in plan.spans for a, b in spans] == [
+        "moths of Borneo",
+        "moths of",
+        "Sumatra",
+    ]
+    apart = retriever.encode_operands(plan.atoms)
+    assert np.allclose(plan.operand_vectors, apart, atol=1e-6)
+    assert np.allclose(plan.vectors[-1], plan.plain)
+    # The excluded operand's similarity pulls down, the kept one's up.
+    base = np.zeros((3, 1), np.float32)
+    up, down = base.copy(), base.copy()
+    up[0], down[1] = 0.5, 0.9
+    score = float(retriever.score(plan, base)[0])
+    assert retriever.score(plan, up)[0] > score > retriever.score(plan, down)[0]
+    assert not plans[1].is_composed
+
+
+def test_an_unsure_reading_falls_back_and_is_still_shown(towers, tokenizer):
+    unsure = Retriever(towers, _ByHeart(tokenizer, 32, certainty=0.2))
+    [plan] = unsure.plan([NOT_TEXT])
+    assert not plan.is_composed
+    assert (plan.vectors == towers.encode_query([NOT_TEXT])).all()
+    assert isinstance(plan.reading, And)
+    assert plan.confidence < unsure.threshold
+    unsure.threshold = 0.0
+    assert unsure.plan([NOT_TEXT])[0].is_composed
+
+
+def test_explicit_and_read_trees_score_alike(retriever):
+    [read] = retriever.plan([NOT_TEXT])
+    [given] = retriever.plan_trees([read.tree])
+    similarities = np.random.default_rng(0).random((3, 7)).astype(np.float32)
+    assert np.allclose(given.operand_vectors, read.operand_vectors, atol=1e-6)
+    assert np.allclose(
+        retriever.score(read, similarities), retriever.score(given, similarities), atol=1e-5
+    )
+
+
+def test_a_name_that_holds_a_cue_opens_no_expert_as_an_operand(towers):
+    retriever = Retriever(towers)
+    [bare] = retriever.plan_trees([Or((Atom("films and books"), Atom("birds")))])
+    closed = retriever.encode_operands(["films and books"])[0]
+    assert np.allclose(bare.operand_vectors[0], closed, atol=1e-6)
+
+
+def test_ranking_a_corpus_agrees_with_scoring_it(retriever):
+    documents = torch.nn.functional.normalize(
+        torch.randn(40, 32, generator=torch.Generator().manual_seed(0)), dim=-1
+    )
+    plans = retriever.plan([PLAIN_TEXT, NOT_TEXT])
+    rows, scores = rank(retriever, plans, documents, 40)
+    for plan, row, score in zip(plans, rows, scores, strict=True):
+        every = retriever.score(plan, plan.vectors @ documents.numpy().T)
+        assert np.allclose(every[row], score, atol=1e-4)
+        assert (np.diff(score) <= 1e-6).all()
+        assert sorted(row.tolist()) == list(range(40))
+
+
+def test_empty_and_single_trees(retriever):
+    assert retriever.plan([]) == []
+    assert retriever.plan_trees([]) == []
+    [plan] = retriever.plan_trees([Atom("moths")])
+    assert not plan.is_composed
+    assert plan.vectors.shape == (1, 32)
+
+
+def test_a_saved_retriever_reads_and_scores_the_same(towers, tmp_path):
+    torch.manual_seed(3)
+    first = Retriever(towers, Reader(ReaderConfig(hidden_size=32, n_slots=3)), threshold=0.25)
+    with torch.no_grad():
+        first.calibration.excluded_shift.fill_(0.07)
+    save_retriever(first, tmp_path / "model")
+    second = load_retriever(tmp_path / "model")
+    assert second.threshold == 0.25
+    assert second.fingerprint == first.fingerprint
+    assert second.reader is not None
+    for name, value in first.reader.state_dict().items():
+        assert torch.equal(value, second.reader.state_dict()[name])
+    assert second.calibration.excluded_shift == first.calibration.excluded_shift
+    plain = SentenceTransformer(str(tmp_path / "model"))
+    assert (plain.encode_query([PLAIN_TEXT]) == towers.encode_query([PLAIN_TEXT])).all()
+
+
+def test_damaged_or_missing_parts_are_named(towers, tmp_path):
+    with pytest.raises(MissingDataError, match="holds no model"):
+        load_retriever(tmp_path)
+    folder = tmp_path / "model"
+    save_retriever(Retriever(towers, Reader(ReaderConfig(hidden_size=32))), folder)
+    (folder / WEIGHTS).write_bytes(b"junk")
+    with pytest.raises(DataError, match="damaged"):
+        load_retriever(folder)
+    settings = json.loads((folder / SETTINGS).read_text())
+    (folder / SETTINGS).write_text(json.dumps(settings | {"format": 99}))
+    save = folder / SETTINGS
+    save_retriever(Retriever(towers, Reader(ReaderConfig(hidden_size=32))), tmp_path / "other")
+    (folder / WEIGHTS).write_bytes((tmp_path / "other" / WEIGHTS).read_bytes())
+    with pytest.raises(DataError, match="format 99"):
+        load_retriever(folder)
+    assert save.is_file()

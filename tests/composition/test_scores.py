@@ -1,0 +1,140 @@
+"""Composing in log space: what the sums mean, at both ends, for any tree."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from boolattn.composition.calibration import Calibration, reliability
+from boolattn.composition.scores import RULES, compose, compose_forms, log1mexp, signs, spoken
+from boolattn.errors import ConfigError, QueryError
+from boolattn.logic.tree import And, Atom, Not, Or, atoms
+
+A, B, C = Atom("a"), Atom("b"), Atom("c")
+
+
+def _truth(query, chances):
+    """Probability of a tree of independent operands, by counting every case."""
+    names = ("a", "b", "c")
+
+    def holds(node, case):
+        match node:
+            case Atom(text):
+                return case[text]
+            case Not(part):
+                return not holds(part, case)
+            case And(parts):
+                return all(holds(part, case) for part in parts)
+            case Or(parts):
+                return any(holds(part, case) for part in parts)
+
+    total = 0.0
+    for number in range(8):
+        case = {name: bool(number >> place & 1) for place, name in enumerate(names)}
+        weight = math.prod(chances[n] if is_in else 1 - chances[n] for n, is_in in case.items())
+        total += weight * holds(query, case)
+    return total
+
+
+TREES = (
+    A,
+    Or((A, B)),
+    Or((A, B, C)),
+    And((A, B)),
+    And((A, B, C)),
+    And((A, Not(B))),
+    And((A, B, Not(C))),
+    And((Or((A, B)), Not(C))),
+    And((A, Not(Or((B, C))))),
+    And((A, Not(And((B, Not(C)))))),
+    Not(A),
+)
+
+
+@pytest.mark.parametrize("tree", TREES, ids=spoken)
+def test_compose_is_the_probability_of_independent_operands(tree):
+    chances = {"a": 0.7, "b": 0.2, "c": 0.9}
+    logits = torch.tensor(
+        [[math.log(chances[x.text] / (1 - chances[x.text]))] for x in atoms(tree)]
+    )
+    assert compose(tree, logits).exp().item() == pytest.approx(_truth(tree, chances), abs=1e-6)
+
+
+@pytest.mark.parametrize("tree", TREES, ids=spoken)
+def test_scores_and_gradients_stay_finite_at_both_ends(tree):
+    n_operands = len(list(atoms(tree)))
+    for extreme in (-1000.0, -100.0, 0.0, 100.0, 1000.0):
+        logits = torch.full((n_operands, 3), extreme, requires_grad=True)
+        scores = compose(tree, logits)
+        scores.sum().backward()
+        assert torch.isfinite(scores).all()
+        assert torch.isfinite(logits.grad).all()
+
+
+def test_log1mexp_keeps_small_differences():
+    x = torch.tensor([-1e-5, -0.5, -0.7, -20.0], dtype=torch.float64)
+    assert torch.allclose(log1mexp(x), torch.log1p(-torch.exp(x)), atol=1e-9)
+
+
+def test_forms_score_as_their_trees_do():
+    z = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(0))
+    kept = torch.tensor([[1, 1, 0], [1, 1, 0], [1, 0, 0], [1, 1, 0]], dtype=torch.bool)
+    excluded = torch.tensor([[0, 0, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1]], dtype=torch.bool)
+    is_or = torch.tensor([False, True, False, True])
+    trees = [And((A, B)), Or((A, B)), And((A, Not(B))), And((Or((A, B)), Not(C)))]
+    found = compose_forms(z, kept, excluded, is_or)
+    for row, (tree, n) in enumerate(zip(trees, (2, 2, 2, 3), strict=True)):
+        assert torch.allclose(found[row], compose(tree, z[row, :n]), atol=1e-5)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_puts_an_excluded_document_behind(rule):
+    logits = torch.tensor([[3.0, 3.0], [-3.0, 3.0]])
+    kept, dropped = compose(And((A, Not(B))), logits, rule)
+    assert kept > dropped
+
+
+def test_a_wrong_rule_or_count_is_named():
+    with pytest.raises(ConfigError, match="no rule 'best'"):
+        compose(A, torch.zeros(1, 1), "best")
+    with pytest.raises(QueryError, match="2 operands, and 1 were scored"):
+        compose(And((A, B)), torch.zeros(1, 1))
+
+
+def test_signs_of_a_double_negation():
+    assert list(signs(And((A, Not(And((B, Not(C)))))))) == [1, -1, 1]
+
+
+def test_calibration_is_monotone_and_tells_excluded_operands_apart():
+    calibration = Calibration(2)
+    vectors = torch.zeros(2, 2)
+    with torch.no_grad():
+        calibration.excluded_shift.fill_(0.1)
+    logits = calibration(torch.tensor([[0.1, 0.9], [0.1, 0.9]]), vectors, torch.tensor([0.0, 1.0]))
+    assert (logits[:, 1] > logits[:, 0]).all()
+    assert torch.allclose(logits[1] - logits[0], torch.tensor(1.5), atol=1e-5)
+
+
+def test_the_whole_vector_counts_by_the_query_s_operator():
+    calibration = Calibration(2)
+    with torch.no_grad():
+        calibration.whole.copy_(torch.tensor([2.0, 1.0, -5.0]))
+    one = torch.ones(1)
+    by_and, by_or, by_not, by_both = (
+        float(calibration.of_whole(one, torch.tensor(used)).detach())
+        for used in ([1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0], [1.0, 0, 1.0])
+    )
+    assert by_and > by_or > by_not > 0
+    assert by_both == by_not
+    assert float(calibration.of_whole(one, torch.zeros(3)).detach()) == 0
+
+
+def test_reliability_sees_overconfidence():
+    said = np.full(100, 0.95)
+    true = np.arange(100) < 60
+    found = reliability(said, true)
+    assert found.count.tolist() == [100]
+    assert found.error == pytest.approx(0.35)
