@@ -197,6 +197,9 @@ class Pool:
     def _drop(self, worker: _Worker) -> None:
         """Forget a worker that is dead or not to be trusted any more."""
         worker.pipe.close()
+        if worker.task is None:
+            # An idle one sees that its pipe is closed, and goes by itself.
+            worker.process.join(timeout=5)
         if worker.process.is_alive():
             worker.process.terminate()
         worker.process.join(timeout=10)
