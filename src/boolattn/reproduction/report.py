@@ -67,6 +67,11 @@ class Table:
         order = [split for split in suite.splits if split in found] if suite else []
         return order + sorted(found - set(order))
 
+    def named(self, split: str) -> str:
+        """Say what tables call a split."""
+        suite = known().suites.get(self.dataset)
+        return suite.splits.get(split, split) if suite else split
+
     def line(self, system: str, ask: str) -> Line | None:
         """Find a line."""
         for line in self.lines:
@@ -163,8 +168,9 @@ def _section(table: Table) -> str:
     suite, encoder = known().suites.get(table.dataset), known().encoders.get(table.encoder)
     label = suite.label if suite else table.dataset
     title = f"## {label}" + (f", {encoder.label}" if encoder else "")
-    names = {split: suite.splits.get(split, split) if suite else split for split in table.splits}
-    counts = ", ".join(f"{len(table.queries[s]):,} queries of {names[s]}" for s in table.splits)
+    counts = ", ".join(
+        f"{len(table.queries[split]):,} queries of {table.named(split)}" for split in table.splits
+    )
     n_documents = max(
         row.n_documents for ln in table.lines for r in ln.rows.values() for _, row in r
     )
@@ -202,7 +208,7 @@ def _tests(table: Table) -> str:
     for line in table.lines:
         for split, by_metric in table.compared(line).items():
             cells = [_difference(by_metric.get(metric)) for metric in TESTED]
-            rows.append([line.label, line.gate, split, *cells])
+            rows.append([line.label, line.gate, table.named(split), *cells])
     heads = ["system", "gate", "queries", "R-precision", "leak", "Recall@100"]
     return markdown(heads, rows) if rows else ""
 

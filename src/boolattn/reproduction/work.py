@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import platform
 import shutil
 import time
 from functools import lru_cache
@@ -176,7 +177,10 @@ def _measured(asker: Asker, how: str, split: str, judgements: Judgements) -> Row
 
 
 def _about(places: Places) -> dict[str, Any]:
-    return {"command": places.command, **about_machine()}
+    about = about_machine()
+    # The kernel's own version says nothing about a result.
+    about["machine"]["system"] = f"{platform.system()} {platform.machine()}"
+    return {"command": places.command, **about}
 
 
 def _words(rows: list[Row]) -> str:
