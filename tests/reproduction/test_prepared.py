@@ -1,0 +1,81 @@
+"""A data set laid out is the data set: same tokens, same records, same hashes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from boolattn.data.made import Store
+from boolattn.data.records import Dataset, Query
+from boolattn.data.sentences import Mixture, generate, generate_triplets
+from boolattn.errors import ConfigError
+from boolattn.reproduction.plan import stamp
+from boolattn.reproduction.prepared import Prepared
+from boolattn.training.batches import Tokens
+from boolattn.training.run_folder import data_hashes
+from tests.reproduction.tiny import make_queries
+
+
+@pytest.fixture
+def dataset():
+    documents, queries = make_queries()
+    # One gold document is not in the corpus.
+    away = Query(id="away", text="birds", gold=frozenset({"d0", "elsewhere"}))
+    return Dataset(name="tiny", documents=documents, splits={"train": (*queries, away)})
+
+
+def test_nothing_is_lost_on_the_way(dataset, tokenizer, tmp_path):
+    prepared = Prepared(tmp_path / "layout")
+    prepared.write(dataset, tokenizer, 12)
+    found = prepared.open(tokenizer, 12)
+    assert list(found.dataset.documents) == [found.dataset.documents[i] for i in range(48)]
+    assert [d.text for d in found.dataset.documents] == [d.text for d in dataset.documents]
+    assert found.dataset.splits["train"] == dataset.splits["train"]
+    assert data_hashes(found.dataset) == data_hashes(dataset)
+    tokens = Tokens(tokenizer, [d.text for d in dataset.documents], 12)
+    rows = [5, 0, 47, 5]
+    assert found.documents.lengths(rows) == tokens.lengths(rows)
+    for name, value in tokens.features(rows).items():
+        assert torch.equal(found.documents.features(rows)[name], value)
+    ours, places = found.documents.chunks(range(48), 7)
+    theirs, same = tokens.chunks(range(48), 7)
+    assert torch.equal(places, same)
+    assert all(
+        torch.equal(a["input_ids"], b["input_ids"]) for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def test_another_length_or_vocabulary_is_refused(dataset, tokenizer, tmp_path):
+    prepared = Prepared(tmp_path / "layout")
+    prepared.write(dataset, tokenizer, 12)
+    with pytest.raises(ConfigError, match="another length: 12, not 16"):
+        prepared.open(tokenizer, 16)
+
+
+def test_changed_data_has_another_stamp(tmp_path):
+    (tmp_path / "corpus.jsonl").write_text("one")
+    before = stamp(tmp_path)
+    assert stamp(tmp_path) == before
+    (tmp_path / "corpus.jsonl").write_text("other")
+    assert stamp(tmp_path) != before
+    assert stamp(None) == "own"
+
+
+def test_kept_sentences_are_the_generated_ones(tmp_path):
+    store = Store(tmp_path)
+    for _ in range(2):
+        assert store.sentences(20, 3) == list(generate(20, 3))
+        assert store.sentences(8, 3, Mixture(unseen=True)) == list(
+            generate(8, 3, Mixture(unseen=True))
+        )
+        assert store.triplets(4, 3) == list(generate_triplets(4, 3))
+    assert len(list(tmp_path.iterdir())) == 3
+    assert Store().sentences(5, 1) == list(generate(5, 1))
+
+
+def test_rows_of_the_corpus_are_found_by_name(dataset, tokenizer, tmp_path):
+    prepared = Prepared(tmp_path / "layout")
+    prepared.write(dataset, tokenizer, 12)
+    rows = prepared.open(tokenizer, 12).rows
+    assert np.array_equal([rows[d.id] for d in dataset.documents], np.arange(48))
