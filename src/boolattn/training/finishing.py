@@ -12,6 +12,7 @@ import torch
 
 from boolattn.data.readings_generated import generate_marked
 from boolattn.data.readings_sources import marked_paraphrases, marked_queries
+from boolattn.errors import ConfigError
 from boolattn.training.fitting import Fitter, Judged, fit_numbers
 from boolattn.training.polishing import polish_reader
 from boolattn.training.validation import choose, encode, sample_rows
@@ -40,6 +41,8 @@ def polish(
     retriever: Retriever, preset: Preset, queries: Sequence[Query], log: Callable[..., None]
 ) -> None:
     """Polish a reader on a training split's queries and as many generated texts as are asked."""
+    if retriever.reader is None:
+        raise ConfigError("this model has no reader to polish; train one: compose.use_reader=true")
     settings = preset.compose
     sources = [
         list(marked_split(queries).values()),

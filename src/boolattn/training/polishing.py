@@ -89,8 +89,9 @@ def polish_reader(
         seed: Of the draws.
         log: Called with the mean loss now and then.
     """
-    if retriever.reader is None:
-        raise ConfigError("this model has no reader to polish; train one: compose.use_reader=true")
+    reader = retriever.reader
+    if reader is None:
+        raise ConfigError("this model has no reader to polish")
     marked = [item for source in sources for item in source]
     starts = np.cumsum([0, *(len(source) for source in sources)]).tolist()
     store = ReadingStore(
@@ -98,12 +99,12 @@ def polish_reader(
         [item.text for item in marked],
         [item.reading for item in marked],
         length,
-        retriever.reader.config.n_slots,
+        reader.config.n_slots,
         [range(a, b) for a, b in pairwise(starts)],
     )
     logger.info("reading %d texts", len(marked))
     states = States(retriever, store)
-    _fit(retriever.reader, states, settings, seed, log)
+    _fit(reader, states, settings, seed, log)
 
 
 def _fit(

@@ -1,0 +1,202 @@
+"""Training a retriever that reads, on a tiny encoder: learned, resumed, polished and fitted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from boolattn.composition.retriever import Retriever
+from boolattn.composition.storage import load_retriever
+from boolattn.data.readings_sources import marked_queries
+from boolattn.data.records import Operand
+from boolattn.errors import ConfigError
+from boolattn.logic.tree import And, Atom, Not, Or
+from boolattn.training.composing import ComposingCollator, reading_operators
+from boolattn.training.fitting import Fitter, Judged, fit_numbers
+from boolattn.training.launch import Corpus, Launch, finish, make_steps, train
+from boolattn.training.trainer import RetrievalTrainer
+
+COMPOSE = (
+    "compose.use_reader=true",
+    "compose.n_slots=3",
+    "compose.n_readings=4",
+    "compose.n_generated=12",
+)
+
+
+def _with_spans(query):
+    kind, first, second = query.id.split("-")
+    head = len(kind) + 4
+    kept = ((0, head + len(first)),)
+    drop = ((0, head), (query.text.index(second), len(query.text)))
+    names = (f"{kind} of {first}", f"{kind} of {second}")
+    return replace(query, operands=tuple(map(Operand, names, (kept, drop))))
+
+
+@pytest.fixture
+def marked_corpus(dataset, tokenizer):
+    splits = {name: tuple(map(_with_spans, queries)) for name, queries in dataset.splits.items()}
+    return Corpus(replace(dataset, splits=splits), tokenizer, 32)
+
+
+def _parts(folder):
+    retriever = load_retriever(folder)
+    return {
+        **{f"towers.{k}": v for k, v in retriever.towers.state_dict().items()},
+        **{f"reader.{k}": v for k, v in retriever.reader.state_dict().items()},
+        **{f"calibration.{k}": v for k, v in retriever.calibration.state_dict().items()},
+    }
+
+
+def test_a_step_holds_operands_and_texts_that_are_only_read(preset, marked_corpus):
+    steps = make_steps(preset(*COMPOSE), marked_corpus)
+    batch = steps[0]
+    assert isinstance(steps.collator, ComposingCollator)
+    assert len(batch["queries"]["input_ids"]) == 4 + 4
+    assert (batch["slots"][:, :2] >= 0).all()
+    assert (batch["slots"][:, 2] == -1).all()
+    # Kept, then excluded, as the texts have them.
+    assert batch["labels"]["roles"][:4].tolist() == [[1, 2, 0]] * 4
+    assert batch["labels"]["is_known"].all()
+    assert len(batch["operands"]["input_ids"]) == 8
+    assert not batch["operands"]["operators"].any()
+    texts = [marked_corpus.tokenizer.decode(ids) for ids in batch["operands"]["input_ids"]]
+    assert len(set(texts)) > 4
+
+
+def test_labels_of_readings(marked_corpus):
+    [first, *_] = marked_queries(marked_corpus.split("train"))
+    assert reading_operators(first.reading) == (0, 0, 1)
+    assert reading_operators(None) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("gate", ["lexicon", "label", ""])
+def test_training_moves_every_part(preset, marked_corpus, tmp_path, gate):
+    plugin = [f"plugin.gate={gate}"] if gate else ["model.use_plugin=false"]
+    chosen = preset(*COMPOSE, *plugin, max_steps=3, keep="last", plugin_learning_rate=1e-2)
+    train(chosen, Launch(out=tmp_path / "a"), marked_corpus)
+    after = _parts(tmp_path / "a" / "model")
+    train(
+        replace(chosen, train=replace(chosen.train, max_steps=1, warmup_steps=1)),
+        Launch(out=tmp_path / "b"),
+        marked_corpus,
+    )
+    before = _parts(tmp_path / "b" / "model")
+    moved = {name for name in after if not torch.equal(after[name], before[name])}
+    for part in (
+        "reader.tag.weight",
+        "reader.role.weight",
+        "calibration.log_alpha",
+        "calibration.excluded_shift",
+        "calibration.breadth",
+    ):
+        assert part in moved
+    assert any(name.startswith("towers.") for name in moved)
+
+
+def test_an_interrupted_run_ends_with_the_same_weights(
+    preset, marked_corpus, tmp_path, monkeypatch
+):
+    chosen = preset(*COMPOSE, "compose.read_steps=2", "compose.read_batch=4", keep="last")
+    train(chosen, Launch(out=tmp_path / "whole"), marked_corpus)
+    own = RetrievalTrainer.training_step
+
+    def stop(self, *args, **kwargs):
+        if self.state.global_step == 5:
+            raise KeyboardInterrupt
+        return own(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RetrievalTrainer, "training_step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
+    train(chosen, Launch(out=tmp_path / "run", resume=True), marked_corpus)
+    whole, resumed = _parts(tmp_path / "whole" / "model"), _parts(tmp_path / "run" / "model")
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_finishing_changes_no_vector(preset, marked_corpus, tmp_path):
+    chosen = preset(*COMPOSE, max_steps=2, keep="last")
+    train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
+    settings = replace(
+        chosen.compose,
+        polish_steps=30,
+        read_batch=8,
+        polish_learning_rate=5e-3,
+        max_leak=0.5,
+        threshold=0.0,
+    )
+    polished = replace(chosen, compose=settings)
+    launch = Launch(out=tmp_path / "end", pretrained=tmp_path / "run" / "model")
+    metrics = finish(polished, launch, marked_corpus)
+    assert 0 <= metrics["composed_leak"] <= 1
+    before, after = _parts(tmp_path / "run" / "model"), _parts(tmp_path / "end" / "model")
+    for name in before:
+        if name.startswith("towers."):
+            assert torch.equal(before[name], after[name])
+    assert not torch.equal(before["reader.tag.weight"], after["reader.tag.weight"])
+    assert load_retriever(tmp_path / "end" / "model").threshold == 0.0
+
+
+def test_finishing_needs_a_reader_and_a_model(preset, marked_corpus, tmp_path):
+    chosen = preset(max_steps=1, keep="last")
+    train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
+    polished = preset("compose.polish_steps=1")
+    with pytest.raises(ConfigError, match="no reader to polish"):
+        finish(
+            polished,
+            Launch(out=tmp_path / "x", pretrained=tmp_path / "run" / "model"),
+            marked_corpus,
+        )
+    with pytest.raises(ConfigError, match="--pretrained"):
+        finish(polished, Launch(out=tmp_path / "y"), marked_corpus)
+
+
+def _wide(documents):
+    """Pad vectors of three numbers to the tiny encoder's 32."""
+    return torch.nn.functional.pad(documents, (0, 29))
+
+
+class TestFitting:
+    """Numbers chosen on documents whose similarities are known."""
+
+    @pytest.fixture
+    def retriever(self, tiny_encoder, tokenizer):
+        from boolattn.encoder import build_towers
+
+        return Retriever(build_towers(tiny_encoder(), tokenizer=tokenizer))
+
+    def _judged(self, retriever, tree, vectors, gold, excluded=()):
+        [plan] = retriever.plan_trees([tree])
+        plan = replace(plan, vectors=np.pad(vectors, ((0, 0), (0, 29))).astype(np.float32))
+        return Judged(plan, frozenset(gold), frozenset(excluded))
+
+    def test_the_least_shift_is_chosen_that_excludes_and_keeps(self, retriever):
+        # Document 0 answers, 1 is excluded, 2 is beside the point and must come before 1.
+        documents = torch.tensor([[0.8, 0.38, 0.0], [0.85, 0.45, 0.0], [0.4, 0.1, 0.0]])
+        tree = And((Atom("a"), Not(Atom("b"))))
+        judged = [self._judged(retriever, tree, np.eye(3), [0], [1])]
+        fitter = Fitter(retriever, judged, _wide(documents))
+        assert fitter.measure([0], 0.0, (0.0, 0.0, 0.0)) == (1.0, 1.0)
+        assert fitter.measure([0], 0.2, (0.0, 0.0, 0.0)) == (0.0, 0.0)
+        found = fit_numbers(fitter, max_leak=0.0)
+        assert (found.excluded_shift, found.r_precision, found.leak) == (0.1, 1.0, 0.0)
+        assert retriever.calibration.excluded_shift.item() == pytest.approx(0.1)
+
+    def test_or_takes_the_whole_vector_where_it_knows_better(self, retriever):
+        # The operands prefer document 1; the whole text knows that 0 answers.
+        documents = torch.tensor([[0.3, 0.3, 0.9], [0.6, 0.3, 0.0]])
+        judged = [self._judged(retriever, Or((Atom("a"), Atom("b"))), np.eye(3), [0])]
+        found = fit_numbers(Fitter(retriever, judged, _wide(documents)), max_leak=0.1)
+        assert found.weights[1] > 0
+        assert found.r_precision == 1.0
+        [plan] = [one.plan for one in judged]
+        scores = retriever.score(plan, plan.vectors @ _wide(documents).numpy().T)
+        assert scores[0] > scores[1]
+
+    def test_nothing_to_fit_is_said(self, retriever):
+        with pytest.raises(ConfigError, match="no validation query was read as Boolean"):
+            fit_numbers(Fitter(retriever, [], torch.zeros(1, 3)), 0.1)
