@@ -165,6 +165,8 @@ def test_a_search_shows_both_lists_and_how_the_query_was_read(tab, address):
     assert "violates the query" in first.inner_text()
     assert "put down: belongs to 'Sumatra' (.98), which is excluded" in first.inner_text()
     assert "Boolean model: 2nd" in first.inner_text()
+    # Third in both lists, and against the query: nobody put it down.
+    assert "doubtful: belongs to 'Sumatra'" in page.locator("#boolean .hit").nth(2).inner_text()
     best = page.locator("#boolean .hit").first
     assert "Borneo moth" in best.inner_text()
     assert "answers the query" in best.inner_text()

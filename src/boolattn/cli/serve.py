@@ -41,6 +41,9 @@ def serve(  # noqa: PLR0913 - options of a command line
     model: Annotated[
         str | None, typer.Option(help="The model; left out, the one that the index names.")
     ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="What the page calls the model; left out, its name.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
     api_key_env: Annotated[
@@ -76,7 +79,7 @@ def serve(  # noqa: PLR0913 - options of a command line
     searcher = _open(index, model)
     plain = None if plain_index is None else _open(plain_index, None)
     _check_same(searcher, plain)
-    _run(searcher, plain, _labelled(limits, searcher, plain), known, (host, port))
+    _run(searcher, plain, _labelled(limits, searcher, plain, label), known, (host, port))
 
 
 def _prepare() -> None:
@@ -109,11 +112,11 @@ def _check_same(searcher: Searcher, plain: Searcher | None) -> None:
 
 
 def _labelled(
-    settings: ServiceSettings, searcher: Searcher, plain: Searcher | None
+    settings: ServiceSettings, searcher: Searcher, plain: Searcher | None, label: str | None
 ) -> ServiceSettings:
     """Name the models for people."""
     beside = settings.plain_label if plain is None else _name(plain)
-    return replace(settings, label=_name(searcher), plain_label=beside)
+    return replace(settings, label=label or _name(searcher), plain_label=beside)
 
 
 def _name(searcher: Searcher) -> str:

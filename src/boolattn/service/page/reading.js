@@ -126,7 +126,8 @@ function attention(explained) {
   const legend = PARTS.map(([part, meaning]) => h("span", { class: `key ${part}` }, h("b", {}, part), ` ${meaning}`));
   return h(
     "details",
-    { class: "attention", open: true },
+    // On a phone the results would be far below.
+    { class: "attention", open: matchMedia("(min-width: 46.01rem)").matches },
     h("summary", {}, "What the attention does with each word"),
     h("p", { class: "hint legend" }, legend),
     open.map((name) => strip(name, explained.words)),

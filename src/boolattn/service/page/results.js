@@ -37,15 +37,28 @@ function badge(hit) {
   return h("span", { class: `badge ${hit.judgement}` }, h("span", { "aria-hidden": "true" }, `${sign} `), words);
 }
 
+// What its operands speak against is put down where it stands lower than the plain encoder has it;
+// where it stands as high all the same, it is only doubtful.
+function verdict(own, ranks) {
+  if (own.verdict === "kept") return "kept";
+  const isLower = ranks.plain !== null && (ranks.boolean === null || ranks.boolean > ranks.plain);
+  return isLower ? "put down" : "doubtful";
+}
+
 // A verdict is worth telling where operands were scored apart.
 function why(hit, system) {
   const other = hit.other;
-  const own = system === "boolean" ? hit : other;
-  const line = own?.probabilities?.length
-    ? [h("b", { class: own.verdict.replace(/\W+/g, "-") }, own.verdict), own.why ? `: ${own.why}` : ""]
-    : [];
+  const isBoolean = system === "boolean";
+  const own = isBoolean ? hit : other;
+  const there = other?.rank ?? null;
+  const ranks = { boolean: isBoolean ? hit.rank : there, plain: isBoolean ? there : hit.rank };
+  const line = [];
+  if (own?.probabilities?.length) {
+    const word = verdict(own, ranks);
+    line.push(h("b", { class: word.replace(" ", "-") }, word), own.why ? `: ${own.why}` : "");
+  }
   if (other) {
-    const name = system === "boolean" ? "plain encoder" : "Boolean model";
+    const name = isBoolean ? "plain encoder" : "Boolean model";
     const place = other.rank ? `${name}: ${ordinal(other.rank)}` : `${name}: not in its first ${other.looked}`;
     line.push(line.length ? " · " : "", h("span", { class: "place" }, place));
   }
