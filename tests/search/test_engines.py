@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from boolattn.errors import IndexFolderError
+from boolattn.logic.syntax import parse
 from boolattn.search import Document, Searcher
 from boolattn.search.engines import Selection, best
 from boolattn.search.faiss_engines import TARGETS
-from boolattn.search.ranking import fuse
+from boolattn.search.measuring import candidate_recall
+from boolattn.search.ranking import fuse, single_vector
 from tests.search import words
 
 faiss = pytest.importorskip("faiss")
@@ -100,3 +102,18 @@ def test_fused_ranks_by_hand():
     fused = fuse([np.array([4, 2, 9]), np.array([2, 7])], 3)
     assert fused.rows.tolist() == [2, 4, 7]
     assert fused.scores.tolist() == pytest.approx([1 / 62 + 1 / 61, 1 / 61, 1 / 62])
+
+
+def test_candidates_keep_what_composing_everything_finds(built):
+    approximate, _ = built
+    queries = ["moths AND Borneo NOT Sumatra", "birds AND (Peru OR Kenya)", "orchids NOT red"]
+    assert candidate_recall(approximate, queries, 10) > 0.9
+    assert candidate_recall(approximate, ["moths NOT moths"], 10) == 1.0
+
+
+def test_one_vector_leans_away_from_what_is_excluded(retriever):
+    [plan] = retriever.plan_trees([parse("moths AND Borneo NOT Sumatra")])
+    moths, borneo, sumatra = retriever.encode_operands(["moths", "Borneo", "Sumatra"])
+    vector = single_vector(plan, 0.5)
+    np.testing.assert_allclose(vector, (moths + borneo) / 2 - sumatra / 2, atol=1e-6)
+    assert vector @ sumatra < 0 < vector @ moths

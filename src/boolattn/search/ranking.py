@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float32]
 
 #: Fewest candidates that each vector of a composed query brings.
-MIN_CANDIDATES = 1000
+MIN_CANDIDATES = 500
 CANDIDATES_PER_RESULT = 10
 
 
@@ -38,16 +38,31 @@ def n_candidates(depth: int) -> int:
     return max(CANDIDATES_PER_RESULT * depth, MIN_CANDIDATES)
 
 
+def single_vector(plan: Plan, weight: float = 0.5) -> Array:
+    """Return one vector for an engine that takes no more; composing finds better. Shape ``(dim,)``.
+
+    The mean of the wanted operands less a part of the mean of the excluded ones.
+    """
+    is_out = np.array(plan.is_excluded, bool)
+    operands = plan.operand_vectors
+    vector: Array = operands[~is_out].mean(0)
+    if is_out.any():
+        vector = vector - weight * operands[is_out].mean(0)
+    return np.asarray(vector, np.float32)
+
+
 def probes(plan: Plan) -> Array:
     """Return the vectors whose neighbours are candidates. Shape ``(probes, dim)``.
 
-    Each wanted operand; their mean, whose neighbours belong to several of them; and the vector
-    of the whole text.
+    Each wanted operand; their mean, whose neighbours belong to several of them; what is left of
+    it without the excluded ones, so that these do not take all the places; the whole text last.
     """
     wanted = plan.operand_vectors[~np.array(plan.is_excluded, bool)]
     found = [wanted]
     if len(wanted) > 1:
         found.append(wanted.mean(0, keepdims=True))
+    if any(plan.is_excluded):
+        found.append(single_vector(plan)[None])
     found.append(plan.plain[None])
     return np.concatenate(found).astype(np.float32, copy=False)
 
