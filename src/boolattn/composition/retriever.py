@@ -181,6 +181,10 @@ class Retriever:
             start = end
         return plans
 
+    def read(self, texts: Sequence[str]) -> list[Verdict]:
+        """Say how queries are read, sure or not; ``None`` for a text that is one operand."""
+        return self._read(texts)[1] if texts else []
+
     def plan_trees(self, trees: Sequence[Query]) -> list[Plan]:
         """Take queries that are trees already; all that they name is encoded in one batch."""
         names = [tuple(atom.text for atom in atoms(tree)) for tree in trees]
