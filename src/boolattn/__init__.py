@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from boolattn.attention.config import BoolAttnConfig
+    from boolattn.composition.retriever import Retriever
     from boolattn.encoder import build_towers, encode_queries, query_encoder, save_towers
     from boolattn.encoder.packed import shipped_model
     from boolattn.errors import BoolattnError
     from boolattn.explanation import explain
     from boolattn.logic.operators import Operator
     from boolattn.plugin import attach, detach, load, load_plugin, save, save_plugin
+    from boolattn.search import Searcher
 
 __version__ = "0.1.0.dev0"
 
@@ -23,6 +25,8 @@ _HOME = {
     "BoolAttnConfig": "boolattn.attention.config",
     "BoolattnError": "boolattn.errors",
     "Operator": "boolattn.logic.operators",
+    "Retriever": "boolattn.composition.retriever",
+    "Searcher": "boolattn.search",
     "attach": "boolattn.plugin",
     "build_towers": "boolattn.encoder",
     "detach": "boolattn.plugin",
@@ -50,6 +54,8 @@ __all__ = [  # noqa: RUF022 - grouped as a reader meets them
     "encode_queries",
     "query_encoder",
     "shipped_model",
+    "Retriever",
+    "Searcher",
     "BoolAttnConfig",
     "BoolattnError",
     "Operator",

@@ -10,6 +10,7 @@ from boolattn.training.settings import TrainSettings, load_preset, preset_names
 NAMES = {
     "demo",
     "minilm-taxa",
+    "minilm-taxa-composed",
     "minilm-quest-intro",
     "bert-base-taxa",
     "bert-base-quest-intro",
