@@ -14,9 +14,9 @@ from boolattn.data.readings_sources import marked_queries
 from boolattn.data.records import Operand
 from boolattn.errors import ConfigError
 from boolattn.logic.tree import And, Atom, Not, Or
-from boolattn.training.composing import ComposingCollator, reading_operators
 from boolattn.training.fitting import Fitter, Judged, fit_numbers
 from boolattn.training.launch import Corpus, Launch, finish, make_steps, train
+from boolattn.training.reading_batches import ComposingCollator, reading_operators
 from boolattn.training.trainer import RetrievalTrainer
 
 COMPOSE = (

@@ -26,10 +26,11 @@ from boolattn.errors import ConfigError, DataError
 from boolattn.plugin import attach, save
 from boolattn.training.batches import Collator, Steps, Tokens
 from boolattn.training.checkpoints import last_checkpoint
-from boolattn.training.composing import ComposingCollator, make_composing, make_store
+from boolattn.training.composing import make_composing
 from boolattn.training.finishing import fit, marked_split, polish
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.reading import teach_reading
+from boolattn.training.reading_batches import ComposingCollator, make_store
 from boolattn.training.retrieval import Job, Result, require_gpu
 from boolattn.training.retrieval import train as train_towers
 from boolattn.training.run_folder import RunFolder, data_hashes, save_model

@@ -15,8 +15,8 @@ import torch
 
 from boolattn.composition.reader import Labels, reading_loss
 from boolattn.errors import ConfigError
-from boolattn.training.composing import ReadingStore
 from boolattn.training.passes import encode_states
+from boolattn.training.reading_batches import ReadingStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,12 +15,13 @@ from torch import nn
 
 from boolattn.composition.reader import Labels, Read, reading_loss
 from boolattn.errors import ConfigError
-from boolattn.training.composing import reading_operators
+from boolattn.training.reading_batches import reading_operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from boolattn.training.composing import Composing, ComposingCollator
+    from boolattn.training.composing import Composing
+    from boolattn.training.reading_batches import ComposingCollator
     from boolattn.training.settings import Preset
 
 logger = logging.getLogger(__name__)
