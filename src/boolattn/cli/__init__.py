@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import boolattn
-from boolattn.cli import data, demo, evaluate, export, reproduce, search, serve, train
+from boolattn.cli import data, demo, evaluate, explain, export, reproduce, search, serve, train
 from boolattn.errors import BoolattnError
 
 app = typer.Typer(
@@ -24,7 +24,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.command()(demo.demo)
-app.command()(demo.explain)
+app.command()(explain.explain)
 app.command()(train.pretrain)
 app.command()(train.train)
 app.command()(evaluate.evaluate)

@@ -154,7 +154,7 @@ def show(result: SearchResult, *, explain: bool = False) -> None:
     from rich.console import Console
 
     aside = Console(stderr=True, highlight=False)
-    aside.print(_coloured_query(result))
+    aside.print(coloured_query(result))
     if result.is_composed:
         aside.print("read as  ", _coloured_tree(result.tree), end="")
         aside.print(f"   ({result.confidence:.0%} sure)", style="dim")
@@ -200,7 +200,7 @@ def _chance(p: float, *, is_out: bool) -> str:
     return f"[{colour}]{p:.2f}[/{colour}]"
 
 
-def _coloured_query(result: SearchResult) -> Text:
+def coloured_query(result: SearchResult) -> Text:
     """Colour each operand's words in the query; excluded ones are struck out."""
     from rich.text import Text
 

@@ -1,0 +1,188 @@
+"""The verb ``demo`` itself: set up, search, measure, and say how to go on.
+
+May import: boolattn.cli.demo, boolattn.evaluation, boolattn.data, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from boolattn.cli.demo.steps import Steps
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from boolattn.cli.demo.searches import Asked
+    from boolattn.cli.demo.stage import Stage
+    from boolattn.data.records import Query
+
+#: Columns where no terminal says its own, and at most.
+_WIDTH, _MAX_WIDTH = 100, 120
+_JUDGEMENTS = "queries.jsonl"
+
+
+def demo(
+    k: Annotated[int, typer.Option("-k", min=1, help="Results of each list.")] = 6,
+    each: Annotated[int, typer.Option(min=1, help="Searches of each kind, at most 5.")] = 1,
+    documents: Annotated[
+        int, typer.Option(min=0, help="Index about so many of the corpus; 0: all 4,000.")
+    ] = 0,
+    model: Annotated[
+        str, typer.Option(help="The Boolean model: shipped, or a model's folder.")
+    ] = "shipped",
+    data: Annotated[
+        Path | None, typer.Option(help="A taxa folder that `boolattn data build taxa` wrote.")
+    ] = None,
+) -> None:
+    """Search the small taxa benchmark with the shipped model beside the plain encoder.
+
+    Corpus and indexes are made once, in the user's cache.
+    """
+    steps = Steps()
+    steps.say("loading PyTorch and the libraries")
+    from transformers.utils.logging import disable_progress_bar
+
+    from boolattn.cli.demo.searches import choose_searches
+    from boolattn.cli.demo.stage import PLAIN, set_up
+
+    disable_progress_bar()
+    stage = set_up(model, data, documents, steps)
+    console = _console()
+    names = [f"{PLAIN} as it is", stage.name]
+    searches = choose_searches(stage.queries, stage.documents, each)
+    _introduce(console, stage, names)
+    _search(console, stage, searches, names, k)
+    steps.say("measuring: every document is ranked for every query, three times")
+    _evaluate(console, stage, names)
+    _go_on(stage, searches)
+    steps.say(f"done; what was made is kept in {_short(stage.folder)}")
+
+
+def _introduce(console: Console, stage: Stage, names: list[str]) -> None:
+    from boolattn.cli.demo.lists import legend
+
+    n = len(stage.documents)
+    part = "" if n == stage.n_all else f" of {stage.n_all:,} (all that a query names, and others)"
+    about = "BoolAttn, a reader of operands, and scores composed of theirs"
+    if stage.boolean.retriever.reader is None:
+        about = "BoolAttn; it has no reader, so plain text is one operand: nothing is composed"
+    console.print(
+        f"\n{n:,} documents{part}: introductions of Wikipedia on animals and plants (taxa-small)\n"
+        f"left    [bold]{names[0]}[/bold]: one vector a query\n"
+        f"right   [bold]{names[1]}[/bold]: {about}"
+    )
+    console.print(
+        "Queries are the benchmark's own, on groups and in wordings that no training saw; explicit "
+        "syntax and names are ours. Those shown are picked by hand, the table has all there are. "
+        "Where a species lives is what its introduction says."
+    )
+    console.print(legend(console))
+    console.print("A, B, …: probability that the document belongs to that operand", style="dim")
+
+
+def _search(
+    console: Console, stage: Stage, searches: list[Asked], names: list[str], k: int
+) -> None:
+    from boolattn.cli.demo.lists import show_search
+
+    texts = [asked.query.text for asked in searches]
+    plain = stage.plain.search_many(texts, k, compose=False)
+    boolean = stage.boolean.search_many(texts, k)
+    for asked, left, right in zip(searches, plain, boolean, strict=True):
+        show_search(console, asked, left, right, names)
+
+
+def _evaluate(console: Console, stage: Stage, names: list[str]) -> None:
+    from boolattn.cli.demo.table import evaluate, show
+    from boolattn.evaluation.judgements import Judgements
+
+    rows = {document.id: row for row, document in enumerate(stage.documents)}
+    judgements = Judgements.of(stage.queries, rows)
+    found = evaluate(judgements, stage.plain, stage.boolean, names)
+    console.print()
+    console.rule("[bold]Evaluation[/bold]", align="left", style="dim")
+    n_asked = sum(bool(names) for names in judgements.operators)
+    console.print(
+        f"All {len(judgements)} queries of the benchmark's unseen wordings. {n_asked} have "
+        f"operators; {found.n_composed} were read with enough certainty and composed, the others "
+        "are one vector."
+    )
+    console.print(show(found))
+    console.print(
+        "R-precision     right documents among the first n, where n are right; more is better\n"
+        "leak            share of the excluded documents among the first right + excluded; less is "
+        "better,\n                but who finds little leaks little\n"
+        "excluded first  pairs of an excluded and a right document in which the excluded one "
+        "stands\n                before the right one; less is better, .5 is blind",
+        style="dim",
+    )
+    if len(stage.documents) == stage.n_all:
+        console.print(
+            f"The same numbers: {_command()} evaluate {_asked(stage)} --on taxa --split unseen"
+        )
+
+
+def _asked(stage: Stage) -> str:
+    """Name the model as the command line takes it."""
+    return stage.boolean.manifest.model
+
+
+def _go_on(stage: Stage, searches: list[Asked]) -> None:
+    from boolattn.data.files import write_jsonl
+
+    judged = stage.folder / _JUDGEMENTS
+    queries = [*stage.queries, *(asked.query for asked in searches if not asked.is_own)]
+    write_jsonl(judged, (_row(query) for query in queries))
+    command = _command()
+    typer.echo("\nTo see it in a browser (http://127.0.0.1:8000/), start the page:\n")
+    typer.echo(f"  {command} serve {_short(stage.boolean.folder)} \\")
+    typer.echo(f"    --plain-index {_short(stage.plain.folder)} \\")
+    typer.echo(f"    --judgements {_short(judged)}")
+    typer.echo("\nOr ask for yourself:\n")
+    typer.echo(f"  {command} search {_short(stage.boolean.folder)} \\")
+    typer.echo('    "snakes of Peru but not Ecuador" --explain')
+
+
+def _row(query: Query) -> dict[str, Any]:
+    """Write a query as the page reads it."""
+    return {
+        "text": query.text,
+        "template": query.template,
+        "operators": [operator.value for operator in query.operators],
+        "operands": [asdict(operand) for operand in query.operands],
+        "gold": sorted(query.gold),
+        "excluded": sorted(query.excluded),
+        "partial": sorted(query.partial),
+    }
+
+
+def _command() -> str:
+    """Name this program as the caller's shell finds it."""
+    own = Path(sys.argv[0])
+    found = shutil.which("boolattn")
+    if own.name != "boolattn" or (found and Path(found).samefile(own)):
+        return "boolattn"
+    return str(own)
+
+
+def _short(path: Path) -> str:
+    """Write a path as a shell takes it, short where it is in the home folder."""
+    home = Path.home()
+    if path.is_relative_to(home) and " " not in str(path):
+        return f"~/{path.relative_to(home)}"
+    return shlex.quote(str(path))
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    console = Console(highlight=False, emoji=False)
+    width = min(console.width, _MAX_WIDTH) if console.is_terminal else _WIDTH
+    return Console(highlight=False, emoji=False, width=width)

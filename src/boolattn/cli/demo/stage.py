@@ -1,0 +1,145 @@
+"""What the demo stands on: the corpus, two models and their indexes, each made once and kept.
+
+Everything lies under the user's cache, named after what it was made from: another model or
+other data have another folder. A build that was stopped goes on where it stopped.
+May import: boolattn.search, boolattn.encoder, boolattn.data, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from boolattn.errors import ConfigError, IndexFolderError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from sentence_transformers import SentenceTransformer
+
+    from boolattn.cli.demo.steps import Steps
+    from boolattn.data.records import Dataset, Document, Query
+    from boolattn.search import Searcher
+    from boolattn.search.writing import Encode
+
+#: What the plain encoder is called.
+PLAIN = "all-MiniLM-L6-v2"
+#: Documents between two signs of progress, and what a stopped build loses at most.
+_SEGMENT = 250
+_SPLIT = "unseen"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """All that is needed to search and to measure.
+
+    Attributes:
+        folder: Where the corpus' indexes are kept.
+        documents: The corpus; a document's row in both indexes is its place here.
+        n_all: Documents of the whole benchmark.
+        queries: The benchmark's own, in wordings that no training saw.
+        plain: The plain encoder's index.
+        boolean: The Boolean model's index.
+        name: What the Boolean model is called.
+    """
+
+    folder: Path
+    documents: Sequence[Document]
+    n_all: int
+    queries: tuple[Query, ...]
+    plain: Searcher
+    boolean: Searcher
+    name: str
+
+
+def set_up(model: str, data: Path | None, n_documents: int, steps: Steps) -> Stage:
+    """Build what is not there yet, and open it.
+
+    Args:
+        model: The Boolean model: ``shipped``, or a folder.
+        data: A built taxa folder; left out, the cache's small one, built if need be.
+        n_documents: Index about so many: all that the queries name, and others; 0 indexes all.
+        steps: Told what is being done.
+    """
+    from boolattn.data.catalog import Options, open_dataset
+
+    dataset = open_dataset("taxa", Options(folder=data, size="small", tell=steps.say))
+    queries = dataset.splits[_SPLIT]
+    documents = choose(dataset, queries, n_documents)
+    folder = _folder(documents)
+    boolean = _index(folder, model, documents, steps)
+    plain = _index(folder, "minilm", documents, steps)
+    name = "the shipped model" if model == "shipped" else Path(model).resolve().name
+    return Stage(folder, documents, len(dataset.documents), queries, plain, boolean, name)
+
+
+def choose(dataset: Dataset, queries: Sequence[Query], n: int) -> Sequence[Document]:
+    """Keep what queries name, and fill up with others, always the same, in the corpus' order."""
+    documents = dataset.documents
+    if not 0 < n < len(documents):
+        return documents
+    named = {i for query in queries for i in (*query.gold, *query.excluded, *query.partial)}
+    rest = [document.id for document in documents if document.id not in named]
+    n_more = max(0, n - (len(documents) - len(rest)))
+    kept = named.union(random.Random("demo").sample(rest, n_more))
+    return [document for document in documents if document.id in kept]
+
+
+def _folder(documents: Sequence[Document]) -> Path:
+    """Return the place of the indexes of some documents."""
+    from boolattn.data.download import cache_folder
+
+    digest = hashlib.sha256()
+    for document in documents:
+        digest.update(f"{document.id}\0{document.title}\0{document.text}\0".encode())
+    return cache_folder() / "demo" / f"taxa-{len(documents)}-{digest.hexdigest()[:8]}"
+
+
+def _index(folder: Path, model: str, documents: Sequence[Document], steps: Steps) -> Searcher:
+    """Open a model's index of the documents, or build it."""
+    from boolattn.search import Searcher, load_model
+    from boolattn.search.models import model_name
+
+    retriever = load_model(model)
+    stem = PLAIN if model == "minilm" else Path(model_name(model)).name
+    where = folder / f"{stem}-{retriever.fingerprint[:8]}"
+    try:
+        found = Searcher.open(where, retriever)
+    except IndexFolderError:
+        pass
+    else:
+        if len(found) == len(documents):
+            return found
+    what = f"encoding with {PLAIN}" if model == "minilm" else f"encoding with {stem} model"
+    with steps.count(what, len(documents)) as tell:
+        return Searcher.build(
+            where,
+            documents,
+            retriever,
+            encode=_quick(retriever.towers),
+            tell=tell,
+            model=model_name(model),
+            segment_size=_SEGMENT,
+            resume=True,
+        )
+
+
+def _quick(towers: SentenceTransformer) -> Encode | None:
+    """Return what encodes our own towers faster; others encode themselves."""
+    from boolattn.encoder import DocumentEncoder
+
+    try:
+        encode = DocumentEncoder(towers)
+    except ConfigError:
+        return None
+
+    def run(batches: Iterable[list[str]], /) -> Iterator[NDArray[np.float32]]:
+        for texts in batches:
+            yield encode(texts).cpu().numpy()
+
+    return run

@@ -1,0 +1,126 @@
+"""The demo's evaluation: three systems over the same queries and documents, ranked exactly.
+
+May import: boolattn.cli.demo, boolattn.evaluation, boolattn.composition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from rich.table import Table
+
+    from boolattn.composition.retriever import Plan
+    from boolattn.evaluation.judgements import Judgements
+    from boolattn.evaluation.ranking import Ranking
+    from boolattn.search import Searcher
+
+METRICS = ("r_precision", "leak", "excluded_before_full")
+#: Kinds of queries by their operators, in the table's order.
+_KINDS = {(): "none", ("or",): "OR", ("and",): "AND", ("not",): "NOT", ("and", "not"): "AND NOT"}
+_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was measured.
+
+    Attributes:
+        judgements: The queries, and what is right.
+        systems: For each system and metric one number a query, nan where it has none.
+        n_composed: Queries whose operands were scored apart.
+    """
+
+    judgements: Judgements
+    systems: Mapping[str, Mapping[str, NDArray[np.float64]]]
+    n_composed: int
+
+
+def evaluate(
+    judgements: Judgements, plain: Searcher, boolean: Searcher, names: Sequence[str]
+) -> Evaluation:
+    """Measure the plain encoder, the model's one vector, and the model's composed scores.
+
+    Args:
+        judgements: The queries; rows are those of the indexes.
+        plain: The plain encoder's index.
+        boolean: The Boolean model's index; without a reader it composes nothing, and has one row.
+        names: What the plain encoder and the model are called.
+    """
+    from boolattn.evaluation.metrics import measure, needed_depth
+
+    depth = needed_depth(judgements, METRICS)
+    own = _plans(boolean, judgements.texts)
+    rankings = {
+        names[0]: _by_vector(plain, _plans(plain, judgements.texts), depth),
+        f"{names[1]}, one vector": _by_vector(boolean, own, depth),
+    }
+    if boolean.retriever.reader is not None:
+        rankings[f"{names[1]}, composed"] = _composed(boolean, own, depth)
+    systems = {name: measure(one, judgements, METRICS) for name, one in rankings.items()}
+    return Evaluation(judgements, systems, sum(plan.is_composed for plan in own))
+
+
+def show(found: Evaluation) -> Table:
+    """Lay the means out: R-precision by kind of query, then what NOT let through."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from boolattn.evaluation.tables import short
+
+    kinds = [_KINDS.get(names, "") for names in found.judgements.operators]
+    shown = [kind for kind in _KINDS.values() if kind in kinds]
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("mean over queries with", no_wrap=True)
+    for head in ("R-prec.\nall", *(f"\n{kind}" for kind in shown), "leak\nNOT", "excluded\nfirst"):
+        table.add_column(head, justify="right", no_wrap=True)
+    counts = [len(kinds), *(kinds.count(kind) for kind in shown)]
+    one = next(iter(found.systems.values()))
+    counts += [int(np.isfinite(one[name]).sum()) for name in METRICS[1:]]
+    table.add_row("[dim]queries[/dim]", *(f"[dim]{n}[/dim]" for n in counts))
+    for name, values in found.systems.items():
+        precision = values[METRICS[0]]
+        cells = [_mean(precision)]
+        cells += [_mean(precision[[own == kind for own in kinds]]) for kind in shown]
+        cells += [_mean(values[metric]) for metric in METRICS[1:]]
+        table.add_row(name, *map(short, cells))
+    return table
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _plans(searcher: Searcher, texts: Sequence[str]) -> list[Plan]:
+    starts = range(0, len(texts), _AT_ONCE)
+    return [p for i in starts for p in searcher.retriever.plan(list(texts[i : i + _AT_ONCE]))]
+
+
+def _by_vector(searcher: Searcher, plans: Sequence[Plan], depth: int) -> Ranking:
+    import torch
+
+    from boolattn.evaluation.rankers import exact_search
+
+    queries = torch.from_numpy(np.stack([plan.plain for plan in plans]))
+    return exact_search(queries, torch.from_numpy(_vectors(searcher)), depth)
+
+
+def _composed(searcher: Searcher, plans: Sequence[Plan], depth: int) -> Ranking:
+    import torch
+
+    from boolattn.composition import ranking
+    from boolattn.evaluation.ranking import Ranking
+
+    documents = torch.from_numpy(_vectors(searcher)).to(searcher.retriever.towers.device)
+    return Ranking(*ranking.rank(searcher.retriever, plans, documents, depth))
+
+
+def _vectors(searcher: Searcher) -> NDArray[np.float32]:
+    return searcher.engine.vectors(np.arange(len(searcher)))
