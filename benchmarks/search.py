@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import psutil
 
 from boolattn.composition.retriever import Retriever
 from boolattn.data.catalog import Options, open_dataset
@@ -94,16 +93,14 @@ def percentiles(searcher: Searcher, queries: Iterable[str], **options: Any) -> d
 def searched(folder: Path, plain: list[str], composed: list[str]) -> dict[str, Any]:
     """Open an index and search it; run in a fresh process."""
     model = words_model()
-    process = psutil.Process()
-    before = process.memory_full_info()
+    before = _memory()
     start = time.perf_counter()
     searcher = Searcher.open(folder, model)
     found: dict[str, Any] = {"open_s": round(time.perf_counter() - start, 2)}
     found["plain"] = percentiles(searcher, plain)
     found["composed"] = percentiles(searcher, composed)
-    after = process.memory_full_info()
-    found["rss_mb"] = (after.rss - before.rss) >> 20
-    found["own_mb"] = (after.uss - before.uss) >> 20
+    after = _memory()
+    found["memory_mb"] = {name: after[name] - before[name] for name in before}
     found["composed, exhaustive"] = percentiles(searcher, composed[:50], exhaustive=True)
     if searcher.has_lexical:
         found["plain, hybrid"] = percentiles(searcher, plain, hybrid=True)
@@ -124,6 +121,15 @@ def searched(folder: Path, plain: list[str], composed: list[str]) -> dict[str, A
 
 def _id(hit: Any) -> str:  # noqa: ANN401 - a Hit
     return str(hit.id)
+
+
+def _memory() -> dict[str, int]:
+    """Return the process's own memory, and the pages of files that it shares with others."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return {
+        name: int(fields[field].split()[0]) >> 10
+        for name, field in (("own", "RssAnon"), ("mapped files", "RssFile"))
+    }
 
 
 def _size(folder: Path) -> int:

@@ -6,10 +6,10 @@ boolattn.settings, boolattn.weights, boolattn.errors.
 
 from boolattn.data.records import Document
 from boolattn.search.answering import SearchOptions
+from boolattn.search.index_settings import IndexSettings
 from boolattn.search.models import load_model
 from boolattn.search.result import Hit, SearchResult
 from boolattn.search.searcher import Searcher
-from boolattn.search.writing import IndexSettings
 
 __all__ = [
     "Document",

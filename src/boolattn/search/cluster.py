@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from boolattn.search.writing import Encode
+    from boolattn.search.index_settings import Encode
 
     Array = NDArray[np.float32]
 

@@ -14,9 +14,13 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from boolattn.search.filters import Condition
+    from boolattn.search.manifest import Manifest
     from boolattn.search.segments import Rows
 
     Array = NDArray[np.float32]
@@ -50,6 +54,27 @@ class Selection:
         """Say which of some rows may be found; padding may not."""
         inside = rows >= 0
         return inside if self.mask is None else inside & self.mask[rows]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What an engine is to take up.
+
+    Attributes:
+        folder: Of the index.
+        manifest: As it will be, but for the engine's part.
+        rows: All of them.
+        first_row: Where the new ones begin; 0 for a new index.
+        uri: Of Milvus.
+        sample: Gives vectors as queries have them, to measure the recall with.
+    """
+
+    folder: Path
+    manifest: Manifest
+    rows: Rows
+    first_row: int
+    uri: str
+    sample: Callable[[], Array]
 
 
 class Engine(Protocol):
@@ -137,18 +162,11 @@ def best(scores: Array, n: int) -> Found:
     return Found(rows, own)
 
 
-def recall(exact: Found, found: Found, own: NDArray[np.int64]) -> float:
-    """Return the share of the nearest that was found; others as near are as good.
-
-    Args:
-        exact: The nearest rows of some queries.
-        found: What an engine found for them.
-        own: The row that each query is itself, which does not count.
-    """
+def recall(exact: Found, found: Found) -> float:
+    """Return the share of the nearest that was found; others as near are as good."""
     shares = []
-    for place, row in enumerate(own):
-        wanted = exact.scores[place][exact.rows[place] != row]
-        got = found.scores[place][(found.rows[place] != row) & (found.rows[place] >= 0)]
+    for wanted, got in zip(exact.scores, found.scores, strict=True):
+        wanted = wanted[wanted > -np.inf]
         if len(wanted):
             n_found = int((got >= wanted.min() - _TIE).sum())
             shares.append(min(n_found, len(wanted)) / len(wanted))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from boolattn.search.engines import Job
     from boolattn.search.manifest import FileEntry, Manifest
     from boolattn.search.segments import Rows
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 #: Results for which the recall is measured, and the recall that is tried for.
 TARGETS = {10: 0.98, 1000: 0.95}
-N_SAMPLE = 200
 #: So few rows are compared one by one: that is exact, and as fast.
 _FEW = 16_384
 _SEED = 0
@@ -119,16 +119,16 @@ class Approximate:
     def __init__(
         self, index: FaissIndex, kind: Ivf | Hnsw, rows: Rows, efforts: dict[int, float]
     ) -> None:
-        self._index, self._kind, self._rows = index, kind, rows
+        self._index, self._kind, self.rows = index, kind, rows
         self.efforts = efforts
 
     def vectors(self, rows: NDArray[np.int64]) -> Array:
         """Return the vectors of some rows."""
-        return self._rows.vectors(rows)
+        return self.rows.vectors(rows)
 
     def search(self, queries: Array, n: int, selection: Selection) -> Found:
         """Return the nearest rows that may be found, nearly always."""
-        queries, n = np.ascontiguousarray(queries, np.float32), min(n, len(self._rows))
+        queries, n = np.ascontiguousarray(queries, np.float32), min(n, len(self.rows))
         mask, selector, share = selection.mask, None, 1.0
         if mask is not None:
             n_allowed = int(mask.sum())
@@ -153,40 +153,39 @@ class Approximate:
         if not len(rows):
             empty = np.zeros((len(queries), 0))
             return Found(empty.astype(np.int64), empty.astype(np.float32))
-        found = best(queries @ self._rows.vectors(rows).T, n)
+        found = best(queries @ self.rows.vectors(rows).T, n)
         return Found(rows[found.rows], found.scores)
 
 
-def write_engine(
-    folder: Path, manifest: Manifest, rows: Rows, first_row: int
-) -> tuple[dict[str, Any], dict[str, FileEntry]]:
-    """Build an engine, or add the rows from some row on; return its settings and its file."""
-    faiss, kind = faiss_module(), KINDS[manifest.engine]
-    name = f"engine-{manifest.generation}.faiss"
-    if first_row:
-        index = faiss.read_index(str(folder / manifest.engine_settings["file"]))
+def write_engine(job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
+    """Build an engine, or add rows to one; return its settings and its file."""
+    faiss, kind = faiss_module(), KINDS[job.manifest.engine]
+    name = f"engine-{job.manifest.generation}.faiss"
+    if job.first_row:
+        index = faiss.read_index(str(job.folder / job.manifest.engine_settings["file"]))
     else:
-        index = kind.make(rows)
+        index = kind.make(job.rows)
     start = 0
-    for segment in rows.segments:
-        if start >= first_row:
+    for segment in job.rows.segments:
+        if start >= job.first_row:
             index.add(np.ascontiguousarray(segment.vectors))
         start += segment.count
-    engine = Approximate(index, kind, rows, {})
-    efforts, recalls = measure(engine, kind.first_effort, kind.most_effort(index))
+    queries = job.sample()
+    engine = Approximate(index, kind, job.rows, {})
+    recalls = measure(engine, queries, kind.first_effort, kind.most_effort(index))
     try:
-        faiss.write_index(index, str(folder / name))
+        faiss.write_index(index, str(job.folder / name))
     except RuntimeError as error:
         raise IndexFolderError(
-            f"cannot write {folder / name}: is the disk full? What was there is unchanged"
+            f"cannot write {job.folder / name}: is the disk full? What was there is unchanged"
         ) from error
     settings = {
         "file": name,
-        "effort": {str(depth): effort for depth, effort in efforts.items()},
+        "effort": {str(depth): effort for depth, effort in engine.efforts.items()},
         "recall": {str(depth): round(value, 4) for depth, value in recalls.items()},
-        "n_sample": min(N_SAMPLE, len(rows)),
+        "n_sample": len(queries),
     }
-    return settings, {name: describe(folder / name)}
+    return settings, {name: describe(job.folder / name)}
 
 
 def open_engine(folder: Path, manifest: Manifest, rows: Rows) -> Approximate:
@@ -202,28 +201,27 @@ def open_engine(folder: Path, manifest: Manifest, rows: Rows) -> Approximate:
     return Approximate(index, KINDS[manifest.engine], rows, efforts)
 
 
-def measure(
-    engine: Approximate, effort: float, limit: float
-) -> tuple[dict[int, float], dict[int, float]]:
-    """Set how hard an engine searches, and say the recall against exact search it reaches.
+def measure(engine: Approximate, queries: Array, effort: float, limit: float) -> dict[int, float]:
+    """Set how hard an engine searches, and return the recall that it then has.
 
-    The queries are documents spread over the corpus; a document itself does not count.
+    Args:
+        engine: Its efforts are set.
+        queries: To measure with.
+        effort: To begin with.
+        limit: The most that is tried.
 
     Returns:
-        Efforts and recalls, by number of results.
+        Recall against exact search, by number of results.
     """
-    rows = engine._rows
-    sample = np.unique(np.linspace(0, len(rows) - 1, N_SAMPLE).astype(np.int64))
-    queries, flat = rows.vectors(sample), Flat(rows)
+    rows = engine.rows
     recalls: dict[int, float] = {}
     for depth, target in TARGETS.items():
-        n = min(depth + 1, len(rows))
-        exact = flat.search(queries, n, Selection())
+        n = min(depth, len(rows))
+        exact = Flat(rows).search(queries, n, Selection())
         while True:
             engine.efforts[depth] = effort
-            found = engine.search(queries, n, Selection())
-            recalls[depth] = recall(exact, found, sample)
+            recalls[depth] = recall(exact, engine.search(queries, n, Selection()))
             if recalls[depth] >= target or effort >= limit:
                 break
             effort *= 2
-    return engine.efforts, recalls
+    return recalls

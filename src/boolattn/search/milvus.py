@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from boolattn.search.engines import Job
     from boolattn.search.filters import Condition
     from boolattn.search.manifest import FileEntry, Manifest
     from boolattn.search.segments import Rows
@@ -107,26 +108,29 @@ def expression(conditions: tuple[Condition, ...]) -> str:
     return " and ".join(parts)
 
 
-def write_engine(
-    folder: Path, manifest: Manifest, rows: Rows, first_row: int, uri: str
-) -> tuple[dict[str, Any], dict[str, FileEntry]]:
-    """Make a collection, or add the rows from some row on to the one that is there."""
-    uri = manifest.engine_settings.get("uri", uri)
-    client = _client(_place(folder, uri))
-    name = manifest.engine_settings.get("collection", f"{_prefix(folder)}_{manifest.generation}")
+def write_engine(job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
+    """Make a collection, or add rows to the one that is there."""
+    rows, manifest = job.rows, job.manifest
+    uri = manifest.engine_settings.get("uri", job.uri)
+    client = _client(_place(job.folder, uri))
+    name = manifest.engine_settings.get(
+        "collection", f"{_prefix(job.folder)}_{manifest.generation}"
+    )
     with _one_line(name):
-        if first_row:
+        if job.first_row:
             # What a writer that was killed left of the same rows.
-            client.delete(name, filter=f"row >= {first_row}")
+            client.delete(name, filter=f"row >= {job.first_row}")
         else:
-            _drop_stale(client, folder)
+            _drop_stale(client, job.folder)
             _create(client, name, manifest.dimension)
-        for start in range(first_row, len(rows), _BATCH):
+        for start in range(job.first_row, len(rows), _BATCH):
             client.insert(name, _entries(rows, start, min(start + _BATCH, len(rows))))
         client.flush(name)
-    engine = Milvus(client, name, rows, 0)
-    settings = {"uri": uri, "collection": name, "recall": {"10": _measured(engine, rows)}}
-    return {**settings, "n_sample": min(N_SAMPLE, len(rows))}, {}
+    queries, n = job.sample()[:N_SAMPLE], min(10, len(rows))
+    found = Milvus(client, name, rows, 0).search(queries, n, Selection())
+    share = recall(Flat(rows).search(queries, n, Selection()), found)
+    settings = {"uri": uri, "collection": name, "recall": {"10": round(share, 4)}}
+    return {**settings, "n_sample": len(queries)}, {}
 
 
 def open_engine(folder: Path, manifest: Manifest, rows: Rows) -> Milvus:
@@ -177,13 +181,6 @@ def _entries(rows: Rows, start: int, end: int) -> list[dict[str, Any]]:
         }
         for place, row in enumerate(chosen.tolist())
     ]
-
-
-def _measured(engine: Milvus, rows: Rows) -> float:
-    sample = np.unique(np.linspace(0, len(rows) - 1, N_SAMPLE).astype(np.int64))
-    queries, n = rows.vectors(sample), min(11, len(rows))
-    exact = Flat(rows).search(queries, n, Selection())
-    return round(recall(exact, engine.search(queries, n, Selection()), sample), 4)
 
 
 def _drop_stale(client: Client, folder: Path) -> None:

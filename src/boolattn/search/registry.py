@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from boolattn.search.engines import Engine
+    from boolattn.search.engines import Engine, Job
     from boolattn.search.manifest import FileEntry, Manifest
     from boolattn.search.segments import Rows
 
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 class Kind(Protocol):
     """How one engine is kept."""
 
-    def write(
-        self, folder: Path, manifest: Manifest, rows: Rows, first_row: int, uri: str
-    ) -> Written:
-        """Take up the rows from some row on; return the engine's settings and files."""
+    def write(self, job: Job) -> Written:
+        """Take up the new rows; return the engine's settings and files."""
         ...
 
     def open(self, folder: Path, manifest: Manifest, rows: Rows) -> Engine:
@@ -43,9 +41,7 @@ class Kind(Protocol):
 
 
 class _Flat:
-    def write(
-        self, folder: Path, manifest: Manifest, rows: Rows, first_row: int, uri: str
-    ) -> Written:
+    def write(self, job: Job) -> Written:
         return {}, {}
 
     def open(self, folder: Path, manifest: Manifest, rows: Rows) -> Engine:
@@ -56,20 +52,16 @@ class _Flat:
 
 
 class _Faiss(_Flat):
-    def write(
-        self, folder: Path, manifest: Manifest, rows: Rows, first_row: int, uri: str
-    ) -> Written:
-        return faiss_engines.write_engine(folder, manifest, rows, first_row)
+    def write(self, job: Job) -> Written:
+        return faiss_engines.write_engine(job)
 
     def open(self, folder: Path, manifest: Manifest, rows: Rows) -> Engine:
         return faiss_engines.open_engine(folder, manifest, rows)
 
 
 class _Milvus:
-    def write(
-        self, folder: Path, manifest: Manifest, rows: Rows, first_row: int, uri: str
-    ) -> Written:
-        return milvus.write_engine(folder, manifest, rows, first_row, uri)
+    def write(self, job: Job) -> Written:
+        return milvus.write_engine(job)
 
     def open(self, folder: Path, manifest: Manifest, rows: Rows) -> Engine:
         return milvus.open_engine(folder, manifest, rows)

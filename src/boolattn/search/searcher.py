@@ -14,12 +14,13 @@ from boolattn.errors import ConfigError, DataError, IndexFolderError, QueryError
 from boolattn.search.answering import Answering, SearchOptions
 from boolattn.search.engines import Flat, Selection
 from boolattn.search.filters import allowed_rows, read_filters
+from boolattn.search.index_settings import IndexSettings
 from boolattn.search.lexical import Lexical
 from boolattn.search.manifest import check_files, read_manifest
 from boolattn.search.models import load_model
 from boolattn.search.opening import check_model, live_rows, open_rows
 from boolattn.search.registry import find_engine
-from boolattn.search.writing import IndexSettings, Writer
+from boolattn.search.writing import Writer
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 
     from boolattn.data.records import Document
     from boolattn.search.engines import Engine
+    from boolattn.search.index_settings import Encode
     from boolattn.search.manifest import Manifest
     from boolattn.search.result import SearchResult
-    from boolattn.search.writing import Encode
 
 
 class Searcher:

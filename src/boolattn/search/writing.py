@@ -9,12 +9,14 @@ from __future__ import annotations
 import shutil
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.errors import ConfigError, DataError, IndexFolderError
+from boolattn.errors import DataError, IndexFolderError
 from boolattn.search import folder as disk
+from boolattn.search.engines import Job
+from boolattn.search.index_settings import IndexSettings
 from boolattn.search.lexical import write_lexical
 from boolattn.search.manifest import (
     MANIFEST,
@@ -45,54 +47,16 @@ if TYPE_CHECKING:
 
     from boolattn.composition.retriever import Retriever
     from boolattn.data.records import Document
+    from boolattn.search.index_settings import Encode
     from boolattn.search.segments import Draft
 
     Array = NDArray[np.float32]
 
-#: Documents of a segment: what a build that is killed loses at most.
-SEGMENT_SIZE = 16_384
 #: Characters of a text that can matter to an encoder, for each token that it reads.
 _CHARACTERS = 32
 _TOKENS = 8192
-
-
-class Encode(Protocol):
-    """Encodes lists of texts, in their order; a cluster may work on several at once."""
-
-    def __call__(self, batches: Iterable[list[str]], /) -> Iterator[Array]:
-        """Yield the vectors of each list."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class IndexSettings:
-    """How an index is made.
-
-    Attributes:
-        engine: What finds the nearest vectors: flat, ivf, hnsw or milvus.
-        lexical: Whether words are indexed too, for hybrid search.
-        uri: Of Milvus: a file's name, or an address.
-        model: What to load to search the index, for the manifest.
-        segment_size: Documents encoded before something is kept.
-        batch_size: Documents encoded at once.
-        replace: Whether an index that is there may be replaced.
-        resume: Whether a build that was stopped goes on.
-    """
-
-    engine: str = "flat"
-    lexical: bool = True
-    uri: str = ""
-    model: str = ""
-    segment_size: int = SEGMENT_SIZE
-    batch_size: int = 32
-    replace: bool = False
-    resume: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("segment_size", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
-        find_engine(self.engine)
+#: Queries with which the recall of an approximate engine is measured.
+_N_SAMPLE = 200
 
 
 @dataclass
@@ -297,10 +261,25 @@ class Writer:
         return changed
 
     def _with_engine(self, manifest: Manifest, rows: Rows, first_row: int) -> Manifest:
-        kind = find_engine(manifest.engine)
-        settings, own = kind.write(self.folder, manifest, rows, first_row, self.settings.uri)
+        job = Job(
+            folder=self.folder,
+            manifest=manifest,
+            rows=rows,
+            first_row=first_row,
+            uri=self.settings.uri,
+            sample=lambda: self._sample(rows),
+        )
+        settings, own = find_engine(manifest.engine).write(job)
         files = {k: v for k, v in manifest.files.items() if not k.startswith("engine-")}
         return replace(manifest, engine_settings=settings, files=files | own)
+
+    def _sample(self, rows: Rows) -> Array:
+        """Encode some titles, or first words, as queries: a document's own vector is too easy."""
+        chosen = np.unique(np.linspace(0, len(rows) - 1, _N_SAMPLE).astype(np.int64))
+        documents = [rows.document(row) for row in chosen.tolist()]
+        texts = [d.title or " ".join(d.text[:200].split()[:6]) for d in documents]
+        vectors = self.retriever.encode_operands(texts)
+        return unit(vectors) if self.retriever.similarity == "cosine" else vectors
 
     def _with_lexical(self, manifest: Manifest, rows: Rows, first_row: int) -> Manifest:
         name = f"lexical-{manifest.generation}"
