@@ -18,8 +18,9 @@ from boolattn.errors import (
     IndexFolderError,
     IndexMismatchError,
 )
-from boolattn.search import Document, Searcher
+from boolattn.search import Document, IndexSettings, Searcher
 from boolattn.search.manifest import MANIFEST, Manifest, read_manifest
+from boolattn.search.writing import Writer
 from tests.search import words
 
 N = len(words.corpus())
@@ -334,3 +335,21 @@ def test_a_document_of_ten_megabytes(folder, retriever):
     assert len(searcher.manifest.segments) == 1
     assert ids(searcher.search("old", k=1)) == ["long"]
     assert searcher.search("old", k=1).hits[0].text == long
+
+
+def test_an_addition_that_was_stopped_leaves_nothing_behind_for_long(folder, retriever):
+    searcher = Searcher.build(folder, words.corpus()[:5], retriever)
+
+    def stop(batches):
+        yield retriever.encode_documents(next(iter(batches)))
+        raise KeyboardInterrupt
+
+    new = words.corpus()[5:]
+    writer = Writer(folder, retriever, IndexSettings(segment_size=4), stop)
+    with pytest.raises(KeyboardInterrupt):
+        writer.add(new)
+    assert len(list((folder / "segments").iterdir())) == 2
+    assert len(Searcher.open(folder, retriever)) == 5
+    searcher.add(new)
+    assert len(searcher) == N
+    assert len(list((folder / "segments").iterdir())) == len(searcher.manifest.segments) == 2

@@ -17,7 +17,7 @@ from boolattn.errors import BoolattnError, IndexFolderError
 from boolattn.search.manifest import MANIFEST, read_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from boolattn.search.manifest import Manifest
@@ -82,10 +82,15 @@ def clean(folder: Path, *, keep_segments: bool = False) -> None:
         is_part = path.name.endswith(PART)
         if is_part or (path.name.startswith(_OWN_PREFIXES) and path.name not in used):
             _remove(path)
+    clean_segments(folder, used, only_parts=keep_segments)
+
+
+def clean_segments(folder: Path, used: Collection[str], *, only_parts: bool = False) -> None:
+    """Remove segments that nothing names, or only those that were never finished."""
     if not (folder / SEGMENTS).is_dir():
         return
     for path in (folder / SEGMENTS).iterdir():
-        is_stale = f"{SEGMENTS}/{path.name}" not in used and not keep_segments
+        is_stale = f"{SEGMENTS}/{path.name}" not in used and not only_parts
         if path.name.endswith(PART) or is_stale:
             _remove(path)
 

@@ -118,6 +118,9 @@ class Writer:
             changed = self._finish(changed, segments)
             if len(deleted):
                 find_engine(changed.engine).forget(self.folder, changed, deleted)
+            # What other additions that were stopped left: no reader can know of it.
+            used = {f"{disk.SEGMENTS}/{segment.name}" for segment in changed.segments}
+            disk.clean_segments(self.folder, used)
             return changed
 
     def delete(self, ids: Iterable[str]) -> Manifest:
