@@ -178,8 +178,11 @@ class Verdict:
 
     @property
     def confidence(self) -> float:
-        """The lesser of the two."""
-        return min(self.structure, self.words)
+        """How probable the structure is; 0 where words are missing.
+
+        The least sure word says little: it is nearly always a small one, such as "of".
+        """
+        return self.structure if self.words else 0.0
 
 
 def decode(read: Read, text: str, offsets: Sequence[Span], row: int) -> Verdict:
