@@ -126,7 +126,7 @@ def test_finishing_changes_no_vector(preset, marked_corpus, tmp_path):
         polish_steps=30,
         read_batch=8,
         polish_learning_rate=5e-3,
-        max_leak=0.5,
+        fit_numbers=True,
         threshold=0.0,
     )
     polished = replace(chosen, compose=settings)
@@ -182,7 +182,7 @@ class TestFitting:
         fitter = Fitter(retriever, judged, _wide(documents))
         assert fitter.measure([0], 0.0, (0.0, 0.0, 0.0)) == (1.0, 1.0)
         assert fitter.measure([0], 0.2, (0.0, 0.0, 0.0)) == (0.0, 0.0)
-        found = fit_numbers(fitter, max_leak=0.0)
+        found = fit_numbers(fitter)
         assert (found.excluded_shift, found.r_precision, found.leak) == (0.1, 1.0, 0.0)
         assert retriever.calibration.excluded_shift.item() == pytest.approx(0.1)
 
@@ -190,7 +190,7 @@ class TestFitting:
         # The operands prefer document 1; the whole text knows that 0 answers.
         documents = torch.tensor([[0.3, 0.3, 0.9], [0.6, 0.3, 0.0]])
         judged = [self._judged(retriever, Or((Atom("a"), Atom("b"))), np.eye(3), [0])]
-        found = fit_numbers(Fitter(retriever, judged, _wide(documents)), max_leak=0.1)
+        found = fit_numbers(Fitter(retriever, judged, _wide(documents)))
         assert found.weights[1] > 0
         assert found.r_precision == 1.0
         [plan] = [one.plan for one in judged]
@@ -199,4 +199,4 @@ class TestFitting:
 
     def test_nothing_to_fit_is_said(self, retriever):
         with pytest.raises(ConfigError, match="no validation query was read as Boolean"):
-            fit_numbers(Fitter(retriever, [], torch.zeros(1, 3)), 0.1)
+            fit_numbers(Fitter(retriever, [], torch.zeros(1, 3)))

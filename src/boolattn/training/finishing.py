@@ -93,7 +93,7 @@ def fit(
     ]
     device = retriever.towers.device
     retriever.calibration.cpu()
-    found = fit_numbers(Fitter(retriever, judged, vectors), preset.compose.max_leak)
+    found = fit_numbers(Fitter(retriever, judged, vectors))
     retriever.calibration.to(device)
     names = ("and", "or", "not")
     return {

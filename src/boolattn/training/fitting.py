@@ -112,16 +112,17 @@ def _weight(plan: Plan, weights: tuple[float, ...]) -> float:
     return sum(named[operator] for operator in plan.operators)
 
 
-def fit_numbers(fitter: Fitter, max_leak: float) -> Numbers:
+def fit_numbers(fitter: Fitter) -> Numbers:
     """Choose the numbers, write them into the calibration, and return them.
 
     AND and OR take the weight with the best R-precision; NOT the weight and the shift with the
-    best R-precision among those that leak at most ``max_leak``, or, if all leak more, the least.
+    best R-precision minus leak. A bound on the leak itself would depend on how many documents
+    compete, which are fewer here than in a corpus.
     """
     if not fitter.judged:
         raise ConfigError(
             "no validation query was read as Boolean, so there is nothing to choose the numbers by;"
-            " train the reader longer, or set compose.max_leak=0"
+            " train the reader longer, or set compose.fit_numbers=false"
         )
     joined = {
         operator: max(
@@ -142,12 +143,7 @@ def fit_numbers(fitter: Fitter, max_leak: float) -> Numbers:
             (w, s): fitter.measure(drops, s, (joined[Operator.AND], joined[Operator.OR], w))
             for w, s in product(WEIGHTS[:6], SHIFTS)
         }
-        allowed = {key: found for key, found in tried.items() if found[1] <= max_leak}
-        weight, shift = (
-            max(allowed, key=lambda key: allowed[key][0])
-            if allowed
-            else min(tried, key=lambda key: tried[key][1])
-        )
+        weight, shift = max(tried, key=lambda key: tried[key][0] - tried[key][1])
     weights = (joined[Operator.AND], joined[Operator.OR], weight)
     everything = range(len(fitter.judged))
     measured = fitter.measure(everything, shift, weights)

@@ -133,7 +133,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
             collator = cast("ComposingCollator", steps.collator)
             teach_reading(job.composing, collator, preset, _log_reading)
     result = train_towers(job, resume=launch.resume)
-    if (preset.compose.polish_steps or preset.compose.max_leak) and is_main_process():
+    if (preset.compose.polish_steps or preset.compose.fit_numbers) and is_main_process():
         result.metrics.update(_finish(preset, corpus, run.model, run.model))
     return result
 
@@ -165,9 +165,9 @@ def _finish(preset: Preset, corpus: Corpus, source: Path, target: Path) -> dict[
     retriever.threshold = settings.threshold
     if settings.polish_steps:
         polish(retriever, preset, corpus.split(preset.data.train), _log_reading)
-    if settings.max_leak:
+    if settings.fit_numbers:
         if not preset.data.validation:
-            raise ConfigError("compose.max_leak is kept on validation queries: set data.validation")
+            raise ConfigError("compose.fit_numbers needs validation queries: set data.validation")
         queries = corpus.split(preset.data.validation)
         metrics = fit(retriever, preset, queries, corpus.documents, corpus.rows)
         logger.info("composition: %s", _words(metrics))

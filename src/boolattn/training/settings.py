@@ -226,8 +226,8 @@ class ComposeSettings(_Checked):
         polish_steps: Steps of the reader alone, after the training, on states that stay as they
             are; 0: none.
         polish_learning_rate: Highest learning rate of these.
-        max_leak: With a validation split, the numbers of the composition are chosen on it: the
-            best R-precision whose leak is at most this; 0: they stay as they were learned.
+        fit_numbers: Whether the few numbers of the composition are chosen anew on the validation
+            split, by R-precision minus leak, or stay as they were learned.
         threshold: Least confidence of a reading that is obeyed, in the saved model.
     """
 
@@ -243,7 +243,7 @@ class ComposeSettings(_Checked):
     read_learning_rate: float = 1e-4
     polish_steps: int = 0
     polish_learning_rate: float = 1e-3
-    max_leak: float = 0.0
+    fit_numbers: bool = False
     threshold: float = 0.5
 
 
