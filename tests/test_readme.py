@@ -1,23 +1,94 @@
-"""Every Python example of the README runs, in order, in one folder."""
+"""What README and quickstart say can be done: commands exist, Python runs, pages are there."""
 
 import re
+import shlex
 from pathlib import Path
 
-README = Path(__file__).parent.parent / "README.md"
+import pytest
+import typer
+
+from boolattn.cli import app
+
+ROOT = Path(__file__).parent.parent
+PAGES = ("README.md", "docs/quickstart.md")
+PROGRAM = typer.main.get_command(app)
+# Typer brings the parser's errors, but names only some.
+UsageError = typer.BadParameter.__base__
 
 
-def test_the_examples_run(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_run(page, tmp_path, monkeypatch, capsys):
+    """In order, in one folder."""
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) >= 3
-    for block in blocks:
-        exec(compile(block, str(README), "exec"), {})
+    for block in _blocks(page, "python"):
+        exec(compile(block, page, "exec"), {})
     said = capsys.readouterr().out
-    assert "{'and': True, 'or': False, 'not': True}" in said
-    assert (tmp_path / "why.png").is_file()
+    if page == "README.md":
+        assert "{'and': False, 'or': False, 'not': True}" in said
+        # The engineer's two results, in this order, and the score of the author's two.
+        assert re.search(r"^b \w+ .*\nbs put down .*'Sumatra'", said, re.MULTILINE)
+        first, second = re.search(r"^\[ ?(-?[\d.]+) +(-?[\d.]+)\]", said, re.MULTILINE).groups()
+        assert float(first) > float(second)
+    else:
+        assert said.startswith("hawk moths AND Borneo NOT Sumatra")
 
 
-def test_the_pages_it_names_are_there():
-    text = README.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#:]+)\)", text):
-        assert (README.parent / target).is_file(), target
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_are_there(page):
+    """Every verb and option is one of the program's; every value is one that it can read."""
+    commands = [line for block in _blocks(page, "sh") for line in _commands(block)]
+    assert len(commands) >= 10
+    for words in commands:
+        _parse(words)
+
+
+@pytest.mark.parametrize(
+    "words", [["search", "index"], ["serve", "index", "--nonsense"], ["find"], ["demo", "-k", "0"]]
+)
+def test_a_wrong_command_would_be_found(words):
+    with pytest.raises(UsageError):
+        _parse(words)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_make_has_the_targets(page):
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    wanted = [found for block in _blocks(page, "sh") for found in re.findall(r"make (\w+)", block)]
+    assert wanted
+    assert set(wanted) <= set(targets)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_pages_it_names_are_there(page):
+    path = ROOT / page
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
+
+
+def test_the_table_is_that_of_the_results():
+    tables = re.findall(r"(?:^\|.*\n)+", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    [table] = [found for found in tables if "R-precision / leak" in found]
+    results = (ROOT / "docs/results/README.md").read_text("utf-8")
+    assert table in results, "copy the table of docs/results/README.md into README.md"
+
+
+def _blocks(page, language):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def _commands(block):
+    """Yield the arguments of every call of the program."""
+    block = re.sub(r"<<'END'\n.*?\nEND\n", "\n", block, flags=re.DOTALL)
+    for line in block.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["boolattn"]:
+            yield words[1:]
+
+
+def _parse(words):
+    """Read a command line as the program does, and run nothing."""
+    with PROGRAM.make_context("boolattn", list(words)) as context:
+        name, command, rest = PROGRAM.resolve_command(context, list(words))
+        with command.make_context(name, rest, parent=context):
+            pass

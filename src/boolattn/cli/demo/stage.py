@@ -8,9 +8,12 @@ May import: boolattn.search, boolattn.encoder, boolattn.data, boolattn.errors.
 from __future__ import annotations
 
 import hashlib
+import os
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import local
 from typing import TYPE_CHECKING
 
 from boolattn.errors import ConfigError, IndexFolderError
@@ -23,9 +26,10 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from boolattn.cli.demo.steps import Steps
+    from boolattn.composition.retriever import Retriever
     from boolattn.data.records import Dataset, Document, Query
     from boolattn.search import Searcher
-    from boolattn.search.writing import Encode
+    from boolattn.search.index_settings import Encode
 
 #: What the plain encoder is called.
 PLAIN = "all-MiniLM-L6-v2"
@@ -72,6 +76,7 @@ def set_up(model: str, data: Path | None, n_documents: int, steps: Steps) -> Sta
     queries = dataset.splits[_SPLIT]
     documents = choose(dataset, queries, n_documents)
     folder = _folder(documents)
+    steps.say("opening the models")
     boolean = _index(folder, model, documents, steps)
     plain = _index(folder, "minilm", documents, steps)
     name = "the shipped model" if model == "shipped" else Path(model).resolve().name
@@ -121,7 +126,7 @@ def _index(folder: Path, model: str, documents: Sequence[Document], steps: Steps
             where,
             documents,
             retriever,
-            encode=_quick(retriever.towers),
+            encode=_quick(_towers(model, retriever)),
             tell=tell,
             model=model_name(model),
             segment_size=_SEGMENT,
@@ -129,17 +134,51 @@ def _index(folder: Path, model: str, documents: Sequence[Document], steps: Steps
         )
 
 
+def _towers(model: str, retriever: Retriever) -> SentenceTransformer:
+    """Return the model as two towers, if it can be one."""
+    from boolattn.encoder import build_towers
+    from boolattn.search.models import model_folder
+
+    # Mean, cosine, 256 tokens: its vectors stay what they are.
+    return build_towers(model_folder(model)) if model == "minilm" else retriever.towers
+
+
 def _quick(towers: SentenceTransformer) -> Encode | None:
-    """Return what encodes our own towers faster; others encode themselves."""
+    """Return what encodes two towers on every core, if they are two: a thread has its own texts.
+
+    Threads that share one small matrix wait for each other, and on a busy machine for others.
+    """
+    import torch
+
     from boolattn.encoder import DocumentEncoder
 
     try:
-        encode = DocumentEncoder(towers)
+        DocumentEncoder(towers)
     except ConfigError:
         return None
+    own, n_threads = local(), _n_cores() if towers.device.type == "cpu" else 1
+
+    def begin() -> None:
+        if n_threads > 1:
+            torch.set_num_threads(1)
+        # One for each thread, because a tokenizer must not be shared.
+        own.encode = DocumentEncoder(towers)
 
     def run(batches: Iterable[list[str]], /) -> Iterator[NDArray[np.float32]]:
-        for texts in batches:
-            yield encode(texts).cpu().numpy()
+        before = torch.get_num_threads()
+        pool = ThreadPoolExecutor(n_threads, initializer=begin)
+        try:
+            yield from pool.map(lambda texts: own.encode(texts).cpu().numpy(), batches)
+        finally:
+            # Whoever stops the demo does not wait for what nobody will take.
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(before)
 
     return run
+
+
+def _n_cores() -> int:
+    """Count the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
