@@ -132,6 +132,13 @@ def test_more_than_milvus_gives_is_refused(searcher):
         searcher.search("moths", k=100_000)
 
 
+def test_a_server_that_does_not_answer_in_time_is_one_line(searcher, monkeypatch):
+    monkeypatch.setattr("boolattn.search.milvus._TIMEOUT", -1.0)
+    with pytest.raises(IndexFolderError, match=r"Milvus \(boolattn_\w+\): ") as caught:
+        searcher.search("moths")
+    assert "\n" not in str(caught.value)
+
+
 def test_no_server_is_one_line(retriever, folder, monkeypatch):
     monkeypatch.setattr("boolattn.search.milvus._TIMEOUT", 0.5)
     with pytest.raises(IndexFolderError, match="Milvus ") as caught:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 LIMIT = 16_384
 N_SAMPLE = 50
 _BATCH = 1000
+_QUERIES = 16
 _TIMEOUT = 30.0
 _SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
@@ -73,15 +74,19 @@ class Milvus:
     def search(self, queries: Array, n: int, selection: Selection) -> Found:
         """Ask Milvus, with the filters as its own expression."""
         n = min(n, len(self._rows), LIMIT)
+        data = list(np.ascontiguousarray(queries, np.float32))
+        answers: list[Any] = []
         with _one_line(self._collection):
-            answers = self._client.search(
-                self._collection,
-                data=list(np.ascontiguousarray(queries, np.float32)),
-                limit=min(n + self._n_extra, LIMIT),
-                filter=expression(selection.conditions),
-                output_fields=["row"],
-                timeout=_TIMEOUT,
-            )
+            # Few at a time, so that many queries together do not run out of the time of one call.
+            for start in range(0, len(data), _QUERIES):
+                answers += self._client.search(
+                    self._collection,
+                    data=data[start : start + _QUERIES],
+                    limit=min(n + self._n_extra, LIMIT),
+                    filter=expression(selection.conditions),
+                    output_fields=["row"],
+                    timeout=_TIMEOUT,
+                )
         rows = np.full((len(queries), n), -1, np.int64)
         scores = np.full((len(queries), n), -np.inf, np.float32)
         for place, answer in enumerate(answers):
@@ -224,10 +229,15 @@ def _client(place: str) -> Client:
 
 @contextmanager
 def _one_line(what: str, hint: str = "") -> Iterator[None]:
+    import grpc
     from pymilvus.exceptions import MilvusException
 
     try:
         yield
-    except MilvusException as error:
-        reason = " ".join(str(error.message).split())
-        raise IndexFolderError(f"Milvus ({what}): {reason}{hint}") from error
+    except (MilvusException, grpc.RpcError) as error:
+        said = error.message if isinstance(error, MilvusException) else _details(error)
+        raise IndexFolderError(f"Milvus ({what}): {' '.join(str(said).split())}{hint}") from error
+
+
+def _details(error: Any) -> str:  # noqa: ANN401 - grpc's, which says it in two ways
+    return str(error.details() if hasattr(error, "details") else error)
