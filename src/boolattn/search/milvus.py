@@ -132,7 +132,8 @@ def write_engine(job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
             client.insert(name, _entries(rows, start, min(start + _BATCH, len(rows))))
         client.flush(name)
     queries, n = job.sample()[:N_SAMPLE], min(10, len(rows))
-    found = Milvus(client, name, rows, 0).search(queries, n, Selection())
+    engine = Milvus(client, name, rows, manifest.n_documents)
+    found = engine.search(queries, n, Selection())
     share = recall(Flat(rows).search(queries, n, Selection()), found)
     settings = {"uri": uri, "collection": name, "recall": {"10": round(share, 4)}}
     return {**settings, "n_sample": len(queries)}, {}

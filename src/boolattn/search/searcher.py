@@ -44,14 +44,17 @@ class Searcher:
         self._open(manifest)
 
     def _open(self, manifest: Manifest) -> None:
-        self.manifest = manifest
-        self.rows = open_rows(self.folder, manifest)
-        self._live = live_rows(self.folder, manifest)
-        self.flat = Flat(self.rows)
-        kind = find_engine(manifest.engine)
-        self.engine: Engine = kind.open(self.folder, manifest, self.rows)
-        lexical = manifest.lexical
-        self.lexical = Lexical(self.folder / lexical) if lexical else None
+        # Everything is opened before anything is taken up: what fails leaves the old index open.
+        rows = open_rows(self.folder, manifest)
+        try:
+            live = live_rows(self.folder, manifest)
+        except (OSError, ValueError) as error:
+            raise IndexFolderError(f"{self.folder} cannot be read: {error}") from error
+        engine = find_engine(manifest.engine).open(self.folder, manifest, rows)
+        lexical = Lexical(self.folder / manifest.lexical) if manifest.lexical else None
+        self.rows, self._live, self.flat = rows, live, Flat(rows)
+        self.engine: Engine = engine
+        self.lexical, self.manifest = lexical, manifest
 
     @classmethod
     def open(
