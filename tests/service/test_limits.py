@@ -6,8 +6,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from fastapi.testclient import TestClient
 
 from boolattn.errors import ConfigError
+from boolattn.service.app import create_app
 from boolattn.service.batching import Batcher
 from boolattn.service.settings import ServiceSettings, key_from
 from tests.service.test_api import refused
@@ -101,6 +103,15 @@ def test_without_the_key_nothing_is_told(serve, searcher, path):
     assert searcher.calls == []
     for headers in ({"authorization": f"Bearer {KEY}"}, {"x-api-key": KEY}):
         assert client.get(path, headers=headers).status_code == 200
+
+
+def test_a_key_is_asked_for_under_a_root_path_too(searcher):
+    app = create_app(searcher, None, ServiceSettings(api_key=KEY), None)
+    with TestClient(app, root_path="/inside", raise_server_exceptions=False) as client:
+        refused(client.get("/inside/search?q=a"), 401, "no_key")
+        told = client.get("/inside/search?q=a", headers={"x-api-key": KEY})
+        assert told.status_code == 200
+        assert client.get("/inside/health").status_code == 200
 
 
 def test_the_page_and_the_health_need_no_key(serve):

@@ -59,6 +59,9 @@ def score(retriever: Retriever, plan: Plan, documents: Tensor) -> Tensor:
     vectors = torch.from_numpy(plan.vectors).to(device)
     similarities = (vectors.to(documents) @ documents.T).float()
     excluded = torch.tensor(plan.is_excluded, dtype=torch.float32, device=device)
-    calibration = retriever.calibration.to(device)
-    logits = calibration(similarities[:-1], vectors[:-1], excluded)
-    return retriever.compose(plan, logits, similarities[-1])
+    # The few numbers are computed where the towers are: the calibration must not move.
+    home = retriever.towers.device
+    logits = retriever.calibration(
+        similarities[:-1].to(home), vectors[:-1].to(home), excluded.to(home)
+    )
+    return retriever.compose(plan, logits, similarities[-1].to(home))

@@ -144,10 +144,13 @@ class Retriever:
     def fingerprint(self) -> str:
         """Names what made a document's vector: an index of another model's cannot be searched."""
         if not self._fingerprint:
-            digest = hashlib.sha256(self.similarity.encode())
+            # Not the weights alone: the same ones make other vectors with another pooling.
+            digest = hashlib.sha256(f"{self.similarity} {_shape(self.towers)}".encode())
             for name, value in sorted(self.towers.state_dict().items()):
                 digest.update(name.encode())
-                digest.update(value.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+                digest.update(
+                    value.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+                )
             self._fingerprint = digest.hexdigest()[:32]
         return self._fingerprint
 
@@ -319,6 +322,17 @@ class Retriever:
             return_offsets_mapping=True,
         )
         return cast("list[list[tuple[int, int]]]", encoded["offset_mapping"])
+
+
+def _shape(towers: SentenceTransformer) -> str:
+    """Name what turns weights into vectors: lengths and pooling, and prompts."""
+    try:
+        made_of = str(settings_of(towers))
+    except (ConfigError, ValueError):
+        parts = [part for part in towers.modules() if hasattr(part, "pooling_mode")]
+        pooling = [str(part.pooling_mode) for part in parts]
+        made_of = f"{towers.max_seq_length} {pooling}"
+    return f"{made_of} {sorted(towers.prompts.items())}"
 
 
 def _encoder(towers: SentenceTransformer) -> object:

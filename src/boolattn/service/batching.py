@@ -114,6 +114,10 @@ class Batcher(Generic[O, R]):
 
     async def _run(self, options: O, items: Sequence[_Item[O, R]]) -> None:
         start = time.perf_counter()
+        # Another group may have been answered first, and somebody given up since.
+        items = [item for item in items if not item.answer.done()]
+        if not items:
+            return
         queries = [item.query for item in items]
         try:
             answers = await self.call(lambda: self._search(options, queries))

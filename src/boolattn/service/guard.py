@@ -130,7 +130,8 @@ class Guard:
             self._note(exchange)
 
     async def _pass(self, exchange: _Exchange) -> None:
-        path = exchange.scope["path"]
+        # As the routes see it: under a root path they strip it, and so must the key's rule.
+        path = exchange.scope["path"].removeprefix(exchange.scope.get("root_path", ""))
         headers = Headers(scope=exchange.scope)
         is_work = path.startswith(WORK)
         if path.startswith(KEYED):

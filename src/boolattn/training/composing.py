@@ -26,6 +26,7 @@ from boolattn.composition.reader import (
 from boolattn.composition.retriever import Retriever
 from boolattn.composition.scores import compose_forms
 from boolattn.composition.storage import SETTINGS, load_retriever, write_parts
+from boolattn.errors import ConfigError
 from boolattn.training.losses import SIMILARITIES, softmax_loss
 from boolattn.training.passes import encode, gather
 
@@ -168,6 +169,10 @@ def make_composing(
     if pretrained is not None and (pretrained / SETTINGS).is_file():
         found = load_retriever(pretrained)
         if found.reader is not None:
+            if (n_slots := found.reader.config.n_slots) != preset.compose.n_slots:
+                raise ConfigError(
+                    f"{pretrained} reads {n_slots} operands; set compose.n_slots={n_slots}"
+                )
             return Composing(towers, found.reader, found.calibration)
     reader = Reader(ReaderConfig(hidden_size=hidden, n_slots=preset.compose.n_slots))
     return Composing(towers, reader, Calibration(hidden))

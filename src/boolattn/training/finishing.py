@@ -93,8 +93,10 @@ def fit(
     ]
     device = retriever.towers.device
     retriever.calibration.cpu()
-    found = fit_numbers(Fitter(retriever, judged, vectors))
-    retriever.calibration.to(device)
+    try:
+        found = fit_numbers(Fitter(retriever, judged, vectors))
+    finally:
+        retriever.calibration.to(device)
     names = ("and", "or", "not")
     return {
         "excluded_shift": found.excluded_shift,

@@ -108,6 +108,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
         corpus: The data set, where it has been opened and tokenised already.
     """
     require_gpu(preset)
+    _check_finish(preset, has_reader=preset.compose.use_reader)
     torch.manual_seed(preset.train.seed)
     dataset = corpus.dataset if corpus else open_data(preset, launch.data)
     run = RunFolder(launch.out)
@@ -135,6 +136,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
     result = train_towers(job, resume=launch.resume)
     if (preset.compose.polish_steps or preset.compose.fit_numbers) and is_main_process():
         result.metrics.update(_finish(preset, corpus, run.model, run.model))
+        run.add_to_summary(result.metrics)
     return result
 
 
@@ -148,6 +150,7 @@ def finish(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict
     """
     if launch.pretrained is None:
         raise ConfigError("name the model to finish: --pretrained FOLDER")
+    _check_finish(preset, has_reader=True)
     dataset = corpus.dataset if corpus else open_data(preset, launch.data)
     run = RunFolder(launch.out)
     run.open(preset, data_hashes(dataset), kind="train", resume=launch.resume)
@@ -159,6 +162,17 @@ def finish(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict
     return metrics
 
 
+def _check_finish(preset: Preset, *, has_reader: bool) -> None:
+    """Refuse before a training what could only fail after it."""
+    settings = preset.compose
+    if (settings.polish_steps or settings.fit_numbers) and not has_reader:
+        raise ConfigError(
+            "compose.polish_steps and compose.fit_numbers need compose.use_reader=true"
+        )
+    if settings.fit_numbers and not preset.data.validation:
+        raise ConfigError("compose.fit_numbers needs validation queries: set data.validation")
+
+
 def _finish(preset: Preset, corpus: Corpus, source: Path, target: Path) -> dict[str, float]:
     retriever = load_retriever(source)
     settings, metrics = preset.compose, {}
@@ -166,8 +180,6 @@ def _finish(preset: Preset, corpus: Corpus, source: Path, target: Path) -> dict[
     if settings.polish_steps:
         polish(retriever, preset, corpus.split(preset.data.train), _log_reading)
     if settings.fit_numbers:
-        if not preset.data.validation:
-            raise ConfigError("compose.fit_numbers needs validation queries: set data.validation")
         queries = corpus.split(preset.data.validation)
         metrics = fit(retriever, preset, queries, corpus.documents, corpus.rows)
         logger.info("composition: %s", _words(metrics))
@@ -334,7 +346,8 @@ def _load_towers(preset: Preset, folder: Path) -> SentenceTransformer:
     found = encoder.config.boolattn_config if isinstance(encoder, BoolBertModel) else None
     if found != (preset.plugin if preset.model.use_plugin else None):
         raise ConfigError(f"{folder} is of another model: its plug-in has other settings")
-    return towers
+    # Weights kept in half precision would train in it, and collapse.
+    return towers.float()
 
 
 def plain(preset: Preset) -> Preset:
