@@ -7,9 +7,9 @@ from boolattn.errors import IndexFolderError
 from boolattn.logic.syntax import parse
 from boolattn.search import Document, Searcher
 from boolattn.search.engines import Selection, best
-from boolattn.search.faiss_engines import TARGETS
 from boolattn.search.measuring import candidate_recall
 from boolattn.search.ranking import fuse, single_vector
+from boolattn.search.tuning import TARGETS
 from tests.search import words
 
 faiss = pytest.importorskip("faiss")

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 #: Scores held at once: 256 MB.
 _MAX_SCORES = 1 << 26
-_TIE = 1e-6
 
 
 class Found(NamedTuple):
@@ -160,14 +159,3 @@ def best(scores: Array, n: int) -> Found:
     own = np.take_along_axis(own, order, 1)
     rows[own == -np.inf] = -1
     return Found(rows, own)
-
-
-def recall(exact: Found, found: Found) -> float:
-    """Return the share of the nearest that was found; others as near are as good."""
-    shares = []
-    for wanted, got in zip(exact.scores, found.scores, strict=True):
-        wanted = wanted[wanted > -np.inf]
-        if len(wanted):
-            n_found = int((got >= wanted.min() - _TIE).sum())
-            shares.append(min(n_found, len(wanted)) / len(wanted))
-    return float(np.mean(shares)) if shares else 1.0

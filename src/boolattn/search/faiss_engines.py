@@ -1,7 +1,5 @@
 """faiss's approximate engines, each with its recall against exact search measured as it is built.
 
-How hard it searches is set by that measurement: doubled until the recall is high enough, once for
-few results and once for the many candidates of a composed query.
 May import: boolattn.search, boolattn.errors.
 """
 
@@ -13,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import IndexFolderError, MissingDataError
-from boolattn.search.engines import Flat, Found, Selection, best, recall
+from boolattn.search.engines import Found, Selection, best
 from boolattn.search.manifest import describe
+from boolattn.search.tuning import as_settings, effort_for, efforts_of, tune
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     FaissIndex = Any
     FaissValue = Any
 
-#: Results for which the recall is measured, and the recall that is tried for.
-TARGETS = {10: 0.98, 1000: 0.95}
 #: So few rows are compared one by one: that is exact, and as fast.
 _FEW = 16_384
 _SEED = 0
@@ -139,15 +136,10 @@ class Approximate:
             bits = np.packbits(mask, bitorder="little")
             selector = faiss_module().IDSelectorBitmap(bits)
         # Where half the rows may not be found, twice as many must be looked at.
-        effort = self._effort(n) / share
+        effort = effort_for(self.efforts, n) / share
         parameters = self._kind.parameters(self._index, effort, n, selector)
         scores, rows = self._index.search(queries, n, params=parameters)
         return Found(rows, np.where(rows < 0, -np.inf, scores).astype(np.float32))
-
-    def _effort(self, n: int) -> float:
-        """Return the effort measured for the next larger number of results."""
-        depths = sorted(self.efforts)
-        return self.efforts[next((d for d in depths if n <= d), depths[-1])]
 
     def _one_by_one(self, queries: Array, n: int, rows: NDArray[np.int64]) -> Found:
         if not len(rows):
@@ -172,19 +164,14 @@ def write_engine(job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
         start += segment.count
     queries = job.sample()
     engine = Approximate(index, kind, job.rows, {})
-    recalls = measure(engine, queries, kind.first_effort, kind.most_effort(index))
+    recalls = tune(engine, job.rows, queries, kind.first_effort, kind.most_effort(index))
     try:
         faiss.write_index(index, str(job.folder / name))
     except RuntimeError as error:
         raise IndexFolderError(
             f"cannot write {job.folder / name}: is the disk full? What was there is unchanged"
         ) from error
-    settings = {
-        "file": name,
-        "effort": {str(depth): effort for depth, effort in engine.efforts.items()},
-        "recall": {str(depth): round(value, 4) for depth, value in recalls.items()},
-        "n_sample": len(queries),
-    }
+    settings = {"file": name, **as_settings(engine.efforts, recalls, len(queries))}
     return settings, {name: describe(job.folder / name)}
 
 
@@ -197,31 +184,5 @@ def open_engine(folder: Path, manifest: Manifest, rows: Rows) -> Approximate:
         raise IndexFolderError(f"cannot open {path}; build the index again") from error
     if index.ntotal != len(rows):
         raise IndexFolderError(f"{path} holds {index.ntotal} vectors, not {len(rows)}")
-    efforts = {int(depth): v for depth, v in manifest.engine_settings["effort"].items()}
+    efforts = efforts_of(manifest.engine_settings)
     return Approximate(index, KINDS[manifest.engine], rows, efforts)
-
-
-def measure(engine: Approximate, queries: Array, effort: float, limit: float) -> dict[int, float]:
-    """Set how hard an engine searches, and return the recall that it then has.
-
-    Args:
-        engine: Its efforts are set.
-        queries: To measure with.
-        effort: To begin with.
-        limit: The most that is tried.
-
-    Returns:
-        Recall against exact search, by number of results.
-    """
-    rows = engine.rows
-    recalls: dict[int, float] = {}
-    for depth, target in TARGETS.items():
-        n = min(depth, len(rows))
-        exact = Flat(rows).search(queries, n, Selection())
-        while True:
-            engine.efforts[depth] = effort
-            recalls[depth] = recall(exact, engine.search(queries, n, Selection()))
-            if recalls[depth] >= target or effort >= limit:
-                break
-            effort *= 2
-    return recalls

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import BoolattnError, IndexFolderError, MissingDataError
-from boolattn.search.engines import Flat, Found, Selection, recall
+from boolattn.search.engines import Found
 from boolattn.search.filters import RANGES
 from boolattn.search.folder import MILVUS
 from boolattn.search.manifest import read_manifest
 from boolattn.search.segments import value_hash
+from boolattn.search.tuning import as_settings, effort_for, efforts_of, tune
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.search.engines import Job
+    from boolattn.search.engines import Job, Selection
     from boolattn.search.filters import Condition
     from boolattn.search.manifest import FileEntry, Manifest
     from boolattn.search.segments import Rows
@@ -45,6 +46,7 @@ LIMIT = 16_384
 N_SAMPLE = 50
 _BATCH = 1000
 _QUERIES = 16
+_FIRST_EFFORT, _MOST_EFFORT = 32, 4096
 _TIMEOUT = 30.0
 _SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
@@ -55,8 +57,16 @@ class Milvus:
     is_exact = False
     limit = LIMIT
 
-    def __init__(self, client: Client, collection: str, rows: Rows, n_documents: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        collection: str,
+        rows: Rows,
+        n_documents: int,
+        efforts: dict[int, float],
+    ) -> None:
         self._client, self._collection, self._rows = client, collection, rows
+        self.efforts = efforts
         with _one_line(collection):
             client.load_collection(collection)
             found = int(client.get_collection_stats(collection)["row_count"])
@@ -74,6 +84,9 @@ class Milvus:
     def search(self, queries: Array, n: int, selection: Selection) -> Found:
         """Ask Milvus, with the filters as its own expression."""
         n = min(n, len(self._rows), LIMIT)
+        limit = min(n + self._n_extra, LIMIT)
+        # The candidates that its graph keeps on the way; never fewer than the results.
+        effort = round(max(effort_for(self.efforts, n), limit))
         data = list(np.ascontiguousarray(queries, np.float32))
         answers: list[Any] = []
         with _one_line(self._collection):
@@ -82,7 +95,8 @@ class Milvus:
                 answers += self._client.search(
                     self._collection,
                     data=data[start : start + _QUERIES],
-                    limit=min(n + self._n_extra, LIMIT),
+                    limit=limit,
+                    search_params={"params": {"ef": effort}},
                     filter=expression(selection.conditions),
                     output_fields=["row"],
                     timeout=_TIMEOUT,
@@ -131,19 +145,23 @@ def write_engine(job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
         for start in range(job.first_row, len(rows), _BATCH):
             client.insert(name, _entries(rows, start, min(start + _BATCH, len(rows))))
         client.flush(name)
-    queries, n = job.sample()[:N_SAMPLE], min(10, len(rows))
-    engine = Milvus(client, name, rows, manifest.n_documents)
-    found = engine.search(queries, n, Selection())
-    share = recall(Flat(rows).search(queries, n, Selection()), found)
-    settings = {"uri": uri, "collection": name, "recall": {"10": round(share, 4)}}
-    return {**settings, "n_sample": len(queries)}, {}
+        if not job.first_row:
+            # What was just written is compared one by one until it is loaded anew, which would
+            # make the recall too good. One that is in use is not taken from its readers.
+            client.release_collection(name)
+    queries = job.sample()[:N_SAMPLE]
+    engine = Milvus(client, name, rows, manifest.n_documents, {})
+    recalls = tune(engine, rows, queries, _FIRST_EFFORT, _MOST_EFFORT)
+    own = as_settings(engine.efforts, recalls, len(queries))
+    return {"uri": uri, "collection": name, **own}, {}
 
 
 def open_engine(folder: Path, manifest: Manifest, rows: Rows) -> Milvus:
     """Open a collection."""
     settings = manifest.engine_settings
     client = _client(_place(folder, settings["uri"]))
-    return Milvus(client, settings["collection"], rows, manifest.n_documents)
+    efforts = efforts_of(settings)
+    return Milvus(client, settings["collection"], rows, manifest.n_documents, efforts)
 
 
 def forget(folder: Path, manifest: Manifest, rows: NDArray[np.int64]) -> None:
@@ -168,7 +186,12 @@ def _create(client: Client, name: str, dimension: int) -> None:
     schema.add_field("numbers", DataType.JSON)
     index = client.prepare_index_params()
     # Vectors of cosine models have length 1, so the inner product is the cosine.
-    index.add_index("vector", index_type="AUTOINDEX", metric_type="IP")
+    index.add_index(
+        "vector",
+        index_type="HNSW",
+        metric_type="IP",
+        params={"M": 32, "efConstruction": 80},
+    )
     client.create_collection(name, schema=schema, index_params=index, consistency_level="Strong")
 
 
