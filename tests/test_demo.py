@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from boolattn.cli import app
 from boolattn.cli.demo.searches import EXCLUDED, KINDS, OTHER, Typed, choose_searches, typed_query
-from boolattn.cli.demo.stage import choose
 from boolattn.data import taxa
 from boolattn.data.records import Dataset, Document
 from boolattn.data.taxa.benchmark import FORMAT, SPLITS
@@ -79,7 +78,7 @@ def first(data, cache):
 
 
 def test_the_demo_searches_measures_and_says_how_to_go_on(first, data):
-    assert "24 documents" in first.stdout
+    assert "24 introductions" in first.stdout
     # Every kind that this corpus has, each with both lists.
     for title in ("NOT", "AND", "explicit syntax"):
         assert re.search(rf"^{title} ─", first.stdout, re.MULTILINE), title
@@ -143,18 +142,6 @@ def test_marks_follow_the_benchmark(data):
     asked = next(one for one in searches if one.query.id == "unseen-5-00000")
     assert {asked.judge(name) for name in asked.query.excluded} == {EXCLUDED}
     assert [one.kind for one in searches if one.is_own] == ["NOT", "AND"]
-
-
-def test_a_part_of_the_corpus_keeps_what_queries_name(data):
-    benchmark = taxa.load(data)
-    queries = benchmark.queries("unseen")
-    dataset = Dataset(name="taxa", documents=tuple(benchmark.documents()), splits={})
-    named = {i for q in queries for i in (*q.gold, *q.excluded, *q.partial)}
-    chosen = choose(dataset, queries, len(named) + 3)
-    assert len(chosen) == len(named) + 3
-    assert named <= {document.id for document in chosen}
-    assert chosen == choose(dataset, queries, len(named) + 3)
-    assert choose(dataset, queries, 0) == dataset.documents
 
 
 def test_every_picked_query_is_asked_once():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,12 +18,17 @@ import typer
 from boolattn.cli.demo.steps import Steps
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console
 
     from boolattn.cli.demo.searches import Asked
     from boolattn.cli.demo.stage import Stage
     from boolattn.data.records import Query
 
+#: Half of the small corpus: all documents that a query names, and others. Two encoders take a
+#: minute for them on two cores.
+N_DOCUMENTS = 2000
 #: Columns where no terminal says its own, and at most.
 _WIDTH, _MAX_WIDTH = 100, 120
 _JUDGEMENTS = "queries.jsonl"
@@ -33,7 +39,7 @@ def demo(
     each: Annotated[int, typer.Option(min=1, help="Searches of each kind, at most 5.")] = 1,
     documents: Annotated[
         int, typer.Option(min=0, help="Index about so many of the corpus; 0: all 4,000.")
-    ] = 0,
+    ] = N_DOCUMENTS,
     model: Annotated[
         str, typer.Option(help="The Boolean model: shipped, or a model's folder.")
     ] = "shipped",
@@ -47,34 +53,50 @@ def demo(
     """
     steps = Steps()
     steps.say("loading PyTorch and the libraries")
+    from rich.markup import escape
     from transformers.utils.logging import disable_progress_bar
 
     from boolattn.cli.demo.searches import choose_searches
-    from boolattn.cli.demo.stage import PLAIN, set_up
+    from boolattn.cli.demo.stage import PLAIN, SPLIT, set_up
 
     disable_progress_bar()
     stage = set_up(model, data, documents, steps)
     console = _console()
-    names = [f"{PLAIN} as it is", stage.name]
-    searches = choose_searches(stage.queries, stage.documents, each)
+    names = [f"{PLAIN} as it is", escape(stage.name)]
+    searches = choose_searches(stage.judgements.queries, stage.benchmark.documents, each)
     _introduce(console, stage, names)
-    _search(console, stage, searches, names, k)
-    steps.say("measuring: every document is ranked for every query, three times")
-    _evaluate(console, stage, names)
+    limit = f" --limit-documents {documents}" if documents else ""
+    folder = f" --data {_short(data)}" if data else ""
+    with _one_thread():
+        _search(console, stage, searches, names, k)
+        steps.say("measuring: every document is ranked for every query, three times")
+        _evaluate(console, stage, names, f"{model} --on taxa --split {SPLIT}{limit}{folder}")
     _go_on(stage, searches)
     steps.say(f"done; what was made is kept in {_short(stage.folder)}")
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute short texts by one thread: two would mostly wait, on a busy machine for long."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _introduce(console: Console, stage: Stage, names: list[str]) -> None:
     from boolattn.cli.demo.lists import legend
 
-    n = len(stage.documents)
-    part = "" if n == stage.n_all else f" of {stage.n_all:,} (all that a query names, and others)"
-    about = "BoolAttn, a reader of operands, and scores composed of theirs"
+    about = "operands are read, each is scored apart, and the scores are composed"
     if stage.boolean.retriever.reader is None:
-        about = "BoolAttn; it has no reader, so plain text is one operand: nothing is composed"
+        about = "it has no reader, so plain text is one operand and one vector"
     console.print(
-        f"\n{n:,} documents{part}: introductions of Wikipedia on animals and plants (taxa-small)\n"
+        f"\n{len(stage.benchmark.documents):,} introductions of Wikipedia on animals and plants: "
+        f"{stage.benchmark.name}\n"
         f"left    [bold]{names[0]}[/bold]: one vector a query\n"
         f"right   [bold]{names[1]}[/bold]: {about}"
     )
@@ -99,12 +121,10 @@ def _search(
         show_search(console, asked, left, right, names)
 
 
-def _evaluate(console: Console, stage: Stage, names: list[str]) -> None:
+def _evaluate(console: Console, stage: Stage, names: list[str], how: str) -> None:
     from boolattn.cli.demo.table import evaluate, show
-    from boolattn.evaluation.judgements import Judgements
 
-    rows = {document.id: row for row, document in enumerate(stage.documents)}
-    judgements = Judgements.of(stage.queries, rows)
+    judgements = stage.judgements
     found = evaluate(judgements, stage.plain, stage.boolean, names)
     console.print()
     console.rule("[bold]Evaluation[/bold]", align="left", style="dim")
@@ -114,6 +134,8 @@ def _evaluate(console: Console, stage: Stage, names: list[str]) -> None:
         f"operators; {found.n_composed} were read with enough certainty and composed, the others "
         "are one vector."
     )
+    if "documents" in stage.benchmark.name:
+        console.print("It ranks a part of the documents: on all of them every system looks worse.")
     console.print(show(found))
     console.print(
         "R-precision     right documents among the first n, where n are right; more is better\n"
@@ -123,22 +145,14 @@ def _evaluate(console: Console, stage: Stage, names: list[str]) -> None:
         "stands\n                before the right one; less is better, .5 is blind",
         style="dim",
     )
-    if len(stage.documents) == stage.n_all:
-        console.print(
-            f"The same numbers: {_command()} evaluate {_asked(stage)} --on taxa --split unseen"
-        )
-
-
-def _asked(stage: Stage) -> str:
-    """Name the model as the command line takes it."""
-    return stage.boolean.manifest.model
+    console.print(f"The same numbers: {_command()} evaluate {how}", style="dim", markup=False)
 
 
 def _go_on(stage: Stage, searches: list[Asked]) -> None:
     from boolattn.data.files import write_jsonl
 
     judged = stage.folder / _JUDGEMENTS
-    queries = [*stage.queries, *(asked.query for asked in searches if not asked.is_own)]
+    queries = [*stage.judgements.queries, *(asked.query for asked in searches if not asked.is_own)]
     write_jsonl(judged, (_row(query) for query in queries))
     command = _command()
     typer.echo("\nTo see it in a browser (http://127.0.0.1:8000/), start the page:\n")

@@ -85,7 +85,7 @@ KINDS = (
     ),
     Kind(
         "AND",
-        ("unseen-3-00022", "unseen-3-00008", "unseen-3-00006", "unseen-3-00027", "unseen-4-00012"),
+        ("unseen-3-00008", "unseen-3-00022", "unseen-3-00006", "unseen-3-00027", "unseen-4-00012"),
         "_ that are also _",
     ),
     Kind(
@@ -95,7 +95,7 @@ KINDS = (
     ),
     Kind(
         "AND NOT",
-        ("unseen-6-00033", "unseen-6-00012", "unseen-6-00005", "unseen-6-00037", "unseen-6-00020"),
+        ("unseen-6-00005", "unseen-6-00012", "unseen-6-00033", "unseen-6-00037", "unseen-6-00020"),
         "_ that are also _ but not _",
     ),
     Kind(

@@ -2,14 +2,14 @@
 
 Everything lies under the user's cache, named after what it was made from: another model or
 other data have another folder. A build that was stopped goes on where it stopped.
-May import: boolattn.search, boolattn.encoder, boolattn.data, boolattn.errors.
+May import: boolattn.search, boolattn.evaluation, boolattn.composition, boolattn.encoder,
+boolattn.data, boolattn.errors.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
     from boolattn.cli.demo.steps import Steps
     from boolattn.composition.retriever import Retriever
-    from boolattn.data.records import Dataset, Document, Query
+    from boolattn.data.records import Document
+    from boolattn.evaluation.benchmark import Benchmark
+    from boolattn.evaluation.judgements import Judgements
     from boolattn.search import Searcher
     from boolattn.search.index_settings import Encode
 
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
 PLAIN = "all-MiniLM-L6-v2"
 #: Documents between two signs of progress, and what a stopped build loses at most.
 _SEGMENT = 250
-_SPLIT = "unseen"
+#: Queries whose wordings no training saw.
+SPLIT = "unseen"
 
 
 @dataclass(frozen=True)
@@ -44,18 +47,16 @@ class Stage:
 
     Attributes:
         folder: Where the corpus' indexes are kept.
-        documents: The corpus; a document's row in both indexes is its place here.
-        n_all: Documents of the whole benchmark.
-        queries: The benchmark's own, in wordings that no training saw.
+        benchmark: The corpus, whose rows are those of both indexes, and its name.
+        judgements: The benchmark's queries, in wordings that no training saw.
         plain: The plain encoder's index.
         boolean: The Boolean model's index.
         name: What the Boolean model is called.
     """
 
     folder: Path
-    documents: Sequence[Document]
-    n_all: int
-    queries: tuple[Query, ...]
+    benchmark: Benchmark
+    judgements: Judgements
     plain: Searcher
     boolean: Searcher
     name: str
@@ -71,28 +72,16 @@ def set_up(model: str, data: Path | None, n_documents: int, steps: Steps) -> Sta
         steps: Told what is being done.
     """
     from boolattn.data.catalog import Options, open_dataset
+    from boolattn.evaluation.benchmark import prepare
 
     dataset = open_dataset("taxa", Options(folder=data, size="small", tell=steps.say))
-    queries = dataset.splits[_SPLIT]
-    documents = choose(dataset, queries, n_documents)
-    folder = _folder(documents)
+    benchmark = prepare(dataset, [SPLIT], n_documents=n_documents)
+    folder = _folder(benchmark.documents)
     steps.say("opening the models")
-    boolean = _index(folder, model, documents, steps)
-    plain = _index(folder, "minilm", documents, steps)
+    boolean = _index(folder, model, benchmark.documents, steps)
+    plain = _index(folder, "minilm", benchmark.documents, steps)
     name = "the shipped model" if model == "shipped" else Path(model).resolve().name
-    return Stage(folder, documents, len(dataset.documents), queries, plain, boolean, name)
-
-
-def choose(dataset: Dataset, queries: Sequence[Query], n: int) -> Sequence[Document]:
-    """Keep what queries name, and fill up with others, always the same, in the corpus' order."""
-    documents = dataset.documents
-    if not 0 < n < len(documents):
-        return documents
-    named = {i for query in queries for i in (*query.gold, *query.excluded, *query.partial)}
-    rest = [document.id for document in documents if document.id not in named]
-    n_more = max(0, n - (len(documents) - len(rest)))
-    kept = named.union(random.Random("demo").sample(rest, n_more))
-    return [document for document in documents if document.id in kept]
+    return Stage(folder, benchmark, benchmark.splits[SPLIT], plain, boolean, name)
 
 
 def _folder(documents: Sequence[Document]) -> Path:
