@@ -71,7 +71,7 @@ def demo(
         _search(console, stage, searches, names, k)
         steps.say("measuring: every document is ranked for every query, three times")
         _evaluate(console, stage, names, f"{model} --on taxa --split {SPLIT}{limit}{folder}")
-    _go_on(stage, searches)
+    _go_on(stage)
     steps.say(f"done; what was made is kept in {_short(stage.folder)}")
 
 
@@ -148,11 +148,13 @@ def _evaluate(console: Console, stage: Stage, names: list[str], how: str) -> Non
     console.print(f"The same numbers: {_command()} evaluate {how}", style="dim", markup=False)
 
 
-def _go_on(stage: Stage, searches: list[Asked]) -> None:
+def _go_on(stage: Stage) -> None:
+    from boolattn.cli.demo.searches import choose_searches
     from boolattn.data.files import write_jsonl
 
-    judged = stage.folder / _JUDGEMENTS
-    queries = [*stage.judgements.queries, *(asked.query for asked in searches if not asked.is_own)]
+    judged, own = stage.folder / _JUDGEMENTS, stage.judgements.queries
+    ours = choose_searches(own, stage.benchmark.documents, len(own))
+    queries = [*own, *(asked.query for asked in ours if not asked.is_own)]
     write_jsonl(judged, (_row(query) for query in queries))
     command = _command()
     typer.echo("\nTo see it in a browser (http://127.0.0.1:8000/), start the page:\n")
