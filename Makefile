@@ -33,7 +33,7 @@ test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.encoding
