@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -192,5 +193,43 @@ def test_a_searcher_that_loses_answers_is_found_out():
         with pytest.raises(RuntimeError, match="0 answers to 1 queries"):
             await batcher.submit(None, "q")
         await batcher.close()
+
+    asyncio.run(run())
+
+
+ODD = [StopIteration(), FutureCancelled(), asyncio.CancelledError(), SystemExit(3), MemoryError()]
+
+
+@pytest.mark.parametrize("raised", ODD, ids=lambda error: type(error).__name__)
+def test_no_failure_of_the_search_keeps_later_ones_waiting(serve, searcher, raised):
+    # Some of these an event loop cannot take from a thread, or takes for its own end.
+    client = serve(timeout=5, batch_wait=0.05)
+    search = searcher.search_many
+
+    def fail(*_queries, **_options):
+        raise raised
+
+    searcher.search_many = fail
+    with ThreadPoolExecutor(3) as pool:
+        answers = list(pool.map(lambda n: client.get(f"/search?q=moth+{n}"), range(3)))
+    assert [answer.status_code for answer in answers] == [500] * 3
+    searcher.search_many = search
+    assert client.get("/search?q=moth").status_code == 200
+    assert client.get("/health").status_code == 200
+
+
+def test_a_failure_beside_the_search_keeps_nobody_waiting():
+    def fail(*_seen):
+        raise ZeroDivisionError
+
+    async def run():
+        batcher = Batcher(lambda _options, queries: queries, size=4, wait=0.01, seen=fail)
+        with pytest.raises(RuntimeError, match="does not run"):
+            await batcher.submit(None, "too early")
+        batcher.start()
+        async with asyncio.timeout(5):
+            assert await batcher.submit(None, "q") == "q"
+            assert await batcher.submit(None, "r") == "r"
+            await batcher.close()
 
     asyncio.run(run())

@@ -74,6 +74,20 @@ def test_a_real_index_answers(index):
         assert len(explained["hits"]) == 1
 
 
+def test_an_encoder_that_fails_is_an_error_and_no_end(index):
+    searcher = Searcher.open(index)
+
+    def fail(*_):
+        raise StopIteration("of a broken tokenizer")
+
+    with TestClient(create_app(searcher, None, ServiceSettings(timeout=5))) as client:
+        hook = searcher.retriever.towers.register_forward_pre_hook(fail)
+        for path in ("/search?q=moth", "/explain?q=moth", "/search?q=moth+NOT+Borneo"):
+            refused(client.get(path), 500, "internal")
+        hook.remove()
+        assert len(client.get("/search?q=moth").json()["hits"]) == 6
+
+
 def test_a_changed_index_is_taken_up_and_a_broken_one_is_not(index, caplog):
     settings = ServiceSettings(refresh=0)
     with TestClient(create_app(Searcher.open(index), None, settings)) as client:

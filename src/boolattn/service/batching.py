@@ -7,15 +7,18 @@ over the cores by itself. May import: nothing.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
+
+logger = logging.getLogger(__name__)
 
 O = TypeVar("O", bound="Hashable")  # noqa: E741 - options
 R = TypeVar("R")
@@ -72,22 +75,31 @@ class Batcher(Generic[O, R]):
         """Search one query together with what arrives beside it."""
         if self._is_closing:
             raise RuntimeError("the batcher is closed")
+        if self._task is None or self._task.done():
+            raise RuntimeError("the batcher does not run, so nobody would answer")
         item: _Item[O, R] = _Item(options, query, asyncio.get_running_loop().create_future())
         self._waiting.append(item)
         self._arrived.set()
         return await item.answer
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Run something else that uses the model, in the same thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function)
+        """Run something that uses the model in the batcher's thread."""
+        found = await asyncio.get_running_loop().run_in_executor(
+            self._pool, lambda: _held(function)
+        )
+        if isinstance(found, _Failure):
+            raise found.error
+        return found
 
     async def close(self) -> None:
         """Answer what still waits, then stop."""
         self._is_closing = True
         self._arrived.set()
-        if self._task is not None:
-            await self._task
-        self._pool.shutdown()
+        try:
+            if self._task is not None:
+                await self._task
+        finally:
+            self._pool.shutdown()
 
     async def _answer(self) -> None:
         while True:
@@ -95,7 +107,13 @@ class Batcher(Generic[O, R]):
             if 0 < len(self._waiting) < self._size and self._wait and not self._is_closing:
                 await asyncio.sleep(self._wait)
             for options, items in self._take().items():
-                await self._run(options, items)
+                try:
+                    await self._run(options, items)
+                except Exception as error:
+                    # Whatever it was: who waits is told, and the next queries are answered.
+                    logger.exception("a batch of %d queries failed", len(items))
+                    for item in items:
+                        _refuse(item, error)
             if not self._waiting:
                 if self._is_closing:
                     return
@@ -137,5 +155,32 @@ class Batcher(Generic[O, R]):
                 if not item.answer.done():
                     await self._run(options, [item])
             return
-        with suppress(asyncio.InvalidStateError):
-            items[0].answer.set_exception(error)
+        _refuse(items[0], error)
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """What a function raised."""
+
+    error: Exception
+
+
+def _held(function: Callable[[], T]) -> T | _Failure:
+    """Call a function, and hold what it raises.
+
+    An event loop cannot take everything from a thread: StopIteration leaves its future open for
+    ever, and a thread's CancelledError looks as if the caller had been cancelled.
+    """
+    try:
+        return function()
+    except (StopIteration, CancelledError, asyncio.CancelledError, SystemExit) as error:
+        failure = RuntimeError(f"the search ended by {type(error).__name__}")
+        failure.__cause__ = error
+        return _Failure(failure)
+    except Exception as error:  # noqa: BLE001 - raised again where it is waited for
+        return _Failure(error)
+
+
+def _refuse(item: _Item[O, R], error: Exception) -> None:
+    with suppress(asyncio.InvalidStateError):  # answered, or given up meanwhile
+        item.answer.set_exception(error)
