@@ -120,6 +120,18 @@ def test_a_lexical_hit_of_an_excluded_operand_comes_from_no_branch(retriever, fo
     assert "vague" in ids(searcher.search("(moths NOT hawk) OR hawk", k=20, strict_not=True))
 
 
+def test_strict_not_says_that_it_leaves_fewer_results(shared):
+    result = shared.search("moths NOT Borneo", k=25, strict_not=True)
+    assert (
+        len(result.hits) == 25 - sum("borneo" in hit.id for hit in shared.search("x", 25).hits) - 1
+    )
+    [warning] = result.to_dict()["warnings"]
+    assert f"left {len(result.hits)} results of 25" in warning
+    assert shared.search("moths NOT Borneo", k=5, strict_not=True).warnings == ()
+    [warning] = shared.search("moths", strict_not=True).warnings
+    assert "dropped nothing" in warning
+
+
 def test_what_the_vectors_exclude_comes_by_no_word_either(retriever, folder):
     # Capitals hide the word from nobody, but a word of another form would: the vector knows it.
     other = Document(id="other", text="moths Sumatra", title="Island fauna")

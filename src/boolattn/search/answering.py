@@ -111,8 +111,11 @@ class Answering:
                 branches = {"dense": dense.rows, "lexical": self._words(plan)}
                 ranked = fuse(list(branches.values()), self.depth)
         with self._timed("documents"):
+            warnings = question.warnings
             if self.options.strict_not:
+                n_looked = len(ranked.rows)
                 ranked = self._strict(plan, ranked)
+                warnings += _strictly(plan, len(ranked.rows), n_looked, self.k)
             rows, scores = ranked.rows[: self.k], ranked.scores[: self.k]
             hits = tuple(self._hits(plan, rows, scores, branches))
             put_down = self._put_down(plan, rows) if self.options.explain else ()
@@ -127,7 +130,7 @@ class Answering:
             reading=unparse(plan.reading),
             hits=hits,
             put_down=put_down,
-            warnings=question.warnings,
+            warnings=warnings,
         )
 
     def _words(self, plan: Plan) -> NDArray[np.int64]:
@@ -205,3 +208,15 @@ class Answering:
         start = time.perf_counter()
         yield
         self.took[name] = self.took.get(name, 0.0) + 1000 * (time.perf_counter() - start)
+
+
+def _strictly(plan: Plan, n_kept: int, n_looked: int, k: int) -> tuple[str, ...]:
+    """Say what strict NOT did that a caller would not expect."""
+    if not plan.is_composed or not any(plan.is_excluded):
+        return ("strict NOT dropped nothing: no excluded operand was read in the query",)
+    if n_kept < min(k, n_looked):
+        return (
+            f"strict NOT left {n_kept} results of {k}: of the {n_looked} best documents the "
+            "others hold an excluded operand's words",
+        )
+    return ()
