@@ -1,4 +1,4 @@
-"""Training a retriever that reads, on a tiny encoder: learned, resumed, polished and fitted."""
+"""Training a retriever that reads, on a tiny encoder: learned, resumed and fitted."""
 
 from __future__ import annotations
 
@@ -119,40 +119,34 @@ def test_an_interrupted_run_ends_with_the_same_weights(
 
 
 def test_finishing_changes_no_vector(preset, marked_corpus, tmp_path):
-    chosen = preset(*COMPOSE, max_steps=2, keep="last")
+    # It must have learned to read something, or there is nothing to choose the numbers by.
+    reads = ("compose.read_steps=30", "compose.read_batch=8", "compose.read_learning_rate=5e-3")
+    chosen = preset(*COMPOSE, *reads, max_steps=2, keep="last")
     train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
-    settings = replace(
-        chosen.compose,
-        polish_steps=30,
-        read_batch=8,
-        polish_learning_rate=5e-3,
-        fit_numbers=True,
-        threshold=0.0,
-    )
-    polished = replace(chosen, compose=settings)
+    fitted = replace(chosen, compose=replace(chosen.compose, fit_numbers=True, threshold=0.0))
     launch = Launch(out=tmp_path / "end", pretrained=tmp_path / "run" / "model")
-    metrics = finish(polished, launch, marked_corpus)
+    metrics = finish(fitted, launch, marked_corpus)
     assert 0 <= metrics["composed_leak"] <= 1
     before, after = _parts(tmp_path / "run" / "model"), _parts(tmp_path / "end" / "model")
     for name in before:
-        if name.startswith("towers."):
+        if name.startswith(("towers.", "reader.")):
             assert torch.equal(before[name], after[name])
-    assert not torch.equal(before["reader.tag.weight"], after["reader.tag.weight"])
+    assert any(not torch.equal(before[name], after[name]) for name in before)
     assert load_retriever(tmp_path / "end" / "model").threshold == 0.0
 
 
 def test_finishing_needs_a_reader_and_a_model(preset, marked_corpus, tmp_path):
     chosen = preset(max_steps=1, keep="last")
     train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
-    polished = preset("compose.polish_steps=1")
-    with pytest.raises(ConfigError, match="no reader to polish"):
+    fitted = preset(*COMPOSE, "compose.fit_numbers=true")
+    with pytest.raises(ConfigError, match="has no reader"):
         finish(
-            polished,
+            fitted,
             Launch(out=tmp_path / "x", pretrained=tmp_path / "run" / "model"),
             marked_corpus,
         )
     with pytest.raises(ConfigError, match="--pretrained"):
-        finish(polished, Launch(out=tmp_path / "y"), marked_corpus)
+        finish(fitted, Launch(out=tmp_path / "y"), marked_corpus)
 
 
 def _wide(documents):

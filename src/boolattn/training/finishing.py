@@ -1,6 +1,6 @@
-"""What is left when the towers are trained: the reader polished, the composition's numbers chosen.
+"""What is left when the towers are trained: the composition's numbers are chosen.
 
-Neither changes a vector. May import: boolattn.composition, boolattn.data, boolattn.training.
+No vector changes. May import: boolattn.composition, boolattn.data, boolattn.training.
 """
 
 from __future__ import annotations
@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from boolattn.data.readings_generated import generate_marked
 from boolattn.data.readings_sources import marked_paraphrases, marked_queries
-from boolattn.errors import ConfigError
 from boolattn.training.fitting import Fitter, Judged, fit_numbers
-from boolattn.training.polishing import polish_reader
 from boolattn.training.validation import choose, encode, sample_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from boolattn.composition.retriever import Retriever
     from boolattn.data.readings import Marked
@@ -35,27 +32,6 @@ def marked_split(queries: Sequence[Query]) -> dict[str, Marked]:
     """Mark what can be marked of a split, by text."""
     unmarked = [query for query in queries if not all(o.spans for o in query.operands)]
     return {item.text: item for item in (*marked_queries(queries), *marked_paraphrases(unmarked))}
-
-
-def polish(
-    retriever: Retriever, preset: Preset, queries: Sequence[Query], log: Callable[..., None]
-) -> None:
-    """Polish a reader on a training split's queries and as many generated texts as are asked."""
-    if retriever.reader is None:
-        raise ConfigError("this model has no reader to polish; train one: compose.use_reader=true")
-    settings = preset.compose
-    sources = [
-        list(marked_split(queries).values()),
-        list(generate_marked(settings.n_generated, preset.train.seed)),
-    ]
-    polish_reader(
-        retriever,
-        [source for source in sources if source],
-        settings,
-        length=preset.model.query_length,
-        seed=preset.train.seed,
-        log=log,
-    )
 
 
 def fit(

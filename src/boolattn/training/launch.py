@@ -27,7 +27,7 @@ from boolattn.plugin import attach, save
 from boolattn.training.batches import Collator, Steps, Tokens
 from boolattn.training.checkpoints import last_checkpoint
 from boolattn.training.composing import make_composing
-from boolattn.training.finishing import fit, marked_split, polish
+from boolattn.training.finishing import fit, marked_split
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.reading import teach_reading
 from boolattn.training.reading_batches import ComposingCollator, make_store
@@ -134,14 +134,14 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
             collator = cast("ComposingCollator", steps.collator)
             teach_reading(job.composing, collator, preset, _log_reading)
     result = train_towers(job, resume=launch.resume)
-    if (preset.compose.polish_steps or preset.compose.fit_numbers) and is_main_process():
+    if preset.compose.fit_numbers and is_main_process():
         result.metrics.update(_finish(preset, corpus, run.model, run.model))
         run.add_to_summary(result.metrics)
     return result
 
 
 def finish(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict[str, float]:
-    """Polish the reader of a trained model and choose its composition's numbers.
+    """Choose the numbers of a trained model's composition anew.
 
     Args:
         preset: Every number.
@@ -165,10 +165,8 @@ def finish(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict
 def _check_finish(preset: Preset, *, has_reader: bool) -> None:
     """Refuse before a training what could only fail after it."""
     settings = preset.compose
-    if (settings.polish_steps or settings.fit_numbers) and not has_reader:
-        raise ConfigError(
-            "compose.polish_steps and compose.fit_numbers need compose.use_reader=true"
-        )
+    if settings.fit_numbers and not has_reader:
+        raise ConfigError("compose.fit_numbers needs compose.use_reader=true")
     if settings.fit_numbers and not preset.data.validation:
         raise ConfigError("compose.fit_numbers needs validation queries: set data.validation")
 
@@ -177,8 +175,8 @@ def _finish(preset: Preset, corpus: Corpus, source: Path, target: Path) -> dict[
     retriever = load_retriever(source)
     settings, metrics = preset.compose, {}
     retriever.threshold = settings.threshold
-    if settings.polish_steps:
-        polish(retriever, preset, corpus.split(preset.data.train), _log_reading)
+    if retriever.reader is None:
+        raise ConfigError(f"{source} has no reader; train one: compose.use_reader=true")
     if settings.fit_numbers:
         queries = corpus.split(preset.data.validation)
         metrics = fit(retriever, preset, queries, corpus.documents, corpus.rows)

@@ -64,19 +64,6 @@ def encode(towers: SentenceTransformer, features: Features, task: str) -> Tensor
     return vectors
 
 
-def encode_states(towers: SentenceTransformer, features: Features) -> Tensor:
-    """Return the query tower's last states, without a gradient. ``(texts, tokens, hidden)``."""
-    device = towers.device
-    towers.eval()
-    features = {name: value.to(device) for name, value in features.items()}
-    with (
-        torch.no_grad(),
-        torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"),
-    ):
-        states: Tensor = towers({**features, "task": "query"}, task="query")["token_embeddings"]
-    return states
-
-
 class _Gather(torch.autograd.Function):
     """All processes' vectors; gradients flow back to the process each came from."""
 

@@ -214,18 +214,18 @@ class ComposeSettings(_Checked):
     Attributes:
         use_reader: Whether a reader and a calibration are trained beside the towers.
         n_slots: Most operands that are told apart.
+        n_states: Layers of the encoder that the reader mixes, from the last one down.
+        depth: The reader's own attention layers.
         composed_weight: Factor of the loss of the composed score.
         plain_weight: Factor of the loss of the plain vector.
         reading_weight: Factor of the loss of the reading.
-        n_readings: Texts a step that are only read: half of them queries that are learned from,
-            half made.
-        n_generated: How many are made.
+        n_readings: Texts a step that are only read, as many of each source: the queries that are
+            learned from, generated texts, and sentences in wide wordings.
+        n_generated: How many texts of fifteen domains are made.
+        n_wide: How many sentences in wide wordings are made.
         read_steps: Steps on reading alone, before the training; 0: none.
         read_batch: Texts of such a step.
         read_learning_rate: Highest learning rate of the encoder in it; new parts take 5e-4.
-        polish_steps: Steps of the reader alone, after the training, on states that stay as they
-            are; 0: none.
-        polish_learning_rate: Highest learning rate of these.
         fit_numbers: Whether the few numbers of the composition are chosen anew on the validation
             split, by R-precision minus leak, or stay as they were learned.
         threshold: Least confidence of a reading that is obeyed, in the saved model.
@@ -233,16 +233,17 @@ class ComposeSettings(_Checked):
 
     use_reader: bool = False
     n_slots: int = _at_least(2, 6)
+    n_states: int = _at_least(1, 1)
+    depth: int = _at_least(0, 0)
     composed_weight: float = 1.0
     plain_weight: float = 1.0
     reading_weight: float = 0.5
     n_readings: int = 224
     n_generated: int = 40_000
+    n_wide: int = _at_least(0, 0)
     read_steps: int = 0
     read_batch: int = _at_least(1, 256)
     read_learning_rate: float = 1e-4
-    polish_steps: int = 0
-    polish_learning_rate: float = 1e-3
     fit_numbers: bool = False
     threshold: float = 0.5
 
