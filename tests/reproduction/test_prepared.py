@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -53,12 +56,18 @@ def test_another_length_or_vocabulary_is_refused(dataset, tokenizer, tmp_path):
         prepared.open(tokenizer, 16)
 
 
-def test_changed_data_has_another_stamp(tmp_path):
-    (tmp_path / "corpus.jsonl").write_text("one")
-    before = stamp(tmp_path)
-    assert stamp(tmp_path) == before
-    (tmp_path / "corpus.jsonl").write_text("other")
-    assert stamp(tmp_path) != before
+def test_changed_data_has_another_stamp_and_a_copy_the_same(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    (first / "corpus.jsonl").write_text("one")
+    before = stamp(first)
+    shutil.copytree(first, second)
+    os.utime(second / "corpus.jsonl", (1, 1))
+    assert stamp(second) == before
+    (first / "corpus.jsonl").write_text("two")
+    assert stamp(first) != before
+    (second / "corpus.jsonl").rename(second / "queries.jsonl")
+    assert stamp(second) != before
     assert stamp(None) == "own"
 
 

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
+from boolattn.composition.ranking import single_vector
 from boolattn.errors import IndexFolderError
 from boolattn.logic.syntax import parse
 from boolattn.search import Document, Searcher
 from boolattn.search.engines import Selection, best
 from boolattn.search.measuring import candidate_recall
-from boolattn.search.ranking import fuse, single_vector
+from boolattn.search.ranking import fuse
 from boolattn.search.tuning import TARGETS
 from tests.search import words
 

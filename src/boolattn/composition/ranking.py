@@ -65,3 +65,16 @@ def score(retriever: Retriever, plan: Plan, documents: Tensor) -> Tensor:
         similarities[:-1].to(home), vectors[:-1].to(home), excluded.to(home)
     )
     return retriever.compose(plan, logits, similarities[-1].to(home))
+
+
+def single_vector(plan: Plan, weight: float = 0.5) -> NDArray[np.float32]:
+    """Return one vector for an engine that takes no more; composing finds better. Shape ``(dim,)``.
+
+    The mean of the wanted operands less a part of the mean of the excluded ones.
+    """
+    is_out = np.array(plan.is_excluded, bool)
+    operands = plan.operand_vectors
+    vector: NDArray[np.float32] = operands[~is_out].mean(0)
+    if is_out.any():
+        vector = vector - weight * operands[is_out].mean(0)
+    return np.asarray(vector, np.float32)

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 
 from boolattn.composition.ranking import rank as rank_composed
+from boolattn.composition.ranking import single_vector
+from boolattn.composition.scores import RULES, spoken
 from boolattn.data.readings import mark
 from boolattn.evaluation.rankers import exact_search
 from boolattn.evaluation.ranking import Ranking
@@ -84,7 +86,10 @@ class Asker:
             vectors = self._vectors(queries, is_told=how == "label")
             return Answer(exact_search(vectors, self.documents, depth), {})
         plans = self._plans(how, queries)
-        ranking = Ranking(*rank_composed(self.retriever, plans, self.documents, depth))
+        retriever = self.retriever
+        if how in RULES:
+            retriever = replace(retriever, rule=how)
+        ranking = Ranking(*rank_composed(retriever, plans, self.documents, depth))
         values = _reading_values(plans, queries) if how in ("read", "always") else {}
         return Answer(ranking, values)
 
@@ -107,8 +112,12 @@ class Asker:
 
     def _few_plans(self, how: str, queries: Sequence[Query]) -> list[Plan]:
         texts = [query.text for query in queries]
-        if how == "read":
+        if how == "read" or how in RULES:
             return self.retriever.plan(texts)
+        if how == "retold":
+            return self._retold(self.retriever.plan(texts))
+        if how == "single":
+            return [_as_one(plan) for plan in self.retriever.plan(texts)]
         if how == "always":
             return replace(self.retriever, threshold=0.0).plan(texts)
         if how == "explicit":
@@ -116,6 +125,23 @@ class Asker:
         given = self.retriever.plan_trees([given_tree(query) for query in queries])
         own = self.retriever.plan(texts)
         return [_in_place(plan, whole) for plan, whole in zip(given, own, strict=True)]
+
+    def _retold(self, plans: Sequence[Plan]) -> list[Plan]:
+        """Take the vector of what was read, said plainly, for that of the query's own words."""
+        said = self.retriever.encode_queries([spoken(plan.tree) for plan in plans])
+        return [
+            replace(plan, vectors=np.concatenate([plan.operand_vectors, vector[None]]))
+            if plan.is_composed
+            else plan
+            for plan, vector in zip(plans, said, strict=True)
+        ]
+
+
+def _as_one(plan: Plan) -> Plan:
+    """Make one vector of a composed plan's, as an engine takes it that takes no more."""
+    if not plan.is_composed:
+        return plan
+    return replace(plan, vectors=single_vector(plan)[None], is_composed=False)
 
 
 def _in_place(given: Plan, own: Plan) -> Plan:

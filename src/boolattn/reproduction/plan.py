@@ -207,12 +207,12 @@ def _differs(found: Mapping[str, Mapping[str, object]], preset: Preset) -> str:
 
 
 def stamp(folder: Path | None) -> str:
-    """Name the state of a folder's files, so that changed data is laid out again."""
+    """Name what a folder's files hold, so that changed data is laid out again, a copy not."""
     if folder is None:
         return "own"
-    found = sorted(
-        (str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns)
-        for path in folder.rglob("*")
-        if path.is_file()
-    )
-    return hashlib.sha256(repr((str(folder.resolve()), found)).encode()).hexdigest()[:12]
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with path.open("rb") as handle:
+            own = hashlib.file_digest(handle, "sha256").hexdigest()
+        digest.update(f"{path.relative_to(folder)}\0{own}\0".encode())
+    return digest.hexdigest()[:12]

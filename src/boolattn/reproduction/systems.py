@@ -32,6 +32,10 @@ ASKS: Mapping[str, str] = {
     "always": "operands read, no fall-back",
     "given": "operands given",
     "explicit": "explicit syntax",
+    "retold": "operands read, the whole in plain words",
+    "single": "operands read, one vector with subtraction",
+    "extremes": "operands read, least and greatest",
+    "sum": "operands read, sums",
 }
 _NEVER = 1_000_000
 
@@ -46,13 +50,18 @@ class System:
     set: tuple[str, ...] = ()
     heads: bool = False
     asks: tuple[str, ...] = ("own",)
+    once: tuple[str, ...] = ()
     on: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ConfigError(f"{self.name}: kind must be one of {', '.join(KINDS)}")
-        if unknown := set(self.asks) - set(ASKS):
+        if unknown := {*self.asks, *self.once} - set(ASKS):
             raise ConfigError(f"{self.name}: no way to ask {unknown.pop()!r}; {', '.join(ASKS)}")
+
+    def asked(self, seed: int) -> tuple[str, ...]:
+        """Return the ways in which a model of this seed is asked."""
+        return self.asks + (() if seed else self.once)
 
     @property
     def has_seeds(self) -> bool:

@@ -101,7 +101,7 @@ def train(job: Train, places: Places) -> str:
     asked = judged(job.suite, corpus)
     rows = [
         _measured(asker, how, split, queries)
-        for how in job.system.asks
+        for how in job.system.asked(job.key.seed)
         for split, queries in asked.items()
     ]
     clock.lap("rank")

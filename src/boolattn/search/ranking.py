@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from boolattn.composition.ranking import single_vector
 from boolattn.search.engines import Flat, best
 
 if TYPE_CHECKING:
@@ -36,19 +37,6 @@ class Ranked(NamedTuple):
 def n_candidates(depth: int) -> int:
     """Return how many candidates each vector brings for so many results."""
     return max(CANDIDATES_PER_RESULT * depth, MIN_CANDIDATES)
-
-
-def single_vector(plan: Plan, weight: float = 0.5) -> Array:
-    """Return one vector for an engine that takes no more; composing finds better. Shape ``(dim,)``.
-
-    The mean of the wanted operands less a part of the mean of the excluded ones.
-    """
-    is_out = np.array(plan.is_excluded, bool)
-    operands = plan.operand_vectors
-    vector: Array = operands[~is_out].mean(0)
-    if is_out.any():
-        vector = vector - weight * operands[is_out].mean(0)
-    return np.asarray(vector, np.float32)
 
 
 def probes(plan: Plan) -> Array:
