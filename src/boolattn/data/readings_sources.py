@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from boolattn.data import records
     from boolattn.data.readings import Marked
+    from boolattn.data.sentences import Mixture, Sentence
 
 
 def marked_queries(queries: Iterable[records.Query]) -> Iterator[Marked]:
@@ -28,9 +29,14 @@ def marked_queries(queries: Iterable[records.Query]) -> Iterator[Marked]:
             yield marked
 
 
-def marked_sentences(n: int, seed: int) -> Iterator[Marked]:
-    """Mark generated Boolean sentences, in the wordings that training may see."""
-    for sentence in generate(n, seed):
+def marked_sentences(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[Marked]:
+    """Mark generated Boolean sentences; left out, the mixture has what training may see."""
+    yield from mark_sentences(generate(n, seed, mixture))
+
+
+def mark_sentences(sentences: Iterable[Sentence]) -> Iterator[Marked]:
+    """Mark Boolean sentences that are there already."""
+    for sentence in sentences:
         marked = mark(sentence.text, sentence.template, sentence.operands)
         if marked:
             yield marked

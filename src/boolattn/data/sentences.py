@@ -2,23 +2,23 @@
 
 Ours are generated, as many as asked, from category names (taxa by place, films, books, food ...)
 and the taxa's frozen wordings, so the cue words held out there are held out here.
-May import: boolattn.data.taxa, boolattn.logic, boolattn.errors.
+May import: boolattn.data, boolattn.logic, boolattn.errors.
 """
 
 from __future__ import annotations
 
 import random
-import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from boolattn.data.taxa.phrases import Builder, CueSpan, Phrase, Span, families_of, fill, slots_of
+from boolattn.data.sentence_contents import Category, Taxa, domains, groups
+from boolattn.data.taxa.phrases import Builder, CueSpan, Phrase, Span, families_of, fill
 from boolattn.data.taxa.places import are_apart, places
-from boolattn.data.taxa.queries import Speaker, has_words, shape_of
-from boolattn.data.taxa.sets import Group, Operand, common_names
-from boolattn.data.taxa.wordings import families, links, requests, wordings
+from boolattn.data.taxa.queries import Speaker
+from boolattn.data.taxa.sets import Operand
+from boolattn.data.taxa.wordings import families, requests, wordings
+from boolattn.data.wide import WideBuilder, WideSpeaker
 from boolattn.errors import ConfigError
 from boolattn.logic.operators import Operator
 from boolattn.logic.templates import TEMPLATES, template_operators
@@ -26,9 +26,10 @@ from boolattn.logic.templates import TEMPLATES, template_operators
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from boolattn.data.sentence_contents import Content
+
 #: Operands that stay, by template; what is left is excluded.
 _KEPT = {"_ that are not _": 1, "_ that are also _ but not _": 2}
-_PLANTS = ("aceae", "ales", "opsida")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,8 @@ class Mixture:
         plain: Share of sentences without any operator.
         names: Share of sentences with a name that holds a cue word ("Romeo and Juliet").
         taxa: Share of the others that speak of taxa and places.
+        wide: Share of sentences worded with the many more ways of wide.toml.
+        wide_held_out: Take those that wide.toml keeps from training, instead of those it gives.
     """
 
     unseen: bool = False
@@ -91,12 +94,16 @@ class Mixture:
     plain: float = 0.15
     names: float = 0.1
     taxa: float = 0.6
+    wide: float = 0.0
+    wide_held_out: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("replace", "plain", "names", "taxa"):
+        for name in ("replace", "plain", "names", "taxa", "wide"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
                 raise ConfigError(f"{name} must lie between 0 and 1, got {value}")
+        if self.unseen and self.wide:
+            raise ConfigError("unseen and wide are two sets of wordings: choose one")
 
 
 def generate(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[Sentence]:
@@ -132,64 +139,6 @@ def generate_triplets(n: int, seed: int, mixture: Mixture | None = None) -> Iter
         yield Triplet(anchor, positive, negative)
 
 
-class _Content(Protocol):
-    """What a sentence speaks of."""
-
-    def slots(self, speaker: Speaker, rng: random.Random) -> dict[str, str]: ...
-
-    def skeletons(self, template: str, *, unseen: bool) -> list[tuple[str, bool]]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Taxa:
-    """Groups and places, said in the taxa's own skeletons."""
-
-    operands: tuple[Operand, ...]
-
-    def slots(self, speaker: Speaker, rng: random.Random) -> dict[str, str]:
-        heads = {operand.group: speaker.head(operand.group) for operand in self.operands}
-        return speaker.slots(self.operands, heads, rng.choice(links().seen))
-
-    def skeletons(self, template: str, *, unseen: bool) -> list[tuple[str, bool]]:
-        kinds = ("any", shape_of(self.operands))
-        found = {
-            (wording.skeleton, wording.takes_request)
-            for wording in wordings()[template]
-            if wording.is_unseen == unseen
-            and wording.shape in kinds
-            and has_words(slots_of(wording.skeleton), self.operands)
-        }
-        return sorted(found)
-
-
-@dataclass(frozen=True, slots=True)
-class _Category:
-    """A head with phrases: "films", "set in Paris", "from the 1970s"."""
-
-    head: str
-    phrases: tuple[str, ...]
-
-    def slots(self, speaker: Speaker, rng: random.Random) -> dict[str, str]:
-        del speaker, rng
-        slots = {"H": self.head}
-        for index, phrase in enumerate(self.phrases):
-            slots[f"M{index}"] = phrase
-            slots[f"N{index}"] = f"{self.head} {phrase}"
-        return slots
-
-    def skeletons(self, template: str, *, unseen: bool) -> list[tuple[str, bool]]:
-        found = {
-            (wording.skeleton, wording.takes_request)
-            for wording in wordings()[template]
-            if wording.is_unseen == unseen
-            and wording.shape == "any"
-            # "species that are ..." is said of taxa alone.
-            and "species" not in wording.skeleton
-        }
-        ours = [raw for raw in _skeletons()[template] if not unseen or families_of(raw)]
-        return sorted(found) + [(raw.removeprefix("!"), raw[0] != "!") for raw in ours]
-
-
 class _Writer:
     """Draws contents and puts them into words, from one generator."""
 
@@ -197,13 +146,14 @@ class _Writer:
         self.rng = rng
         self._mixture = mixture
         self._speaker = Speaker(rng, unseen=mixture.unseen)
+        self._wide = WideSpeaker(rng, held_out=mixture.wide_held_out)
 
     def template(self) -> str:
         if self.rng.random() < self._mixture.plain:
             return "_"
         return self.rng.choice([name for name in TEMPLATES if name != "_"])
 
-    def content(self, template: str) -> _Content:
+    def content(self, template: str) -> Content:
         n_operands = template.count("_")
         draw = self.rng.random()
         if draw < self._mixture.names:
@@ -212,12 +162,14 @@ class _Writer:
             return self._taxa(template, n_operands)
         return self._category(n_operands, n_names=0)
 
-    def slots(self, content: _Content) -> dict[str, str]:
+    def slots(self, content: Content) -> dict[str, str]:
         return content.slots(self._speaker, self.rng)
 
     def write(
-        self, template: str, content: _Content, slots: Mapping[str, str] | None = None
+        self, template: str, content: Content, slots: Mapping[str, str] | None = None
     ) -> Sentence:
+        if self._mixture.wide and self.rng.random() < self._mixture.wide:
+            return self._write_wide(template, content)
         unseen = self._mixture.unseen
         skeleton, takes_request = self.rng.choice(content.skeletons(template, unseen=unseen))
         builder = Builder(template.count("_"))
@@ -227,6 +179,17 @@ class _Writer:
         before, _, after = request.partition("*")
         builder.add(before)
         fill(skeleton, self._cues(template, skeleton), slots or self.slots(content), builder)
+        builder.add(after)
+        return _sentence(template, self._speaker.cased(builder.finish()))
+
+    def _write_wide(self, template: str, content: Content) -> Sentence:
+        ours = [row for row in self._wide.words.skeletons[template] if content.fits(row)]
+        drawn = self._wide.draw(template, ours, content.skeletons(template, unseen=False))
+        builder = WideBuilder(template.count("_"))
+        before, _, after = drawn.request.partition("*")
+        builder.add(before)
+        slots = content.slots(self._speaker, self.rng, self._wide)
+        fill(drawn.skeleton, drawn.cues, slots, builder)
         builder.add(after)
         return _sentence(template, self._speaker.cased(builder.finish()))
 
@@ -247,26 +210,26 @@ class _Writer:
             cues[name] = (family.operator, cue)
         return cues
 
-    def _category(self, n_operands: int, *, n_names: int) -> _Category:
-        domain = self.rng.choice(_domains())
+    def _category(self, n_operands: int, *, n_names: int) -> Category:
+        domain = self.rng.choice(domains())
         phrases = self.rng.sample(domain["phrases"], n_operands)
         for index in self.rng.sample(range(n_operands), n_names):
             phrases[index] = self.rng.choice(domain["names"])
-        return _Category(self.rng.choice(domain["heads"]), tuple(phrases))
+        return Category(self.rng.choice(domain["heads"]), tuple(phrases))
 
-    def _taxa(self, template: str, n_operands: int) -> _Taxa:
+    def _taxa(self, template: str, n_operands: int) -> Taxa:
         """Draw one group in several places, or for an OR several groups in one place."""
         if template.startswith("_ or") and self.rng.random() < 0.4:
             place = self.rng.choice(list(places()))
-            groups = self.rng.sample(_groups(), n_operands)
-            return _Taxa(tuple(Operand(group, place) for group in groups))
+            several = self.rng.sample(groups(), n_operands)
+            return Taxa(tuple(Operand(group, place) for group in several))
         chosen: list[str] = []
         while len(chosen) < n_operands:
             place = self.rng.choice(list(places()))
             if place not in chosen and all(are_apart(place, other) for other in chosen):
                 chosen.append(place)
-        group = self.rng.choice(_groups())
-        return _Taxa(tuple(Operand(group, place) for place in chosen))
+        group = self.rng.choice(groups())
+        return Taxa(tuple(Operand(group, place) for place in chosen))
 
 
 def _sentence(template: str, phrase: Phrase) -> Sentence:
@@ -314,30 +277,3 @@ def _fixed_wordings(template: str) -> tuple[Any, ...]:
     """Return the wordings whose skeleton itself is held out."""
     seen = {wording.skeleton for wording in wordings()[template] if not wording.is_unseen}
     return tuple(wording for wording in wordings()[template] if wording.skeleton not in seen)
-
-
-@lru_cache(maxsize=1)
-def _groups() -> tuple[Group, ...]:
-    """Return the groups that have a common name of ours; no document is needed for them."""
-    return tuple(
-        Group(rank, name, common, "plants" if name.endswith(_PLANTS) else "animals", "")
-        for rank, row in sorted(common_names().items())
-        for name, common in sorted(row.items())
-    )
-
-
-@lru_cache(maxsize=1)
-def _domains() -> tuple[Mapping[str, list[str]], ...]:
-    domains = _table()["domain"]
-    return tuple(domains[name] for name in sorted(domains))
-
-
-@lru_cache(maxsize=1)
-def _skeletons() -> Mapping[str, list[str]]:
-    return {row["template"]: row["skeletons"] for row in _table()["structure"]}
-
-
-@lru_cache(maxsize=1)
-def _table() -> dict[str, Any]:
-    source = files("boolattn.data").joinpath("sentences.toml")
-    return tomllib.loads(source.read_text(encoding="utf-8"))
