@@ -14,6 +14,13 @@ from boolattn.settings import build, read_toml
         ({"operators": ("not", "and")}, "keep the order and, or, not"),
         ({"variant": "fixed"}, "variant must be one of corrected, paper"),
         ({"gate": "open"}, "gate must be one of"),
+        ({"gate_reads": "all"}, "gate_reads must be one of mean, context"),
+        ({"gate_kernel": 4}, "gate_kernel must be odd"),
+        ({"gate_dropout": 1.0}, "gate_dropout must be at least 0 and below 1"),
+        (
+            {"variant": "paper", "gate": "learned", "gate_reads": "context"},
+            "the paper's learned gate reads the mean",
+        ),
         ({"form": "sparse"}, "form must be one of"),
         ({"d_o": 0}, "d_o must be a whole number"),
         ({"kernel": 4}, "kernel must be odd"),
@@ -39,6 +46,12 @@ def test_lists_and_whole_numbers_are_taken_as_they_are_written():
     BoolAttn(config, hidden_size=8, n_heads=2, n_layers=2)
     with pytest.raises(ConfigError, match="rank must be a whole number"):
         BoolAttnConfig(rank=True)
+
+
+def test_the_corrected_gate_reads_context_and_the_papers_the_mean():
+    assert BoolAttnConfig(gate="learned").gate_reads == "context"
+    assert BoolAttnConfig(gate="learned", gate_reads="mean").gate_reads == "mean"
+    assert BoolAttnConfig(gate="learned", variant="paper").gate_reads == "mean"
 
 
 def test_an_operator_without_expert_is_named():

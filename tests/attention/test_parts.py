@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from boolattn.attention.bias import BiasPredictor
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.factors import Factors, factored_attention
-from boolattn.attention.gate import LearnedGate
+from boolattn.attention.gate import learned_gate
 from boolattn.attention.position import position_weight, squared_distance
 from boolattn.attention.sampling import gumbel_sigmoid, straight_through
 from boolattn.attention.scope import ScopePredictor
@@ -131,7 +131,7 @@ def test_gumbel_sigmoid_opens_as_often_as_its_sigmoid():
 
 def test_learned_gate_divides_by_its_temperature_and_thresholds(texts):
     hidden, mask = texts
-    gate = LearnedGate(BoolAttnConfig(gate="learned"), HIDDEN)
+    gate = learned_gate(BoolAttnConfig(gate="learned", variant="paper"), HIDDEN)
     got = gate(hidden, mask)
     mean = torch.stack([hidden[0].mean(0), hidden[1, :6].mean(0)])
     logits = gate.outer(F.relu(gate.inner(mean)))

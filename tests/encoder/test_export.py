@@ -33,7 +33,8 @@ def towers(tiny_encoder, tokenizer):
             short = (lexicon.cues[:, 2:] < 0).all(1)
             lexicon.cues, lexicon.owners = lexicon.cues[short, :2], lexicon.owners[short]
         else:
-            plugin.gate.outer.bias.data.fill_(9)
+            # AND is open, and the texts' own words open OR and NOT.
+            plugin.gate.outer.bias.data.copy_(torch.tensor([9.0, 0.0, 0.0]))
         return model
 
     return build

@@ -598,7 +598,10 @@ def test_parameter_counts_are_the_papers(size, expected, added):
     with torch.device("meta"):
         encoder = AutoModel.from_config(AutoConfig.for_model("bert", **size))
         bare = sum(p.numel() for p in encoder.parameters())
-        attach(encoder, BoolAttnConfig(gate="learned", rank=None if expected else 16))
+        variant = "paper" if expected else "corrected"
+        attach(
+            encoder, BoolAttnConfig(variant=variant, gate="learned", rank=None if expected else 16)
+        )
     total = sum(p.numel() for p in encoder.parameters())
     if expected:
         assert round(total / 1e6, 1) == expected

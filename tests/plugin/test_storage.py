@@ -37,6 +37,18 @@ def test_a_plugin_saved_alone_comes_back_to_the_bit(tiny_encoder, tokenizer, bat
     assert all(torch.equal(mine[name], its[name]) for name in mine)
 
 
+def test_a_learned_gate_of_an_older_version_comes_back_as_it_was(tiny_encoder, batch, tmp_path):
+    encoder = tiny_encoder()
+    attach(encoder, BoolAttnConfig(gate="learned", gate_reads="mean", rank=4))
+    plugin_of(encoder).gate.outer.bias.data.fill_(5.0)
+    path = boolattn.save_plugin(encoder, tmp_path)
+    # Before gates could read context, a file did not say what they read.
+    rewritten_header(path, config={"gate": "learned", "rank": 4})
+    other = tiny_encoder()
+    assert boolattn.load_plugin(other, tmp_path).config.gate_reads == "mean"
+    assert torch.equal(vectors(other, batch), vectors(encoder, batch))
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_encoder_and_plugin_saved_together_come_back(tiny_encoder, batch, tmp_path, family):

@@ -15,7 +15,7 @@ from boolattn.attention.bias import Bias, BiasPredictor
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001 - mypy and readers
 from boolattn.attention.cue import cue_predictor
 from boolattn.attention.factors import Factors
-from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
+from boolattn.attention.gate import Gate, LexiconGate, learned_gate
 from boolattn.attention.position import squared_distance
 from boolattn.attention.scope import Scope, ScopePredictor
 
@@ -129,7 +129,7 @@ class BoolAttn(nn.Module):
         self.config = config
         self.operators = nn.Parameter(torch.randn(config.n_operators, config.d_o))
         self.cue = cue_predictor(config, hidden_size)
-        self.gate = LearnedGate(config, hidden_size) if config.gate == "learned" else lexicon
+        self.gate = learned_gate(config, hidden_size) if config.gate == "learned" else lexicon
         chosen = range(n_layers) if config.layers is None else config.layers
         self.layers = nn.ModuleDict(
             {str(index): BoolAttnLayer(config, hidden_size, n_heads) for index in chosen}

@@ -15,6 +15,18 @@ OPERATORS = ("and", "or", "not")
 VARIANTS = ("corrected", "paper")
 GATES = ("label", "lexicon", "learned")
 FORMS = ("factored", "dense")
+GATE_READS = ("mean", "context")
+_CHOICES = {"variant": VARIANTS, "gate": GATES, "gate_reads": GATE_READS, "form": FORMS}
+_COUNTS = (
+    "d_o",
+    "kernel",
+    "cue_kernel",
+    "cue_channels",
+    "gate_kernel",
+    "gate_channels",
+    "window",
+    "rank",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +40,8 @@ class BoolAttnConfig:
         variant: ``corrected`` mends the paper's five defects, ``paper`` keeps its letter.
         gate: Who opens the experts when a call brings no label: nobody (``label``), the cue
             lexicon on token ids (``lexicon``), or a trained classifier (``learned``).
+        gate_reads: What a learned gate reads: the ``mean`` of the words, the paper's, or words
+            in ``context`` as well (*ours*). Left out: ``context``, under ``paper`` the mean.
         form: ``factored`` appends the bias to queries and keys; ``dense`` adds the full matrix.
         d_o: Size of an operator embedding.
         kernel: Width of the scope predictor's convolution; odd (*ours*).
@@ -42,6 +56,10 @@ class BoolAttnConfig:
             evaluation, which comparisons of two runs need.
         gate_temperature: Divides the learned gate's logits.
         gate_threshold: Probability above which the learned gate opens (*ours*).
+        gate_kernel: Width of the contextual gate's convolution; odd (*ours*).
+        gate_channels: Channels of that convolution, in the light form at most ``rank`` (*ours*).
+        gate_dropout: Share of its features dropped while it learns (*ours*).
+        gate_token_dropout: Share of tokens it does not see while it learns (*ours*).
         rank: ``None`` for the paper's size; a number reads the hidden state through one
             projection of that width, shared by operators, scope and bias (the light form).
         layers: Which encoder layers get a bias, counted from 0; ``None`` for all.
@@ -50,6 +68,7 @@ class BoolAttnConfig:
     operators: tuple[str, ...] = OPERATORS
     variant: str = "corrected"
     gate: str = "label"
+    gate_reads: str | None = None
     form: str = "factored"
     d_o: int = 10
     kernel: int = 3
@@ -62,6 +81,10 @@ class BoolAttnConfig:
     use_noise: bool = True
     gate_temperature: float = 0.1
     gate_threshold: float = 0.5
+    gate_kernel: int = 5
+    gate_channels: int = 32
+    gate_dropout: float = 0.3
+    gate_token_dropout: float = 0.15
     rank: int | None = None
     layers: tuple[int, ...] | None = None
 
@@ -71,17 +94,30 @@ class BoolAttnConfig:
         if self.layers is not None:
             object.__setattr__(self, "layers", tuple(self.layers))
         _check_operators(self.operators)
-        for name, choices in (("variant", VARIANTS), ("gate", GATES), ("form", FORMS)):
+        if self.gate_reads is None:
+            object.__setattr__(self, "gate_reads", "mean" if self.is_paper else "context")
+        for name, choices in _CHOICES.items():
             if (value := getattr(self, name)) not in choices:
                 raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
-        for name in ("d_o", "kernel", "cue_kernel", "cue_channels", "window", "rank"):
+        self._check_numbers()
+        if self.is_paper and self.gate == "learned" and self.gate_reads != "mean":
+            raise ConfigError(
+                "the paper's learned gate reads the mean; set gate_reads='mean', or "
+                "variant='corrected'"
+            )
+        if self.layers is not None:
+            _check_layers(self.layers)
+
+    def _check_numbers(self) -> None:
+        for name in _COUNTS:
             _check_count(name, getattr(self, name), is_odd=name.endswith("kernel"))
         for name in ("sigma", "scope_temperature", "gate_temperature"):
             _check_between(name, getattr(self, name), math.inf)
         for name in ("threshold", "gate_threshold"):
             _check_between(name, getattr(self, name), 1)
-        if self.layers is not None:
-            _check_layers(self.layers)
+        for name in ("gate_dropout", "gate_token_dropout"):
+            if not 0 <= (share := getattr(self, name)) < 1:
+                raise ConfigError(f"{name} must be at least 0 and below 1; got {share}")
 
     @property
     def n_operators(self) -> int:

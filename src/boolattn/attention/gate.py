@@ -37,25 +37,81 @@ class Gate:
 class LearnedGate(nn.Module):
     r"""A classifier over the text: FFN, sigmoid at temperature 0.1, hard threshold.
 
-    It reads the mean of the embedding output over unpadded tokens.
+    The paper's: it reads the mean of the embedding output over unpadded tokens.
     """
 
-    def __init__(self, config: BoolAttnConfig, hidden_size: int) -> None:
+    def __init__(
+        self, config: BoolAttnConfig, hidden_size: int, n_features: int | None = None
+    ) -> None:
         super().__init__()
         self.config = config
         inner = config.rank or hidden_size // 2
-        self.inner = nn.Linear(hidden_size, inner)
+        self.inner = nn.Linear(n_features or hidden_size, inner)
         self.outer = nn.Linear(inner, config.n_operators)
 
     def forward(self, hidden: Tensor, mask: Tensor) -> Gate:
         """Open experts. ``hidden``: ``(batch, tokens, hidden)``; ``mask``: ``(batch, tokens)``."""
-        mask = mask.to(hidden.dtype)
-        weights = mask / mask.sum(-1, keepdim=True).clamp(min=1)
-        mean = torch.einsum("bl,bld->bd", weights, hidden)
-        logits = self.outer(F.relu(self.inner(mean)))
+        features = self.features(hidden, mask.to(hidden.dtype))
+        logits = self.outer(F.relu(self.inner(features)))
         probability = torch.sigmoid(logits / self.config.gate_temperature)
         is_open = probability > self.config.gate_threshold
         return Gate(straight_through(is_open, probability), logits)
+
+    def features(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        """Make one vector of a text. ``(batch, tokens, hidden)`` -> ``(batch, features)``."""
+        weights = mask / mask.sum(-1, keepdim=True).clamp(min=1)
+        return torch.einsum("bl,bld->bd", weights, hidden)
+
+
+class ContextGate(LearnedGate):
+    r"""A learned gate that reads words with their neighbours, beside the mean.
+
+    .. math:: G = \mathrm{FFN}([\max_i \mathrm{relu}(\mathrm{Conv}(X)_i) ;\,
+              \mathrm{mean}_i X_i]), \qquad X = \mathrm{LayerNorm}(H)
+
+    A mean knows no order, and one cue among twenty words moves it by a twentieth. The
+    convolution tells "not only" from "not", and its maximum over the text lets one place decide.
+    Such a gate soon knows every cue of its training by heart; so while it learns, whole tokens
+    and single features are dropped, and other words must do.
+    """
+
+    def __init__(self, config: BoolAttnConfig, hidden_size: int) -> None:
+        n_channels = min(config.gate_channels, config.rank or config.gate_channels)
+        super().__init__(config, hidden_size, hidden_size + n_channels)
+        self.norm = nn.LayerNorm(hidden_size)
+        self.conv = nn.Conv1d(
+            hidden_size, n_channels, config.gate_kernel, padding=config.gate_kernel // 2
+        )
+
+    def features(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        """Make one vector of a text; shapes as in the paper's form."""
+        is_learning = self._is_learning()
+        seen = mask
+        if is_learning:
+            seen = mask * (torch.rand_like(mask) >= self.config.gate_token_dropout)
+        # Padding is zeroed first: beyond its end a text alone meets the convolution's zeros.
+        visible = self.norm(hidden) * seen[..., None]
+        context = F.relu(self.conv(visible.transpose(1, 2))).transpose(1, 2)
+        # None is below 0, so zeros on padding win nothing.
+        strongest = (context * mask[..., None]).amax(1)
+        mean = visible.sum(1) / mask.sum(-1, keepdim=True).clamp(min=1)
+        features = torch.cat([strongest, mean.to(strongest.dtype)], dim=-1)
+        return F.dropout(features, self.config.gate_dropout, training=is_learning)
+
+    def _is_learning(self) -> bool:
+        """Whether to drop anything; a frozen gate must leave the encoder its random numbers."""
+        return (
+            self.training
+            and self.config.use_noise
+            and torch.is_grad_enabled()
+            and self.outer.weight.requires_grad
+        )
+
+
+def learned_gate(config: BoolAttnConfig, hidden_size: int) -> LearnedGate:
+    """Build the learned gate that the settings ask for."""
+    kind = ContextGate if config.gate_reads == "context" else LearnedGate
+    return kind(config, hidden_size)
 
 
 class LexiconGate(nn.Module):

@@ -2,7 +2,7 @@
 
 No modelling code is copied: the bare encoder is built by ``AutoModel`` from its own settings, and
 the plug-in is hooked into it. One class serves every family that ``attach`` supports.
-May import: boolattn.plugin, boolattn.attention, boolattn.settings, boolattn.errors.
+May import: boolattn.plugin, boolattn.attention, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput  # noqa: TC002 - read at run time
 
-from boolattn.attention.config import BoolAttnConfig
+from boolattn.attention.config import BoolAttnConfig  # noqa: TC001 - mypy and readers
 from boolattn.attention.gate import LexiconGate
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.attach import attach, install, plugin_of
 from boolattn.plugin.families import FAMILIES
-from boolattn.settings import build
+from boolattn.plugin.storage import saved_config
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -61,7 +61,7 @@ class BoolBertConfig(PreTrainedConfig):
     @property
     def boolattn_config(self) -> BoolAttnConfig:
         """The plug-in's settings."""
-        return build(BoolAttnConfig, self.boolattn or {}, source=MODEL_TYPE)
+        return saved_config(self.boolattn or {}, source=MODEL_TYPE)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a size, or the base's complaint
         """Answer for the encoder: its sizes are this model's sizes."""

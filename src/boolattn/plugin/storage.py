@@ -24,6 +24,8 @@ from boolattn.plugin.folder import whole_folder
 from boolattn.settings import build
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -65,7 +67,7 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
             raise PluginMismatchError(
                 f"{path} was saved for an encoder with {name} {saved}; this one has {own}"
             )
-    config = build(BoolAttnConfig, header["config"], source=str(path))
+    config = saved_config(header["config"], source=str(path))
     lexicon = None
     if config.gate == "lexicon":
         parts = [tensors.get(f"gate.{name}") for name in ("cues", "owners", "word_flags")]
@@ -81,6 +83,11 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
         raise PluginMismatchError(f"{path} does not fit its own settings at {first}")
     plugin.load_state_dict(tensors)
     return plugin
+
+
+def saved_config(values: Mapping[str, Any], *, source: str) -> BoolAttnConfig:
+    """Build settings from a file; what an older version did not write is what it then did."""
+    return build(BoolAttnConfig, {"gate_reads": "mean"} | dict(values), source=source)
 
 
 def save(
