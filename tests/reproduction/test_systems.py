@@ -33,6 +33,16 @@ def test_the_papers_letter_is_its_presets():
     assert (ours.pretrain.triplet_weight, ours.pretrain.learning_rate) == (0.2, 1e-5)
     assert ours.pretrain.train_embeddings
     assert (ours.train.keep, ours.data.validation) == ("best", "val")
+    for system in ("paper-label", "paper-learned"):
+        made = preset(system)
+        assert (made.pretrain.wide, made.plugin.gate_reads) == (0, "mean")
+
+
+def test_the_corrected_learned_gate_reads_context_and_one_row_says_what_the_mean_gives():
+    context, mean = preset("corrected-learned"), preset("corrected-learned-mean")
+    assert (context.plugin.gate_reads, mean.plugin.gate_reads) == ("context", "mean")
+    assert (context.train, context.pretrain) == (mean.train, mean.pretrain)
+    assert context.pretrain.wide == 0.5
 
 
 @pytest.mark.parametrize("system", [name for name, one in known().systems.items()])

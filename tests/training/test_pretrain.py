@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from boolattn.attention.config import BoolAttnConfig
+from boolattn.data.made import Store
 from boolattn.data.sentences import generate
 from boolattn.errors import ConfigError
 from boolattn.plugin import attach, load
@@ -70,6 +71,17 @@ def test_heads_learn_and_the_encoder_stays(tiny_encoder, tokenizer):
     assert changed
     assert all("boolattn" in name for name in changed)
     assert all(p.requires_grad for p in trainer.encoder.parameters())
+
+
+def test_heads_learn_from_the_wordings_that_are_asked_for(tiny_encoder, tokenizer, tmp_path):
+    for wide, expected in ((0.0, "sentences"), (0.5, "wide")):
+        trainer = _pretrainer(tiny_encoder, tokenizer, max_steps=1, triplet_weight=0.0, wide=wide)
+        trainer.made = Store(tmp_path / expected)
+        trainer.run()
+        [path] = (tmp_path / expected).iterdir()
+        assert path.name.startswith(f"{expected}-")
+    with pytest.raises(ConfigError, match="wide must lie between 0 and 1"):
+        _pretrainer(tiny_encoder, tokenizer, max_steps=1, wide=1.5).run()
 
 
 def test_the_papers_embeddings_learn_too(tiny_encoder, tokenizer):

@@ -18,7 +18,7 @@ def make(job: Make, places: Places) -> str:
     if job.what == "triplets":
         store.triplets(settings.n_sentences, settings.seed)
     elif job.what == "sentences":
-        store.sentences(settings.n_sentences, settings.seed)
+        store.sentences(settings.n_sentences, settings.seed, Mixture(wide=settings.wide))
     elif settings.n_held_out:
         for unseen in (False, True):
             mixture = Mixture(unseen=unseen)

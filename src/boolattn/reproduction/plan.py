@@ -164,7 +164,8 @@ def _heads(encoder: Encoder, preset: Preset, places: Places) -> Iterator[Task]:
     needs = []
     for kind in what:
         count = settings.n_held_out if kind == "held-out" else settings.n_sentences
-        needs.append(f"{kind} {count} {settings.seed}")
+        wide = f" wide {settings.wide}" if kind == "sentences" and settings.wide else ""
+        needs.append(f"{kind} {count} {settings.seed}{wide}")
         yield Task(name=needs[-1], like=kind, work=Make(settings=settings, what=kind))
     values = [asdict(preset.plugin), asdict(settings), preset.model.encoder, preset.model.pooling]
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]

@@ -168,7 +168,8 @@ class Pretrainer:
         """Yield sentences, and triplets where their loss counts, in a new order each epoch."""
         settings = self.settings
         size, n = settings.batch_size, settings.n_sentences
-        sentences = self._labels(self.made.sentences(n, settings.seed))
+        mixture = Mixture(wide=settings.wide)
+        sentences = self._labels(self.made.sentences(n, settings.seed, mixture))
         triplets = None
         if settings.triplet_weight:
             made = self.made.triplets(n, settings.seed)

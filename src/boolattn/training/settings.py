@@ -101,6 +101,7 @@ class PretrainSettings(_Checked):
 
     Attributes:
         n_sentences: How many sentences are made (*ours*).
+        wide: Share of them in many more wordings than the benchmark's (*ours*).
         n_held_out: How many more, to measure on, of seen and as many of unseen wordings (*ours*).
         batch_size: Sentences a step (*ours*).
         n_epochs: Times through the sentences.
@@ -119,6 +120,7 @@ class PretrainSettings(_Checked):
     """
 
     n_sentences: int = _at_least(1, 20_000)
+    wide: float = 0.0
     n_held_out: int = 500
     batch_size: int = _at_least(1, 32)
     n_epochs: int = _at_least(1, 1)
