@@ -9,6 +9,7 @@ from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
 from boolattn.logic.syntax import parse
 from boolattn.search import Document, Searcher
 from boolattn.search.reading import is_contradiction
+from boolattn.search.result import against, judge
 from tests.search import words
 
 
@@ -62,7 +63,10 @@ def test_composed_scores_are_the_composition_of_exact_similarities(shared, retri
         np.testing.assert_allclose(hit.probabilities, chances, atol=1e-5)
     verdicts = {hit.id: (hit.verdict, hit.why) for hit in result.hits}
     assert verdicts["moths-borneo"] == ("kept", "")
-    assert verdicts["both"] == ("put down", "belongs to 'Sumatra' (.84), which is excluded")
+    assert verdicts["both"] == (
+        "doubtful",
+        "more like 'Sumatra' (.84) than those before it (.00), and that is excluded",
+    )
 
 
 def test_without_composing_exclusion_is_not_heard(shared):
@@ -78,7 +82,7 @@ def test_explain_shows_what_was_put_down_and_why(shared):
     assert "moths-kenya" not in ids(result)
     [down] = [hit for hit in result.put_down if hit.id == "moths-kenya"]
     assert down.verdict == "put down"
-    assert down.why == "belongs to 'Kenya' (.91), which is excluded"
+    assert down.why == "more like 'Kenya' (.91) than those before it (.00), and that is excluded"
     assert down.score < min(hit.score for hit in result.hits)
     assert shared.search("moths NOT Kenya", k=4).put_down == ()
     back = json.loads(json.dumps(result.to_dict()))
@@ -118,6 +122,21 @@ def test_a_lexical_hit_of_an_excluded_operand_comes_from_no_branch(retriever, fo
     assert ids(result)
     # And a document that another branch of an OR wants is not forbidden.
     assert "vague" in ids(searcher.search("(moths NOT hawk) OR hawk", k=20, strict_not=True))
+
+
+def test_a_result_is_judged_beside_those_before_it():
+    tree = parse("moths AND Borneo NOT Sumatra")
+    # Among right documents a probability may be low, or that of what is excluded high.
+    assert judge(tree, [0.1, 0.1, 0.7], [[0.1, 0.2, 0.6]]) == ("kept", "")
+    assert judge(tree, [0.1, 0.1, 0.97], [[0.1, 0.2, 0.6]])[0] == "doubtful"
+    assert judge(tree, [0.1, 0.1, 0.97], []) == ("kept", "")
+    assert judge(parse("moths OR birds"), [0.9, 0.0], [[0.9, 0.9]]) == ("kept", "")
+    before = [[0.5, 0.4, 0.1], [0.6, 0.5, 0.2]]
+    assert against(tree, [0.5, 0.1, 0.1], before).startswith("less like 'Borneo' (.10)")
+    assert against(tree, [0.5, 0.4, 0.9], before).startswith("more like 'Sumatra' (.90)")
+    assert against(tree, [0.9, 0.9, 0.0], before) == ""
+    either = parse("moths OR birds")
+    assert "'moths or birds' (.19)" in against(either, [0.1, 0.1], [[0.9, 0.0], [0.0, 0.9]])
 
 
 def test_strict_not_says_that_it_leaves_fewer_results(shared):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,10 +79,12 @@ class WordSearcher:
             own = tuple(_overlap(operand, f"{title} {text}") for operand in operands)
             score = _score(tree, iter(own)) if is_composed else own[0]
             score = score if score > 0.03 else self.least
-            verdict = judge(tree, own) if is_composed else ("kept", "")
-            shown = own if is_composed else ()
-            found.append(Hit(name, title, text, metadata, score, shown, *verdict))
+            found.append(Hit(name, title, text, metadata, score, own if is_composed else ()))
         found.sort(key=lambda hit: -hit.score)
+        before = [hit.probabilities for hit in found]
+        for place, own in enumerate(before if is_composed else ()):
+            verdict, why = judge(tree, own, before[:place])
+            found[place] = replace(found[place], verdict=verdict, why=why)
         return SearchResult(
             query=query,
             tree=unparse(tree),

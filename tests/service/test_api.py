@@ -83,11 +83,19 @@ def test_comparing_says_where_the_other_list_has_each_document(serve):
         "rank": 2,
         "looked": 6,
         "probabilities": [0.98, 0.98],
-        "verdict": "put down",
-        "why": "belongs to 'Sumatra' (.98), which is excluded",
+        "verdict": "doubtful",
+        "why": "more like 'Sumatra' (.98) than those before it (.02), and that is excluded",
     }
     assert reply["hits"][0]["other"]["rank"] == 2
+    assert reply["hits"][0]["other"]["verdict"] == ""
     assert len(reply["hits"]) == 2
+    # Of one result, the plain encoder's is not among the other's.
+    reply = serve().post("/search", json={"query": QUERY, "k": 1, "compare": True}).json()
+    [other] = [hit["other"] for hit in reply["plain"]["hits"]]
+    assert (other["rank"], other["verdict"]) == (2, "put down")
+    assert (
+        other["why"] == "more like 'Sumatra' (.98) than those before it (.02), and that is excluded"
+    )
 
 
 def test_an_index_of_the_plain_encoder_is_asked_where_there_is_one(serve, searcher):

@@ -159,18 +159,27 @@ def test_a_search_shows_both_lists_and_how_the_query_was_read(tab, address):
     assert float(told["moths"][0]) < 0.5
     assert told["Sumatra"][2].startswith("−")
     assert page.locator("#reading .strip .column").count() == 7
-    # The plain encoder is drawn to the excluded place; the composition puts it down.
+    # The plain encoder is drawn to the excluded place; six documents leave nothing out.
     first = page.locator("#plain .hit").first
     assert first.locator(".title").inner_text() == "Sunda moth"
     assert "violates the query" in first.inner_text()
-    assert "put down: belongs to 'Sumatra' (.98), which is excluded" in first.inner_text()
+    assert "doubtful: more like 'Sumatra' (.98) than those before it" in first.inner_text()
     assert "Boolean model: 2nd" in first.inner_text()
-    # Third in both lists, and against the query: nobody put it down.
-    assert "doubtful: belongs to 'Sumatra'" in page.locator("#boolean .hit").nth(2).inner_text()
+    assert "doubtful: more like 'Sumatra'" in page.locator("#boolean .hit").nth(2).inner_text()
     best = page.locator("#boolean .hit").first
     assert "Borneo moth" in best.inner_text()
     assert "answers the query" in best.inner_text()
     assert best.locator(".meter").all_inner_texts()[0].split() == ["A", ".98"]
+
+
+def test_what_the_boolean_model_does_not_show_is_put_down(tab, address):
+    page = tab(f"{address}?q=moths+of+Borneo+but+not+Sumatra&k=1")
+    page.wait_for_selector("#boolean .hit")
+    [only] = page.locator("#plain .hit").all_inner_texts()
+    assert "put down: more like 'Sumatra' (.98) than those before it (.02)" in only
+    assert "Boolean model: 2nd" in only
+    [only] = page.locator("#boolean .hit").all_inner_texts()
+    assert "kept · plain encoder: 2nd" in only
 
 
 def test_what_a_document_holds_is_never_run(tab, address):

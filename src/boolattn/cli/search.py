@@ -165,7 +165,7 @@ def show(result: SearchResult, *, explain: bool = False) -> None:
     console = Console(highlight=False)
     console.print(_table(result, result.hits, explain=explain))
     if result.put_down:
-        console.print("put down by composing:", style="dim")
+        console.print("put down: one vector would have shown them", style="dim")
         console.print(_table(result, result.put_down, explain=explain))
     aside.print(f"{len(result.hits)} results in {result.took['total']:.0f} ms", style="dim")
 
@@ -179,25 +179,20 @@ def _table(result: SearchResult, hits: tuple[Hit, ...], *, explain: bool) -> Tab
     table.add_column("score", justify="right")
     if explain and result.is_composed:
         for name, is_out in zip(result.operands, result.excluded, strict=True):
-            table.add_column(("NOT " if is_out else "") + escape(name), justify="right")
+            head = f"[red]NOT[/red] {escape(name)}" if is_out else escape(name)
+            table.add_column(head, justify="right")
     table.add_column("document")
     for rank, hit in enumerate(hits, start=1):
         cells = [str(rank), f"{hit.score:.3f}"]
         if explain and result.is_composed:
-            pairs = zip(hit.probabilities, result.excluded, strict=True)
-            cells += [_chance(p, is_out=is_out) for p, is_out in pairs]
+            cells += [f"{p:.2f}".removeprefix("0") for p in hit.probabilities]
         text = " ".join(hit.text[: 2 * SNIPPET].split())[:SNIPPET]
         title = escape(hit.title or hit.id)
         document = f"[bold]{title}[/bold]  {escape(text)}"
         if explain and hit.why:
-            document += f"\n[red]{escape(hit.why)}[/red]"
+            document += f"\n[red]{hit.verdict}: {escape(hit.why)}[/red]"
         table.add_row(*cells, document)
     return table
-
-
-def _chance(p: float, *, is_out: bool) -> str:
-    colour = "green" if (p >= 0.5) != is_out else "red"
-    return f"[{colour}]{p:.2f}[/{colour}]"
 
 
 def coloured_query(result: SearchResult) -> Text:

@@ -16,7 +16,7 @@ from boolattn.logic.syntax import unparse
 from boolattn.search.exclusion import is_kept_by_words, keeps_by_vectors
 from boolattn.search.ranking import Ranked, fuse, probes, rank
 from boolattn.search.reading import read_queries
-from boolattn.search.result import Hit, SearchResult, judge
+from boolattn.search.result import KEPT, PUT_DOWN, Hit, SearchResult, against, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Results of a branch that are joined in hybrid search, at least.
 _BRANCH = 100
+#: First results with which a later one is compared.
+_COMPARED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +120,7 @@ class Answering:
                 warnings += _strictly(plan, len(ranked.rows), n_looked, self.k)
             rows, scores = ranked.rows[: self.k], ranked.scores[: self.k]
             hits = tuple(self._hits(plan, rows, scores, branches))
-            put_down = self._put_down(plan, rows) if self.options.explain else ()
+            put_down = self._put_down(plan, rows, hits) if self.options.explain else ()
         return SearchResult(
             query=question.text,
             tree=unparse(plan.tree),
@@ -171,7 +173,8 @@ class Answering:
         for place, (row, score) in enumerate(zip(rows.tolist(), scores.tolist(), strict=True)):
             document = self.searcher.rows.document(row)
             own = tuple(probabilities[:, place].tolist()) if plan.is_composed else ()
-            verdict, why = judge(plan.tree, own) if own else ("kept", "")
+            before = probabilities[:, :place].T[:_COMPARED].tolist()
+            verdict, why = judge(plan.tree, own, before) if own else (KEPT, "")
             yield Hit(
                 id=document.id,
                 title=document.title,
@@ -190,7 +193,9 @@ class Answering:
         similarities = plan.vectors @ self.searcher.engine.vectors(rows).T
         return self.searcher.retriever.probabilities(plan, similarities)
 
-    def _put_down(self, plan: Plan, shown: NDArray[np.int64]) -> tuple[Hit, ...]:
+    def _put_down(
+        self, plan: Plan, shown: NDArray[np.int64], hits: Sequence[Hit]
+    ) -> tuple[Hit, ...]:
         """Return what one vector would have found among the first, and the result does not show."""
         if not plan.is_composed or not len(shown):
             return ()
@@ -201,7 +206,11 @@ class Answering:
             return ()
         similarities = plan.vectors @ self.searcher.engine.vectors(rows).T
         scores = self.searcher.retriever.score(plan, similarities)
-        return tuple(self._hits(plan, rows, scores, {}))
+        results = [hit.probabilities for hit in hits[:_COMPARED]]
+        return tuple(
+            replace(hit, verdict=PUT_DOWN, why=against(plan.tree, hit.probabilities, results))
+            for hit in self._hits(plan, rows, scores, {})
+        )
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:

@@ -14,7 +14,7 @@ import numpy as np
 from boolattn.composition.scores import signs
 from boolattn.logic.tree import atoms
 from boolattn.search.lexical import terms_of
-from boolattn.search.result import holds
+from boolattn.search.result import BELONGS, holds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +31,7 @@ def keeps_by_vectors(tree: Query, probabilities: NDArray[np.float32]) -> NDArray
         probabilities: That each operand holds. Shape ``(operands, documents)``.
     """
     wanted = np.array(list(signs(tree))) > 0
-    truths = wanted[:, None] | (probabilities >= 0.5)
+    truths = wanted[:, None] | (probabilities >= BELONGS)
     return np.array([holds(tree, column.tolist()) for column in truths.T], bool)
 
 

@@ -5,18 +5,26 @@ May import: boolattn.composition, boolattn.logic.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from boolattn.composition.scores import signs
-from boolattn.logic.tree import And, Atom, Not, Or, atoms
+from boolattn.composition.scores import spoken
+from boolattn.logic.tree import And, Atom, Not, Or
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from boolattn.logic.tree import Query
 
-KEPT, PUT_DOWN = "kept", "put down"
+KEPT, DOUBTFUL, PUT_DOWN = "kept", "doubtful", "put down"
+#: What is excluded speaks against a result where its probability is over the first, and the chance
+#: that it does not belong at most this part of what the results before it have. A probability alone
+#: says little: among right documents it differs from query to query.
+BELONGS, _PART = 0.5, 1 / 3
+#: Below it a probability is nothing, and its logarithm would be all.
+_LEAST = 1e-4
 
 
 @dataclass(frozen=True)
@@ -30,9 +38,11 @@ class Hit:
         metadata: Of the document.
         score: Higher is better: the composed score where operands are scored apart, a similarity
             where not, a fused rank in hybrid search.
-        probabilities: That the document belongs to each operand; empty where not composed.
-        verdict: ``kept`` where the operands' probabilities satisfy the query, else ``put down``.
-        why: The operands that speak against it.
+        probabilities: That the document belongs to each operand; empty where not composed. They
+            order documents: compare them with those of other documents for the same operand.
+        verdict: ``kept``; ``doubtful`` where it is much more like what is excluded than the
+            results before it; ``put down`` where it is not among the results.
+        why: What speaks against it, beside the results before it; empty where nothing does.
         branches: Its rank in each branch of a hybrid search, from 1.
     """
 
@@ -85,24 +95,88 @@ class SearchResult:
         return asdict(self)
 
 
-def judge(tree: Query, probabilities: Sequence[float]) -> tuple[str, str]:
-    """Say whether a document satisfies a query, and what speaks against it.
+def judge(
+    tree: Query, probabilities: Sequence[float], before: Sequence[Sequence[float]]
+) -> tuple[str, str]:
+    """Say whether what is excluded speaks against a result, beside those before it.
 
-    >>> judge(And((Atom("moths"), Not(Atom("Sumatra")))), [0.9, 0.8])
-    ('put down', "belongs to 'Sumatra' (.80), which is excluded")
+    Args:
+        tree: Of the query.
+        probabilities: That the document belongs to each operand.
+        before: The same of the results that stand before it.
+
+    >>> tree = And((Atom("moths"), Not(Atom("Sumatra"))))
+    >>> judge(tree, [0.1, 0.8], [[0.4, 0.1], [0.3, 0.2]])
+    ('doubtful', "more like 'Sumatra' (.80) than those before it (.15), and that is excluded")
+    >>> judge(tree, [0.1, 0.8], [[0.4, 0.6], [0.3, 0.7]])
+    ('kept', '')
     """
-    verdict = KEPT if holds(tree, [p >= 0.5 for p in probabilities]) else PUT_DOWN
-    reasons = []
-    for atom, sign, p in zip(atoms(tree), signs(tree), probabilities, strict=True):
-        is_out = sign < 0
-        if is_out == (p >= 0.5):
-            shown = f"{p:.2f}".removeprefix("0")
-            reasons.append(
-                f"belongs to {atom.text!r} ({shown}), which is excluded"
-                if is_out
-                else f"hardly belongs to {atom.text!r} ({shown})"
-            )
-    return verdict, "; ".join(reasons)
+    said = [
+        _compared(part, own, usual)
+        for part, own, usual in _parts(tree, probabilities, before)
+        if isinstance(part, Not) and own <= 1 - BELONGS and own < _PART * usual
+    ]
+    return (DOUBTFUL, "; ".join(said)) if before and said else (KEPT, "")
+
+
+def against(tree: Query, probabilities: Sequence[float], before: Sequence[Sequence[float]]) -> str:
+    """Say what speaks most against a document that is not among the results.
+
+    Args:
+        tree: Of the query.
+        probabilities: That the document belongs to each operand.
+        before: The same of the results.
+
+    >>> tree = And((Atom("moths"), Atom("Borneo"), Not(Atom("Java"))))
+    >>> against(tree, [0.3, 0.02, 0.1], [[0.3, 0.4, 0.1], [0.2, 0.5, 0.1]])
+    "less like 'Borneo' (.02) than those before it (.45)"
+    """
+    rows = _parts(tree, probabilities, before)
+    part, own, usual = min(rows, key=lambda row: max(row[1], _LEAST) / max(row[2], _LEAST))
+    return _compared(part, own, usual) if own < usual else ""
+
+
+def _parts(
+    tree: Query, probabilities: Sequence[float], before: Sequence[Sequence[float]]
+) -> list[tuple[Query, float, float]]:
+    """Return what must hold, how probably it does, and the middle of what others have."""
+    parts = tree.parts if isinstance(tree, And) else (tree,)
+    rows = [_chances(parts, row) for row in before] or [[1.0] * len(parts)]
+    usual = [median(column) for column in zip(*rows, strict=True)]
+    return list(zip(parts, _chances(parts, probabilities), usual, strict=True))
+
+
+def _compared(part: Query, own: float, usual: float) -> str:
+    is_out = isinstance(part, Not)
+    if isinstance(part, Not):
+        part, own, usual = part.part, 1 - own, 1 - usual
+    mine, theirs = _shown(own), _shown(usual)
+    if mine == theirs:
+        return ""
+    told = f"{spoken(part)!r} ({mine}) than those before it ({theirs})"
+    return f"more like {told}, and that is excluded" if is_out else f"less like {told}"
+
+
+def _shown(p: float) -> str:
+    return f"{p:.2f}".removeprefix("0")
+
+
+def _chances(parts: Sequence[Query], probabilities: Sequence[float]) -> list[float]:
+    """Return how probably each of some parts holds."""
+    values = iter(probabilities)
+    return [_chance(part, values) for part in parts]
+
+
+def _chance(tree: Query, values: Iterator[float]) -> float:
+    match tree:
+        case Atom():
+            return next(values)
+        case Not(part):
+            return 1 - _chance(part, values)
+        case And(parts):
+            return math.prod([_chance(part, values) for part in parts])
+        case Or(parts):
+            return 1 - math.prod([1 - _chance(part, values) for part in parts])
 
 
 def holds(tree: Query, truths: Sequence[bool]) -> bool:

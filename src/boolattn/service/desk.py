@@ -176,8 +176,9 @@ class Desk:
         if not request.compare:
             return await self.batcher.submit(Options.of(request.k, **values), request.query), None
         k = max(request.k, LOOKED)
-        values["explain"] = False
-        plain = values | {"compose": False, "strict_not": False}
+        # Explained, so that what the plain list has and the other has not is spoken of too.
+        values["explain"] = True
+        plain = values | {"compose": False, "strict_not": False, "explain": False}
         return await asyncio.gather(
             self.batcher.submit(Options.of(k, **values), request.query),
             self.batcher.submit(Options.of(k, is_plain=True, **plain), request.query),
@@ -206,7 +207,11 @@ class Desk:
             k=request.k,
             label=self.settings.label,
             hits=shown,
-            put_down=replies.hits(found.put_down, request.k, snippet, known=known),
+            put_down=(
+                []
+                if request.compare
+                else replies.hits(found.put_down, request.k, snippet, known=known)
+            ),
             judged=replies.judged(shown, known),
             plain=plain,
             took=took,

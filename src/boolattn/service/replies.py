@@ -1,6 +1,7 @@
 """From what a searcher returns to what a caller gets.
 
-May import: boolattn.service.schemas, boolattn.service.judgements, boolattn.logic.
+May import: boolattn.service.schemas, boolattn.service.judgements, boolattn.search,
+boolattn.logic.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.logic.syntax import parse
 from boolattn.logic.tree import And, Atom, Not, Or, operators_of
+from boolattn.search.result import PUT_DOWN, against
 from boolattn.service.schemas import Elsewhere, HitReply, Judged, OperandReply, TreeNode
 
 if TYPE_CHECKING:
@@ -71,14 +73,17 @@ def hits(
         known: What is known of the query.
         other: The other system's result, looked through for the same documents.
     """
-    places = {hit.id: place for place, hit in enumerate(other.hits, start=1)} if other else {}
+    elsewhere = _places(other, k) if other else {}
+    unknown = (
+        Elsewhere(rank=None, looked=len(other.hits), verdict=_absent(other)) if other else None
+    )
     return [
         _hit(
             hit,
             rank,
             snippet,
             judgement=known.of(hit.id) if known else None,
-            other=_elsewhere(other, places.get(hit.id)) if other else None,
+            other=elsewhere.get(hit.id, unknown),
         )
         for rank, hit in enumerate(found[:k], start=1)
     ]
@@ -101,17 +106,27 @@ def _hit(hit: Hit, rank: int, snippet: int, **further: Any) -> HitReply:
     )
 
 
-def _elsewhere(other: SearchResult, place: int | None) -> Elsewhere:
-    if place is None:
-        return Elsewhere(rank=None, looked=len(other.hits))
-    hit = other.hits[place - 1]
-    return Elsewhere(
-        rank=place,
-        looked=len(other.hits),
-        probabilities=[round(float(value), 4) for value in hit.probabilities],
-        verdict=hit.verdict,
-        why=hit.why,
-    )
+def _places(other: SearchResult, k: int) -> dict[str, Elsewhere]:
+    """Say of every document that a system looked at where it has it, and why not higher."""
+    tree = parse(other.tree) if other.is_composed else None
+    shown = [hit.probabilities for hit in other.hits[:k]]
+    found = {}
+    for place, hit in enumerate((*other.hits, *other.put_down), start=1):
+        verdict, why = hit.verdict if tree else "", hit.why
+        if tree is not None and place > k:
+            verdict, why = PUT_DOWN, against(tree, hit.probabilities, shown)
+        found[hit.id] = Elsewhere(
+            rank=place if place <= len(other.hits) else None,
+            looked=len(other.hits),
+            probabilities=[round(float(value), 4) for value in hit.probabilities],
+            verdict=verdict,
+            why=why,
+        )
+    return found
+
+
+def _absent(other: SearchResult) -> str:
+    return PUT_DOWN if other.is_composed else ""
 
 
 def judged(shown: Sequence[HitReply], known: Known | None) -> Judged | None:

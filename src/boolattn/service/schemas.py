@@ -58,7 +58,10 @@ class SearchRequest(Request):
     ] = False
     explain: Annotated[
         bool,
-        Field(description="Add what one vector would have found first, and composing put down."),
+        Field(
+            description="Add what one vector would have found first, and composing put down; when "
+            "comparing, the plain list shows it."
+        ),
     ] = False
     compare: Annotated[
         bool, Field(description="Search the plain encoder too, and say where each result went.")
@@ -112,7 +115,11 @@ class ReadingReply(BaseModel):
 
 
 class Elsewhere(BaseModel):
-    """Where the other system put a document, and what the Boolean model says of it."""
+    """Where the other system put a document, and what the Boolean model says of it.
+
+    A verdict is empty where nothing was composed, and "put down" where the Boolean model does not
+    have the document among its first k.
+    """
 
     rank: Annotated[int | None, Field(description="From 1; null: not among the results looked at.")]
     looked: Annotated[int, Field(description="How many results were looked at.")]
@@ -135,16 +142,24 @@ class HitReply(BaseModel):
     ]
     probabilities: Annotated[
         list[float],
-        Field(description="That each operand holds, in their order; empty if not composed."),
+        Field(
+            description="That the document belongs to each operand, in their order; empty if not "
+            "composed. They order documents, so compare them among those of one operand."
+        ),
     ]
     verdict: Annotated[
-        str, Field(description="Whether its operands satisfy the query.", examples=["kept"])
+        str,
+        Field(
+            description="kept; doubtful: much more like what is excluded than the results before "
+            "it; put down: not among the results.",
+            examples=["kept"],
+        ),
     ]
     why: Annotated[
         str,
         Field(
-            description="What speaks against it.",
-            examples=["belongs to 'Sumatra' (.80), which is excluded"],
+            description="What speaks against it, beside the results before it.",
+            examples=["more like 'Sumatra' (.80) than those before it (.15), and that is excluded"],
         ),
     ]
     branches: Annotated[
@@ -183,7 +198,9 @@ class SearchReply(ReadingReply):
     k: int
     label: str
     hits: list[HitReply]
-    put_down: Annotated[list[HitReply], Field(description="Only when explaining.")] = []
+    put_down: Annotated[
+        list[HitReply], Field(description="Only when explaining, and not comparing.")
+    ] = []
     judged: Judged | None = None
     plain: Annotated[ListReply | None, Field(description="Only when comparing.")] = None
     took: Annotated[dict[str, float], Field(description="Milliseconds by step.")]

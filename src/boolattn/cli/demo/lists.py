@@ -161,9 +161,8 @@ def _cell(hit: Hit | None, asked: Asked, signs: dict[str, str]) -> Text | str:
 def _chances(hit: Hit | None, result: SearchResult) -> Iterator[str]:
     if hit is None or not result.is_composed:
         return
-    for p, is_out in zip(hit.probabilities, result.excluded, strict=True):
-        colour = "green" if (p >= 0.5) != is_out else "red"
-        yield f"[{colour}]{f'{p:.2f}'.removeprefix('0')}[/{colour}]"
+    for p in hit.probabilities:
+        yield f"{p:.2f}".removeprefix("0")
 
 
 def _sum(result: SearchResult, asked: Asked) -> str:

@@ -37,25 +37,15 @@ function badge(hit) {
   return h("span", { class: `badge ${hit.judgement}` }, h("span", { "aria-hidden": "true" }, `${sign} `), words);
 }
 
-// What its operands speak against is put down where it stands lower than the plain encoder has it;
-// where it stands as high all the same, it is only doubtful.
-function verdict(own, ranks) {
-  if (own.verdict === "kept") return "kept";
-  const isLower = ranks.plain !== null && (ranks.boolean === null || ranks.boolean > ranks.plain);
-  return isLower ? "put down" : "doubtful";
-}
-
-// A verdict is worth telling where operands were scored apart.
+// A verdict is worth telling where operands were scored apart; in the plain list it is the Boolean
+// model's, of a document that it may not have among its own.
 function why(hit, system) {
   const other = hit.other;
   const isBoolean = system === "boolean";
   const own = isBoolean ? hit : other;
-  const there = other?.rank ?? null;
-  const ranks = { boolean: isBoolean ? hit.rank : there, plain: isBoolean ? there : hit.rank };
   const line = [];
-  if (own?.probabilities?.length) {
-    const word = verdict(own, ranks);
-    line.push(h("b", { class: word.replace(" ", "-") }, word), own.why ? `: ${own.why}` : "");
+  if (own?.verdict && (!isBoolean || hit.probabilities.length)) {
+    line.push(h("b", { class: own.verdict.replace(" ", "-") }, own.verdict), own.why ? `: ${own.why}` : "");
   }
   if (other) {
     const name = isBoolean ? "plain encoder" : "Boolean model";
