@@ -53,6 +53,7 @@ def test_an_index_is_opened_again_as_it_was_built(folder, retriever):
 def test_what_makes_no_index_is_refused(folder, retriever, tmp_path):
     with pytest.raises(DataError, match="holds no documents"):
         Searcher.build(folder, [], retriever)
+    assert not folder.exists()
     twice = [*words.corpus(), Document(id="both", text="x")]
     with pytest.raises(DataError, match="the id 'both' comes twice"):
         Searcher.build(folder, twice, retriever, segment_size=4, replace=True)
@@ -65,6 +66,8 @@ def test_what_makes_no_index_is_refused(folder, retriever, tmp_path):
         Searcher.build(folder, [odd], retriever, replace=True)
     with pytest.raises(ConfigError, match="no engine 'annoy'; there are flat"):
         Searcher.build(folder, words.corpus(), retriever, engine="annoy")
+    with pytest.raises(ConfigError, match="a uri is Milvus's"):
+        Searcher.build(folder, words.corpus(), retriever, uri="file.db")
     with pytest.raises(IndexFolderError, match=r"never finished|holds no index"):
         Searcher.open(folder, retriever)
     (tmp_path / "mine").mkdir()

@@ -35,6 +35,7 @@ _OWN_PREFIXES = ("engine-", "lexical-", "deleted-")
 def writing(folder: Path) -> Iterator[None]:
     """Hold the index for writing; say in one line what keeps it from being written."""
     try:
+        is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         foreign = [p.name for p in folder.iterdir() if not _is_own(p.name)]
         if foreign and not (folder / MANIFEST).exists():
@@ -43,7 +44,11 @@ def writing(folder: Path) -> Iterator[None]:
             )
         with (folder / LOCK).open("wb") as handle:
             _lock(handle, folder)
-            yield
+            try:
+                yield
+            finally:
+                if is_new:
+                    _leave_nothing(folder)
     except OSError as error:
         reason = error.strerror or str(error)
         raise IndexFolderError(
@@ -119,6 +124,13 @@ def _lock(handle: BinaryIO, folder: Path) -> None:
         raise IndexFolderError(
             f"{folder} is being written by another process; wait until it is done"
         ) from error
+
+
+def _leave_nothing(folder: Path) -> None:
+    """Remove a new folder to which nothing was written, while it is still held."""
+    if [path.name for path in folder.iterdir()] == [LOCK]:
+        (folder / LOCK).unlink()
+        folder.rmdir()
 
 
 def _is_own(name: str) -> bool:

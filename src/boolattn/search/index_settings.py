@@ -60,3 +60,5 @@ class IndexSettings:
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
         find_engine(self.engine)
+        if self.uri and self.engine != "milvus":
+            raise ConfigError(f"a uri is Milvus's, and the engine is {self.engine}; name milvus")
