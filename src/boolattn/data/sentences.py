@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from boolattn.data.sentence_contents import Category, Taxa, domains, groups
 from boolattn.data.taxa.phrases import Builder, CueSpan, Phrase, Span, families_of, fill
@@ -196,7 +196,7 @@ class _Writer:
     def _cues(self, template: str, skeleton: str) -> dict[str, tuple[Operator, str]]:
         """Draw the cues: plain ones, their equivalents, or one that training never saw."""
         names = families_of(skeleton)
-        is_new = any(w.skeleton == skeleton and w.is_unseen for w in _fixed_wordings(template))
+        is_new = skeleton in _held_out_skeletons(template)
         held_out = self.rng.choice(names) if names and self._mixture.unseen and not is_new else ""
         cues = {}
         for name in names:
@@ -273,7 +273,7 @@ def _spans(text: str, characters: set[int]) -> tuple[Span, ...]:
 
 
 @lru_cache(maxsize=8)
-def _fixed_wordings(template: str) -> tuple[Any, ...]:
-    """Return the wordings whose skeleton itself is held out."""
+def _held_out_skeletons(template: str) -> frozenset[str]:
+    """Return the skeletons that are held out themselves, whatever their cues."""
     seen = {wording.skeleton for wording in wordings()[template] if not wording.is_unseen}
-    return tuple(wording for wording in wordings()[template] if wording.skeleton not in seen)
+    return frozenset(wording.skeleton for wording in wordings()[template]) - seen
