@@ -13,7 +13,6 @@ import json
 import platform
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -74,7 +73,13 @@ class RunFolder:
         return self.folder / "metrics.csv"
 
     def open(
-        self, preset: Preset, data: Mapping[str, str], *, kind: str, resume: bool = False
+        self,
+        preset: Preset,
+        data: Mapping[str, str],
+        *,
+        kind: str,
+        command: str = "",
+        resume: bool = False,
     ) -> None:
         """Begin a run, or go on with one of the same settings and data.
 
@@ -82,6 +87,7 @@ class RunFolder:
             preset: Every number.
             data: Hashes of the data.
             kind: "pretrain" or "train".
+            command: What makes the run again.
             resume: Whether the folder may hold a run already.
         """
         path = self.folder / "run.json"
@@ -97,7 +103,7 @@ class RunFolder:
             **own,
             "seed": getattr(preset, kind).seed,
             **about_machine(),
-            "command": sys.argv,
+            "command": command,
         }
         write_json(path, values)
 
@@ -165,11 +171,19 @@ def save_model(
     folder: Path,
     preset: Preset,
     *,
+    command: str = "",
     also: Callable[[Path], None] | None = None,
 ) -> None:
-    """Write towers with their card, and what else belongs to them, whole or not at all."""
-    words = " ".join(["python -m boolattn.training", *sys.argv[1:]])
-    card = Card(data=f"{preset.data.name}, split {preset.data.train}", command=words)
+    """Write towers with their card, and what else belongs to them, whole or not at all.
+
+    Args:
+        towers: The model.
+        folder: Where to.
+        preset: What it was trained with.
+        command: What makes it again; left out, the card says that nobody said.
+        also: Writes what else belongs to it.
+    """
+    card = Card(data=f"{preset.data.name}, split {preset.data.train}", command=command)
     try:
         save_towers(towers, folder, card=card, also=also)
     except OSError as error:

@@ -290,7 +290,7 @@ def load_preset(name: str, changes: Sequence[str] = (), *, first: str = "train")
     Args:
         name: One of :func:`preset_names`, or the path of a TOML file.
         changes: ``key=value`` or ``table.key=value``; the value as TOML writes it, text also
-            without quotes.
+            without quotes, and ``none`` for a setting that may be left out.
         first: Table that a key without a table is looked up in first.
     """
     if name.endswith(".toml"):
@@ -324,7 +324,7 @@ def make_preset(
         if not equals:
             raise ConfigError(f"--set takes key=value, got {change!r}")
         table, name_in_table = _owner(key.strip(), first)
-        tables[table][name_in_table] = _value(raw.strip())
+        tables[table][name_in_table] = _value(raw.strip(), _type_of(table, name_in_table))
     built: dict[str, Any] = {
         table: build(kind, tables[table], source=f"{source} [{table}]")
         for table, kind in TABLES.items()
@@ -346,7 +346,14 @@ def _owner(key: str, first: str) -> tuple[str, str]:
     raise ConfigError(f"--set {key}: no setting has that name; there are {', '.join(known)}")
 
 
-def _value(raw: str) -> Any:  # noqa: ANN401 - any value TOML has
+def _type_of(table: str, name: str) -> str:
+    return next((str(item.type) for item in fields(TABLES[table]) if item.name == name), "")
+
+
+def _value(raw: str, kind: str) -> Any:  # noqa: ANN401 - any value TOML has
+    # TOML has no word for it; "none" is also a choice of settings that are text.
+    if raw.lower() == "none" and "None" in kind:
+        return None
     try:
         return tomllib.loads(f"value = {raw}")["value"]
     except tomllib.TOMLDecodeError:

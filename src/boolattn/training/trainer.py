@@ -63,6 +63,7 @@ class Job:
         best_by: Which of its numbers decides.
         show_progress: Whether to draw a progress bar.
         composing: The towers with a reader and a calibration, where these are trained too.
+        command: What makes the run again, for the model's card.
     """
 
     preset: Preset
@@ -73,11 +74,12 @@ class Job:
     best_by: str = "r_precision"
     show_progress: bool = False
     composing: Composing | None = None
+    command: str = ""
 
     def save(self, folder: Path) -> None:
         """Write the model as it is now, whole or not at all."""
         also = None if self.composing is None else self.composing.writer(self.preset)
-        save_model(self.towers, folder, self.preset, also=also)
+        save_model(self.towers, folder, self.preset, command=self.command, also=also)
 
 
 class RetrievalTrainer(Trainer):
