@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from boolattn.attention.boolattn import BoolAttn
@@ -52,6 +54,9 @@ def test_the_corrected_gate_reads_context_and_the_papers_the_mean():
     assert BoolAttnConfig(gate="learned").gate_reads == "context"
     assert BoolAttnConfig(gate="learned", gate_reads="mean").gate_reads == "mean"
     assert BoolAttnConfig(gate="learned", variant="paper").gate_reads == "mean"
+    # Nothing else reads, and what is left out later is the default again.
+    assert BoolAttnConfig(gate="lexicon", gate_reads="mean") == BoolAttnConfig(gate="lexicon")
+    assert replace(BoolAttnConfig(), gate="learned").gate_reads == "context"
 
 
 def test_an_operator_without_expert_is_named():

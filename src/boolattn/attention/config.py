@@ -42,6 +42,7 @@ class BoolAttnConfig:
             lexicon on token ids (``lexicon``), or a trained classifier (``learned``).
         gate_reads: What a learned gate reads: the ``mean`` of the words, the paper's, or words
             in ``context`` as well (*ours*). Left out: ``context``, under ``paper`` the mean.
+            ``None`` under every other gate, so that equal plug-ins have equal settings.
         form: ``factored`` appends the bias to queries and keys; ``dense`` adds the full matrix.
         d_o: Size of an operator embedding.
         kernel: Width of the scope predictor's convolution; odd (*ours*).
@@ -94,19 +95,24 @@ class BoolAttnConfig:
         if self.layers is not None:
             object.__setattr__(self, "layers", tuple(self.layers))
         _check_operators(self.operators)
-        if self.gate_reads is None:
-            object.__setattr__(self, "gate_reads", "mean" if self.is_paper else "context")
         for name, choices in _CHOICES.items():
-            if (value := getattr(self, name)) not in choices:
+            value = getattr(self, name)
+            if value not in choices and (name, value) != ("gate_reads", None):
                 raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+        self._settle_gate()
         self._check_numbers()
-        if self.is_paper and self.gate == "learned" and self.gate_reads != "mean":
+        if self.layers is not None:
+            _check_layers(self.layers)
+
+    def _settle_gate(self) -> None:
+        usual = "mean" if self.is_paper else "context"
+        reads = (self.gate_reads or usual) if self.gate == "learned" else None
+        object.__setattr__(self, "gate_reads", reads)
+        if self.is_paper and reads == "context":
             raise ConfigError(
                 "the paper's learned gate reads the mean; set gate_reads='mean', or "
                 "variant='corrected'"
             )
-        if self.layers is not None:
-            _check_layers(self.layers)
 
     def _check_numbers(self) -> None:
         for name in _COUNTS:
