@@ -92,8 +92,8 @@ class WideSpeaker:
             chosen = self._rng.choice(fitting)
             request = self._request(forced=False) if chosen.takes_request else "*"
             return Draw(chosen.text, self._cues(chosen.families, ""), request)
-        # One part has to be ours: a cue, or the request where there is no cue to draw.
-        able = [(text, takes) for text, takes in seen if takes or families_of(text)]
+        # One part has to be ours: a cue, or the request where the structure has none to draw.
+        able = [row for row in seen if (families_of(row[0]) if template != "_" else row[1])]
         if not able:
             raise ConfigError(f"wide.toml: no wording of {template!r} fits")
         text, takes_request = self._rng.choice(able)
