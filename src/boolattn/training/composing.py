@@ -7,7 +7,7 @@ vector alone. May import: boolattn.composition, boolattn.data, boolattn.logic, b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,6 @@ from boolattn.composition.reader import (
     ReaderConfig,
     reading_loss,
 )
-from boolattn.composition.reading_pass import encode_and_read
 from boolattn.composition.retriever import Retriever
 from boolattn.composition.scores import compose_forms
 from boolattn.composition.storage import SETTINGS, load_retriever, write_parts
@@ -77,9 +76,10 @@ class Composing(nn.Module):
     ) -> Encoded:
         """Encode a step; arguments as in :class:`Both`, and the operands."""
         parts = [encode(self.towers, part, "document") for part in documents]
-        vectors, read = encode_and_read(self.towers, self.reader, queries)
+        output = self.towers({**queries, "task": "query"}, task="query")
+        read: Read = self.composer["reader"](output["token_embeddings"], queries["attention_mask"])
         return Encoded(
-            vectors[:n_queries],
+            output["sentence_embedding"][:n_queries],
             torch.cat(parts)[places],
             encode(self.towers, operands, "query"),
             read,
@@ -87,12 +87,9 @@ class Composing(nn.Module):
 
     def read(self, queries: Features) -> Read:
         """Read texts."""
-        return encode_and_read(self.towers, self.reader, queries)[1]
-
-    @property
-    def reader(self) -> Reader:
-        """What reads."""
-        return cast("Reader", self.composer["reader"])
+        output = self.towers({**queries, "task": "query"}, task="query")
+        read: Read = self.composer["reader"](output["token_embeddings"], queries["attention_mask"])
+        return read
 
     def retriever(self, preset: Preset) -> Retriever:
         """Return the parts as a retriever, sharing their weights."""
@@ -177,12 +174,5 @@ def make_composing(
                     f"{pretrained} reads {n_slots} operands; set compose.n_slots={n_slots}"
                 )
             return Composing(towers, found.reader, found.calibration)
-    settings = preset.compose
-    config = ReaderConfig(
-        hidden_size=hidden,
-        n_slots=settings.n_slots,
-        n_states=settings.n_states,
-        depth=settings.depth,
-    )
-    reader = Reader(config)
+    reader = Reader(ReaderConfig(hidden_size=hidden, n_slots=preset.compose.n_slots))
     return Composing(towers, reader, Calibration(hidden))

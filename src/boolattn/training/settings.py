@@ -216,8 +216,6 @@ class ComposeSettings(_Checked):
     Attributes:
         use_reader: Whether a reader and a calibration are trained beside the towers.
         n_slots: Most operands that are told apart.
-        n_states: Layers of the encoder that the reader mixes, from the last one down.
-        depth: The reader's own attention layers.
         composed_weight: Factor of the loss of the composed score.
         plain_weight: Factor of the loss of the plain vector.
         reading_weight: Factor of the loss of the reading.
@@ -235,8 +233,6 @@ class ComposeSettings(_Checked):
 
     use_reader: bool = False
     n_slots: int = _at_least(2, 6)
-    n_states: int = _at_least(1, 1)
-    depth: int = _at_least(0, 0)
     composed_weight: float = 1.0
     plain_weight: float = 1.0
     reading_weight: float = 0.5
