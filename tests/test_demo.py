@@ -16,7 +16,7 @@ from boolattn.data.records import Dataset, Document
 from boolattn.data.taxa.benchmark import FORMAT, SPLITS
 from boolattn.data.taxa.wordings import digest, version
 from boolattn.encoder.packed import shipped_model
-from boolattn.errors import MissingDataError
+from boolattn.errors import MissingDataError, QueryError
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure
 from boolattn.evaluation.systems import open_system
@@ -160,6 +160,17 @@ def test_explain_speaks_json(tmp_path):
     assert said["gate"] == {"and": False, "or": False, "not": True}
     assert said["tokens"] == ["[CLS]", "moths", "but", "not", "bees", "[SEP]"]
     assert figure.is_file()
+
+
+def test_explain_parses_explicit_syntax_as_a_search_does():
+    done = run(app, ["explain", "moths AND Borneo NOT bees", "--json"], catch_exceptions=False)
+    reading = json.loads(done.stdout)["reading"]
+    assert (reading["tree"], reading["confidence"]) == ("moths AND Borneo NOT bees", 1.0)
+    assert reading["spans"] == [[[0, 5]], [[10, 16]], [[21, 25]]]
+    with pytest.raises(QueryError, match="never closed"):
+        run(app, ["explain", "moths AND (bees"], catch_exceptions=False)
+    with pytest.raises(QueryError, match="is empty"):
+        run(app, ["explain", " "], catch_exceptions=False)
 
 
 def test_weights_that_are_not_there_are_named(monkeypatch, tmp_path):

@@ -1,6 +1,12 @@
 """The verbs index and search, as a person calls them."""
 
 import json
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+from threading import Thread
 
 import pytest
 from typer.testing import CliRunner
@@ -54,6 +60,34 @@ def test_index_says_what_it_made(place):
     assert str(again.exception) == "the id 'new' comes twice; every document needs its own"
     done = run("index", place / "more.jsonl", "--out", place / "other", "--update", "--json")
     assert json.loads(done.stdout)["documents"] == 26
+
+
+def test_a_person_at_a_terminal_sees_progress(place):
+    ours, theirs = pty.openpty()
+    said = bytearray()
+
+    def listen():
+        with suppress(OSError):  # the end of a terminal
+            while part := os.read(ours, 4096):
+                said.extend(part)
+
+    listener = Thread(target=listen)
+    listener.start()
+    command = [sys.executable, "-c", "from boolattn.cli import main; main()", "index"]
+    options = ["--out", place / "seen", "--model", place / "model", "--no-lexical"]
+    done = subprocess.run(
+        [*command, place / "docs.jsonl", *options],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        check=False,
+    )
+    os.close(theirs)
+    listener.join(10)
+    os.close(ours)
+    assert done.returncode == 0, said
+    assert b"25 documents" in said
+    assert b"a second" in said
+    assert done.stdout.decode().startswith(f"{place / 'seen'}: 25 documents, engine flat")
 
 
 def test_search_prints_results_to_stdout_and_the_reading_to_stderr(place):

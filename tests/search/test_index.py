@@ -50,6 +50,15 @@ def test_an_index_is_opened_again_as_it_was_built(folder, retriever):
         opened.document("whales")
 
 
+def test_progress_is_told_batch_by_batch(folder, retriever):
+    told = []
+    Searcher.build(
+        folder, words.corpus(), retriever, tell=told.append, batch_size=4, segment_size=10
+    )
+    assert sum(told) == 25
+    assert max(told) == 4
+
+
 def test_what_makes_no_index_is_refused(folder, retriever, tmp_path):
     with pytest.raises(DataError, match="holds no documents"):
         Searcher.build(folder, [], retriever)

@@ -1,16 +1,19 @@
 """The verb ``explain``: what a model reads in a sentence, and does to its attention.
 
 May import: boolattn.composition, boolattn.encoder, boolattn.plugin, boolattn.explanation,
-boolattn.logic.
+boolattn.logic, boolattn.errors.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from boolattn.errors import QueryError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -33,17 +36,29 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the tree that is read, and cue, scope, bias and change of attention by token."""
+    if not text.strip():
+        raise QueryError("the text is empty; there is nothing to explain")
     from boolattn.explanation import explain as explain_text
 
     encoder, tokenizer, retriever = _load(_shipped() if model is None else Path(model))
     result = explain_text(encoder, tokenizer, text, operators=operator)
-    [plan] = retriever.plan([text]) if retriever is not None else [None]
+    plan = None if retriever is None else _plan(retriever, text)
     if as_json:
         typer.echo(json.dumps(result.to_dict() | ({"reading": _reading(plan)} if plan else {})))
         if figure is not None:
             result.figure().savefig(figure, dpi=130)
     else:
         _show(result, plan, figure)
+
+
+def _plan(retriever: Retriever, text: str) -> Plan:
+    """Read a text as a search would: explicit syntax is parsed."""
+    from boolattn.logic.syntax import is_explicit, parse_with_spans
+
+    if not is_explicit(text):
+        return retriever.plan([text])[0]
+    tree, spans = parse_with_spans(text)
+    return replace(retriever.plan_trees([tree])[0], spans=tuple((span,) for span in spans))
 
 
 def _shipped() -> Path:

@@ -250,13 +250,21 @@ def _progress() -> Iterator[Callable[[int], None]]:
     columns = (
         SpinnerColumn(),
         TextColumn("{task.completed:,.0f} documents"),
-        TextColumn("{task.speed:,.0f} a second"),
+        TextColumn("{task.fields[speed]}"),
         TimeElapsedColumn(),
     )
+    start, done = time.perf_counter(), 0
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda n: progress.advance(task, n)
+        task = progress.add_task("", total=None, speed="")
+
+        def tell(n: int) -> None:
+            nonlocal done
+            done += n
+            speed = done / max(time.perf_counter() - start, 1e-9)
+            progress.update(task, completed=done, speed=f"{speed:,.0f} a second")
+
+        yield tell
 
 
 @contextmanager

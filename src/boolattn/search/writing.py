@@ -68,7 +68,7 @@ class Writer:
         retriever: The model.
         settings: How the index is made.
         encode: Encodes the texts; left out, the retriever does, here.
-        tell: Called with the number of documents done after each segment.
+        tell: Called with the number of documents done, after each batch or each segment.
     """
 
     folder: Path
@@ -197,12 +197,23 @@ class Writer:
             place, name, draft = waiting.popleft()
             checked = self._checked(vectors, draft)
             found[place] = write_segment(self.folder, name, draft, checked)
-            self.tell(len(draft.documents))
+            if self.encode is not None:
+                self.tell(len(draft.documents))
         return [segment for segment in found if segment is not None]
 
     def _encode(self, batches: Iterable[list[str]]) -> Iterator[Array]:
         for texts in batches:
-            yield self.retriever.encode_documents(texts, batch_size=self.settings.batch_size)
+            # A segment takes minutes, so what is told is each batch, as its last layer is done.
+            hook = list(self.retriever.towers.children())[-1].register_forward_hook(
+                lambda _layer, _given, made: self.tell(len(made["sentence_embedding"]))
+            )
+            try:
+                vectors = self.retriever.encode_documents(
+                    texts, batch_size=self.settings.batch_size
+                )
+            finally:
+                hook.remove()
+            yield vectors
 
     def _encodable(self, document: Document) -> str:
         """Return what the encoder reads: of a book only as much as it can."""
