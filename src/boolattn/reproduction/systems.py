@@ -208,8 +208,12 @@ def resolve(system: System, suite: Suite, encoder: Encoder, seed: int, request: 
 
 def _unchosen(values: Mapping[str, Any], system: System, suite: Suite) -> list[str]:
     """Take out a check that chooses nothing, or would choose by what is reported."""
-    if values.get("data", {}).get("validation") in suite.splits:
-        return ["data.validation=", "train.keep=last"]
+    data = values.get("data", {})
+    if data.get("validation") in suite.splits:
+        # A few numbers are chosen on what was learned from, rather than on what is reported.
+        needs = "compose.fit_numbers=true" in system.set
+        other = [f"data.validation={data.get('train', '')}", f"train.evaluate_every={_NEVER}"]
+        return [*(other if needs else ["data.validation="]), "train.keep=last"]
     if values.get("train", {}).get("keep") != "last":
         return []
     if "compose.use_reader=true" in system.set:
