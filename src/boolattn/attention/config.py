@@ -84,8 +84,8 @@ class BoolAttnConfig:
     gate_threshold: float = 0.5
     gate_kernel: int = 5
     gate_channels: int = 32
-    gate_dropout: float = 0.3
-    gate_token_dropout: float = 0.15
+    gate_dropout: float = 0.1
+    gate_token_dropout: float = 0.05
     rank: int | None = None
     layers: tuple[int, ...] | None = None
 
