@@ -19,9 +19,10 @@ from torch import nn
 from transformers.utils.logging import disable_progress_bar
 
 from boolattn.training.graphs import Captured
-from boolattn.training.launch import Corpus, load_encoder, make_steps, make_towers, open_data
+from boolattn.training.launch import Corpus, make_steps, open_data
 from boolattn.training.passes import Both
 from boolattn.training.settings import load_preset
+from boolattn.training.towers import load_encoder, make_towers
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -24,16 +24,9 @@ from sentence_transformers import SentenceTransformer
 from transformers.utils.logging import disable_progress_bar
 
 import boolattn.encoder  # noqa: F401 - makes Bool-BERT known to transformers
-from boolattn.training.launch import (
-    Corpus,
-    Launch,
-    load_encoder,
-    open_data,
-    plain,
-    pretrain,
-    train,
-)
+from boolattn.training.launch import Corpus, Launch, open_data, plain, pretrain, train
 from boolattn.training.settings import Preset, load_preset
+from boolattn.training.towers import load_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

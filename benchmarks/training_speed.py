@@ -38,9 +38,10 @@ from benchmarks import profiles
 from boolattn.encoder import query_encoder
 from boolattn.plugin import plugin_of
 from boolattn.training.batches import Features, Steps
-from boolattn.training.launch import Corpus, load_encoder, make_steps, make_towers, open_data
+from boolattn.training.launch import Corpus, make_steps, open_data
 from boolattn.training.run_folder import RunFolder
 from boolattn.training.settings import Preset, load_preset
+from boolattn.training.towers import load_encoder, make_towers
 from boolattn.training.trainer import Job, RetrievalTrainer
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from boolattn.data.sentences import generate
 from boolattn.errors import ConfigError
 from boolattn.plugin import attach, load
 from boolattn.training.labels import Labels
-from boolattn.training.launch import Launch, make_towers, pretrain
+from boolattn.training.launch import Launch, pretrain
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.settings import PretrainSettings
+from boolattn.training.towers import make_towers
 
 OPERATORS = ("and", "or", "not")
 

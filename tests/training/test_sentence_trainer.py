@@ -8,10 +8,11 @@ import pytest
 import torch
 from sentence_transformers.base.trainer import BaseTrainer
 
-from boolattn.training.launch import make_steps, make_towers
+from boolattn.training.launch import make_steps
 from boolattn.training.losses import softmax_loss
 from boolattn.training.passes import Both
 from boolattn.training.sentence_trainer import StepCollator, TowersLoss
+from boolattn.training.towers import make_towers
 
 
 @pytest.mark.parametrize("gate", ["lexicon", "label"])

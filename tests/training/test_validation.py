@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from boolattn.training.batches import Tokens
-from boolattn.training.launch import make_towers
+from boolattn.training.towers import make_towers
 from boolattn.training.validation import Asked, choose, encode, sample_rows, summarize
 
 

@@ -23,9 +23,9 @@ from boolattn.errors import DataError
 from boolattn.plugin import attach
 from boolattn.plugin.attach import plugin_of
 from boolattn.plugin.recording import recording
-from boolattn.training.launch import load_encoder
 from boolattn.training.losses import cue_loss, scope_loss
 from boolattn.training.pretrain import linear
+from boolattn.training.towers import load_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

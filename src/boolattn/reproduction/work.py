@@ -31,6 +31,7 @@ from boolattn.reproduction.runs import Row, Run, save_queries
 from boolattn.training import launch
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.run_folder import about_machine, write_json
+from boolattn.training.towers import encoder_source, load_encoder, make_towers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -65,7 +66,7 @@ def teach(job: Heads, places: Places) -> str:
     if (job.folder / "metrics.json").is_file():
         return "heads are there"
     torch.manual_seed(preset.pretrain.seed)
-    encoder, tokenizer = launch.load_encoder(preset.model.encoder)
+    encoder, tokenizer = load_encoder(preset.model.encoder)
     attach(encoder, preset.plugin, tokenizer=tokenizer)
     nn.Module.to(encoder, _device())
     trainer = Pretrainer(
@@ -94,7 +95,7 @@ def train(job: Train, places: Places) -> str:
         clock.lap("train")
         retriever = Retriever.load(result.model, device=_device())
     else:
-        retriever = Retriever(launch.make_towers(job.preset).to(_device()))
+        retriever = Retriever(make_towers(job.preset).to(_device()))
     prefix = job.encoder.query_prefix if job.system.kind == "as-is" else ""
     asker = Asker(retriever, corpus, job.preset, prefix)
     clock.lap("encode")
@@ -220,7 +221,7 @@ def _device() -> str:
 def _tokenizer(encoder: str) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
-    source = launch.encoder_source(encoder)
+    source = encoder_source(encoder)
     is_local = Path(source).is_dir()
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
         source, local_files_only=is_local

@@ -10,22 +10,19 @@ import json
 import logging
 import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from sentence_transformers import SentenceTransformer
 from torch import nn
-from transformers import AutoModel, AutoTokenizer
 
 from boolattn.composition.storage import load_retriever, write_parts
 from boolattn.data.catalog import Options, open_dataset
 from boolattn.data.readings_generated import generate_marked
-from boolattn.encoder import BoolBertModel, build_towers, query_encoder
 from boolattn.errors import ConfigError, DataError
 from boolattn.plugin import attach, save
 from boolattn.training.batches import Collator, Steps, Tokens
 from boolattn.training.checkpoints import last_checkpoint
+from boolattn.training.command import finish_command, pretrain_command, train_command
 from boolattn.training.composing import make_composing
 from boolattn.training.finishing import fit, marked_split
 from boolattn.training.pretrain import Pretrainer
@@ -35,13 +32,14 @@ from boolattn.training.retrieval import Job, Result, require_gpu
 from boolattn.training.retrieval import train as train_towers
 from boolattn.training.run_folder import RunFolder, data_hashes, save_model
 from boolattn.training.sampling import Sampler, make_examples
+from boolattn.training.towers import load_encoder, make_towers
 from boolattn.training.validation import Validator, choose, sample_rows
-from boolattn.weights import minilm_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
     from boolattn.data.records import Dataset, Query
     from boolattn.training.sampling import Example
@@ -79,7 +77,13 @@ def pretrain(preset: Preset, launch: Launch) -> dict[str, float]:
     """
     require_gpu(preset)
     run = RunFolder(launch.out)
-    run.open(preset, {"name": "sentences"}, kind="pretrain", resume=launch.resume)
+    run.open(
+        preset,
+        {"name": "sentences"},
+        kind="pretrain",
+        command=pretrain_command(preset),
+        resume=launch.resume,
+    )
     torch.manual_seed(preset.pretrain.seed)
     encoder, tokenizer = load_encoder(preset.model.encoder)
     attach(encoder, preset.plugin, tokenizer=tokenizer)
@@ -112,8 +116,12 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
     torch.manual_seed(preset.train.seed)
     dataset = corpus.dataset if corpus else open_data(preset, launch.data)
     run = RunFolder(launch.out)
+    command = train_command(
+        preset, data=launch.data, pretrained=launch.pretrained, rankings=launch.rankings
+    )
     if is_main_process():
-        run.open(preset, data_hashes(dataset), kind="train", resume=launch.resume)
+        hashes = data_hashes(dataset)
+        run.open(preset, hashes, kind="train", command=command, resume=launch.resume)
     towers = make_towers(preset, launch.pretrained)
     if corpus is None:
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
@@ -127,6 +135,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
             n_documents=preset.train.n_validation_documents,
         )
     job = Job(preset, towers, steps, run, validate, show_progress=launch.show_progress)
+    job.command = command
     if preset.compose.use_reader:
         job.composing = make_composing(towers, preset, launch.pretrained)
         is_begun = launch.resume and last_checkpoint(run.checkpoints) is not None
@@ -135,7 +144,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
             teach_reading(job.composing, collator, preset, _log_reading)
     result = train_towers(job, resume=launch.resume)
     if preset.compose.fit_numbers and is_main_process():
-        result.metrics.update(_finish(preset, corpus, run.model, run.model))
+        result.metrics.update(_finish(preset, corpus, run.model, run.model, command))
         run.add_to_summary(result.metrics)
     return result
 
@@ -153,11 +162,13 @@ def finish(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict
     _check_finish(preset, has_reader=True)
     dataset = corpus.dataset if corpus else open_data(preset, launch.data)
     run = RunFolder(launch.out)
-    run.open(preset, data_hashes(dataset), kind="train", resume=launch.resume)
+    command = finish_command(preset, launch.pretrained, data=launch.data)
+    hashes = data_hashes(dataset)
+    run.open(preset, hashes, kind="train", command=command, resume=launch.resume)
     if corpus is None:
         _, tokenizer = load_encoder(str(launch.pretrained))
         corpus = Corpus(dataset, tokenizer, preset.model.document_length)
-    metrics = _finish(preset, corpus, launch.pretrained, run.model)
+    metrics = _finish(preset, corpus, launch.pretrained, run.model, command)
     run.finish(metrics, [])
     return metrics
 
@@ -171,7 +182,9 @@ def _check_finish(preset: Preset, *, has_reader: bool) -> None:
         raise ConfigError("compose.fit_numbers needs validation queries: set data.validation")
 
 
-def _finish(preset: Preset, corpus: Corpus, source: Path, target: Path) -> dict[str, float]:
+def _finish(
+    preset: Preset, corpus: Corpus, source: Path, target: Path, command: str
+) -> dict[str, float]:
     retriever = load_retriever(source)
     settings, metrics = preset.compose, {}
     retriever.threshold = settings.threshold
@@ -181,7 +194,13 @@ def _finish(preset: Preset, corpus: Corpus, source: Path, target: Path) -> dict[
         queries = corpus.split(preset.data.validation)
         metrics = fit(retriever, preset, queries, corpus.documents, corpus.rows)
         logger.info("composition: %s", _words(metrics))
-    save_model(retriever.towers, target, preset, also=lambda draft: write_parts(retriever, draft))
+    save_model(
+        retriever.towers,
+        target,
+        preset,
+        command=command,
+        also=lambda draft: write_parts(retriever, draft),
+    )
     return metrics
 
 
@@ -291,71 +310,9 @@ def open_data(preset: Preset, folder: Path | None) -> Dataset:
     return open_dataset(preset.data.name, options)
 
 
-def encoder_source(name: str) -> str:
-    """Return where an encoder is: the installed one's folder, a folder, or a hub name."""
-    return str(minilm_folder()) if name == "minilm" else name
-
-
-def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load an encoder and its tokenizer by name."""
-    source = encoder_source(name)
-    is_local = Path(source).is_dir()
-    try:
-        # Weights kept in half precision would train in it, and soon be nan.
-        encoder = AutoModel.from_pretrained(source, local_files_only=is_local, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=is_local)
-    except (OSError, ValueError) as error:
-        raise ConfigError(_not_found(name, error)) from error
-    return encoder, tokenizer
-
-
-def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTransformer:
-    """Build the towers of a preset.
-
-    Args:
-        preset: Every number.
-        pretrained: What to begin from: a pretraining's model, or the model of another training.
-    """
-    model = preset.model
-    if pretrained is not None and (pretrained / "modules.json").is_file():
-        return _load_towers(preset, pretrained)
-    if pretrained is not None and not model.use_plugin:
-        raise ConfigError("plain towers take no pretrained plug-in; leave out --pretrained")
-    config = preset.plugin if model.use_plugin else None
-    settings: dict[str, Any] = {
-        "pooling": model.pooling,
-        "is_shared": model.is_shared,
-        "similarity": model.similarity,
-        "query_length": model.query_length,
-        "document_length": model.document_length,
-    }
-    source = str(pretrained) if pretrained else encoder_source(model.encoder)
-    try:
-        # Weights kept in half precision would train in it, and collapse.
-        return build_towers(source, config, **settings).float()
-    except OSError as error:
-        raise ConfigError(_not_found(source, error)) from error
-
-
-def _load_towers(preset: Preset, folder: Path) -> SentenceTransformer:
-    """Go on from trained towers, if they carry what the preset says."""
-    towers = SentenceTransformer(str(folder), local_files_only=True)
-    encoder = query_encoder(towers)
-    found = encoder.config.boolattn_config if isinstance(encoder, BoolBertModel) else None
-    if found != (preset.plugin if preset.model.use_plugin else None):
-        raise ConfigError(f"{folder} is of another model: its plug-in has other settings")
-    # Weights kept in half precision would train in it, and collapse.
-    return towers.float()
-
-
 def plain(preset: Preset) -> Preset:
     """Return the same preset without the plug-in."""
     return replace(preset, model=replace(preset.model, use_plugin=False))
-
-
-def _not_found(name: str, error: Exception) -> str:
-    [reason, *_] = str(error).splitlines() or [""]
-    return f"no encoder {name!r} ({reason}); name its folder: --set model.encoder=FOLDER"
 
 
 def _rankings(path: Path) -> Mapping[str, Sequence[str]]:

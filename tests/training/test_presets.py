@@ -1,0 +1,133 @@
+"""Every preset runs from one line, from heads to a model that loads: tiny encoder, real formats."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from boolattn.data.beir import write_beir
+from boolattn.data.taxa.benchmark import FORMAT, Manifest
+from boolattn.training.__main__ import main
+from boolattn.training.settings import load_preset, preset_names
+from tests.reproduction.tiny import make_queries
+
+SAMPLES = Path(__file__).parents[1] / "data" / "samples" / "quest-intro"
+#: Everything that makes a run long; what a preset is about stays as it is.
+SMALL = {
+    "pretrain": ("pretrain.max_steps=1", "n_sentences=12", "batch_size=4", "n_held_out=4"),
+    "train": (
+        "train.max_steps=2",
+        "batch_size=2",
+        "warmup_steps=0",
+        "evaluate_every=1",
+        "n_validation_documents=8",
+        "n_generated=8",
+        "n_readings=2",
+        "fit_numbers=false",  # a reader of two steps reads nothing to fit them on
+    ),
+}
+
+
+def _write_rows(path, rows):
+    path.write_text("".join(json.dumps(row, default=sorted) + "\n" for row in rows))
+
+
+def _read_rows(path):
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def _taxa(folder):
+    documents, queries = make_queries()
+    folder.mkdir()
+    rows = [{"id": d.id, "title": d.id, "text": d.text, "metadata": {}} for d in documents]
+    _write_rows(folder / "corpus.jsonl", rows)
+    counts = {"train": {"_": 1}, "validation": {"_": 1}}
+    for place, split in enumerate(counts):
+        _write_rows(folder / f"{split}.jsonl", [asdict(query) for query in queries[place::2]])
+    manifest = Manifest(
+        format=FORMAT,
+        size="small",
+        wordings="",
+        wordings_sha256="",
+        packages={},
+        documents=len(documents),
+        sets=0,
+        queries=counts,
+        files={},
+    )
+    (folder / "manifest.json").write_text(json.dumps(asdict(manifest)))
+
+
+def _quest(folder):
+    """The official files: full coverage, and a test."""
+    folder.mkdir()
+    shutil.copy(SAMPLES / "corpus.jsonl", folder / "documents.jsonl")
+    known = {row["title"] for row in _read_rows(SAMPLES / "corpus.jsonl")}
+    for split, source in (("train", "train"), ("val", "val"), ("test", "val")):
+        rows = [
+            {**row, "docs": [title for title in row["docs"] if title in known]}
+            for row in _read_rows(SAMPLES / f"{source}.jsonl")
+        ]
+        _write_rows(folder / f"{split}.jsonl", [row for row in rows if row["docs"]])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder for each data set that a preset names."""
+    home = tmp_path_factory.mktemp("data")
+    _taxa(home / "taxa")
+    _quest(home / "quest")
+    shutil.copytree(SAMPLES, home / "quest-intro")
+    documents, queries = make_queries()
+    write_beir(home / "beir", documents, {"train": queries[::2], "dev": queries[1::2]})
+    return home
+
+
+def _run(capsys, verb, *arguments):
+    assert main([verb, *map(str, arguments)]) == 0, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_preset_runs_from_heads_to_a_model(name, data, encoder_folder, tmp_path, capsys):
+    same = [f"model.encoder={encoder_folder}", "train.needs_gpu=false"]
+    same += ["query_length=32", "document_length=32"]
+
+    def sets(verb):
+        return [word for change in (*same, *SMALL[verb]) for word in ("--set", change)]
+
+    heads, out = tmp_path / "heads", tmp_path / "out"
+    found = _run(capsys, "pretrain", "--preset", name, *sets("pretrain"), "--out", heads)
+    assert 0 <= found["unseen_cue_f1"] <= 1
+    folder = data / load_preset(name).data.name
+    words = ["--preset", name, *sets("train"), "--data", folder, "--pretrained", heads / "model"]
+    result = _run(capsys, "train", *words, "--out", out)
+    assert result["steps"] == 2
+    assert result["loss"] > 0
+    towers = SentenceTransformer(str(out / "model"), local_files_only=True)
+    assert towers.encode_query(["moths of borneo but not peru"]).shape == (1, 32)
+    card = (out / "model" / "README.md").read_text()
+    assert f"boolattn pretrain --preset {name} " in card
+    assert f"boolattn train --preset {name} " in card
+    assert f"--data {folder.name} --pretrained heads/model" in card
+    assert str(tmp_path) not in card
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_gpu_preset_says_in_one_line_that_there_is_none(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    if not load_preset(name).train.needs_gpu:
+        assert "bert" not in name
+        assert name != "boolquestions"
+        return
+    for verb in ("pretrain", "train"):
+        assert main([verb, "--preset", name, "--out", str(tmp_path / "run")]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert f"preset {name} is made for a GPU and there is none here" in error
+        assert not (tmp_path / "run").exists()
