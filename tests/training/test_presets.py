@@ -27,7 +27,8 @@ SMALL = {
         "evaluate_every=1",
         "n_validation_documents=8",
         "n_generated=8",
-        "n_readings=2",
+        "n_wide=8",
+        "n_readings=3",
         "fit_numbers=false",  # a reader of two steps reads nothing to fit them on
     ),
 }
