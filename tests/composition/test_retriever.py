@@ -13,6 +13,7 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.composition.ranking import rank
 from boolattn.composition.reader import Read, Reader, ReaderConfig, make_labels
 from boolattn.composition.retriever import Retriever
+from boolattn.composition.scores import RULES
 from boolattn.composition.storage import SETTINGS, WEIGHTS, load_retriever, save_retriever
 from boolattn.data.readings import Reading
 from boolattn.encoder import build_towers
@@ -123,11 +124,15 @@ def test_a_name_that_holds_a_cue_opens_no_expert_as_an_operand(towers):
     assert np.allclose(bare.operand_vectors[0], closed, atol=1e-6)
 
 
-def test_ranking_a_corpus_agrees_with_scoring_it(retriever):
+@pytest.mark.parametrize("rule", RULES)
+def test_ranking_a_corpus_agrees_with_scoring_it(retriever, rule):
     documents = torch.nn.functional.normalize(
         torch.randn(40, 32, generator=torch.Generator().manual_seed(0)), dim=-1
     )
-    plans = retriever.plan([PLAIN_TEXT, NOT_TEXT])
+    a, b, c, d = map(Atom, ("moths", "Borneo", "birds", "films"))
+    trees = [And((a, b)), And((c, d)), Or((a, c)), And((a, Or((b, d)), Not(c))), And((a, Not(b)))]
+    retriever.rule = rule
+    plans = retriever.plan([PLAIN_TEXT, NOT_TEXT]) + retriever.plan_trees(trees)
     rows, scores = rank(retriever, plans, documents, 40)
     for plan, row, score in zip(plans, rows, scores, strict=True):
         every = retriever.score(plan, plan.vectors @ documents.numpy().T)

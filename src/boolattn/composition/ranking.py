@@ -5,13 +5,16 @@ May import: boolattn.composition.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from boolattn.composition.scores import structure
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from boolattn.composition.retriever import Plan, Retriever
 
 _AT_ONCE = 64
+#: Scores computed at once: plans times documents.
+_NUMBERS = 1 << 23
 
 
 def rank(
@@ -45,26 +50,35 @@ def rank(
             vectors = torch.from_numpy(np.concatenate([plans[p].vectors for p in part]))
             best = torch.topk(vectors.to(documents) @ documents.T, depth)
             rows[part], scores[part] = best.indices.cpu().numpy(), best.values.float().cpu().numpy()
-        for place, plan in enumerate(plans):
-            if plan.is_composed:
-                best = torch.topk(score(retriever, plan, documents), depth)
-                rows[place] = best.indices.cpu().numpy()
-                scores[place] = best.values.cpu().numpy()
+        for part in _alike(plans, len(documents)):
+            best = torch.topk(score(retriever, [plans[p] for p in part], documents), depth)
+            rows[part], scores[part] = best.indices.cpu().numpy(), best.values.cpu().numpy()
     return rows, scores
 
 
-def score(retriever: Retriever, plan: Plan, documents: Tensor) -> Tensor:
-    """Score every document by a composed plan. Shape ``(documents,)``."""
+def _alike(plans: Sequence[Plan], n_documents: int) -> Iterator[list[int]]:
+    """Put composed plans of one structure together: a few numbers each, and as many kernels."""
+    groups: defaultdict[str, list[int]] = defaultdict(list)
+    for place, plan in enumerate(plans):
+        if plan.is_composed:
+            groups[structure(plan.tree)].append(place)
+    size = max(1, _NUMBERS // n_documents)
+    for group in groups.values():
+        yield from (group[start : start + size] for start in range(0, len(group), size))
+
+
+def score(retriever: Retriever, plans: Sequence[Plan], documents: Tensor) -> Tensor:
+    """Score every document by composed plans of one structure. Shape ``(plans, documents)``."""
     device = documents.device
-    vectors = torch.from_numpy(plan.vectors).to(device)
+    vectors = torch.from_numpy(np.stack([plan.vectors for plan in plans])).to(device)
     similarities = (vectors.to(documents) @ documents.T).float()
-    excluded = torch.tensor(plan.is_excluded, dtype=torch.float32, device=device)
+    excluded = torch.tensor(plans[0].is_excluded, dtype=torch.float32, device=device)
     # The few numbers are computed where the towers are: the calibration must not move.
     home = retriever.towers.device
     logits = retriever.calibration(
-        similarities[:-1].to(home), vectors[:-1].to(home), excluded.to(home)
+        similarities[:, :-1].to(home), vectors[:, :-1].to(home), excluded.to(home)
     )
-    return retriever.compose(plan, logits, similarities[-1].to(home))
+    return retriever.compose(plans[0], logits.transpose(0, 1), similarities[:, -1].to(home))
 
 
 def single_vector(plan: Plan, weight: float = 0.5) -> NDArray[np.float32]:

@@ -93,7 +93,9 @@ def _by_extremes(query: Query, logits: Tensor) -> Tensor:
 
 def _by_sum(query: Query, logits: Tensor) -> Tensor:
     """Add what is wanted, subtract what is not: what one vector with subtraction would score."""
-    return torch.tensor(list(signs(query)), dtype=logits.dtype, device=logits.device) @ logits
+    own = torch.tensor(list(signs(query)), dtype=logits.dtype, device=logits.device)
+    total: Tensor = torch.tensordot(own, logits, dims=1)
+    return total
 
 
 def signs(query: Query) -> Iterator[int]:
@@ -135,6 +137,22 @@ def spoken(query: Query) -> str:
             return f"{kept} but {drop}" if kept and drop else kept or drop
 
 
+def structure(query: Query) -> str:
+    """Say a tree without its operands: trees that say the same are composed alike.
+
+    >>> structure(And((Atom("a"), Or((Atom("b"), Atom("c"))), Not(Atom("d")))))
+    'and(_,or(_,_),not(_))'
+    """
+    match query:
+        case Atom():
+            return "_"
+        case Not(part):
+            return f"not({structure(part)})"
+        case And(parts) | Or(parts):
+            inner = ",".join(map(structure, parts))
+            return f"{'and' if isinstance(query, And) else 'or'}({inner})"
+
+
 #: Ways to compose, by name.
 RULES: dict[str, Callable[[Query, Tensor], Tensor]] = {
     "probability": _by_probability,
@@ -148,11 +166,11 @@ def compose(query: Query, logits: Tensor, rule: str = "probability") -> Tensor:
 
     Args:
         query: The tree.
-        logits: One row for each operand, left to right. Shape ``(operands, documents)``.
+        logits: One row for each operand, left to right. Shape ``(operands, ..., documents)``.
         rule: One of :data:`RULES`.
 
     Returns:
-        Higher is better; under "probability" the log-probability. Shape ``(documents,)``.
+        Higher is better; under "probability" the log-probability. Shape ``(..., documents)``.
 
     >>> tree = And((Atom("moths of Borneo"), Not(Atom("moths of Sumatra"))))
     >>> compose(tree, torch.tensor([[4.0, 4.0], [-4.0, 4.0]])).exp().round(decimals=2).tolist()
