@@ -1,18 +1,57 @@
 """Recorded passes: the padding they need changes nothing, and a GPU trains as without them."""
 
+from itertools import pairwise
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from boolattn.training.graphs import Captured, capture, fill, padded, padded_length
-from boolattn.training.launch import make_steps, make_towers
+from boolattn.plugin import hooks
+from boolattn.training.graphs import (
+    Captured,
+    Pass,
+    capture,
+    fill,
+    padded,
+    padded_length,
+    typical,
+)
+from boolattn.training.launch import make_steps
 from boolattn.training.passes import Both, encode
+from boolattn.training.recording import Recording, Weights
+from boolattn.training.towers import make_towers
 
 
 @pytest.fixture
 def parts(preset, corpus):
-    preset = preset()
-    towers = make_towers(preset).eval()
+    # Where there is a GPU, sentence-transformers puts the towers there; batches are made here.
+    preset = preset("plugin.use_noise=false")
+    towers = make_towers(preset).cpu().eval()
     return towers, make_steps(preset, corpus)
+
+
+def quiet(towers):
+    """Switch dropout off in towers that train."""
+    for module in towers.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return towers.train()
+
+
+#: Operators that make the host wait for a value, or send one.
+LOOKS = ("_local_scalar_dense", "nonzero", "is_nonzero", "equal", "masked_select", "lift_fresh")
+
+
+class Strict(TorchDispatchMode):
+    """Refuses what no recording can hold."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function.overloadpacket.__name__
+        assert name not in LOOKS, f"{name} asks the device"
+        if name in ("index", "index_put", "index_put_"):
+            chosen = [index for index in args[1] if index is not None]
+            assert all(index.dtype != torch.bool for index in chosen), f"{name} by a mask"
+        return function(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("task", ["query", "document"])
@@ -51,17 +90,125 @@ def test_without_a_gpu_passes_run_as_usual(parts):
         assert all(torch.equal(a, b) for a, b in zip(plain, found, strict=True))
 
 
+@pytest.mark.parametrize("gate", ["lexicon", "learned"])
+@pytest.mark.parametrize("use_plugin", [True, False])
+@pytest.mark.parametrize("task", ["query", "document"])
+def test_a_pass_asks_the_device_nothing(preset, corpus, monkeypatch, task, use_plugin, gate):
+    """A recording breaks where the host looks at a value, or sends one."""
+    preset = preset(f"plugin.gate={gate}", f"model.use_plugin={str(use_plugin).lower()}")
+    steps = make_steps(preset, corpus)
+    features = steps[0]["queries"] if task == "query" else steps[0]["documents"][0]
+    towers = make_towers(preset).cpu().train()
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    # It looks at a gate on a CPU, and not at one on a GPU that records.
+    monkeypatch.setattr(hooks, "_may_open", lambda gate: True)
+    with Strict():
+        encode(towers, padded(features, 48, 0), task).square().sum().backward()
+
+
+def test_a_look_is_seen():
+    for look in (lambda x: bool((x > 0).all()), lambda x: x[x > 0], lambda x: x + torch.tensor(1)):
+        with pytest.raises(AssertionError), Strict():
+            look(torch.ones(3))
+
+
+def test_what_is_recorded_knows_nothing_of_other_passes(parts):
+    """The weights' own nodes in autograd's graph, alive in this step, must not be used."""
+    towers, steps = parts
+    features = steps[0]["queries"]
+    weights = Weights(Pass(quiet(towers), "query", tuple(features)))
+    alive = encode(towers, features, "query")
+    vectors = weights.call(tuple(features.values()))
+    torch.testing.assert_close(vectors, alive, atol=0, rtol=0)
+    assert all(a is b for a, b in zip(towers.parameters(), weights.own.values(), strict=True))
+    gradients = weights.gradients(vectors, vectors.detach())
+    assert all(value.grad is None for value in towers.parameters())
+    assert not _leaves(alive) & _leaves(vectors)
+    alive.backward(alive.detach())
+    expected = [weights.own[name].grad for name in weights.wanted]
+    torch.testing.assert_close(list(gradients), expected, atol=1e-6, rtol=1e-5)
+    assert weights.are_current()
+    next(towers.parameters()).data = next(towers.parameters()).data.clone()
+    assert not weights.are_current()
+
+
+def _leaves(vectors):
+    """Find the parameters' nodes that a pass hangs on."""
+    found, seen, todo = set(), set(), [vectors.grad_fn]
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.add(id(node.variable))
+        todo += [after for after, _ in node.next_functions]
+    assert found
+    return found
+
+
+class Replayed:
+    """Stands in for a CUDA graph: does its work again, into the same memory."""
+
+    def __init__(self, work, *places):
+        self.work = work
+        self.places = places
+
+    def replay(self):
+        for place, value in zip(self.places, self.work(), strict=True):
+            place.copy_(value)
+
+
+def test_replays_add_up_as_passes_do(parts):
+    """Also where gradients are not cleared, and autograd has taken over a graph's memory."""
+    towers, steps = parts
+    features = padded(steps[0]["queries"], 32, 0)
+    towers = quiet(towers)
+    for parameter in towers.parameters():  # one of them learns: easy to see whose memory it is
+        parameter.requires_grad_(parameter is next(towers.parameters()))
+    weights = Weights(Pass(towers, "query", tuple(features)))
+    inputs = tuple(features.values())
+    vectors = weights.call(inputs).detach()
+    upstream = torch.zeros_like(vectors)
+
+    def back():
+        with torch.enable_grad():
+            return weights.gradients(weights.call(inputs), upstream)
+
+    places = tuple(value.clone() for value in back())
+    forward = Replayed(lambda: [weights.call(inputs).detach()], vectors)
+    recording = Recording(weights, (forward, Replayed(back, *places)), vectors, upstream, places)
+    direction = torch.linspace(-1, 1, vectors.shape[1])
+    found, expected = [], []
+    for call, seen in (
+        (lambda: encode(towers, features, "query"), expected),
+        (recording, found),
+    ):
+        towers.zero_grad()
+        for number in (0, 1, 2):
+            batch = padded(steps[number]["queries"], 32, 0)
+            for name, place in features.items():
+                place.copy_(batch[name])
+            (call() @ direction).sum().backward()
+            seen.append(next(towers.parameters()).grad.clone())
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+    assert all(not torch.equal(a, b) for a, b in pairwise(found))
+
+
+def test_passes_before_a_recording_do_all_it_must_do(parts):
+    _, steps = parts
+    features = steps[0]["queries"]
+    changed = typical({**features, "operators": torch.zeros(len(features["input_ids"]), 3)})
+    assert changed["operators"].all()
+    assert not changed["attention_mask"][:, -1].any()
+    assert features["attention_mask"].any(0).all(), "the batch itself is left alone"
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("is_bf16", [False, True])
 def test_recorded_passes_give_the_same_vectors_and_gradients(preset, corpus, is_bf16):
     preset = preset("plugin.use_noise=false")
-    towers = make_towers(preset).cuda().train()
-    for module in towers.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-    for layer in towers.modules():
-        if hasattr(layer, "dropout_prob"):
-            layer.dropout_prob = 0.0
+    towers = quiet(make_towers(preset).cuda())
     steps = make_steps(preset, corpus)
     captured = Captured(towers, ("query", "document"))
     for number in (0, 1, 2, 0):
@@ -81,4 +228,26 @@ def test_recorded_passes_give_the_same_vectors_and_gradients(preset, corpus, is_
             found.append((queries.detach().clone(), documents.detach().clone(), grads))
         tolerance = {"atol": 2e-2, "rtol": 5e-2} if is_bf16 else {"atol": 1e-4, "rtol": 1e-3}
         torch.testing.assert_close(found[1], found[0], **tolerance)
-    assert captured.tasks, "recording failed"
+    assert captured.failure is None
+    assert captured.tasks
+
+
+@pytest.mark.gpu
+def test_a_failed_recording_leaves_the_process_usable(preset, corpus, monkeypatch):
+    preset = preset()
+    towers = make_towers(preset).cuda().train()
+    features = {name: v.cuda() for name, v in make_steps(preset, corpus)[0]["queries"].items()}
+    captured = Captured(towers, ("query",))
+
+    def looks(self, *values):
+        vectors = encode(self.towers, dict(zip(self.names, values, strict=True)), self.task)
+        return vectors + float(vectors.sum())  # which no recording can know
+
+    monkeypatch.setattr(Pass, "forward", looks)
+    captured(features, "query").sum().backward()
+    assert isinstance(captured.failure, RuntimeError)
+    monkeypatch.undo()
+    again = Captured(towers, ("query",))
+    for _ in range(2):
+        assert again(features, "query").isfinite().all()
+    assert again.failure is None

@@ -3,7 +3,7 @@
 A query pass is 32 short texts: on a GPU its kernels take microseconds, and starting them one by
 one takes longer than the work. Recorded once for every padded length, forward and backward are
 one call each. Nothing changes but the padding. Without a GPU, or with several processes, passes
-run as usual. May import: boolattn.training.passes.
+run as usual. May import: boolattn.training.passes, boolattn.training.recording.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from boolattn.training.passes import encode
+from boolattn.training.recording import Recorder, Weights
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from boolattn.training.batches import Features
+    from boolattn.training.recording import Recording
 
 logger = logging.getLogger(__name__)
 
@@ -50,16 +52,21 @@ class Captured:
 
     Args:
         towers: The model.
-        tasks: Which of ``query`` and ``document`` are recorded.
+        tasks: Which of ``query`` and ``document`` are recorded; none after a failure.
+
+    Attributes:
+        failure: Why recording failed, where it did; passes then run as usual.
     """
 
     def __init__(self, towers: SentenceTransformer, tasks: Collection[str]) -> None:
         self.towers = towers
         self.tasks = frozenset(tasks)
+        self.failure: RuntimeError | None = None
         tokenizer: Any = towers.tokenizer
         self._pad = int(tokenizer.pad_token_id or 0)
         self._passes: dict[tuple[Any, ...], _Recorded] = {}
         self._pools: dict[tuple[str, int], Any] = {}
+        self._recorder: Recorder | None = None
 
     def __call__(self, features: Features, task: str, slot: int = 0) -> Tensor:
         """Encode one batch.
@@ -75,14 +82,16 @@ class Captured:
         n_tokens = padded_length(features["input_ids"].shape[1], task)
         others = tuple(name for name in sorted(features) if name not in _PADDING)
         key = (task, slot, len(features["input_ids"]), n_tokens, others)
-        if key not in self._passes:
+        found = self._passes.get(key)
+        if found is None or not found.recording.weights.are_current():
             try:
-                self._passes[key] = self._record(padded(features, n_tokens, self._pad), task, slot)
+                found = self._record(padded(features, n_tokens, self._pad), task, slot)
             except RuntimeError as error:
-                logger.warning("no CUDA graphs, passes run as usual: %s", error)
-                self.tasks = frozenset()
+                logger.warning("no CUDA graphs, passes run as usual: %s", error, exc_info=True)
+                self.failure, self.tasks = error, frozenset()
                 return encode(self.towers, features, task)
-        return self._passes[key](features, self._pad)
+            self._passes[key] = found
+        return found(features, self._pad)
 
     def _can_record(self, features: Features, task: str) -> bool:
         is_alone = not (distributed.is_available() and distributed.is_initialized())
@@ -93,7 +102,8 @@ class Captured:
         # Graphs of one slot are never under way together, so they may share their memory.
         if (task, slot) not in self._pools:
             self._pools[task, slot] = torch.cuda.graph_pool_handle()
-        names = tuple(features)
+        self._recorder = self._recorder or Recorder(features["input_ids"].device)
+        module = Pass(self.towers, task, tuple(features))
         # A cast that autocast remembers from outside would not be in the graph.
         with torch.autocast(
             "cuda",
@@ -101,16 +111,16 @@ class Captured:
             enabled=torch.is_autocast_enabled("cuda"),
             cache_enabled=False,
         ):
-            graphed = torch.cuda.make_graphed_callables(
-                _Pass(self.towers, task, names),
+            recording = self._recorder.record(
+                Weights(module),
                 tuple(features.values()),
-                allow_unused_input=True,
-                pool=self._pools[task, slot],
+                tuple(typical(features).values()),
+                self._pools[task, slot],
             )
-        return _Recorded(graphed, features)
+        return _Recorded(recording, features)
 
 
-class _Pass(nn.Module):
+class Pass(nn.Module):
     """One pass as a function of tensors alone; its parameters are the towers'."""
 
     def __init__(self, towers: SentenceTransformer, task: str, names: tuple[str, ...]) -> None:
@@ -120,21 +130,35 @@ class _Pass(nn.Module):
         self.names = names
 
     def forward(self, *values: Tensor) -> Tensor:
+        """Encode a batch whose tensors come in the order of the names."""
         return encode(self.towers, dict(zip(self.names, values, strict=True)), self.task)
 
 
 class _Recorded:
     """A recorded pass, and the tensors it reads from."""
 
-    def __init__(self, graphed: Any, features: Features) -> None:  # noqa: ANN401 - beta API
-        self.graphed = graphed
+    def __init__(self, recording: Recording, features: Features) -> None:
+        self.recording = recording
         self.features = features
 
     def __call__(self, features: Features, pad: int) -> Tensor:
         for name, place in self.features.items():
             fill(place, features[name], name, pad)
-        vectors: Tensor = self.graphed(*self.features.values())
-        return vectors
+        return self.recording()
+
+
+def typical(features: Features) -> Features:
+    """Copy a batch so that it takes the way through the encoder that a graph must serve.
+
+    A pass as usual looks at its batch: without padding it leaves the mask away, without an open
+    gate the plug-in. A recorded one cannot look, and does everything.
+    """
+    some = {name: value.clone() for name, value in features.items()}
+    if "attention_mask" in some:
+        some["attention_mask"][:, -1] = 0
+    if "operators" in some:
+        some["operators"].fill_(1)
+    return some
 
 
 def padded_length(n_tokens: int, task: str) -> int:
