@@ -14,6 +14,15 @@ from boolattn.reproduction.__main__ import main
 from boolattn.reproduction.runs import Run, load_queries
 from boolattn.reproduction.systems import known
 
+#: What the systems ask for is for a GPU.
+SMALL = (
+    "compose.read_steps=1",
+    "compose.n_generated=8",
+    "compose.n_wide=8",
+    "compose.n_readings=3",
+    "compose.fit_numbers=false",
+)
+
 
 def arguments(files, systems, *more, verb="run"):
     return [
@@ -34,8 +43,7 @@ def arguments(files, systems, *more, verb="run"):
         str(files / "out"),
         "--threads",
         "1",
-        "--set",
-        "compose.read_steps=1",
+        *(part for change in SMALL for part in ("--set", change)),
         *more,
     ]
 
@@ -60,7 +68,7 @@ def test_systems_are_trained_measured_and_not_done_twice(files, capsys):
     assert np.isnan(row.values["leak"][~has_excluded]).all()
     assert plain.details["settings"]["train"]["max_steps"] == 2
     composed = Run.load(folder / "beir/minilm/composed-0.json.gz")
-    assert [row.ask for row in composed.rows] == list(known().system("composed").asks)
+    assert [row.ask for row in composed.rows] == list(known().system("composed").asked(0))
     assert set(composed.rows[0].values) >= {"structure", "composed", "words"}
     assert not list((files / "out/work/models").glob("*"))
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}

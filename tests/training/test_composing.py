@@ -10,6 +10,7 @@ import torch
 
 from boolattn.composition.retriever import Retriever
 from boolattn.composition.storage import load_retriever
+from boolattn.data.made import Store
 from boolattn.data.readings_sources import marked_queries
 from boolattn.data.records import Operand
 from boolattn.errors import ConfigError
@@ -22,8 +23,9 @@ from boolattn.training.trainer import RetrievalTrainer
 COMPOSE = (
     "compose.use_reader=true",
     "compose.n_slots=3",
-    "compose.n_readings=4",
+    "compose.n_readings=6",
     "compose.n_generated=12",
+    "compose.n_wide=9",
 )
 
 
@@ -55,7 +57,7 @@ def test_a_step_holds_operands_and_texts_that_are_only_read(preset, marked_corpu
     steps = make_steps(preset(*COMPOSE), marked_corpus)
     batch = steps[0]
     assert isinstance(steps.collator, ComposingCollator)
-    assert len(batch["queries"]["input_ids"]) == 4 + 4
+    assert len(batch["queries"]["input_ids"]) == 4 + 6
     assert (batch["slots"][:, :2] >= 0).all()
     assert (batch["slots"][:, 2] == -1).all()
     # Kept, then excluded, as the texts have them.
@@ -194,3 +196,14 @@ class TestFitting:
     def test_nothing_to_fit_is_said(self, retriever):
         with pytest.raises(ConfigError, match="no validation query was read as Boolean"):
             fit_numbers(Fitter(retriever, [], torch.zeros(1, 3)))
+
+
+def test_a_step_reads_as_many_texts_of_each_source(preset, marked_corpus, tmp_path):
+    steps = make_steps(preset(*COMPOSE), marked_corpus, None, Store(tmp_path / "made"))
+    sources = steps.collator.store.sources
+    assert [len(source) for source in sources][1:] == [12, 9]
+    drawn = steps.collator.store.draw(np.random.default_rng(0), 6)
+    assert [sum(row in source for row in drawn) for source in sources] == [2, 2, 2]
+    # Made once, and found again.
+    [kept] = (tmp_path / "made").iterdir()
+    assert "wide" in kept.name

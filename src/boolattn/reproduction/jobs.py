@@ -33,10 +33,11 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class Make:
-    """Make one kind of the sentences that heads learn from."""
+    """Make one kind of the sentences that heads, or a reader in wide wordings, learn from."""
 
     settings: PretrainSettings
     what: str
+    n_wide: int = 0
 
     def do(self, places: Places) -> str:
         """Make them, where they are not there yet."""

@@ -1,4 +1,4 @@
-"""Making the sentences that heads learn from: no torch. May import: boolattn.data."""
+"""Making the sentences that heads and readers learn from: no torch. May import: boolattn.data."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ def make(job: Make, places: Places) -> str:
         store.triplets(settings.n_sentences, settings.seed)
     elif job.what == "sentences":
         store.sentences(settings.n_sentences, settings.seed, Mixture(wide=settings.wide))
+    elif job.what == "wide":
+        store.sentences(job.n_wide, settings.seed, Mixture(wide=1.0))
     elif settings.n_held_out:
         for unseen in (False, True):
             mixture = Mixture(unseen=unseen)

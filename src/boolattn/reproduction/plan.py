@@ -133,6 +133,10 @@ def _tasks(
         yield taught
         needs.append(taught.name)
         heads = taught.work.folder if isinstance(taught.work, Heads) else None
+    if preset.compose.use_reader and (n_wide := preset.compose.n_wide):
+        made = Make(settings=preset.pretrain, what="wide", n_wide=n_wide)
+        needs.append(f"wide {n_wide} {preset.pretrain.seed}")
+        yield Task(name=needs[-1], like="wide", work=made)
     train = Train(
         key=key,
         system=system,

@@ -90,7 +90,8 @@ def train(job: Train, places: Places) -> str:
     details: dict[str, Any] = {}
     if job.system.kind == "towers":
         pretrained = job.heads / "model" if job.heads else job.start
-        result = launch.train(job.preset, launch.Launch(out=home, pretrained=pretrained), corpus)
+        where = launch.Launch(out=home, pretrained=pretrained, made=places.made)
+        result = launch.train(job.preset, where, corpus)
         details["training"] = {"steps": result.n_steps, **result.metrics}
         clock.lap("train")
         retriever = Retriever.load(result.model, device=_device())

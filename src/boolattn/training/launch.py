@@ -17,7 +17,10 @@ from torch import nn
 
 from boolattn.composition.storage import load_retriever, write_parts
 from boolattn.data.catalog import Options, open_dataset
+from boolattn.data.made import Store
 from boolattn.data.readings_generated import generate_marked
+from boolattn.data.readings_sources import mark_sentences
+from boolattn.data.sentences import Mixture
 from boolattn.errors import ConfigError, DataError
 from boolattn.plugin import attach, save
 from boolattn.training.batches import Collator, Steps, Tokens
@@ -57,6 +60,7 @@ class Launch:
         data: Folder of the data set; the data set's own place when not given.
         pretrained: What to begin from: the ``model`` folder of a pretraining, or of a training.
         rankings: JSON file with another engine's ranking: query id -> document ids.
+        made: Folder that keeps generated sentences, for further runs; left out, none does.
         resume: Go on with a run that stopped.
         show_progress: Draw a progress bar.
     """
@@ -65,6 +69,7 @@ class Launch:
     data: Path | None = None
     pretrained: Path | None = None
     rankings: Path | None = None
+    made: Path | None = None
     resume: bool = False
     show_progress: bool = False
 
@@ -125,7 +130,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
     towers = make_towers(preset, launch.pretrained)
     if corpus is None:
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
-    steps = make_steps(preset, corpus, launch.rankings)
+    steps = make_steps(preset, corpus, launch.rankings, Store(launch.made))
     validate = None
     if preset.data.validation:
         validate = corpus.validator(
@@ -213,7 +218,9 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> Steps:
+def make_steps(
+    preset: Preset, corpus: Corpus, rankings: Path | None = None, made: Store | None = None
+) -> Steps:
     """Make the batches of a run."""
     settings = preset.train
     ranked = _rankings(rankings) if rankings else None
@@ -221,7 +228,7 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     if settings.n_bm25 and not any(example.ranked for example in examples):
         raise ConfigError("n_bm25 asks for a ranking's negatives; give the ranking: --rankings")
     sampler = Sampler(examples, len(corpus.documents), settings)
-    collator = _collator(preset, corpus, examples)
+    collator = _collator(preset, corpus, examples, made or Store())
     # A short run meets few of the documents; a long one nearly all.
     if sampler.n_steps * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):
         logger.info("tokenising %d documents", len(corpus.documents))
@@ -229,7 +236,9 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     return Steps(sampler, collator)
 
 
-def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example]) -> Collator:
+def _collator(
+    preset: Preset, corpus: Corpus, examples: Sequence[Example], made: Store
+) -> Collator:
     settings = preset.train
     texts = [example.text for example in examples]
     places = {example.id: place for place, example in enumerate(examples)}
@@ -243,12 +252,18 @@ def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example]) -> Co
             operators=label_operators(preset),
         )
     marked = marked_split(corpus.split(preset.data.train))
-    logger.info("making %d readings", preset.compose.n_generated)
-    made = list(generate_marked(preset.compose.n_generated, settings.seed))
+    n_generated, n_wide = preset.compose.n_generated, preset.compose.n_wide
+    logger.info("making %d readings", n_generated + n_wide)
+    wide = made.sentences(n_wide, settings.seed, Mixture(wide=1.0)) if n_wide else []
+    sources = [
+        list(marked.values()),
+        list(generate_marked(n_generated, settings.seed)),
+        list(mark_sentences(wide)),
+    ]
     return ComposingCollator(
         places,
         corpus.documents,
-        make_store(corpus.tokenizer, texts, marked, made, preset),
+        make_store(corpus.tokenizer, texts, marked, sources, preset),
         preset=preset,
         tokenizer=corpus.tokenizer,
         operators=label_operators(preset),

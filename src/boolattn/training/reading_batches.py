@@ -5,7 +5,7 @@ May import: boolattn.composition, boolattn.data, boolattn.logic, boolattn.traini
 
 from __future__ import annotations
 
-from itertools import cycle
+from itertools import accumulate, cycle, pairwise, starmap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -201,26 +201,26 @@ def make_store(
     tokenizer: PreTrainedTokenizerBase,
     texts: Sequence[str],
     marked: Mapping[str, Marked],
-    made: Sequence[Marked],
+    sources: Sequence[Sequence[Marked]],
     preset: Preset,
 ) -> ReadingStore:
-    """Lay the examples' texts, the marked ones and the generated ones end to end.
+    """Lay the examples' texts and those that are only read end to end.
 
     Args:
         tokenizer: The encoder's.
         texts: The examples'.
         marked: The queries that are marked, by text.
-        made: Generated texts.
+        sources: Texts that are only read; a step draws as many of each source.
         preset: Every number.
     """
     readings = [marked[text].reading if text in marked else None for text in texts]
-    extra = [*marked.values(), *made]
-    start, middle = len(texts), len(texts) + len(marked)
+    extra = [item for source in sources for item in source]
+    starts = list(accumulate(map(len, sources), initial=len(texts)))
     return ReadingStore(
         tokenizer,
         [*texts, *(item.text for item in extra)],
         [*readings, *(item.reading for item in extra)],
         preset.model.query_length,
         preset.compose.n_slots,
-        [range(start, middle), range(middle, middle + len(made))],
+        list(starmap(range, pairwise(starts))),
     )
