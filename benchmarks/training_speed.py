@@ -1,13 +1,16 @@
 """A full training step with the plug-in, without it, and under sentence-transformers' trainer.
 
-    python -m benchmarks.training_speed --encoder FOLDER --data FOLDER [--json FILE] [--steps 60]
-        [--only NAME ...] [--seconds 170] [--compile] [--profile] [--set KEY=VALUE ...]
+    python -m benchmarks.training_speed --encoder FOLDER --data FOLDER [--json FILE] [--steps 30]
+        [--quick] [--only NAME ...] [--seconds 150] [--compile] [--profile] [--set KEY=VALUE ...]
 
 FOLDER of --data is what ``boolattn data build taxa --out FOLDER`` writes. Everything runs in the
 real trainer: drawing, batches, both towers, loss, backward, clipping, AdamW, schedule, log; no
 evaluation and no checkpoint. The same few batches come again and again, so that what happens once
 (tokenising, compiling, recording) happens before the clock starts. Time is taken over blocks of
 steps; the table shows the median block. A ratio compares rows of equal settings.
+
+Rows that record CUDA graphs come last. Where one of them fails, each of the others gets a process
+of its own: a broken recording may leave traces.
 
 sentence-transformers' own trainer needs the package datasets. Where it is missing its steps are
 run by transformers' Trainer, which its own is a subclass of: its collator, which tokenises the
@@ -21,9 +24,12 @@ import argparse
 import json
 import logging
 import statistics
+import subprocess
+import sys
 import time
 import traceback
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,7 +51,7 @@ from boolattn.training.towers import load_encoder, make_towers
 from boolattn.training.trainer import Job, RetrievalTrainer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from sentence_transformers import SentenceTransformer
     from transformers import TrainerControl, TrainerState
@@ -54,7 +60,9 @@ if TYPE_CHECKING:
 MOST_WITH_PLUGIN = 1.10
 LEAST_AGAINST_PEER = 1.0
 #: Batches that come again and again, and steps before the clock starts: twice through them.
-PERIOD, WARM, BLOCK = 10, 20, 5
+PERIOD, WARM, BLOCK = 6, 12, 6
+#: Steps under the profiler, after the clock has stopped.
+PROFILED = 2
 
 
 @dataclass(frozen=True)
@@ -79,19 +87,27 @@ def _pair(name: str, **settings: Any) -> list[Variant]:
 
 VARIANTS = [
     *_pair("as it is"),
-    *_pair("queries captured", captured="queries"),
-    *_pair("queries captured, worker", captured="queries", workers=1),
-    *_pair("queries captured, worker, chunk 192", captured="queries", workers=1, chunk=192),
-    *_pair("all captured, worker, chunk 192", captured="all", workers=1, chunk=192),
-    Variant("sentence-transformers", plugin=False, peer=True),
     Variant("sentence-transformers, 4 workers", plugin=False, peer=True, workers=4),
-    *_pair("all captured, worker", captured="all", workers=1),
-    *_pair("worker", workers=1),
+    Variant("sentence-transformers", plugin=False, peer=True),
     *_pair("worker, chunk 192", workers=1, chunk=192),
+    *_pair("worker", workers=1),
     Variant("plug-in, parts compiled", compiled="parts"),
-    Variant("plug-in, queries captured, parts compiled", captured="queries", compiled="parts"),
     Variant("plug-in, query encoder compiled", compiled="encoder"),
+    *_pair("all captured, worker, chunk 192", captured="all", workers=1, chunk=192),
+    *_pair("queries captured, worker, chunk 192", captured="queries", workers=1, chunk=192),
+    *_pair("all captured, worker", captured="all", workers=1),
+    *_pair("queries captured, worker", captured="queries", workers=1),
+    *_pair("queries captured", captured="queries"),
+    Variant("plug-in, queries captured, parts compiled", captured="queries", compiled="parts"),
 ]
+#: Rows that answer what the bars ask.
+QUICK = (
+    "plain, as it is",
+    "plug-in, as it is",
+    "sentence-transformers, 4 workers",
+    "plain, all captured, worker, chunk 192",
+    "plug-in, all captured, worker, chunk 192",
+)
 
 
 class Again(Steps):
@@ -114,21 +130,21 @@ class Clock(TrainerCallback):
     ) -> None:
         """Take the time."""
         step = state.global_step
-        is_last_block = step > state.max_steps - BLOCK
         if step >= WARM and step % BLOCK == 0:
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             self.marks.append(time.perf_counter())
-        if self.is_profiled and step == state.max_steps - BLOCK:
+        if self.is_profiled and step == state.max_steps - PROFILED:
             self.profile = torch.profiler.profile()
             self.profile.start()
-        elif self.profile is not None and is_last_block and step == state.max_steps:
+        elif self.profile is not None and step == state.max_steps:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
             self.profile.stop()
 
     def blocks(self) -> list[float]:
-        """Milliseconds a step, of every block; a profiled block is left out."""
-        marks = self.marks[:-1] if self.is_profiled else self.marks
-        return [1000 * (b - a) / BLOCK for a, b in pairwise(marks)]
+        """Milliseconds a step, of every block."""
+        return [1000 * (b - a) / BLOCK for a, b in pairwise(self.marks)]
 
 
 class Timed(RetrievalTrainer):
@@ -272,19 +288,22 @@ def measure(
             torch.cuda.reset_peak_memory_stats()
         trainer.train()
     blocks = sorted(clock.blocks())
-    captured = getattr(getattr(trainer.model, "encode_batch", None), "tasks", True)
+    failure = getattr(getattr(trainer.model, "encode_batch", None), "failure", None)
+    if failure is not None:
+        note = f"recording failed: {traceback.format_exception_only(failure)[0].strip()[:200]}"
     row = {
         **asdict(variant),
         "ms": statistics.median(blocks),
         "low": blocks[0],
         "high": blocks[-1],
-        "note": note if captured else "recording failed, see the log",
+        "note": note,
+        "has_failed": failure is not None,
         "loss": next((r["loss"] for r in trainer.state.log_history[::-1] if "loss" in r), None),
     }
     if torch.cuda.is_available():
         row["peak_GiB"] = torch.cuda.max_memory_allocated() / 2**30
     if clock.profile is not None:
-        row["profile"] = profiles.summary(clock.profile, BLOCK)
+        row["profile"] = profiles.summary(clock.profile, PROFILED)
     return row
 
 
@@ -347,7 +366,55 @@ def attempt(row: dict[str, Any], call: Callable[[], dict[str, Any]]) -> dict[str
     except Exception as error:  # noqa: BLE001 - the other rows go on
         logging.warning("%s", traceback.format_exc())
         first = (str(error).splitlines() or [""])[0]
-        return {**row, "error": f"{type(error).__name__}: {first[:200]}"}
+        return {**row, "error": f"{type(error).__name__}: {first[:200]}", "has_failed": True}
+
+
+def measure_apart(variant: Variant, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure one row in a process of its own."""
+    with TemporaryDirectory(prefix="boolattn-speed-") as folder:
+        file = Path(folder) / "rows.json"
+        command = [sys.executable, "-m", "benchmarks.training_speed", "--row", variant.name]
+        command += ["--json", str(file), "--data", str(options.data)]
+        command += ["--encoder", options.encoder, "--preset", options.preset]
+        command += ["--steps", str(options.steps), *["--profile"][: options.profile]]
+        command += [word for change in options.set for word in ("--set", change)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # errors are seen
+        row: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))["rows"][0]
+        return row
+
+
+def chosen_variants(options: argparse.Namespace) -> list[Variant]:
+    """Pick the rows that were asked for."""
+    if options.row:
+        return [variant for variant in VARIANTS if variant.name == options.row]
+    return [
+        variant
+        for variant in VARIANTS
+        if (options.compile or not variant.compiled)
+        and (not options.quick or variant.name in QUICK)
+        and (not options.only or any(words in variant.name for words in options.only))
+    ]
+
+
+def measured(
+    preset: Preset, corpus: Corpus, options: argparse.Namespace, started: float
+) -> Iterator[dict[str, Any]]:
+    """Measure row after row, and print it."""
+    has_failed = False
+    for variant in chosen_variants(options):
+        if time.perf_counter() - started > options.seconds:
+            yield {**asdict(variant), "error": "no time left (--seconds)"}
+            continue
+        call = partial(measure, variant, preset, corpus, options)
+        if has_failed:
+            call = partial(measure_apart, variant, options)
+        row = attempt(asdict(variant), call)
+        has_failed |= bool(variant.captured != "none" and row.get("has_failed"))
+        shown = row.get("error") or f"{row['ms']:.2f} ms {row['note']}"
+        print(f"  {row['name']}: {shown}", flush=True)
+        yield row
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
 
 def main() -> None:
@@ -355,7 +422,7 @@ def main() -> None:
     options = _options()
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     disable_progress_bar()
-    n_steps = WARM + max(BLOCK, -(-options.steps // BLOCK) * BLOCK) + BLOCK * options.profile
+    n_steps = WARM + max(BLOCK, -(-options.steps // BLOCK) * BLOCK) + PROFILED * options.profile
     changes = [f"model.encoder={options.encoder}", f"max_steps={n_steps}", "keep=last"]
     changes += ["data.validation=", f"save_every={10 * n_steps}", *options.set]
     preset = load_preset(options.preset, changes)
@@ -374,27 +441,13 @@ def main() -> None:
         flush=True,
     )
     found: dict[str, Any] = {"device": where, "torch": torch.__version__, "rows": []}
-    found["operators"] = attempt({}, lambda: count_operators(preset, corpus))
-    print(f"aten operators of a query pass: {json.dumps(found['operators'])}", flush=True)
-    chosen = [
-        variant
-        for variant in VARIANTS
-        if (options.compile or not variant.compiled)
-        and (not options.only or any(words in variant.name for words in options.only))
-    ]
-    for variant in chosen:
-        if time.perf_counter() - started > options.seconds:
-            found["rows"].append({**asdict(variant), "error": "no time left (--seconds)"})
-            continue
-        row = attempt(
-            asdict(variant), lambda variant=variant: measure(variant, preset, corpus, options)
-        )
+    if not (options.quick or options.row):
+        found["operators"] = attempt({}, lambda: count_operators(preset, corpus))
+        print(f"aten operators of a query pass: {json.dumps(found['operators'])}", flush=True)
+    for row in measured(preset, corpus, options, started):
         found["rows"].append(row)
-        print(
-            f"  {row['name']}: {row.get('error') or format(row['ms'], '.2f') + ' ms'}", flush=True
-        )
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        if options.json:  # what is known so far, should the time end
+            options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     show(with_ratios(found["rows"]))
     for row in found["rows"]:
         if row.get("profile"):
@@ -410,9 +463,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--encoder", default="minilm", help="folder; default: the installed MiniLM")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--preset", default="minilm-taxa")
-    parser.add_argument("--steps", type=int, default=60, help="steps on the clock, a row")
+    parser.add_argument("--steps", type=int, default=30, help="steps on the clock, a row")
+    parser.add_argument("--quick", action="store_true", help="only what the bars ask for")
+    parser.add_argument("--row", help=argparse.SUPPRESS)
     parser.add_argument("--only", nargs="*", default=[], help="rows with these words in the name")
-    parser.add_argument("--seconds", type=float, default=170, help="start no row after so many")
+    parser.add_argument("--seconds", type=float, default=150, help="start no row after so many")
     parser.add_argument("--compile", action="store_true", help="also the rows that compile")
     parser.add_argument("--profile", action="store_true", help="show what each row's steps do")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
