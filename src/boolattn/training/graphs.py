@@ -56,7 +56,10 @@ class Captured:
 
     Attributes:
         failure: Why recording failed, where it did; passes then run as usual.
+        is_overlapped: Whether queries are encoded beside documents.
     """
+
+    is_overlapped = True
 
     def __init__(self, towers: SentenceTransformer, tasks: Collection[str]) -> None:
         self.towers = towers
@@ -66,7 +69,9 @@ class Captured:
         self._pad = int(tokenizer.pad_token_id or 0)
         self._passes: dict[tuple[Any, ...], _Recorded] = {}
         self._pools: dict[tuple[str, int], Any] = {}
-        self._recorder: Recorder | None = None
+        # One for each task: passes that overlap must not share a library's scratch memory.
+        self._recorders: dict[str, Recorder] = {}
+        self._began: torch.cuda.Event | None = None
 
     def __call__(self, features: Features, task: str, slot: int = 0) -> Tensor:
         """Encode one batch.
@@ -91,7 +96,25 @@ class Captured:
                 self.failure, self.tasks = error, frozenset()
                 return encode(self.towers, features, task)
             self._passes[key] = found
-        return found(features, self._pad)
+        return self._replay(found, features, task, slot)
+
+    def _replay(self, found: _Recorded, features: Features, task: str, slot: int) -> Tensor:
+        """Replay; queries beside the documents of their step, whose kernels leave room.
+
+        Autograd goes back on the streams it came by, and waits where they meet.
+        """
+        main = torch.cuda.current_stream()
+        if task != "query" or not self.is_overlapped:
+            if slot == 0:
+                self._began = main.record_event()
+            return found(features, self._pad)
+        side = self._recorders[task].stream
+        side.wait_event(self._began or main.record_event())
+        self._began = None
+        with torch.cuda.stream(side):
+            vectors = found(features, self._pad)
+        main.wait_stream(side)
+        return vectors
 
     def _can_record(self, features: Features, task: str) -> bool:
         is_alone = not (distributed.is_available() and distributed.is_initialized())
@@ -102,7 +125,8 @@ class Captured:
         # Graphs of one slot are never under way together, so they may share their memory.
         if (task, slot) not in self._pools:
             self._pools[task, slot] = torch.cuda.graph_pool_handle()
-        self._recorder = self._recorder or Recorder(features["input_ids"].device)
+        if task not in self._recorders:
+            self._recorders[task] = Recorder(features["input_ids"].device)
         module = Pass(self.towers, task, tuple(features))
         # A cast that autocast remembers from outside would not be in the graph.
         with torch.autocast(
@@ -111,7 +135,7 @@ class Captured:
             enabled=torch.is_autocast_enabled("cuda"),
             cache_enabled=False,
         ):
-            recording = self._recorder.record(
+            recording = self._recorders[task].record(
                 Weights(module),
                 tuple(features.values()),
                 tuple(typical(features).values()),
