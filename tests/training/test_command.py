@@ -56,7 +56,7 @@ def test_folders_go_by_their_last_name(tmp_path):
     preset = load_preset("bert-base-taxa", [f"model.encoder={encoder}", "seed=42"])
     line = train_command(preset, data=tmp_path / "my data", rankings=tmp_path / "bm25.json")
     assert line == (
-        "python -m boolattn.training train --preset bert-base-taxa --set train.seed=42 "
+        "boolattn train --preset bert-base-taxa --set train.seed=42 "
         "--data 'my data' --rankings bm25.json --out run"
     )
     model = tmp_path / "first" / "model"

@@ -34,13 +34,17 @@ def pretrain(
     typer.echo(json.dumps({"model": str(out / "model"), **metrics}, indent=2))
 
 
-def train(
+def train(  # noqa: PLR0913 - options of a command line
     out: Out,
     preset: PresetName = "demo",
     changes: Changes = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the data set.")] = None,
     pretrained: Annotated[
         Path | None, typer.Option(help="Model folder of a pretraining, or of a training.")
+    ] = None,
+    rankings: Annotated[
+        Path | None,
+        typer.Option(help="TREC run of the training queries, for n_bm25 negatives."),
     ] = None,
     *,
     resume: Resume = False,
@@ -54,6 +58,7 @@ def train(
         out=out,
         data=data,
         pretrained=pretrained,
+        rankings=rankings,
         resume=resume,
         show_progress=sys.stderr.isatty(),
     )

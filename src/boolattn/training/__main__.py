@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="the run's folder")
     parser.add_argument("--data", type=Path, help="folder of the data set")
     parser.add_argument("--pretrained", type=Path, help="model folder of a pretraining")
-    parser.add_argument("--rankings", type=Path, help="JSON: query id to document ids, for n_bm25")
+    parser.add_argument("--rankings", type=Path, help="a TREC run, or JSON, for n_bm25")
     parser.add_argument("--resume", action="store_true", help="go on with a run that stopped")
     return parser
 

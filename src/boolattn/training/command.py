@@ -54,9 +54,7 @@ def train_command(
     """
     base, changes = difference(preset)
     chosen = [change for change in changes if not change.startswith("pretrain.")]
-    # Rankings are an option of the starter alone.
-    words = ["python", "-m", "boolattn.training"] if rankings else ["boolattn"]
-    words += ["train", "--preset", base, *_sets(chosen)]
+    words = ["boolattn", "train", "--preset", base, *_sets(chosen)]
     if data is not None or preset.data.name == "beir":
         words += ["--data", data.name if data else "FOLDER"]
     lines = []

@@ -6,7 +6,6 @@ boolattn.encoder, boolattn.plugin, boolattn.training, boolattn.weights, boolattn
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from boolattn.training.command import finish_command, pretrain_command, train_co
 from boolattn.training.composing import make_composing
 from boolattn.training.finishing import fit, marked_split
 from boolattn.training.pretrain import Pretrainer
+from boolattn.training.rankings import read_rankings
 from boolattn.training.reading import teach_reading
 from boolattn.training.reading_batches import ComposingCollator, make_store
 from boolattn.training.retrieval import Job, Result, require_gpu
@@ -59,7 +59,7 @@ class Launch:
         out: The run's folder.
         data: Folder of the data set; the data set's own place when not given.
         pretrained: What to begin from: the ``model`` folder of a pretraining, or of a training.
-        rankings: JSON file with another engine's ranking: query id -> document ids.
+        rankings: Another engine's ranking of the training queries: a TREC run, or JSON.
         made: Folder that keeps generated sentences, for further runs; left out, none does.
         resume: Go on with a run that stopped.
         show_progress: Draw a progress bar.
@@ -223,8 +223,10 @@ def make_steps(
 ) -> Steps:
     """Make the batches of a run."""
     settings = preset.train
-    ranked = _rankings(rankings) if rankings else None
-    examples = make_examples(corpus.split(preset.data.train), corpus.rows, ranked)
+    queries = corpus.split(preset.data.train)
+    ids = {query.id for query in queries}
+    ranked = read_rankings(rankings, ids, corpus.rows) if rankings else None
+    examples = make_examples(queries, corpus.rows, ranked)
     if settings.n_bm25 and not any(example.ranked for example in examples):
         raise ConfigError("n_bm25 asks for a ranking's negatives; give the ranking: --rankings")
     sampler = Sampler(examples, len(corpus.documents), settings)
@@ -236,9 +238,7 @@ def make_steps(
     return Steps(sampler, collator)
 
 
-def _collator(
-    preset: Preset, corpus: Corpus, examples: Sequence[Example], made: Store
-) -> Collator:
+def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example], made: Store) -> Collator:
     settings = preset.train
     texts = [example.text for example in examples]
     places = {example.id: place for place, example in enumerate(examples)}
@@ -328,16 +328,6 @@ def open_data(preset: Preset, folder: Path | None) -> Dataset:
 def plain(preset: Preset) -> Preset:
     """Return the same preset without the plug-in."""
     return replace(preset, model=replace(preset.model, use_plugin=False))
-
-
-def _rankings(path: Path) -> Mapping[str, Sequence[str]]:
-    try:
-        values = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read rankings {path}: {error}") from error
-    if not isinstance(values, dict):
-        raise DataError(f"{path} must map query ids to lists of document ids")
-    return values
 
 
 def _words(values: Mapping[str, float]) -> str:
