@@ -1,13 +1,15 @@
 """Documents encoded by ``encode_documents`` and by ``SentenceTransformer.encode``, side by side.
 
     python -m benchmarks.document_encoding --encoder FOLDER --data FOLDER [--texts 100000]
-        [--trial 20000] [--rounds 3] [--seconds 170] [--profile] [--json FILE]
+        [--trial 4000] [--rounds 2] [--seconds 90] [--quick] [--profile] [--json FILE]
 
-First ``encode`` is tried with every precision and batch size on some of the texts, with plain
-towers, so that no part of ours slows it; its fastest setting then meets ours on all texts, in
-turns, and a ratio is taken within its round. It sorts texts by length itself. Both give one
-float32 array in the memory of the host; texts wait in a list. Loading the model is not timed, ours
-makes its half-precision copy on the clock. Vectors are compared with ``encode`` in float32.
+First ``encode`` is tried in each precision with two batch sizes on some of the texts, with plain
+towers, so that no part of ours slows it, and ours with its settings; the fastest of each then meet
+on all texts, in turns, and a ratio is taken within a round. Each setting runs once before its time
+is taken. With --quick, texts are as many as the time allows. ``encode`` sorts texts by length
+itself. Both give one float32 array in the memory of the host; texts wait in a list. Loading the
+model is not timed, ours makes its half-precision copy on the clock. Vectors are compared with
+``encode`` in float32.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import statistics
 import time
 import traceback
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +44,9 @@ if TYPE_CHECKING:
 #: The project's bar on a GPU, and how near vectors must be.
 LEAST_RATIO = 1.3
 NEAR = {"cuda": 1e-3, "cpu": 1e-6}
-BATCH_SIZES = (32, 128, 512, 1024)
+BATCH_SIZES = {"cuda": (256, 1024), "cpu": (32, 128)}
+#: Texts that a setting meets before its time is taken.
+N_WARM = 1024
 PRECISIONS = {
     "cuda": {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16},
     "cpu": {"float32": torch.float32},
@@ -49,7 +54,6 @@ PRECISIONS = {
 #: Our settings that are tried, by name.
 OURS: dict[str, dict[str, dict[str, Any]]] = {
     "cuda": {
-        "16k tokens": {"n_tokens": 16_384},
         "32k tokens": {"n_tokens": 32_768},
         "64k tokens": {"n_tokens": 65_536},
         "128k tokens": {"n_tokens": 131_072},
@@ -99,13 +103,9 @@ def try_theirs(
     took, models = {}, {}
     for name, dtype in PRECISIONS[device].items():
         models[name] = towers if name == "float32" else deepcopy(towers).to(dtype)
-        encode_theirs(models[name], texts[:512], 32)
-        for size in BATCH_SIZES:
-            row = f"encode, {name}, batch {size}"
-            found = attempt(
-                row,
-                lambda m=models[name], s=size: seconds(lambda: encode_theirs(m, texts, s)),
-            )
+        for size in BATCH_SIZES[device]:
+            encode = partial(encode_theirs, models[name], batch_size=size)
+            found = attempt(f"encode, {name}, batch {size}", partial(warmed, encode, texts))
             if found is not None:
                 took[f"{name} {size}"] = found
     return took, models
@@ -115,13 +115,17 @@ def try_ours(towers: SentenceTransformer, texts: list[str], device: str) -> dict
     """Time every setting of ours."""
     took = {}
     for name, options in OURS[device].items():
-        row = f"encode_documents, {name}"
-        found = attempt(
-            row, lambda o=options: seconds(lambda: encode_documents(towers, texts, **o))
-        )
+        encode = partial(encode_documents, towers, **options)
+        found = attempt(f"encode_documents, {name}", partial(warmed, encode, texts))
         if found is not None:
             took[name] = found
     return took
+
+
+def warmed(encode: Callable[[list[str]], object], texts: list[str]) -> float:
+    """Time a setting that has run before: the first time chooses kernels and takes memory."""
+    encode(texts[:N_WARM])
+    return seconds(lambda: encode(texts))
 
 
 def try_compiled(towers: SentenceTransformer, texts: list[str]) -> float | None:
@@ -166,7 +170,7 @@ def compare(
     ends: float,
 ) -> dict[str, Any]:
     """Time both in turns."""
-    pairs = []
+    pairs: list[tuple[float, float]] = []
     for number in range(rounds):
         if pairs and time.perf_counter() + sum(pairs[-1]) > ends:
             print(f"  no time for round {number + 1}")
@@ -182,6 +186,15 @@ def compare(
         "ratio": statistics.median(ratios),
         "ratios": ratios,
     }
+
+
+def _affordable(
+    found: dict[str, Any], n_tried: int, options: argparse.Namespace, started: float
+) -> int:
+    """Say how many texts both can encode in the rounds that are asked for, and half the time."""
+    left = max(0.0, started + options.seconds - time.perf_counter()) / 2
+    a_text = sum(min(found[name].values()) for name in ("trial_theirs_s", "trial_ours_s")) / n_tried
+    return max(n_tried, int(left / a_text / options.rounds))
 
 
 def read_texts(options: argparse.Namespace) -> list[str]:
@@ -226,8 +239,10 @@ def main() -> None:
     best = min(found["trial_theirs_s"], key=found["trial_theirs_s"].__getitem__)
     own = min(found["trial_ours_s"], key=found["trial_ours_s"].__getitem__)
     precision, size = best.split()
+    if options.quick:
+        texts = texts[: _affordable(found, len(trial), options, started)]
     print(f"{len(texts)} texts, encode ({precision}, batch {size}) and encode_documents ({own}):")
-    found |= {"theirs": best, "ours": own}
+    found |= {"theirs": best, "ours": own, "texts": len(texts)}
     found |= compare(
         texts,
         lambda some: encode_theirs(models[precision], some, int(size)),
@@ -235,28 +250,39 @@ def main() -> None:
         options.rounds,
         started + options.seconds,
     )
-    expected = encode_theirs(plain, trial[:4096], 128)
-    given = encode_documents(towers, trial[:4096], **OURS[device][own])
-    found["largest_difference"] = float((given - expected).abs().max())
-    found["parts"] = parts(towers, trial)
     bar = ("met" if found["ratio"] >= LEAST_RATIO else "missed") if device == "cuda" else "no bar"
-    near = "met" if found["largest_difference"] <= NEAR[device] else "missed"
     print(
         f"{len(texts) / found['theirs_s']:.0f} and {len(texts) / found['ours_s']:.0f} texts a "
-        f"second: {found['ratio']:.2f} times as fast (bar {LEAST_RATIO}: {bar}); vectors differ by "
-        f"at most {found['largest_difference']:.1e} (bar {NEAR[device]:.0e}: {near})"
+        f"second: {found['ratio']:.2f} times as fast (bar {LEAST_RATIO}: {bar})",
+        flush=True,
     )
+    _write(found, options)  # what is known so far, should the time end
+    expected = encode_theirs(plain, trial, BATCH_SIZES[device][0])
+    given = encode_documents(towers, trial, **OURS[device][own])
+    found["largest_difference"] = float((given - expected).abs().max())
+    near = "met" if found["largest_difference"] <= NEAR[device] else "missed"
+    print(
+        f"vectors differ by at most {found['largest_difference']:.1e} (bar {NEAR[device]:.0e}: "
+        f"{near})",
+        flush=True,
+    )
+    _write(found, options)
+    found["parts"] = parts(towers, trial)
     print(f"parts, alone, {len(trial)} texts: {json.dumps(found['parts'])}", flush=True)
     if options.compile:
         found["trial_compiled_s"] = try_compiled(towers, trial)
     if options.profile:
-        some = trial[:10_000]
+        some = trial[:2_000]  # a profile of more takes minutes to sum up
         for name, call in (
             ("encode", lambda: encode_theirs(models[precision], some, int(size))),
             ("encode_documents", lambda: encode_documents(towers, some, **OURS[device][own])),
         ):
             found[f"profile, {name}"] = profiles.summary(profiles.profiled(call))
             profiles.show(f"{name}, {len(some)} texts", found[f"profile, {name}"])
+    _write(found, options)
+
+
+def _write(found: dict[str, Any], options: argparse.Namespace) -> None:
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
@@ -268,9 +294,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--encoder", help="folder; default: the installed MiniLM")
     parser.add_argument("--data", type=Path, required=True, help="of QUEST-intro, or of taxa")
     parser.add_argument("--texts", type=int, default=100_000)
-    parser.add_argument("--trial", type=int, default=20_000, help="texts to try settings on")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=170, help="start no round after so many")
+    parser.add_argument("--trial", type=int, default=4_000, help="texts to try settings on")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="fewer texts where time is short")
+    parser.add_argument("--seconds", type=float, default=90, help="start no round after so many")
     parser.add_argument("--compile", action="store_true", help="also try a compiled encoder")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--json", type=Path)

@@ -44,6 +44,7 @@ from benchmarks import profiles
 from boolattn.encoder import query_encoder
 from boolattn.plugin import plugin_of
 from boolattn.training.batches import Features, Steps
+from boolattn.training.graphs import Captured
 from boolattn.training.launch import Corpus, make_steps, open_data
 from boolattn.training.run_folder import RunFolder
 from boolattn.training.settings import Preset, load_preset
@@ -377,6 +378,7 @@ def measure_apart(variant: Variant, options: argparse.Namespace) -> dict[str, An
         command += ["--json", str(file), "--data", str(options.data)]
         command += ["--encoder", options.encoder, "--preset", options.preset]
         command += ["--steps", str(options.steps), *["--profile"][: options.profile]]
+        command += ["--one-stream"][: options.one_stream]
         command += [word for change in options.set for word in ("--set", change)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # errors are seen
         row: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))["rows"][0]
@@ -422,6 +424,7 @@ def main() -> None:
     options = _options()
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     disable_progress_bar()
+    Captured.is_overlapped = not options.one_stream
     n_steps = WARM + max(BLOCK, -(-options.steps // BLOCK) * BLOCK) + PROFILED * options.profile
     changes = [f"model.encoder={options.encoder}", f"max_steps={n_steps}", "keep=last"]
     changes += ["data.validation=", f"save_every={10 * n_steps}", *options.set]
@@ -465,6 +468,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--preset", default="minilm-taxa")
     parser.add_argument("--steps", type=int, default=30, help="steps on the clock, a row")
     parser.add_argument("--quick", action="store_true", help="only what the bars ask for")
+    parser.add_argument("--one-stream", action="store_true", help="queries after documents")
     parser.add_argument("--row", help=argparse.SUPPRESS)
     parser.add_argument("--only", nargs="*", default=[], help="rows with these words in the name")
     parser.add_argument("--seconds", type=float, default=150, help="start no row after so many")
