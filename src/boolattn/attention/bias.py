@@ -56,7 +56,14 @@ class BiasPredictor(nn.Module):
         self.operator = nn.Linear(config.d_o, n_heads)
         self.sigma = nn.Parameter(torch.full((n_operators,), float(config.sigma)))
 
-    def forward(self, hidden: Tensor, cue: Tensor, squared: Tensor, operators: Tensor) -> Bias:
+    def forward(
+        self,
+        hidden: Tensor,
+        cue: Tensor,
+        squared: Tensor,
+        operators: Tensor,
+        position: Tensor | None = None,
+    ) -> Bias:
         """Say how strong the bias of every token is.
 
         Args:
@@ -64,8 +71,10 @@ class BiasPredictor(nn.Module):
             cue: Cue probabilities, 0 on padding. Shape ``(batch, operators, tokens)``.
             squared: Squared relative positions. Shape ``(operators, tokens, cues)``.
             operators: Operator embeddings. Shape ``(operators, d_o)``.
+            position: Weight around the cues, where it is known; left out, it is worked out.
         """
-        position = position_weight(self.config, cue, squared, self.sigma)
+        if position is None:
+            position = position_weight(self.config, cue, squared, self.sigma)
         near = position.transpose(1, 2)[..., None].to(hidden.dtype)
         inner = torch.addcmul(self._read(hidden), near, self.position_weight).relu_()
         # (batch, tokens, operators, inner) seen as one matrix for each operator.

@@ -5,7 +5,7 @@ May import: boolattn.attention.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from boolattn.attention.config import BoolAttnConfig  # noqa: TC001 - mypy and r
 from boolattn.attention.cue import cue_predictor
 from boolattn.attention.factors import Factors
 from boolattn.attention.gate import Gate, LexiconGate, learned_gate
-from boolattn.attention.position import squared_distance
+from boolattn.attention.position import REMEMBERED, position_weight, squared_distance
 from boolattn.attention.scope import Scope, ScopePredictor
 
 
@@ -30,6 +30,8 @@ class Reading:
         cue_logits: Shape ``(batch, operators, tokens)``.
         cue: Cue probabilities, 0 on padding. Same shape.
         squared: Squared relative positions. Shape ``(operators, tokens, cues)``.
+        positions: Weights around the cues by layer, ``(batch, operators, tokens)`` each, where
+            they were worked out for all layers at once.
     """
 
     mask: Tensor
@@ -37,6 +39,7 @@ class Reading:
     cue_logits: Tensor
     cue: Tensor
     squared: Tensor
+    positions: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,13 @@ class BoolAttnLayer(nn.Module):
         self.scope = ScopePredictor(config, n_features, n_heads)
         self.bias = BiasPredictor(config, n_features, n_heads)
 
-    def forward(self, hidden: Tensor, reading: Reading, operators: Tensor) -> LayerBias:
+    def forward(
+        self,
+        hidden: Tensor,
+        reading: Reading,
+        operators: Tensor,
+        position: Tensor | None = None,
+    ) -> LayerBias:
         r"""Compute the bias that is added to this layer's scores.
 
         .. math:: \sum_{e \in \{and, or\}} G_e\, s_i s_j b_j \;-\; G_{not}\, s_j b_j
@@ -72,11 +81,12 @@ class BoolAttnLayer(nn.Module):
             hidden: What enters self-attention. Shape ``(batch, tokens, hidden)``.
             reading: From :meth:`BoolAttn.read`.
             operators: Operator embeddings. Shape ``(operators, d_o)``.
+            position: This layer's of ``reading.positions``.
         """
         hidden = self.reduce(hidden)
         cue = reading.cue.transpose(1, 2).to(hidden.dtype)
         scope = self.scope(hidden, cue, reading.mask.to(hidden.dtype), operators)
-        bias = self.bias(hidden, reading.cue, reading.squared, operators)
+        bias = self.bias(hidden, reading.cue, reading.squared, operators, position)
         # Divided by what attention will multiply it with.
         weight = bias.strength * (reading.gate.open / self.score_scale)[:, None, :, None]
         weight = scope.inside * weight.to(scope.inside.dtype)
@@ -88,13 +98,14 @@ class BoolAttnLayer(nn.Module):
         blank = inside.new_zeros(1).expand(n_texts, n_tokens, self.n_blank, n_heads)
         query, key = [inside, blank], [weight, blank]
         if "not" in self.config.operators:
-            pushed = -weight[:, :, -1:]
+            mutual, pressed = weight.split([self.config.n_operators - 1, 1], 2)
+            pushed = -pressed
             everywhere = torch.ones_like(pushed)
             # The letter is a mask of shape (L, 1), constant along the keys, which softmax
             # cancels (defect 1); corrected, the same numbers stand along the keys.
             asks, answers = (pushed, everywhere) if self.config.is_paper else (everywhere, pushed)
             query = [inside[:, :, :-1], asks, blank]
-            key = [weight[:, :, :-1], answers, blank]
+            key = [mutual, answers, blank]
         return Factors(
             torch.cat(query, 2).permute(0, 3, 1, 2),
             torch.cat(key, 2).permute(0, 3, 1, 2),
@@ -147,7 +158,24 @@ class BoolAttn(nn.Module):
         logits = self.cue(hidden, mask, self.operators)
         cue = torch.sigmoid(logits.float()) * mask[:, None]
         squared = squared_distance(self.config, hidden.shape[1], hidden.device)
-        return Reading(mask, gate, logits, cue, squared)
+        return Reading(mask, gate, logits, cue, squared, self._positions(cue, squared))
+
+    def _positions(self, cue: Tensor, squared: Tensor) -> dict[str, Tensor]:
+        """Weight tokens by their cues for all layers at once, which differ only in sigma.
+
+        Only in training, where it spares a GPU many small kernels, and only for short texts, for
+        which all layers' pairs of tokens take little memory.
+        """
+        is_short = not torch.compiler.is_compiling() and cue.shape[-1] <= REMEMBERED
+        if not (is_short and torch.is_grad_enabled()):
+            return {}
+        parts: dict[str, Any] = dict(self.layers.items())
+        sigma = torch.cat([part.bias.sigma for part in parts.values()])
+        n_layers = len(parts)
+        weights = position_weight(
+            self.config, cue.repeat(1, n_layers, 1), squared.repeat(n_layers, 1, 1), sigma
+        )
+        return dict(zip(parts, weights.chunk(n_layers, 1), strict=True))
 
     def compile_parts(self, **options: Any) -> None:
         """Compile the cue predictor and the experts, in place.
@@ -163,5 +191,7 @@ class BoolAttn(nn.Module):
 
     def forward(self, index: int, hidden: Tensor, reading: Reading) -> LayerBias:
         """Compute the bias of the encoder layer ``index``."""
-        bias: LayerBias = self.layers[str(index)](hidden, reading, self.operators)
+        name = str(index)
+        position = reading.positions.get(name)
+        bias: LayerBias = self.layers[name](hidden, reading, self.operators, position)
         return bias

@@ -79,7 +79,8 @@ class ScopePredictor(nn.Module):
         # What a padded position holds must not reach its neighbours.
         taps = F.pad(taps * mask[:, :, None, None, None], (0, 0, 0, 0, 0, 0, reach, reach))
         n_tokens = hidden.shape[1]
-        shifted = [taps[:, k : k + n_tokens, k] for k in range(self.config.kernel)]
+        # Taken apart at once: the way back then is one stack, not a tensor of zeros for each.
+        shifted = [tap[:, k : k + n_tokens] for k, tap in enumerate(taps.unbind(2))]
         return torch.stack(shifted).sum(0) if len(shifted) > 3 else sum(shifted[1:], shifted[0])
 
     def _threshold(self, logits: Tensor) -> Tensor:
