@@ -1,11 +1,14 @@
-"""Indexing and searching a large corpus, engine by engine.
+"""Indexing and searching a large corpus, engine by engine, and what a billion documents would take.
 
     python -m benchmarks.search [--from FOLDER] [--documents N] [--engines flat ivf hnsw milvus]
+        [--vectors FILE --model shipped] [--out RESULTS.json] [--docs docs/search.md]
 
-Documents are QUEST-intro's where ``--from`` names its folder, else the taxa benchmark's. The
-encoder is the mean of all-MiniLM-L6-v2's word vectors: real texts in real directions, without
-hours of encoding, so that times are those of the search. Every engine is searched in a process of
-its own, from which its memory is read.
+Documents are QUEST-intro's where ``--from`` names its folder, else the taxa benchmark's. With
+``--vectors`` they have those of a file that the model made elsewhere (see ``benchmarks.vectors``),
+and queries are read and encoded here. Without, the encoder is the mean of all-MiniLM-L6-v2's word
+vectors: real texts in real directions, without hours of encoding, good for the times of a search.
+Every index is built in one process and searched in another, whose memory and processor time are
+read together with those of its children.
 """
 
 from __future__ import annotations
@@ -23,21 +26,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.process import cpu_seconds, memory_mb, peak_mb
+from benchmarks.search_page import page, put
+from benchmarks.vectors import MadeVectors
 from boolattn.composition.retriever import Retriever
 from boolattn.data.catalog import Options, open_dataset
-from boolattn.logic.syntax import unparse
+from boolattn.logic.syntax import parse, unparse
 from boolattn.logic.templates import template_tree
-from boolattn.search import Searcher
+from boolattn.search import Searcher, load_model
+from boolattn.search.engines import Selection
 from boolattn.search.measuring import candidate_recall
+from boolattn.search.ranking import n_candidates, probes
 from boolattn.weights import minilm_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from boolattn.data.records import Dataset, Document
+    from boolattn.search import Hit
 
-ENGINES = ("flat", "ivf", "hnsw")
-N_QUERIES = 150
+ENGINES = ("flat", "ivf", "hnsw", "milvus")
+#: Queries that are timed, and those of ways that only their median is told of.
+N_QUERIES, N_FEW = 150, 50
 K = 10
 
 
@@ -61,15 +71,14 @@ def words_model() -> Retriever:
 
 
 def queries_of(data: Dataset) -> tuple[list[str], list[str]]:
-    """Return plain queries, and composed ones in explicit syntax."""
+    """Return queries as they are said, and composed ones in explicit syntax."""
     every = [query for split in data.splits.values() for query in split]
-    plain = [query.text for query in every]
     trees = [
         unparse(template_tree(query.template, [operand.text for operand in query.operands]))
         for query in every
         if query.template not in ("", "_") and query.operands
     ]
-    return _spread(plain), _spread(trees)
+    return _spread([query.text for query in every]), _spread(trees)
 
 
 def _spread(texts: list[str]) -> list[str]:
@@ -77,142 +86,229 @@ def _spread(texts: list[str]) -> list[str]:
     return texts[::step][:N_QUERIES]
 
 
-def percentiles(searcher: Searcher, queries: Iterable[str], **options: Any) -> dict[str, float]:
+def timed(searcher: Searcher, queries: Iterable[str], **options: Any) -> dict[str, float]:
     """Time queries one by one, in milliseconds; the processor's time forgets other processes."""
     queries = list(queries)
     for query in queries[:5]:
         searcher.search(query, K, **options)
-    walls, cpus = [], []
+    totals, reads = [], []
+    before = cpu_seconds()
     for query in queries:
-        wall, cpu = time.perf_counter(), time.process_time()
-        searcher.search(query, K, **options)
-        walls.append(1000 * (time.perf_counter() - wall))
-        cpus.append(1000 * (time.process_time() - cpu))
+        start = time.perf_counter()
+        took = searcher.search(query, K, **options).took
+        totals.append(1000 * (time.perf_counter() - start))
+        reads.append(took["read"])
+    cpu = 1000 * (cpu_seconds() - before) / len(queries)
+    rest = np.subtract(totals, reads)
+    found = {
+        "p50": np.percentile(totals, 50),
+        "p99": np.percentile(totals, 99),
+        "read_p50": np.percentile(reads, 50),
+        "search_p50": np.percentile(rest, 50),
+        "search_p99": np.percentile(rest, 99),
+        "cpu_mean": cpu,
+    }
+    return {name: round(float(value), 2) for name, value in found.items()}
+
+
+def probed(searcher: Searcher, composed: list[str]) -> dict[str, float]:
+    """Measure one neighbour search, and what a composed query asks for; processor's time."""
+    plans = searcher.retriever.plan_trees([parse(text) for text in composed[:N_FEW]])
+    asked = [probes(plan) for plan in plans]
+    every, selection, engine = np.concatenate(asked), Selection(), searcher.engine
+
+    def milliseconds(n: int) -> float:
+        engine.search(every[:1], n, selection)
+        before = cpu_seconds()
+        for vector in every:
+            engine.search(vector[None], n, selection)
+        return 1000 * (cpu_seconds() - before) / len(every)
+
+    rows = [np.unique(engine.search(own, n_candidates(K), selection).rows) for own in asked]
+    rows = [own[own >= 0] for own in rows]
+    before = cpu_seconds()
+    for plan, own in zip(plans, rows, strict=True):
+        searcher.retriever.score(plan, plan.vectors @ engine.vectors(own).T)
     return {
-        "p50": round(np.percentile(walls, 50), 2),
-        "p99": round(np.percentile(walls, 99), 2),
-        "cpu_p50": round(np.percentile(cpus, 50), 2),
+        "compose": round(1000 * (cpu_seconds() - before) / len(plans), 3),
+        "10": round(milliseconds(K), 3),
+        "candidates": round(milliseconds(n_candidates(K)), 3),
+        "a_query": round(float(np.mean([len(own) for own in asked])), 2),
+        "composed": round(float(np.mean([len(own) for own in rows])), 1),
     }
 
 
-def searched(folder: Path, plain: list[str], composed: list[str]) -> dict[str, Any]:
+def searched(
+    folder: Path, model: Retriever, said: list[str], composed: list[str]
+) -> dict[str, Any]:
     """Open an index and search it; run in a fresh process."""
-    model = words_model()
-    before = _memory()
+    before = memory_mb()
     start = time.perf_counter()
     searcher = Searcher.open(folder, model)
     found: dict[str, Any] = {"open_s": round(time.perf_counter() - start, 2)}
-    found["plain"] = percentiles(searcher, plain)
-    found["composed"] = percentiles(searcher, composed)
-    after = _memory()
-    found["memory_mb"] = {name: after[name] - before[name] for name in before}
-    found["composed, exhaustive"] = percentiles(searcher, composed[:50], exhaustive=True)
+    found["one vector"] = timed(searcher, said, compose=False)
+    found["memory_mb"] = {name: value - before[name] for name, value in memory_mb().items()}
+    found["composed"] = timed(searcher, composed)
+    found["as said"] = timed(searcher, said[:N_FEW])
+    found["composed, exhaustive"] = timed(searcher, composed[:N_FEW], exhaustive=True)
     if searcher.has_lexical:
-        found["plain, hybrid"] = percentiles(searcher, plain, hybrid=True)
-        found["composed, hybrid"] = percentiles(searcher, composed, hybrid=True)
+        found["one vector, hybrid"] = timed(searcher, said[:N_FEW], compose=False, hybrid=True)
+        found["composed, hybrid"] = timed(searcher, composed[:N_FEW], hybrid=True)
     start = time.perf_counter()
-    searcher.search_many(plain, K)
-    found["batch_ms"] = round(1000 * (time.perf_counter() - start) / len(plain), 2)
-    exact = [set(map(_id, searcher.search(q, K, exhaustive=True).hits)) for q in plain]
-    own = [set(map(_id, searcher.search(q, K).hits)) for q in plain]
-    shares = [len(a & b) / len(b) for a, b in zip(own, exact, strict=True)]
-    found["recall@10"] = round(float(np.mean(shares)), 4)
+    searcher.search_many(said, K, compose=False)
+    found["batch_ms"] = round(1000 * (time.perf_counter() - start) / len(said), 2)
+    found["recall@10"] = round(_recall(searcher, said), 4)
     found["candidate recall@10"] = round(candidate_recall(searcher, composed, K), 4)
     found["candidate recall@100"] = round(candidate_recall(searcher, composed, 100), 4)
     found["ratio"] = {
-        name: round(found["composed"][name] / found["plain"][name], 2)
-        for name in ("p50", "cpu_p50")
+        name: round(found["composed"][name] / found["one vector"][name], 2)
+        for name in ("p50", "search_p50", "cpu_mean")
     }
     found["stated"] = searcher.manifest.engine_settings.get("recall")
+    found["probe"] = probed(searcher, composed)
     return found
 
 
-def _id(hit: Any) -> str:  # noqa: ANN401 - a Hit
-    return str(hit.id)
+def _recall(searcher: Searcher, queries: list[str]) -> float:
+    """Return the share of the ten nearest that the engine finds."""
+    own = searcher.search_many(queries, K, compose=False)
+    exact = searcher.search_many(queries, K, compose=False, exhaustive=True)
+
+    def ids(hits: Iterable[Hit]) -> set[str]:
+        return {hit.id for hit in hits}
+
+    shares = [len(ids(a.hits) & ids(b.hits)) / len(b.hits) for a, b in zip(own, exact, strict=True)]
+    return float(np.mean(shares))
 
 
-def _memory() -> dict[str, int]:
-    """Return the process's own memory, and the pages of files that it shares with others."""
-    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return {
-        name: int(fields[field].split()[0]) >> 10
-        for name, field in (("own", "RssAnon"), ("mapped files", "RssFile"))
-    }
+def built(
+    folder: Path, engine: str, documents: list[Document], model: Retriever, made: MadeVectors | None
+) -> dict[str, Any]:
+    """Build an index; run in a fresh process. Encoding is timed apart."""
+    spent = 0.0
 
+    def encode(batches: Iterable[list[str]], /) -> Iterator[Any]:
+        nonlocal spent
+        if made is not None:
+            yield from made.encoder()(batches)
+            return
+        for texts in batches:
+            start = time.perf_counter()
+            vectors = model.encode_documents(texts)
+            spent += time.perf_counter() - start
+            yield vectors
 
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) >> 20
-
-
-def measure(work: Path, engine: str, documents: list[Document], model: Retriever) -> dict[str, Any]:
-    """Build one engine's index and search it in a process of its own."""
-    folder = work / engine
     start = time.perf_counter()
-    Searcher.build(folder, documents, model, engine=engine, lexical=False)
-    bare = time.perf_counter() - start
-    found = {"build_s": round(bare, 1), "disk_mb": _size(folder)}
+    Searcher.build(folder, documents, model, engine=engine, lexical=False, encode=encode)
+    found = {"build_s": round(time.perf_counter() - start - spent, 1), "encode_s": round(spent, 1)}
+    found |= {"disk_mb": _size(folder), "build_peak_mb": peak_mb()}
+    found["engine_mb"] = _engine_size(folder, engine, len(documents) * model.dimension * 4)
     if engine == "flat":
         start = time.perf_counter()
-        Searcher.build(folder, documents, model, engine=engine, replace=True)
+        Searcher.build(folder, documents, model, engine=engine, encode=encode, replace=True)
         # The segments are there already, so this is the words alone.
         found["lexical_s"] = round(time.perf_counter() - start, 1)
         found["disk_with_words_mb"] = _size(folder)
-    if engine == "milvus":
-        # Its file serves one process, which is this one.
-        queries = json.loads((work / "queries.json").read_text())
-        return {**found, **searched(folder, queries["plain"], queries["composed"])}
-    command = [sys.executable, "-m", "benchmarks.search", "--search", str(folder)]
-    done = subprocess.run(
-        [*command, "--queries", str(work / "queries.json")],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return {**found, **json.loads(done.stdout.splitlines()[-1])}
+    return found
+
+
+def _size(folder: Path) -> float:
+    return round(sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) / 2**20, 1)
+
+
+def _engine_size(folder: Path, engine: str, vectors: int) -> float:
+    """Return the megabytes that an engine searches in: its own file, Milvus's, or the vectors."""
+    own = {"flat": vectors / 2**20, "milvus": _size(folder / "milvus.db")}
+    if (folder / "milvus.db").is_file():
+        own["milvus"] = (folder / "milvus.db").stat().st_size / 2**20
+    files = [path.stat().st_size for path in folder.glob("engine-*")]
+    return round(own.get(engine, sum(files) / 2**20), 1)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--from", dest="folder", type=Path, help="QUEST-intro's folder")
-    parser.add_argument("--documents", type=int, default=0, help="only so many")
-    parser.add_argument("--engines", nargs="+", default=ENGINES)
+    parser.add_argument("--taxa", type=Path, help="a built taxa folder; left out, the cache's")
     parser.add_argument("--size", default="full", help="of taxa: small or full")
+    parser.add_argument("--documents", type=int, default=0, help="only so many")
+    parser.add_argument("--engines", nargs="+", default=ENGINES, choices=ENGINES)
+    parser.add_argument("--vectors", type=Path, help="document vectors: .npy or .npz")
+    parser.add_argument("--model", default="", help="what made them: shipped or a folder")
     parser.add_argument("--out", type=Path, help="write JSON here")
+    parser.add_argument("--docs", type=Path, help="write the tables between this page's marks")
     parser.add_argument("--work", type=Path, help="keep the indexes here")
-    parser.add_argument("--search", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--queries", type=Path, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    parser.add_argument("--step", choices=("build", "search"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if bool(given.vectors) != bool(given.model):
+        parser.error("--vectors and --model belong together: queries are encoded by the model")
+    return given
+
+
+def _data(given: argparse.Namespace) -> Dataset:
+    name = "quest-intro" if given.folder else "taxa"
+    return open_dataset(name, Options(folder=given.folder or given.taxa, size=given.size))
+
+
+def step(given: argparse.Namespace) -> dict[str, Any]:
+    """Do one step for one engine, in a process of its own."""
+    model = load_model(given.model) if given.model else words_model()
+    [engine] = given.engines
+    folder = given.work / engine
+    if given.step == "search":
+        queries = json.loads((given.work / "queries.json").read_text())
+        return searched(folder, model, queries["said"], queries["composed"])
+    documents = list(islice(_data(given).documents, given.documents or None))
+    made = MadeVectors(given.vectors, documents) if given.vectors else None
+    if made is not None:
+        made.check(model, documents)
+    return {"documents": len(documents), **built(folder, engine, documents, model, made)}
+
+
+def measure(engine: str, work: Path) -> dict[str, Any]:
+    """Build one engine's index and search it, with this program's own options."""
+    found: dict[str, Any] = {}
+    for name in ("build", "search"):
+        own = ["--work", str(work), "--engines", engine, "--step", name]
+        command = [sys.executable, "-m", "benchmarks.search", *sys.argv[1:], *own]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"{engine}: the step {name} ended with status {done.returncode}")
+        found |= json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def main() -> None:
     """Measure every engine."""
-    arguments = _arguments()
-    if arguments.search:
-        queries = json.loads(arguments.queries.read_text())
-        print(json.dumps(searched(arguments.search, queries["plain"], queries["composed"])))
+    given = _arguments()
+    if given.step:
+        print(json.dumps(step(given)))
         return
-    name = "quest-intro" if arguments.folder else "taxa"
-    data = open_dataset(name, Options(folder=arguments.folder, size=arguments.size))
-    documents = list(islice(data.documents, arguments.documents or None))
-    plain, composed = queries_of(data)
+    data = _data(given)
+    said, composed = queries_of(data)
     results: dict[str, Any] = {
-        "corpus": name,
-        "documents": len(documents),
+        "corpus": "QUEST-intro" if given.folder else "taxa",
+        "model": given.model or "the mean of MiniLM's word vectors",
         "threads": os.environ.get("OMP_NUM_THREADS", "all"),
         "cores": os.cpu_count(),
+        "queries": N_QUERIES,
         "engines": {},
     }
     with tempfile.TemporaryDirectory() as temporary:
-        work = arguments.work or Path(temporary)
+        work = given.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
-        (work / "queries.json").write_text(json.dumps({"plain": plain, "composed": composed}))
-        model = words_model()
-        for engine in arguments.engines:
+        (work / "queries.json").write_text(json.dumps({"said": said, "composed": composed}))
+        for engine in given.engines:
             print(f"{engine} ...", file=sys.stderr)
-            results["engines"][engine] = measure(work, engine, documents, model)
-            print(json.dumps({engine: results["engines"][engine]}, indent=1))
-    if arguments.out:
-        arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+            found = measure(engine, work)
+            results["documents"] = found.pop("documents")
+            results["engines"][engine] = found
+            # Whatever comes after: this engine is measured.
+            if given.out:
+                given.out.write_text(json.dumps(results, indent=1) + "\n")
+            print(json.dumps({engine: found}, indent=1), file=sys.stderr)
+    print(page(results))
+    if given.docs:
+        put(given.docs, results)
 
 
 if __name__ == "__main__":

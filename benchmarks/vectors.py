@@ -1,0 +1,88 @@
+"""Document vectors that were made elsewhere, on a GPU say, for the benchmark of search.
+
+A ``.npy`` holds the vectors, float16 or float32, in the order of the corpus. A ``.npz`` holds
+``vectors`` (also int8, then with ``scales``, one number a row) and may hold ``ids``, the documents'
+own, in any order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from boolattn.composition.retriever import Retriever
+    from boolattn.data.records import Document
+
+    Array = NDArray[np.float32]
+
+#: Documents that are encoded here to see that the vectors are this model's.
+N_CHECKED = 16
+#: Half precision and int8 change a vector less than this.
+SAME = 0.99
+
+
+class MadeVectors:
+    """Vectors of documents, in their order."""
+
+    def __init__(self, path: Path, documents: Sequence[Document]) -> None:
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        if path.suffix == ".npz":
+            self._vectors, ids = loaded["vectors"], loaded.get("ids")
+            self._scales = loaded.get("scales")
+        else:
+            self._vectors, self._scales, ids = loaded, None, None
+        if (self._vectors.dtype == np.int8) != (self._scales is not None):
+            raise SystemExit(f"{path}: int8 vectors, and only they, have scales")
+        self._rows = _rows(path, len(self._vectors), ids, documents)
+
+    def __getitem__(self, chosen: slice) -> Array:
+        rows = self._rows[chosen]
+        vectors = np.asarray(self._vectors[rows], np.float32)
+        if self._scales is not None:
+            vectors *= np.asarray(self._scales[rows], np.float32).reshape(-1, 1)
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors
+
+    def check(self, model: Retriever, documents: Sequence[Document]) -> None:
+        """Refuse vectors of another model, or of other texts."""
+        step = max(1, len(documents) // N_CHECKED)
+        for place in range(0, len(documents), step):
+            [own] = model.encode_documents([documents[place].text])
+            near = float(own @ self[place : place + 1][0])
+            if near < SAME:
+                raise SystemExit(
+                    f"the vector of document {documents[place].id!r} is not this model's: "
+                    f"its cosine with what is encoded here is {near:.3f}"
+                )
+
+    def encoder(self) -> Callable[[Iterable[list[str]]], Iterator[Array]]:
+        """Return what gives the vectors of all documents, list by list."""
+
+        def encode(batches: Iterable[list[str]], /) -> Iterator[Array]:
+            start = 0
+            for texts in batches:
+                yield self[start : start + len(texts)]
+                start += len(texts)
+
+        return encode
+
+
+def _rows(
+    path: Path, n: int, ids: NDArray[np.str_] | None, documents: Sequence[Document]
+) -> NDArray[np.int64]:
+    if ids is None:
+        if n < len(documents):
+            raise SystemExit(f"{path} holds {n} vectors for {len(documents)} documents")
+        return np.arange(len(documents))
+    places = {str(name): row for row, name in enumerate(ids.tolist())}
+    missing = [document.id for document in documents if document.id not in places]
+    if missing:
+        raise SystemExit(f"{path} has no vector of document {missing[0]!r}")
+    return np.array([places[document.id] for document in documents], np.int64)
