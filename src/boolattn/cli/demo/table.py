@@ -5,6 +5,7 @@ May import: boolattn.cli.demo, boolattn.evaluation, boolattn.composition.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,12 +54,17 @@ def evaluate(
         boolean: The Boolean model's index; without a reader it composes nothing, and has one row.
         names: What the plain encoder and the model are called.
     """
+    import torch
+
     from boolattn.evaluation.metrics import measure, needed_depth
 
     depth = needed_depth(judgements, METRICS)
-    own = _plans(boolean, judgements.texts)
+    # A model a thread, because two threads for one wait for each other more than they compute.
+    with ThreadPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        waiting = [pool.submit(_plans, one, judgements.texts) for one in (plain, boolean)]
+        bare, own = (one.result() for one in waiting)
     rankings = {
-        names[0]: _by_vector(plain, _plans(plain, judgements.texts), depth),
+        names[0]: _by_vector(plain, bare, depth),
         f"{names[1]}, one vector": _by_vector(boolean, own, depth),
     }
     if boolean.retriever.reader is not None:
@@ -99,8 +105,14 @@ def _mean(values: NDArray[np.float64]) -> float:
 
 
 def _plans(searcher: Searcher, texts: Sequence[str]) -> list[Plan]:
-    starts = range(0, len(texts), _AT_ONCE)
-    return [p for i in starts for p in searcher.retriever.plan(list(texts[i : i + _AT_ONCE]))]
+    """Read queries, those of like length together."""
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+    found: dict[int, Plan] = {}
+    for start in range(0, len(order), _AT_ONCE):
+        rows = order[start : start + _AT_ONCE]
+        plans = searcher.retriever.plan([texts[row] for row in rows])
+        found |= dict(zip(rows, plans, strict=True))
+    return [found[row] for row in range(len(texts))]
 
 
 def _by_vector(searcher: Searcher, plans: Sequence[Plan], depth: int) -> Ranking:
