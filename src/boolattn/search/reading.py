@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
+from boolattn.composition.retriever import Plan
 from boolattn.errors import ConfigError, QueryError
 from boolattn.logic.syntax import check_anchored, is_explicit, parse_with_spans
 from boolattn.logic.tree import Atom, atoms, excluded_atoms
@@ -17,7 +18,10 @@ from boolattn.search.result import holds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from boolattn.composition.retriever import Plan, Retriever
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from boolattn.composition.retriever import Retriever
     from boolattn.logic.tree import Query
 
 MODES = ("auto", "plain", "explicit")
@@ -57,9 +61,11 @@ def read_queries(
         raise ConfigError(f"no mode {mode!r}; there are {', '.join(MODES)}")
     for text in texts:
         _check_text(text)
-    explicit = [
-        compose and (mode == "explicit" or (mode == "auto" and is_explicit(text))) for text in texts
-    ]
+    if not compose:
+        # Nothing is read, so that one vector costs what it costs.
+        vectors = retriever.encode_queries(texts)
+        return [_plain(text, vector) for text, vector in zip(texts, vectors, strict=True)]
+    explicit = [mode == "explicit" or (mode == "auto" and is_explicit(text)) for text in texts]
     parsed = [parse_with_spans(text) for text, own in zip(texts, explicit, strict=True) if own]
     for tree, _ in parsed:
         check_anchored(tree)
@@ -72,7 +78,7 @@ def read_queries(
             plan = replace(next(given), spans=tuple((span,) for span in next(spans)))
             found.append(_explicit(text, plan))
         else:
-            found.append(_spoken(text, next(spoken), compose=compose))
+            found.append(_spoken(text, next(spoken)))
     return found
 
 
@@ -112,9 +118,12 @@ def _explicit(text: str, plan: Plan) -> Question:
     return Question(text, plan)
 
 
-def _spoken(text: str, plan: Plan, *, compose: bool) -> Question:
-    if not compose:
-        return Question(text, as_plain(plan))
+def _plain(text: str, vector: NDArray[np.float32]) -> Question:
+    atom = Atom(text)
+    return Question(text, Plan(text, atom, (text,), (), vector[None], vector, False, 1.0, atom))
+
+
+def _spoken(text: str, plan: Plan) -> Question:
     if plan.is_composed and is_contradiction(plan.tree):
         # More likely misread than meant.
         warning = "read as a contradiction, so it was searched as one plain text"

@@ -22,7 +22,7 @@ KEPT, DOUBTFUL, PUT_DOWN = "kept", "doubtful", "put down"
 #: What is excluded speaks against a result where its probability is over the first, and the chance
 #: that it does not belong at most this part of what the results before it have. A probability alone
 #: says little: among right documents it differs from query to query.
-BELONGS, _PART = 0.5, 1 / 3
+BELONGS, _PART = 0.5, 1 / 5
 #: Below it a probability is nothing, and its logarithm would be all.
 _LEAST = 1e-4
 
@@ -106,8 +106,8 @@ def judge(
         before: The same of the results that stand before it.
 
     >>> tree = And((Atom("moths"), Not(Atom("Sumatra"))))
-    >>> judge(tree, [0.1, 0.8], [[0.4, 0.1], [0.3, 0.2]])
-    ('doubtful', "more like 'Sumatra' (.80) than those before it (.15), and that is excluded")
+    >>> judge(tree, [0.1, 0.9], [[0.4, 0.1], [0.3, 0.2]])
+    ('doubtful', "more like 'Sumatra' (.90) than those before it (.15), and that is excluded")
     >>> judge(tree, [0.1, 0.8], [[0.4, 0.6], [0.3, 0.7]])
     ('kept', '')
     """
