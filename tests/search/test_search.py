@@ -77,6 +77,13 @@ def test_without_composing_exclusion_is_not_heard(shared):
     assert ids(plain)[0] != "moths-borneo"
 
 
+def test_one_vector_reads_no_operands(shared, monkeypatch):
+    asked = []
+    monkeypatch.setattr(type(shared.retriever), "plan", lambda _self, texts: asked.append(texts))
+    assert shared.search("moths of Borneo", k=1, compose=False).hits
+    assert asked == []
+
+
 def test_explain_shows_what_was_put_down_and_why(shared):
     result = shared.search("moths NOT Kenya", k=4, explain=True)
     assert "moths-kenya" not in ids(result)
