@@ -15,9 +15,12 @@ from boolattn.data.readings_sources import marked_queries
 from boolattn.data.records import Operand
 from boolattn.errors import ConfigError
 from boolattn.logic.tree import And, Atom, Not, Or
+from boolattn.training.composing import Objective, make_composing
 from boolattn.training.fitting import Fitter, Judged, fit_numbers
+from boolattn.training.graphs import capture
 from boolattn.training.launch import Corpus, Launch, finish, make_steps, train
 from boolattn.training.reading_batches import ComposingCollator, reading_operators
+from boolattn.training.towers import make_towers
 from boolattn.training.trainer import RetrievalTrainer
 
 COMPOSE = (
@@ -73,6 +76,66 @@ def test_labels_of_readings(marked_corpus):
     [first, *_] = marked_queries(marked_corpus.split("train"))
     assert reading_operators(first.reading) == (0, 0, 1)
     assert reading_operators(None) == (0, 0, 0)
+
+
+def _on(device, value):
+    """Move a step's batch."""
+    if isinstance(value, dict):
+        return {name: _on(device, own) for name, own in value.items()}
+    if isinstance(value, list):
+        return [_on(device, own) for own in value]
+    return value.to(device)
+
+
+def _step(preset, composing, batch, encode_batch):
+    """Return a step's loss and gradients."""
+    composing.encode_batch = encode_batch
+    composing.zero_grad()
+    loss, _ = Objective(preset)(composing, dict(batch))
+    loss.backward()
+    learned = composing.named_parameters()
+    return loss.detach(), {name: v.grad.clone() for name, v in learned if v.grad is not None}
+
+
+@pytest.fixture
+def quiet(preset):
+    """A preset without noise, and its model that trains without dropout."""
+    chosen = preset(*COMPOSE, "plugin.use_noise=false")
+    composing = make_composing(make_towers(chosen).cpu(), chosen).train()
+    for module in composing.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return chosen, composing
+
+
+def test_documents_go_the_recorded_way_which_without_a_gpu_is_the_usual(quiet, marked_corpus):
+    chosen, composing = quiet
+    batch = make_steps(chosen, marked_corpus)[0]
+    captured, seen = capture(composing.towers, "all"), []
+
+    def encode_batch(features, task, slot):
+        seen.append((task, slot))
+        return captured(features, task, slot)
+
+    expected = _step(chosen, composing, batch, None)
+    found = _step(chosen, composing, batch, encode_batch)
+    assert seen == [("document", slot) for slot in range(len(batch["documents"]))]
+    assert len(seen) > 1
+    torch.testing.assert_close(found, expected, atol=0, rtol=0)
+
+
+@pytest.mark.gpu
+def test_recorded_documents_give_the_same_loss_and_gradients(quiet, marked_corpus):
+    chosen, composing = quiet
+    composing.cuda()
+    steps, captured = make_steps(chosen, marked_corpus), capture(composing.towers, "all")
+    for number in (0, 1, 2, 0):
+        batch = _on("cuda", steps[number])
+        expected = _step(chosen, composing, batch, None)
+        found = _step(chosen, composing, batch, captured)
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
+    assert captured.failure is None
+    assert captured._passes
 
 
 @pytest.mark.parametrize("gate", ["lexicon", "label", ""])

@@ -1,16 +1,19 @@
 """Recorded passes: the padding they need changes nothing, and a GPU trains as without them."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from boolattn.plugin import hooks
+from boolattn.training import trainer
 from boolattn.training.graphs import (
     Captured,
     Pass,
     capture,
+    documents_at_once,
     fill,
     padded,
     padded_length,
@@ -19,6 +22,7 @@ from boolattn.training.graphs import (
 from boolattn.training.launch import make_steps
 from boolattn.training.passes import Both, encode
 from boolattn.training.recording import Recording, Weights
+from boolattn.training.settings import load_preset
 from boolattn.training.towers import make_towers
 
 
@@ -88,6 +92,56 @@ def test_without_a_gpu_passes_run_as_usual(parts):
     for which in ("queries", "all"):
         found = Both(towers, capture(towers, which))(**inputs)
         assert all(torch.equal(a, b) for a, b in zip(plain, found, strict=True))
+
+
+def test_without_a_gpu_documents_of_like_length_go_together(preset):
+    assert load_preset("minilm-taxa").train.captured == "all"
+    assert load_preset("minilm-taxa").train.chunk == 0
+    assert documents_at_once(preset(chunk=7).train) == 7
+    if not torch.cuda.is_available():
+        assert documents_at_once(preset(chunk=0).train) == 64
+
+
+@pytest.mark.parametrize(
+    ("captured", "n_processes", "expected"),
+    [
+        ("all", 1, 192),
+        ("queries", 1, 64),
+        ("none", 1, 64),
+        ("all", 2, 64),
+    ],
+)
+def test_a_gpu_records_all_documents_at_once(preset, monkeypatch, captured, n_processes, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("WORLD_SIZE", str(n_processes))
+    assert documents_at_once(preset(chunk=0, captured=captured).train) == expected
+
+
+def test_a_worker_makes_batches_where_a_gpu_waits_for_them(preset, monkeypatch):
+    settings = preset().train
+    assert trainer._n_workers(settings, has_gpu=True) == 1
+    assert trainer._n_workers(settings, has_gpu=False) == 0
+    assert trainer._n_workers(preset(n_workers=0).train, has_gpu=True) == 0
+    # A process of a pool may have no children.
+    monkeypatch.setattr(trainer, "current_process", lambda: SimpleNamespace(daemon=True))
+    assert trainer._n_workers(settings, has_gpu=True) == 0
+
+
+def test_a_failure_gives_memory_back_and_passes_run_as_usual(parts, monkeypatch):
+    towers, steps = parts
+    features = steps[0]["queries"]
+    captured = Captured(towers, ("query", "document"))
+    captured._passes["document",] = object()
+
+    def fail(self, features, task, slot):
+        raise torch.OutOfMemoryError("no memory is left")
+
+    monkeypatch.setattr(Captured, "_can_record", lambda self, _, task: task in self.tasks)
+    monkeypatch.setattr(Captured, "_record", fail)
+    for _ in range(2):
+        assert torch.equal(captured(features, "query"), encode(towers, features, "query"))
+    assert not captured._passes
+    assert captured.failure.__traceback__ is None
 
 
 @pytest.mark.parametrize("gate", ["lexicon", "learned"])
@@ -241,7 +295,7 @@ def test_a_failed_recording_leaves_the_process_usable(preset, corpus, monkeypatc
 
     def looks(self, *values):
         vectors = encode(self.towers, dict(zip(self.names, values, strict=True)), self.task)
-        return vectors + float(vectors.sum())  # which no recording can know
+        return vectors + vectors.detach().sum().item()  # which no recording can know
 
     monkeypatch.setattr(Pass, "forward", looks)
     captured(features, "query").sum().backward()

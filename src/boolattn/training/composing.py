@@ -64,6 +64,9 @@ class Composing(nn.Module):
     ) -> None:
         super().__init__()
         self.towers = towers
+        #: Encodes batches of documents, as in :class:`Both`; None: as usual. A step's other passes
+        #: have as many texts as it has operands, or are read: no graph serves them.
+        self.encode_batch: Callable[[Features, str, int], Tensor] | None = None
         self.composer = nn.ModuleDict({"reader": reader, "calibration": calibration})
 
     def forward(
@@ -75,7 +78,7 @@ class Composing(nn.Module):
         n_queries: int,
     ) -> Encoded:
         """Encode a step; arguments as in :class:`Both`, and the operands."""
-        parts = [encode(self.towers, part, "document") for part in documents]
+        parts = [self._encode(part, slot) for slot, part in enumerate(documents)]
         output = self.towers({**queries, "task": "query"}, task="query")
         read: Read = self.composer["reader"](output["token_embeddings"], queries["attention_mask"])
         return Encoded(
@@ -84,6 +87,11 @@ class Composing(nn.Module):
             encode(self.towers, operands, "query"),
             read,
         )
+
+    def _encode(self, documents: Features, slot: int) -> Tensor:
+        if self.encode_batch is None:
+            return encode(self.towers, documents, "document")
+        return self.encode_batch(documents, "document", slot)
 
     def read(self, queries: Features) -> Read:
         """Read texts."""

@@ -9,6 +9,7 @@ run as usual. May import: boolattn.training.passes, boolattn.training.recording.
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from boolattn.training.batches import Features
     from boolattn.training.recording import Recording
+    from boolattn.training.settings import TrainSettings
 
 logger = logging.getLogger(__name__)
 
@@ -31,10 +33,20 @@ logger = logging.getLogger(__name__)
 MULTIPLES = {"query": 16, "document": 32}
 #: Features with one column a token, and what their padding holds; None: the tokenizer's.
 _PADDING = {"input_ids": None, "attention_mask": 0, "token_type_ids": 0}
-
-
 #: Tasks that are recorded, by the setting ``captured``.
 _TASKS = {"none": (), "queries": ("query",), "all": ("query", "document")}
+#: Documents encoded at once, where the setting leaves it open: batches of like length have little
+#: padding; one recorded batch is one graph to start, and one graph's memory.
+_USUAL, _RECORDED = 64, 192
+
+
+def documents_at_once(settings: TrainSettings) -> int:
+    """Return how many documents go into a batch: as set, or as suits the device."""
+    if settings.chunk:
+        return settings.chunk
+    is_alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+    is_recorded = "document" in _TASKS[settings.captured] and is_alone
+    return _RECORDED if is_recorded and torch.cuda.is_available() else _USUAL
 
 
 def capture(towers: SentenceTransformer, which: str) -> Captured | None:
@@ -93,9 +105,14 @@ class Captured:
                 found = self._record(padded(features, n_tokens, self._pad), task, slot)
             except RuntimeError as error:
                 logger.warning("no CUDA graphs, passes run as usual: %s", error, exc_info=True)
-                self.failure, self.tasks = error, frozenset()
-                return encode(self.towers, features, task)
-            self._passes[key] = found
+                # Memory may be what is missing: nothing may hold what the failed pass computed, or
+                # other recordings. Those under way in this step are held by autograd's graph.
+                self.failure, self.tasks = error.with_traceback(None), frozenset()
+                self._passes.clear()
+                found = None
+        if found is None:
+            return encode(self.towers, features, task)
+        self._passes[key] = found
         return self._replay(found, features, task, slot)
 
     def _replay(self, found: _Recorded, features: Features, task: str, slot: int) -> Tensor:

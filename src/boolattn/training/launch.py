@@ -27,6 +27,7 @@ from boolattn.training.checkpoints import last_checkpoint
 from boolattn.training.command import finish_command, pretrain_command, train_command
 from boolattn.training.composing import make_composing
 from boolattn.training.finishing import fit, marked_split
+from boolattn.training.graphs import documents_at_once
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.rankings import read_rankings
 from boolattn.training.reading import teach_reading
@@ -247,7 +248,7 @@ def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example], made:
             Tokens(corpus.tokenizer, texts, preset.model.query_length),
             places,
             corpus.documents,
-            chunk=settings.chunk,
+            chunk=documents_at_once(settings),
             use_in_batch=settings.use_in_batch,
             operators=label_operators(preset),
         )

@@ -15,6 +15,7 @@ from boolattn.composition.reader import Labels, make_labels, slots_of
 from boolattn.data.readings import words
 from boolattn.logic.operators import OPERATORS, Operator
 from boolattn.training.batches import Collator, Features, Tokens
+from boolattn.training.graphs import documents_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -124,7 +125,7 @@ class ComposingCollator(Collator):
             store.tokens,
             places,
             documents,
-            chunk=settings.chunk,
+            chunk=documents_at_once(settings),
             use_in_batch=settings.use_in_batch,
             operators=operators,
         )

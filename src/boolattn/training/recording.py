@@ -81,6 +81,10 @@ class Recorder:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.stream = torch.cuda.Stream(device)
+        # Passes go back on the streams they came by, the weights' gradients are added up on the
+        # default one, and torch waits where they meet. It warns of that wait in every training;
+        # here it is meant, and changes no number.
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
 
     def record(
         self,

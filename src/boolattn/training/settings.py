@@ -165,9 +165,11 @@ class TrainSettings(_Checked):
         keep: Which weights the model is saved with, "best" or "last".
         n_validation_queries: At most so many are asked (*ours*).
         n_validation_documents: How many documents are ranked beside the answers (*ours*).
-        chunk: Documents of like length encoded at once (*ours*).
+        chunk: Documents of like length encoded at once; 0: 192 where a GPU records them, else 64
+            (*ours*).
         captured: Which passes a GPU records as CUDA graphs, one a padded length: "none",
-            "queries", or "all" (*ours*). Several processes record none.
+            "queries", or "all" (*ours*). A CPU or several processes record none.
+        n_workers: Processes that make batches while a GPU computes (*ours*); a CPU has none.
         use_bf16: Whether a GPU computes in bfloat16.
         needs_gpu: Whether to refuse a machine without one.
     """
@@ -193,8 +195,9 @@ class TrainSettings(_Checked):
     keep: str = "best"
     n_validation_queries: int = 200
     n_validation_documents: int = 20_000
-    chunk: int = _at_least(1, 64)
-    captured: str = "none"
+    chunk: int = _at_least(0, 0)
+    captured: str = "all"
+    n_workers: int = _at_least(0, 1)
     use_bf16: bool = True
     needs_gpu: bool = False
 

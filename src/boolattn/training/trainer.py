@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
+from multiprocessing import current_process, get_all_start_methods
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,12 +90,11 @@ class RetrievalTrainer(Trainer):
     model: nn.Module
     optimizer: torch.optim.Optimizer
     lr_scheduler: torch.optim.lr_scheduler.LambdaLR
-    #: Processes that make batches ahead; 0 makes each when it is wanted.
-    n_workers = 0
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.losses: list[tuple[int, Tensor]] = []
+        self.n_workers = _n_workers(job.preset.train, has_gpu=torch.cuda.is_available())
         arguments = _arguments(job)
         if arguments.n_gpu > 1:
             raise ConfigError(
@@ -102,8 +102,11 @@ class RetrievalTrainer(Trainer):
                 "(torchrun --nproc-per-node N -m boolattn.training ...), or set "
                 "CUDA_VISIBLE_DEVICES=0"
             )
+        encode_batch = capture(job.towers, job.preset.train.captured)
+        if job.composing is not None:
+            job.composing.encode_batch = encode_batch
         super().__init__(
-            model=job.composing or Both(job.towers, capture(job.towers, job.preset.train.captured)),
+            model=job.composing or Both(job.towers, encode_batch),
             args=arguments,
             train_dataset=job.steps,
             callbacks=[_Clock(job)],
@@ -126,6 +129,8 @@ class RetrievalTrainer(Trainer):
             collate_fn=single,
             num_workers=self.n_workers,
             prefetch_factor=_AHEAD if self.n_workers else None,
+            # Forked, as other ways would copy the corpus; a worker does not touch the GPU.
+            multiprocessing_context="fork" if self.n_workers else None,
         )
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
@@ -321,6 +326,13 @@ class _Clock(TrainerCallback):
             self.job.run.log(state.global_step, {**logs, "epoch": epoch})
             words = ", ".join(f"{name} {value:.4g}" for name, value in logs.items())
             logger.info("step %d of %d: %s", state.global_step, state.max_steps, words)
+
+
+def _n_workers(settings: TrainSettings, *, has_gpu: bool) -> int:
+    """Return how many processes make batches, while a GPU computes; 0: none but this one."""
+    # A run among many is a process of a pool, which may have no children.
+    can_fork = "fork" in get_all_start_methods() and not current_process().daemon
+    return settings.n_workers if has_gpu and can_fork else 0
 
 
 def _arguments(job: Job) -> TrainingArguments:
