@@ -33,7 +33,7 @@ test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist worksteal
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.encoding
