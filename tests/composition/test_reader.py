@@ -87,10 +87,14 @@ def test_doubt_lowers_the_confidence(tokenizer):
     assert decode(doubtful, TEXT, offsets, 0).confidence < decode(sure, TEXT, offsets, 0).confidence
 
 
-def test_the_reader_learns_one_text_by_heart():
+KINDS = [{}, {"n_states": 3, "depth": 1}]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_reader_learns_one_text_by_heart(kind):
     torch.manual_seed(0)
-    reader = Reader(ReaderConfig(hidden_size=16, n_slots=3, inner=16))
-    states, mask = torch.randn(1, 9, 16), torch.ones(1, 9)
+    reader = Reader(ReaderConfig(hidden_size=16, n_slots=3, inner=16, **kind)).eval()
+    states, mask = torch.randn(4, 1, 9, 16).unbind(), torch.ones(1, 9)
     offsets = [[(0, 0), (0, 5), (6, 8), (9, 15), (16, 19), (20, 23), (24, 31), (31, 31), (0, 0)]]
     labels = make_labels([READING], offsets, 3)
     optimizer = torch.optim.Adam(reader.parameters(), lr=0.02)
@@ -105,11 +109,12 @@ def test_the_reader_learns_one_text_by_heart():
     assert decode(read, TEXT, offsets[0], 0).reading == READING
 
 
-def test_padding_says_nothing():
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_says_nothing(kind):
     torch.manual_seed(0)
-    reader = Reader(ReaderConfig(hidden_size=16, n_slots=3, inner=16)).eval()
-    states = torch.randn(1, 9, 16)
-    short = reader(states[:, :6], torch.ones(1, 6))
+    reader = Reader(ReaderConfig(hidden_size=16, n_slots=3, inner=16, **kind)).eval()
+    states = torch.randn(4, 1, 9, 16)
+    short = reader(states[:, :, :6], torch.ones(1, 6))
     mask = torch.ones(1, 9)
     mask[:, 6:] = 0
     padded = reader(states, mask)
@@ -120,7 +125,7 @@ def test_padding_says_nothing():
 def test_texts_without_labels_do_not_count():
     torch.manual_seed(0)
     reader = Reader(ReaderConfig(hidden_size=16, n_slots=3, inner=16))
-    read, mask = reader(torch.randn(2, 9, 16), torch.ones(2, 9)), torch.ones(2, 9)
+    read, mask = reader([torch.randn(2, 9, 16)], torch.ones(2, 9)), torch.ones(2, 9)
     offsets = [[(0, 5)] * 9, [(0, 5)] * 9]
     labels = make_labels([READING, READING], offsets, 3)
     wrong = labels._replace(roles=torch.stack([labels.roles[0], labels.roles[1] * 0]))
@@ -134,3 +139,23 @@ def test_settings_are_checked():
         ReaderConfig(hidden_size=8, n_slots=1)
     with pytest.raises(ConfigError, match="odd"):
         ReaderConfig(hidden_size=8, width=2)
+
+
+def test_only_the_layers_that_are_mixed_matter():
+    torch.manual_seed(0)
+    mask = torch.ones(1, 9)
+    layers = torch.randn(5, 1, 9, 16)
+    for n_states, matters in ((1, {4}), (3, {2, 3, 4})):
+        config = ReaderConfig(hidden_size=16, n_slots=3, inner=16, n_states=n_states)
+        reader = Reader(config).eval()
+        before = reader(layers, mask).tags
+        for layer in range(5):
+            changed = layers.clone()
+            changed[layer] += torch.randn(1, 9, 16)
+            assert torch.equal(reader(changed, mask).tags, before) == (layer not in matters)
+
+
+@pytest.mark.parametrize("kind", [{"n_states": 0}, {"depth": 1, "n_heads": 3}])
+def test_settings_that_cannot_be(kind):
+    with pytest.raises(ConfigError, match="must be"):
+        ReaderConfig(hidden_size=16, inner=16, **kind)

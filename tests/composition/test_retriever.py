@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.composition.ranking import rank
 from boolattn.composition.reader import Read, Reader, ReaderConfig, make_labels
+from boolattn.composition.reading_pass import encode_and_read
 from boolattn.composition.retriever import Retriever
 from boolattn.composition.scores import RULES
 from boolattn.composition.storage import SETTINGS, WEIGHTS, load_retriever, save_retriever
@@ -39,11 +40,11 @@ class _ByHeart(Reader):
             self.known[len(offsets)] = make_labels([reading], [offsets], 3)
         self.certainty = certainty
 
-    def forward(self, states, mask):
+    def forward(self, layers, mask):
         rows, c = [], self.certainty
         for length in mask.sum(-1).tolist():
             labels = self.known[int(length)]
-            tags = torch.zeros(states.shape[1], 3)
+            tags = torch.zeros(layers[-1].shape[1], 3)
             tags[: int(length)] = labels.tags[0]
             roles = torch.nn.functional.one_hot(labels.roles[0], 3).float() * 2 * c - c
             rows.append((tags * 2 * c - c, roles, labels.is_or[0] * 2 * c - c))
@@ -149,9 +150,35 @@ def test_empty_and_single_trees(retriever):
     assert plan.vectors.shape == (1, 32)
 
 
+@pytest.mark.parametrize("n_states", [1, 2])
+def test_reading_changes_no_bit_of_a_vector(towers, n_states):
+    reader = Reader(ReaderConfig(hidden_size=32, n_states=n_states))
+    texts = [NOT_TEXT, PLAIN_TEXT]
+    features = towers.preprocess(texts, task="query")
+    with torch.inference_mode():
+        vectors, read = encode_and_read(towers.eval(), reader, features)
+    assert torch.equal(vectors, towers.encode_query(texts, convert_to_tensor=True))
+    assert read.tags.shape[:2] == features["input_ids"].shape
+
+
+def test_told_operators_reach_every_layer_that_is_read(tiny_encoder, tokenizer):
+    config = BoolAttnConfig(gate="label", rank=4)
+    towers = build_towers(tiny_encoder(), config, tokenizer=tokenizer).eval()
+    reader = Reader(ReaderConfig(hidden_size=32, n_states=2)).eval()
+    features = towers.preprocess([NOT_TEXT], task="query")
+    found = []
+    for label in ([0, 0, 0], [0, 0, 1]):
+        told = {**features, "operators": torch.tensor([label])}
+        with torch.inference_mode():
+            found.append(encode_and_read(towers, reader, told))
+    assert not torch.equal(found[0][0], found[1][0])
+    assert not torch.equal(found[0][1].tags, found[1][1].tags)
+
+
 def test_a_saved_retriever_reads_and_scores_the_same(towers, tmp_path):
     torch.manual_seed(3)
-    first = Retriever(towers, Reader(ReaderConfig(hidden_size=32, n_slots=3)), threshold=0.25)
+    config = ReaderConfig(hidden_size=32, n_slots=3, n_states=2, depth=1)
+    first = Retriever(towers, Reader(config), threshold=0.25)
     with torch.no_grad():
         first.calibration.excluded_shift.fill_(0.07)
     save_retriever(first, tmp_path / "model")

@@ -36,14 +36,24 @@ class ReaderConfig:
         n_slots: Most operands that are told apart.
         inner: Width of the hidden layers.
         width: Tokens that the convolution over the states sees; 1 reads each by itself.
+        n_states: How many of the encoder's last layers are read, in a mixture that is learned.
+        depth: Attention layers between the convolution and what is said of tokens and slots.
+        n_heads: Of each of these.
     """
 
     hidden_size: int
     n_slots: int = N_SLOTS
     inner: int = 256
     width: int = 3
+    n_states: int = 1
+    depth: int = 0
+    n_heads: int = 4
 
     def __post_init__(self) -> None:
+        if self.n_states < 1:
+            raise ConfigError(f"n_states must be at least 1, got {self.n_states}")
+        if self.depth and self.inner % self.n_heads:
+            raise ConfigError(f"inner {self.inner} must be a multiple of n_heads {self.n_heads}")
         if self.n_slots < 2:
             raise ConfigError(f"n_slots must be at least 2, got {self.n_slots}")
         if self.width % 2 == 0:
@@ -64,6 +74,47 @@ class Read(NamedTuple):
     joiner: Tensor
 
 
+class _Mixture(nn.Module):
+    """One state a token out of several layers': a sentence's vector leaves the last one poorer."""
+
+    def __init__(self, n_states: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(n_states))
+
+    def forward(self, states: Sequence[Tensor]) -> Tensor:
+        shares = self.weights.softmax(-1)
+        last = states[-len(shares) :]
+        # Each is brought to one length first: layers differ in it, and the longest would win.
+        parts = [F.layer_norm(state, state.shape[-1:]) for state in last]
+        return torch.stack([share * part for share, part in zip(shares, parts, strict=True)]).sum(0)
+
+
+class _Block(nn.Module):
+    """Attention and a feed-forward layer, with the norms before them."""
+
+    def __init__(self, size: int, n_heads: int, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.n_heads, self.dropout = n_heads, dropout
+        self.norm = nn.LayerNorm(size)
+        self.inputs = nn.Linear(size, 3 * size)
+        self.output = nn.Linear(size, size)
+        self.outer_norm = nn.LayerNorm(size)
+        self.grown = nn.Linear(size, 2 * size)
+        self.shrunk = nn.Linear(2 * size, size)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        shape = (*states.shape[:2], self.n_heads, -1)
+        parts = self.inputs(self.norm(states)).chunk(3, -1)
+        query, key, value = (part.view(shape).transpose(1, 2) for part in parts)
+        seen = F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None] > 0)
+        states = states + self._drop(self.output(seen.transpose(1, 2).flatten(2)))
+        inner = F.gelu(self.grown(self.outer_norm(states)))
+        return states + self._drop(self.shrunk(inner))
+
+    def _drop(self, values: Tensor) -> Tensor:
+        return F.dropout(values, self.dropout, self.training)
+
+
 class Reader(nn.Module):
     """The head: a tag for each token and slot, and from the tagged tokens a role for each slot."""
 
@@ -71,8 +122,10 @@ class Reader(nn.Module):
         super().__init__()
         self.config = config
         hidden, inner, n_slots = config.hidden_size, config.inner, config.n_slots
+        self.mixture = _Mixture(config.n_states) if config.n_states > 1 else None
         self.norm = nn.LayerNorm(hidden)
         self.mix = nn.Conv1d(hidden, inner, config.width, padding=config.width // 2)
+        self.blocks = nn.ModuleList(_Block(inner, config.n_heads) for _ in range(config.depth))
         self.tag = nn.Linear(inner, n_slots)
         self.slots = nn.Parameter(torch.randn(n_slots, inner) * 0.02)
         self.role_inner = nn.Linear(3 * inner, inner)
@@ -80,11 +133,20 @@ class Reader(nn.Module):
         self.joiner_inner = nn.Linear(2 * inner, inner)
         self.joiner = nn.Linear(inner, 1)
 
-    def forward(self, states: Tensor, mask: Tensor) -> Read:
-        """Read a batch. ``states``: ``(batch, tokens, hidden)``; ``mask``: ``(batch, tokens)``."""
+    def forward(self, layers: Sequence[Tensor], mask: Tensor) -> Read:
+        """Read a batch.
+
+        Args:
+            layers: The states of each of the encoder's layers, the last at the end; as many as
+                are mixed are enough. Each ``(batch, tokens, hidden)``.
+            mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
+        """
+        states = layers[-1] if self.mixture is None else self.mixture(layers)
         mask = mask.to(states.dtype)
         states = self.norm(states) * mask[..., None]
         mixed = F.gelu(self.mix(states.transpose(1, 2)).transpose(1, 2)) * mask[..., None]
+        for block in self.blocks:
+            mixed = block(mixed, mask) * mask[..., None]
         tags = self.tag(mixed)
         weights = torch.sigmoid(tags) * mask[..., None]
         owned = torch.einsum("blk,bld->bkd", weights, mixed)

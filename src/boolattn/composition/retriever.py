@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from boolattn.composition.calibration import Calibration
 from boolattn.composition.reader import KEPT, Read, Reader, Verdict, decode
+from boolattn.composition.reading_pass import QUERY, encode_and_read
 from boolattn.composition.scores import compose, signs, spoken
 from boolattn.encoder import BoolBertModel, encode_queries, query_encoder, settings_of
 from boolattn.errors import ConfigError
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float32]
 
-QUERY = "query"
 #: Below it a reading is not trusted, and the query stays one vector.
 THRESHOLD = 0.5
 
@@ -299,8 +299,7 @@ class Retriever:
         features = self.towers.preprocess(list(texts), task=QUERY)
         features = {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
         with torch.inference_mode():
-            output = self.towers({**features, "task": QUERY}, task=QUERY)
-            read = self.reader(output["token_embeddings"], features["attention_mask"])
+            vectors, read = encode_and_read(self.towers, self.reader, features)
         read = Read(*(part.cpu() for part in read))
         verdicts = [Verdict(None, 1.0, 1.0)] * len(texts)
         # Nothing is looked at in a text whose slots hold one operand.
@@ -311,7 +310,7 @@ class Retriever:
             offsets = self._offsets([texts[row] for row in rows])
             for row, own in zip(rows, offsets, strict=True):
                 verdicts[row] = decode(read, texts[row], own, row)
-        return self._array(output["sentence_embedding"]), verdicts
+        return self._array(vectors), verdicts
 
     def _offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         tokenizer: Any = self.towers.tokenizer

@@ -7,7 +7,7 @@ vector alone. May import: boolattn.composition, boolattn.data, boolattn.logic, b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from boolattn.composition.reader import (
     ReaderConfig,
     reading_loss,
 )
+from boolattn.composition.reading_pass import encode_and_read
 from boolattn.composition.retriever import Retriever
 from boolattn.composition.scores import compose_forms
 from boolattn.composition.storage import SETTINGS, load_retriever, write_parts
@@ -79,10 +80,9 @@ class Composing(nn.Module):
     ) -> Encoded:
         """Encode a step; arguments as in :class:`Both`, and the operands."""
         parts = [self._encode(part, slot) for slot, part in enumerate(documents)]
-        output = self.towers({**queries, "task": "query"}, task="query")
-        read: Read = self.composer["reader"](output["token_embeddings"], queries["attention_mask"])
+        vectors, read = encode_and_read(self.towers, self.reader, queries)
         return Encoded(
-            output["sentence_embedding"][:n_queries],
+            vectors[:n_queries],
             torch.cat(parts)[places],
             encode(self.towers, operands, "query"),
             read,
@@ -95,9 +95,12 @@ class Composing(nn.Module):
 
     def read(self, queries: Features) -> Read:
         """Read texts."""
-        output = self.towers({**queries, "task": "query"}, task="query")
-        read: Read = self.composer["reader"](output["token_embeddings"], queries["attention_mask"])
-        return read
+        return encode_and_read(self.towers, self.reader, queries)[1]
+
+    @property
+    def reader(self) -> Reader:
+        """What reads."""
+        return cast("Reader", self.composer["reader"])
 
     def retriever(self, preset: Preset) -> Retriever:
         """Return the parts as a retriever, sharing their weights."""
@@ -182,5 +185,12 @@ def make_composing(
                     f"{pretrained} reads {n_slots} operands; set compose.n_slots={n_slots}"
                 )
             return Composing(towers, found.reader, found.calibration)
-    reader = Reader(ReaderConfig(hidden_size=hidden, n_slots=preset.compose.n_slots))
+    settings = preset.compose
+    config = ReaderConfig(
+        hidden_size=hidden,
+        n_slots=settings.n_slots,
+        n_states=settings.n_states,
+        depth=settings.depth,
+    )
+    reader = Reader(config)
     return Composing(towers, reader, Calibration(hidden))

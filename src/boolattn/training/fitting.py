@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from boolattn.composition.retriever import Plan, Retriever
 
 SHIFTS = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2)
-WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.6, 1.0, 1.6, 3.0, 6.0)
+#: The last leaves to the whole vector all but what operands of equal similarity differ in.
+WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.6, 1.0, 1.6, 3.0, 6.0, 20.0, 60.0)
 
 
 @dataclass(frozen=True)
@@ -83,17 +84,31 @@ class Fitter:
     def _score(self, place: int, shift: float, weights: tuple[float, ...]) -> Tensor:
         plan = self.judged[place].plan
         vectors = torch.from_numpy(plan.vectors).to(self.documents)
-        if place not in self._similarities:
-            self._similarities[place] = vectors @ self.documents.T
-        similarities = self._similarities[place]
+        similarities = self._similarity(place)
         calibration = self.retriever.calibration
         alpha = calibration.log_alpha.exp()
-        excluded = torch.tensor(plan.is_excluded, dtype=torch.float32)
+        excluded = torch.tensor(plan.is_excluded, dtype=torch.float32, device=vectors.device)
         middle = calibration.threshold + vectors[:-1] @ calibration.breadth - shift * excluded
         logits = alpha * (similarities[:-1] - middle[:, None])
         weight = _weight(plan, weights)
         whole = alpha * weight * similarities[-1]
         return compose(plan.tree, logits, self.retriever.rule) + whole
+
+    def measure_plain(self, chosen: Sequence[int]) -> float:
+        """Return the mean R-precision of some queries by the whole vector alone."""
+        precision = []
+        for place in chosen:
+            gold = self.judged[place].gold
+            best = torch.topk(self._similarity(place)[-1], len(gold)).indices.tolist()
+            precision.append(len(gold.intersection(best)) / len(gold))
+        return float(np.mean(precision))
+
+    @torch.inference_mode()
+    def _similarity(self, place: int) -> Tensor:
+        if place not in self._similarities:
+            vectors = torch.from_numpy(self.judged[place].plan.vectors).to(self.documents)
+            self._similarities[place] = vectors @ self.documents.T
+        return self._similarities[place]
 
     def with_operators(self, *operators: Operator) -> list[int]:
         """Return the queries that use just these operators."""
@@ -115,9 +130,9 @@ def _weight(plan: Plan, weights: tuple[float, ...]) -> float:
 def fit_numbers(fitter: Fitter) -> Numbers:
     """Choose the numbers, write them into the calibration, and return them.
 
-    AND and OR take the weight with the best R-precision; NOT the weight and the shift with the
-    best R-precision minus leak. A bound on the leak itself would depend on how many documents
-    compete, which are fewer here than in a corpus.
+    AND and OR take the weight with the best R-precision. NOT takes the weight and the shift that
+    leak least among those that cost no R-precision against the whole vector; if all do, those
+    with the best R-precision minus leak.
     """
     if not fitter.judged:
         raise ConfigError(
@@ -143,7 +158,13 @@ def fit_numbers(fitter: Fitter) -> Numbers:
             (w, s): fitter.measure(drops, s, (joined[Operator.AND], joined[Operator.OR], w))
             for w, s in product(WEIGHTS[:6], SHIFTS)
         }
-        weight, shift = max(tried, key=lambda key: tried[key][0] - tried[key][1])
+        plain = fitter.measure_plain(drops)
+        free = {key: leak for key, (precision, leak) in tried.items() if precision >= plain}
+        weight, shift = (
+            min(free, key=lambda key: (free[key], -tried[key][0]))
+            if free
+            else max(tried, key=lambda key: tried[key][0] - tried[key][1])
+        )
     weights = (joined[Operator.AND], joined[Operator.OR], weight)
     everything = range(len(fitter.judged))
     measured = fitter.measure(everything, shift, weights)

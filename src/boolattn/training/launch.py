@@ -17,16 +17,13 @@ from torch import nn
 from boolattn.composition.storage import load_retriever, write_parts
 from boolattn.data.catalog import Options, open_dataset
 from boolattn.data.made import Store
-from boolattn.data.readings_generated import generate_marked
-from boolattn.data.readings_sources import mark_sentences
-from boolattn.data.sentences import Mixture
 from boolattn.errors import ConfigError, DataError
 from boolattn.plugin import attach, save
 from boolattn.training.batches import Collator, Steps, Tokens
 from boolattn.training.checkpoints import last_checkpoint
 from boolattn.training.command import finish_command, pretrain_command, train_command
 from boolattn.training.composing import make_composing
-from boolattn.training.finishing import fit, marked_split
+from boolattn.training.finishing import fit, marked_split, polish, reading_sources
 from boolattn.training.graphs import documents_at_once
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.rankings import read_rankings
@@ -149,14 +146,16 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
             collator = cast("ComposingCollator", steps.collator)
             teach_reading(job.composing, collator, preset, _log_reading)
     result = train_towers(job, resume=launch.resume)
-    if preset.compose.fit_numbers and is_main_process():
-        result.metrics.update(_finish(preset, corpus, run.model, run.model, command))
+    if _is_finished_apart(preset) and is_main_process():
+        result.metrics.update(
+            _finish(preset, corpus, run.model, run.model, command, Store(launch.made))
+        )
         run.add_to_summary(result.metrics)
     return result
 
 
 def finish(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict[str, float]:
-    """Choose the numbers of a trained model's composition anew.
+    """Polish the reader of a trained model and choose its composition's numbers anew.
 
     Args:
         preset: Every number.
@@ -174,7 +173,7 @@ def finish(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict
     if corpus is None:
         _, tokenizer = load_encoder(str(launch.pretrained))
         corpus = Corpus(dataset, tokenizer, preset.model.document_length)
-    metrics = _finish(preset, corpus, launch.pretrained, run.model, command)
+    metrics = _finish(preset, corpus, launch.pretrained, run.model, command, Store(launch.made))
     run.finish(metrics, [])
     return metrics
 
@@ -182,20 +181,29 @@ def finish(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict
 def _check_finish(preset: Preset, *, has_reader: bool) -> None:
     """Refuse before a training what could only fail after it."""
     settings = preset.compose
-    if settings.fit_numbers and not has_reader:
-        raise ConfigError("compose.fit_numbers needs compose.use_reader=true")
+    if _is_finished_apart(preset) and not has_reader:
+        raise ConfigError(
+            "compose.polish_steps and compose.fit_numbers need compose.use_reader=true"
+        )
     if settings.fit_numbers and not preset.data.validation:
         raise ConfigError("compose.fit_numbers needs validation queries: set data.validation")
 
 
+def _is_finished_apart(preset: Preset) -> bool:
+    return bool(preset.compose.polish_steps or preset.compose.fit_numbers)
+
+
 def _finish(
-    preset: Preset, corpus: Corpus, source: Path, target: Path, command: str
+    preset: Preset, corpus: Corpus, source: Path, target: Path, command: str, made: Store
 ) -> dict[str, float]:
     retriever = load_retriever(source)
     settings, metrics = preset.compose, {}
     retriever.threshold = settings.threshold
     if retriever.reader is None:
         raise ConfigError(f"{source} has no reader; train one: compose.use_reader=true")
+    if settings.polish_steps:
+        marked = marked_split(corpus.split(preset.data.train))
+        polish(retriever, preset, reading_sources(preset, marked, made), _log_reading)
     if settings.fit_numbers:
         queries = corpus.split(preset.data.validation)
         metrics = fit(retriever, preset, queries, corpus.documents, corpus.rows)
@@ -253,14 +261,7 @@ def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example], made:
             operators=label_operators(preset),
         )
     marked = marked_split(corpus.split(preset.data.train))
-    n_generated, n_wide = preset.compose.n_generated, preset.compose.n_wide
-    logger.info("making %d readings", n_generated + n_wide)
-    wide = made.sentences(n_wide, settings.seed, Mixture(wide=1.0)) if n_wide else []
-    sources = [
-        list(marked.values()),
-        list(generate_marked(n_generated, settings.seed)),
-        list(mark_sentences(wide)),
-    ]
+    sources = reading_sources(preset, marked, made)
     return ComposingCollator(
         places,
         corpus.documents,

@@ -219,6 +219,8 @@ class ComposeSettings(_Checked):
     Attributes:
         use_reader: Whether a reader and a calibration are trained beside the towers.
         n_slots: Most operands that are told apart.
+        n_states: Layers of the encoder that the reader mixes, from the last one down.
+        depth: The reader's own attention layers.
         composed_weight: Factor of the loss of the composed score.
         plain_weight: Factor of the loss of the plain vector.
         reading_weight: Factor of the loss of the reading.
@@ -229,6 +231,9 @@ class ComposeSettings(_Checked):
         read_steps: Steps on reading alone, before the training; 0: none.
         read_batch: Texts of such a step.
         read_learning_rate: Highest learning rate of the encoder in it; new parts take 5e-4.
+        polish_steps: Steps of a new reader alone, after the training, on states that stay as they
+            are; 0: none.
+        polish_learning_rate: Highest learning rate of these.
         fit_numbers: Whether the few numbers of the composition are chosen anew on the validation
             split, by R-precision minus leak, or stay as they were learned.
         threshold: Least confidence of a reading that is obeyed, in the saved model.
@@ -236,6 +241,8 @@ class ComposeSettings(_Checked):
 
     use_reader: bool = False
     n_slots: int = _at_least(2, 6)
+    n_states: int = _at_least(1, 1)
+    depth: int = _at_least(0, 0)
     composed_weight: float = 1.0
     plain_weight: float = 1.0
     reading_weight: float = 0.5
@@ -245,6 +252,8 @@ class ComposeSettings(_Checked):
     read_steps: int = 0
     read_batch: int = _at_least(1, 256)
     read_learning_rate: float = 1e-4
+    polish_steps: int = _at_least(0, 0)
+    polish_learning_rate: float = 1e-3
     fit_numbers: bool = False
     threshold: float = 0.5
 
