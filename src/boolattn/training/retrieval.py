@@ -57,6 +57,8 @@ def train(job: Job, *, resume: bool = False) -> Result:
         logger.info("going on from %s", start)
         job.run.rewind(int(start.name.removeprefix(checkpoints.PREFIX)))
     trainer.train(resume_from_checkpoint=str(start) if start else None)
+    if job.composing is not None:  # recorded passes hold memory that what follows may need
+        job.composing.encode_batch = None
     metrics = _summary(trainer.state.log_history)
     if trainer.args.should_save:
         if job.preset.train.keep == "best" and job.run.best.is_dir():
