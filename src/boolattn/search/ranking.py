@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from boolattn.composition.ranking import single_vector
+from boolattn.logic.operators import Operator
 from boolattn.search.engines import Flat, best
 
 if TYPE_CHECKING:
@@ -42,12 +43,14 @@ def n_candidates(depth: int) -> int:
 def probes(plan: Plan) -> Array:
     """Return the vectors whose neighbours are candidates. Shape ``(probes, dim)``.
 
-    Each wanted operand; their mean, whose neighbours belong to several of them; what is left of
-    it without the excluded ones, so that these do not take all the places; the whole text last.
+    Where OR joins the wanted operands, each of them; where AND does, their mean, whose neighbours
+    belong to several; where both do, all of these. What is left of the mean without the excluded
+    operands, so that these do not take all the places; the whole text last. Each costs a search.
     """
     wanted = plan.operand_vectors[~np.array(plan.is_excluded, bool)]
-    found = [wanted]
-    if len(wanted) > 1:
+    is_any = Operator.OR in plan.operators
+    found = [wanted] if is_any or len(wanted) == 1 else []
+    if len(wanted) > 1 and (not is_any or Operator.AND in plan.operators):
         found.append(wanted.mean(0, keepdims=True))
     if any(plan.is_excluded):
         found.append(single_vector(plan)[None])
