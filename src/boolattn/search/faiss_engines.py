@@ -5,7 +5,6 @@ May import: boolattn.search, boolattn.errors.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from boolattn.search.manifest import describe
 from boolattn.search.tuning import as_settings, effort_for, efforts_of, tune
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -34,22 +32,6 @@ if TYPE_CHECKING:
 #: So few rows are compared one by one: that is exact, and as fast.
 _FEW = 16_384
 _SEED = 0
-#: One query's vectors. faiss's threads go on spinning when they are done, and the encoder, which has
-#: threads of its own, waits for a core: with two of both a composed search took twice as long.
-_FEW_QUERIES = 8
-
-
-@contextmanager
-def _threads(n: int) -> Iterator[None]:
-    """Let faiss use so many threads; 0: as many as it has."""
-    faiss = faiss_module()
-    before = faiss.omp_get_max_threads()
-    if n:
-        faiss.omp_set_num_threads(n)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)
 
 
 def faiss_module() -> Any:  # noqa: ANN401 - a module
@@ -156,8 +138,7 @@ class Approximate:
         # Where half the rows may not be found, twice as many must be looked at.
         effort = effort_for(self.efforts, n) / share
         parameters = self._kind.parameters(self._index, effort, n, selector)
-        with _threads(1 if len(queries) <= _FEW_QUERIES else 0):
-            scores, rows = self._index.search(queries, n, params=parameters)
+        scores, rows = self._index.search(queries, n, params=parameters)
         return Found(rows, np.where(rows < 0, -np.inf, scores).astype(np.float32))
 
     def _one_by_one(self, queries: Array, n: int, rows: NDArray[np.int64]) -> Found:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import torch
 
 from boolattn.composition.ranking import single_vector
 from boolattn.logic.operators import Operator
@@ -138,7 +139,11 @@ def _compose(
 ) -> Ranked:
     if not len(candidates):
         return Ranked(candidates, np.zeros(0, np.float32))
-    scores = retriever.score(plan, plan.vectors @ engine.vectors(candidates).T)
+    # By torch: numpy's threads go on spinning when they are done, and the next query's encoder,
+    # which has threads of its own, waits for a core.
+    vectors = torch.from_numpy(np.ascontiguousarray(engine.vectors(candidates), np.float32))
+    similarities = (torch.from_numpy(plan.vectors) @ vectors.T).numpy()
+    scores = retriever.score(plan, similarities)
     found = best(np.asarray(scores, np.float32)[None], depth)
     kept = found.rows[0] >= 0
     return Ranked(candidates[found.rows[0][kept]], found.scores[0][kept])
