@@ -67,7 +67,10 @@ def test_heads_learn_and_the_encoder_stays(tiny_encoder, tokenizer):
     assert after["cue_f1"] > before["cue_f1"] + 0.3
     assert after["scope_f1"] > before["scope_f1"]
     assert set(losses[0]) == {"cue", "gate", "scope", "triplet"}
-    assert sum(losses[-1].values()) < sum(losses[0].values())
+    # One batch's loss of a gate that drops tokens while it learns says little; what it gets right
+    # is measured without.
+    assert all(losses[-1][name] < losses[0][name] for name in ("cue", "scope"))
+    assert after["gate_accuracy"] > before["gate_accuracy"]
     changed = {n for n, p in trainer.encoder.named_parameters() if not torch.equal(p, weights[n])}
     assert changed
     assert all("boolattn" in name for name in changed)
