@@ -227,3 +227,23 @@ def test_a_mixture_that_cannot_be_is_refused():
         Mixture(wide=2)
     with pytest.raises(ConfigError, match="choose one"):
         Mixture(wide=0.5, unseen=True)
+
+
+def _shape(skeleton):
+    """A skeleton without the words of its cues and operands, and without who asks."""
+    text = re.sub(
+        r"\[(and|or|not):[^\]]*\]|\{(and|or|not)\d?\w*(?:\.\d)?(?:@\d+)?\}", " # ", skeleton
+    )
+    text = re.sub(r"<(\d+)\|[^>]*>", r" <\1> ", text.lower())
+    return re.sub(r"\s+", " ", text).strip("! ")
+
+
+def test_no_skeleton_to_learn_from_is_a_held_out_one_in_other_words():
+    rows = wide_table()["structure"]
+    for template, known in wordings.wordings().items():
+        seen = {_shape(one.skeleton) for one in known if not one.is_unseen}
+        new = {_shape(one.skeleton) for one in known if one.is_unseen} - seen
+        ours = {
+            _shape(raw): raw for row in rows if row["template"] == template for raw in row["train"]
+        }
+        assert not new & set(ours), [ours[shape] for shape in new & set(ours)]
