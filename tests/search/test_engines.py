@@ -9,7 +9,7 @@ from boolattn.logic.syntax import parse
 from boolattn.search import Document, Searcher
 from boolattn.search.engines import Selection, best
 from boolattn.search.measuring import candidate_recall
-from boolattn.search.ranking import fuse
+from boolattn.search.ranking import fuse, probes
 from boolattn.search.tuning import TARGETS
 from tests.search import words
 
@@ -110,6 +110,24 @@ def test_candidates_keep_what_composing_everything_finds(built):
     queries = ["moths AND Borneo NOT Sumatra", "birds AND (Peru OR Kenya)", "orchids NOT red"]
     assert candidate_recall(approximate, queries, 10) > 0.9
     assert candidate_recall(approximate, ["moths NOT moths"], 10) == 1.0
+
+
+def test_a_query_asks_by_no_more_vectors_than_it_needs(retriever):
+    moths, borneo, birds = retriever.encode_operands(["moths", "Borneo", "birds"])
+
+    def asked(text):
+        [plan] = retriever.plan_trees([parse(text)])
+        *found, whole = probes(plan)
+        np.testing.assert_array_equal(whole, plan.plain)
+        return np.array(found)
+
+    def same(text, *wanted):
+        np.testing.assert_allclose(asked(text), np.array(wanted), atol=1e-6)
+
+    same("moths OR birds", moths, birds)
+    same("moths AND Borneo", (moths + borneo) / 2)
+    same("moths NOT Borneo", moths, moths - borneo / 2)
+    assert len(asked("Borneo AND (moths OR birds)")) == 4
 
 
 def test_one_vector_leans_away_from_what_is_excluded(retriever):
