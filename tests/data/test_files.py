@@ -154,6 +154,19 @@ def test_interrupted_writing_leaves_what_was_there(tmp_path, ending):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_two_that_write_one_file_do_not_meet(tmp_path, monkeypatch):
+    path = tmp_path / "rows.jsonl.xz"
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    with whole_file(path) as first:
+        first.write('{"a": 1}\n')
+        monkeypatch.setattr(os, "getpid", lambda: 2)
+        write_jsonl(path, [{"b": 1}])
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        first.write('{"a": 2}\n')
+    assert [row for _, row in read_jsonl(path)] == [{"a": 1}, {"a": 2}]
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_unwritable_place(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="cannot write"), whole_file(tmp_path / "file" / "x"):

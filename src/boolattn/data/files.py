@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import shutil
 import zipfile
 import zlib
@@ -184,7 +185,8 @@ def whole_file(path: Path) -> Iterator[TextIO]:
 
     The ending of the name chooses the compression. The bytes depend on the text alone.
     """
-    draft = path.with_name(path.name + ".part")
+    # Two processes may make the same file at once: each its own draft, and either is whole.
+    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with draft.open("wb") as raw, closing(_compressed(raw, path.suffix)) as packed:

@@ -196,8 +196,11 @@ def _backbone(config: BoolBertConfig) -> PreTrainedModel:
     own = config.encoder_config
     # A family without the interface has only its own attention.
     has_choice = own.model_type not in FAMILIES or FAMILIES[own.model_type].has_interface
+    # The precision is the whole model's, not that of the file the encoder once came from.
     encoder: PreTrainedModel = AutoModel.from_config(
-        own, attn_implementation=config._attn_implementation if has_choice else "eager"
+        own,
+        attn_implementation=config._attn_implementation if has_choice else "eager",
+        dtype=torch.get_default_dtype(),
     )
     settings, lexicon = config.boolattn_config, None
     if settings.gate == "lexicon":
