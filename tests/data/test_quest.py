@@ -65,6 +65,9 @@ def test_operands_spans_and_sets(quest):
     assert owls.operands == (Operand("Owls", ((0, 4),)), Operand("Fauna of Avalon"))
     assert owls.gold == quest.categories["Owls"] - quest.categories["Fauna of Avalon"]
     assert owls.excluded == quest.categories["Owls"] & quest.categories["Fauna of Avalon"]
+    assert [one.members for one in owls.operands] == [
+        quest.categories[name] for name in ("Owls", "Fauna of Avalon")
+    ]
     assert "Grey ghost owl" not in owls.gold
     assert owls.excluded
     herons = quest.splits["val"][1]
@@ -218,6 +221,7 @@ def test_documents_stream(folder):
 def check_sets(query, categories):
     """Recompute a query's sets with plain set algebra."""
     sets = [categories[operand.text] for operand in query.operands]
+    assert [operand.members for operand in query.operands] == sets
     gold = {
         "_": lambda a: a,
         "_ or _": lambda a, b: a | b,

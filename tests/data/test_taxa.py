@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from boolattn.data import taxa
+from boolattn.data import records, taxa
 from boolattn.data.taxa import benchmark as build_module
 from boolattn.data.taxa import places as places_module
 from boolattn.data.taxa import source, wordings
@@ -246,6 +246,19 @@ def test_records_are_what_the_file_says(benchmark_small, rows):
         assert [list(map(list, operand.spans)) for operand in query.operands] == [
             operand["spans"] for operand in row["operands"]
         ]
+
+
+def test_operands_of_an_opened_benchmark_name_what_the_sets_were_made_of(benchmark_small):
+    dataset = benchmark_small.dataset()
+    assert list(dataset.splits) == list(SPLITS)
+    assert dataset.splits["test"] == benchmark_small.queries("test")
+    for query in (query for queries in dataset.splits.values() for query in queries):
+        sets = records.answer_sets(query.template, [one.members for one in query.operands])
+        assert (sets.gold, sets.excluded, sets.partial) == (
+            query.gold,
+            query.excluded,
+            query.partial,
+        )
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,6 +49,25 @@ def test_nothing_is_lost_on_the_way(dataset, tokenizer, tmp_path):
     assert all(
         torch.equal(a["input_ids"], b["input_ids"]) for a, b in zip(ours, theirs, strict=True)
     )
+
+
+def test_what_operands_name_is_kept_and_old_folders_do_without(dataset, tokenizer, tmp_path):
+    first, *rest = dataset.splits["train"]
+    known = replace(first.operands[0], members=frozenset({"d0", "d47", "elsewhere"}))
+    splits = {"train": (replace(first, operands=(known,)), *rest)}
+    prepared = Prepared(tmp_path / "layout")
+    prepared.write(replace(dataset, splits=splits), tokenizer, 12)
+    found = prepared.open(tokenizer, 12).dataset.splits["train"]
+    assert found[0].operands[0].members == known.members
+    assert found[1].operands[0].members is None
+    path = tmp_path / "layout" / "splits.json"
+    plain = json.loads(path.read_text())
+    for query in plain["train"]:
+        query["operands"] = [part[:2] for part in query["operands"]]
+    path.write_text(json.dumps(plain))
+    old = prepared.open(tokenizer, 12).dataset.splits["train"]
+    assert old == found
+    assert old[0].operands[0].members is None
 
 
 def test_another_length_or_vocabulary_is_refused(dataset, tokenizer, tmp_path):

@@ -227,17 +227,11 @@ def _open_beir(options: Options) -> Dataset:
 
 def _open_taxa(options: Options) -> Dataset:
     from boolattn.data import taxa
-    from boolattn.data.records import Dataset
 
     folder = options.folder or taxa_folder(options.size)
     if options.folder is None and not folder.is_dir():
         build_taxa(folder, options)
-    benchmark = taxa.load(folder)
-    return Dataset(
-        name=f"taxa-{benchmark.manifest.size}",
-        documents=tuple(benchmark.documents()),
-        splits={split: benchmark.queries(split) for split in benchmark.manifest.queries},
-    )
+    return taxa.load(folder).dataset()
 
 
 def taxa_folder(size: str) -> Path:

@@ -254,8 +254,10 @@ def _span(operand: str, text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _with_sets(query: Query, categories: Mapping[str, frozenset[str]]) -> Query:
-    """Add the excluded and partly matching documents, where every operand's set is known."""
+    """Add what operands name, and where all are known the excluded and partly matching ones."""
     names = [operand.text for operand in query.operands]
+    operands = tuple(replace(one, members=categories.get(one.text)) for one in query.operands)
+    query = replace(query, operands=operands)
     if not query.template or not names or not all(name in categories for name in names):
         return query
     sets = answer_sets(query.template, [categories[name] for name in names])

@@ -191,6 +191,7 @@ class _Choice:
     """Operands for a template, and what they name."""
 
     names: tuple[str, ...]
+    members: tuple[frozenset[str], ...]
     sets: AnswerSets
 
 
@@ -206,7 +207,7 @@ def _choices(
             members = [categories[name] for name in names]
             sets = answer_sets(template, members)
             if _is_worthwhile(template, members, sets):
-                yield _Choice(names, sets)
+                yield _Choice(names, tuple(members), sets)
                 break
 
 
@@ -306,7 +307,10 @@ def _worded(qid: str, template: str, choice: _Choice, generator: random.Random) 
         gold=sets.gold,
         template=template,
         operators=template_operators(template),
-        operands=tuple(Operand(name, (spans[i],)) for i, name in enumerate(names)),
+        operands=tuple(
+            Operand(name, (spans[i],), own)
+            for i, (name, own) in enumerate(zip(names, choice.members, strict=True))
+        ),
         excluded=sets.excluded,
         partial=sets.partial,
         wording=wording,

@@ -42,10 +42,13 @@ class Operand:
         text: The operand as a query of its own ("moths of Borneo").
         spans: Half-open character spans in the query's text, left to right; a word may belong
             to several operands. Empty where they are not known.
+        members: Documents that it names by itself, ``None`` where nobody knows. What is measured,
+            not what an operand is: two operands of the same words are equal.
     """
 
     text: str
     spans: tuple[tuple[int, int], ...] = ()
+    members: frozenset[str] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

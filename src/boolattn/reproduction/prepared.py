@@ -222,29 +222,42 @@ def _plain(query: Query, rows: dict[str, int]) -> dict[str, Any]:
         "text": query.text,
         "template": query.template,
         "operators": [operator.value for operator in query.operators],
-        "operands": [[operand.text, operand.spans] for operand in query.operands],
+        "operands": [
+            [one.text, one.spans, None if one.members is None else _rows(one.members, rows)]
+            for one in query.operands
+        ],
         "domain": query.domain,
         "wording": query.wording,
     }
     for name in _SETS:
-        # Documents outside the corpus are kept by name: the coverage of a query depends on them.
-        plain[name] = [rows.get(one, one) for one in sorted(getattr(query, name))]
+        plain[name] = _rows(getattr(query, name), rows)
     return plain
 
 
+def _rows(names: Iterable[str], rows: dict[str, int]) -> list[int | str]:
+    # Documents outside the corpus are kept by name: the coverage of a query depends on them.
+    return [rows.get(one, one) for one in sorted(names)]
+
+
+def _named(rows: Iterable[int | str], ids: list[str]) -> frozenset[str]:
+    return frozenset(ids[one] if isinstance(one, int) else one for one in rows)
+
+
 def _query(plain: dict[str, Any], ids: list[str]) -> Query:
-    sets = {
-        name: frozenset(ids[one] if isinstance(one, int) else one for one in plain[name])
-        for name in _SETS
-    }
+    sets = {name: _named(plain[name], ids) for name in _SETS}
     return Query(
         id=plain["id"],
         text=plain["text"],
         template=plain["template"],
         operators=tuple(Operator(name) for name in plain["operators"]),
         operands=tuple(
-            Operand(text, tuple((start, end) for start, end in spans))
-            for text, spans in plain["operands"]
+            Operand(
+                text,
+                tuple((start, end) for start, end in spans),
+                None if members is None else _named(members, ids),
+            )
+            # A folder of an earlier version does not say what an operand names by itself.
+            for text, spans, members in ((*part, None)[:3] for part in plain["operands"])
         ),
         domain=plain["domain"],
         wording=plain["wording"],

@@ -9,7 +9,6 @@ import shlex
 import shutil
 import sys
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -172,7 +171,7 @@ def _row(query: Query) -> dict[str, Any]:
         "text": query.text,
         "template": query.template,
         "operators": [operator.value for operator in query.operators],
-        "operands": [asdict(operand) for operand in query.operands],
+        "operands": [{"text": one.text, "spans": one.spans} for one in query.operands],
         "gold": sorted(query.gold),
         "excluded": sorted(query.excluded),
         "partial": sorted(query.partial),

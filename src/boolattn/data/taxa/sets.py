@@ -153,6 +153,29 @@ def find_sets(
     }
 
 
+def members_of(
+    documents: Iterable[tuple[str, Mapping[str, object]]], names: Iterable[tuple[str, ...]]
+) -> Mapping[tuple[str, ...], frozenset[str]]:
+    """Find some sets again in a built corpus.
+
+    Args:
+        documents: Each one's id, and its lineage and places as the corpus holds them.
+        names: Rank, name of the group and place of each set.
+    """
+    found: dict[tuple[str, ...], set[str]] = {name: set() for name in names}
+    groups = {name[:2] for name in found}
+    for own, about in documents:
+        if about.get("kingdom") not in DOMAINS:
+            continue
+        for rank in GROUP_RANKS:
+            group = (rank, str(about.get(rank, "")))
+            if group in groups:
+                for place in {"", *str(about.get("places", "")).split("|")}:
+                    if (*group, place) in found:
+                        found[*group, place].add(own)
+    return {name: frozenset(members) for name, members in found.items()}
+
+
 def _common_name(rank: str, name: str, ncbi_name: Callable[[str], str]) -> str:
     ours = common_names().get(rank, {}).get(name)
     if ours:
