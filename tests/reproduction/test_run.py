@@ -10,8 +10,9 @@ import sys
 import numpy as np
 import pytest
 
+from boolattn.data.readings_names import names
 from boolattn.reproduction.__main__ import main
-from boolattn.reproduction.runs import Run, load_queries
+from boolattn.reproduction.runs import Run, RunKey, load_queries
 from boolattn.reproduction.systems import known
 
 #: What the systems ask for is for a GPU.
@@ -70,6 +71,8 @@ def test_systems_are_trained_measured_and_not_done_twice(files, capsys):
     composed = Run.load(folder / "beir/minilm/composed-0.json.gz")
     assert [row.ask for row in composed.rows] == list(known().system("composed").asked(0))
     assert set(composed.rows[0].values) >= {"structure", "composed", "words"}
+    assert composed.details["names"]["n"] == len(names())
+    assert "names" not in plain.details
     assert not list((files / "out/work/models").glob("*"))
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
     assert main(arguments(files, systems)) == 0
@@ -128,6 +131,28 @@ def test_the_report_tests_each_row_against_plain_and_says_what_is_missing(files,
     )
     assert main(["report", "--runs", str(files / "data"), "--out", str(out)]) == 2
     assert "no finished run below" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("in_process")
+def test_the_report_draws_reliability_where_a_run_has_it(files):
+    assert main(arguments(files, "plain")) == 0
+    folder, out = files / "out/runs", files / "page"
+    plain = Run.load(folder / "beir/minilm/plain-0.json.gz")
+    assert main(["report", "--runs", str(folder), "--out", str(out)]) == 0
+    assert "taken apart" not in (out / "tables.md").read_text()
+    assert not list(out.glob("*.png"))
+    curve = {"said": [0.1, 0.9], "found": [0.0, 1.0], "count": [90, 10], "bin_error": 0.1}
+    for seed, error in ((0, 0.1), (1, 0.2)):
+        details = dict(plain.details) | {
+            "names": {"n": 347, "misread": 10 + seed},
+            "reliability": {"kept": {**curve, "error": error}},
+        }
+        Run(RunKey("beir", "minilm", "composed", seed), plain.rows, details).save(folder)
+    assert main(["report", "--runs", str(folder), "--out", str(out)]) == 0
+    page = (out / "tables.md").read_text()
+    assert "| composed | 2 | .150 ±.071 / – | .100 ±.000 / – | 10.5 ±.7 of 347 |" in page
+    assert "![reliability-beir-minilm](reliability-beir-minilm.png)" in page
+    assert (out / "reliability-beir-minilm.png").stat().st_size > 5000
 
 
 def test_the_parent_stays_light_and_a_worker_needs_only_what_trains():

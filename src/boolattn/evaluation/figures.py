@@ -12,7 +12,7 @@ import numpy as np
 from boolattn.errors import ConfigError, MissingDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from boolattn.evaluation.summary import Results
@@ -29,15 +29,12 @@ def by_template(results: Sequence[Results], metric: str = "recall@100") -> Any: 
         results: Of one split, one for each system.
         metric: Which.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingDataError("figures need matplotlib: pip install 'boolattn[plot]'") from error
+    new_figure = _figures()
     if missing := [one.system for one in results if metric not in one.values]:
         raise ConfigError(f"the results of {missing[0]} have no {metric}")
     groups = [one.by("template") for one in results]
     names = list(dict.fromkeys(name for group in groups for name in group))
-    figure = Figure(figsize=(max(6.4, 1.35 * len(names) + 1), 4.2), layout="constrained")
+    figure = new_figure(figsize=(max(6.4, 1.35 * len(names) + 1), 4.2), layout="constrained")
     axes = figure.subplots()
     width = 0.8 / len(results)
     for place, (one, group) in enumerate(zip(results, groups, strict=True)):
@@ -64,6 +61,39 @@ def by_template(results: Sequence[Results], metric: str = "recall@100") -> Any: 
     return figure
 
 
+def reliability_curves(title: str, curves: Mapping[str, Mapping[str, Any]]) -> Any:  # noqa: ANN401 - a Figure
+    """Draw how often documents belong to an operand that are said to, kept and excluded apart.
+
+    Args:
+        title: What was measured.
+        curves: For each line, by its label, what
+            :func:`boolattn.evaluation.reading.operand_reliability` returned.
+    """
+    figure = _figures()(figsize=(7.6, 4.8), layout="constrained")
+    panels = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
+    for column, name in enumerate(("kept", "excluded")):
+        upper, lower = panels[0, column], panels[1, column]
+        upper.plot((0, 1), (0, 1), color="0.7", linestyle=":")
+        upper.set_title(f"{name} operands", fontsize=9)
+        lower.set_xlabel("probability said")
+        lower.set_yscale("log")
+        for place, (label, curve) in enumerate(curves.items()):
+            if name not in curve:
+                continue
+            own, colour = curve[name], _COLOURS[place % len(_COLOURS)]
+            words = f"{label}: error {_short(own['error'])}"
+            upper.plot(own["said"], own["found"], "o-", color=colour, markersize=3.5, label=words)
+            lower.plot(own["said"], own["count"], "o-", color=colour, markersize=2.5, linewidth=0.8)
+            upper.legend(loc="upper left", frameon=False, fontsize=8)
+        for panel in (upper, lower):
+            panel.spines[["top", "right"]].set_visible(False)
+            panel.grid(color="0.92")
+    panels[0, 0].set(ylabel="share that belongs", xlim=(0, 1), ylim=(0, 1))
+    panels[1, 0].set_ylabel("pairs")
+    figure.suptitle(title, fontsize=9)
+    return figure
+
+
 def save(figure: Any, path: Path) -> None:  # noqa: ANN401 - a Figure
     """Write a figure; the ending chooses the format."""
     try:
@@ -71,6 +101,14 @@ def save(figure: Any, path: Path) -> None:  # noqa: ANN401 - a Figure
         figure.savefig(path, dpi=150)
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot write the figure {path}: {error}") from error
+
+
+def _figures() -> Any:  # noqa: ANN401 - matplotlib's class, which may be missing
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingDataError("figures need matplotlib: pip install 'boolattn[plot]'") from error
+    return Figure
 
 
 def _label(results: Results) -> str:

@@ -18,10 +18,11 @@ from boolattn.composition.scores import RULES, spoken
 from boolattn.data.readings import mark
 from boolattn.evaluation.rankers import exact_search
 from boolattn.evaluation.ranking import Ranking
+from boolattn.evaluation.reading import has_same_words, shape
 from boolattn.logic.operators import OPERATORS
 from boolattn.logic.syntax import parse, unparse
 from boolattn.logic.templates import template_tree
-from boolattn.logic.tree import And, Atom, Not, Or, atoms
+from boolattn.logic.tree import Atom
 from boolattn.training.batches import Tokens, label_columns
 from boolattn.training.validation import encode
 
@@ -171,20 +172,6 @@ def _named_tree(query: Query) -> Tree:
     return template_tree(query.template, names)
 
 
-def shape(tree: Tree) -> tuple[int, int, str]:
-    """Say how many operands are kept, how many excluded, and what joins the kept.
-
-    >>> shape(And((Atom("a"), Atom("b"), Not(Atom("c")))))
-    (2, 1, 'and')
-    """
-    parts = tree.parts if isinstance(tree, And) else (tree,)
-    excluded = sum(1 for part in parts if isinstance(part, Not))
-    kept = [part for part in parts if not isinstance(part, Not)]
-    if len(kept) == 1 and isinstance(kept[0], Or):
-        return len(kept[0].parts), excluded, "or"
-    return len(kept), excluded, "and"
-
-
 def _reading_values(plans: Sequence[Plan], queries: Sequence[Query]) -> Values:
     """Say of each query whether it was composed, and read right: its structure, and every word."""
     values: Values = {
@@ -199,10 +186,5 @@ def _reading_values(plans: Sequence[Plan], queries: Sequence[Query]) -> Values:
         marked = mark(query.text, query.template, [operand.spans for operand in query.operands])
         if marked is not None and not marked.reading.is_plain:
             right = marked.reading.tree(query.text)
-            same = shape(right) == shape(plan.reading) and _bag(right) == _bag(plan.reading)
-            values["words"][place] = float(same)
+            values["words"][place] = float(has_same_words(right, plan.reading))
     return values
-
-
-def _bag(tree: Tree) -> list[str]:
-    return sorted(" ".join(atom.text.lower().split()) for atom in atoms(tree))

@@ -26,6 +26,7 @@ from boolattn.reproduction.tables import (
     markdown,
     negation_table,
     overview_table,
+    reading_table,
     short,
 )
 
@@ -58,6 +59,11 @@ class Table:
     encoder: str
     lines: Sequence[Line]
     queries: Mapping[str, tuple[Asked, ...]]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Data set and encoder, as runs name them."""
+        return self.dataset, self.encoder
 
     @property
     def splits(self) -> list[str]:
@@ -139,10 +145,13 @@ def report(folder: Path, out: Path, *, draw: bool = True) -> Path:
     tables, runs = load_tables(folder)
     sections, summary = [], []
     for table in tables:
+        own = [run for run in runs if (run.key.dataset, run.key.encoder) == table.key]
         sections.append(_section(table))
+        if reading := reading_table(own):
+            sections += [_READING, reading]
         summary += [_plain(table, line) for line in table.lines]
         if draw:
-            for path in _draw(table, out):
+            for path in [*_draw(table, out), *_draw_reliability(table, own, out)]:
                 sections.append(f"![{path.stem}]({path.name})")
     sections += _heads_section(runs, folder.parent / "negation")
     text = "\n\n".join([_HEAD, *sections, _not_run(runs), _how(runs)])
@@ -162,6 +171,12 @@ excluded documents that are returned at the depth of gold + excluded: less is be
 the share of queries whose operands and operators were read right. A system's *gate* says who opens
 BoolAttn's experts: the words of the query (lexicon), a trained classifier (learned), or the true
 operators, told from outside (label), which a user's query does not come with."""
+
+
+_READING = """Systems that read. *Calibration error*: mean distance between the probability that a
+document belongs to an operand and the share that does, in ten bins, over all pairs (most of them
+improbable) and with each bin counted once. *Names taken apart*: real names with a cue word in them
+that were read as several operands."""
 
 
 def _section(table: Table) -> str:
@@ -269,6 +284,22 @@ def _draw(table: Table, out: Path) -> list[Path]:
         figures.save(figures.by_template(found), path)
         paths.append(path)
     return paths
+
+
+def _draw_reliability(table: Table, runs: Sequence[Run], out: Path) -> list[Path]:
+    """Draw the curves of the system that the other figures show, or else of the first that has."""
+    found = [run for run in runs if run.details.get("reliability")]
+    if not found:
+        return []
+    names = [run.key.system for run in found]
+    system = next((name for name, _ in DRAWN if name in names), names[0])
+    chosen = sorted((run for run in found if run.key.system == system), key=lambda run: run.key)
+    curves = {f"seed {run.key.seed}": run.details["reliability"] for run in chosen}
+    label = known().systems[system].label if system in known().systems else system
+    title = f"Reliability of operands' probabilities: {table.dataset}, {table.encoder}, {label}"
+    path = out / f"reliability-{table.dataset}-{table.encoder}.png"
+    figures.save(figures.reliability_curves(title, curves), path)
+    return [path]
 
 
 def _not_run(runs: Sequence[Run]) -> str:

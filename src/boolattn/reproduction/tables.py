@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -185,6 +185,36 @@ def heads_table(runs: Iterable[Run]) -> str:
         for key, seeds in sorted(found.items())
     ]
     return markdown(["encoder", "variant", "gate", "size", "seeds", *_HEADS.values()], rows)
+
+
+def reading_table(runs: Iterable[Run]) -> str:
+    """Lay out how sure and how right systems are that read; empty where none was measured."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for run in runs:
+        if "names" in run.details:
+            found.setdefault(run.key.system, []).append(run.details)
+    rows = []
+    for name, own in found.items():
+        system = known().systems.get(name)
+        curves = [one.get("reliability", {}) for one in own]
+        errors = [
+            " / ".join(
+                spread([curve[kind][error] for curve in curves if kind in curve])
+                for kind in ("kept", "excluded")
+            )
+            for error in ("error", "bin_error")
+        ]
+        misread = spread([one["names"]["misread"] for one in own], 1)
+        row = [system.label if system else name, str(len(own)), *errors]
+        rows.append([*row, f"{misread} of {own[0]['names']['n']}"])
+    heads = [
+        "system",
+        "seeds",
+        "calibration error, kept / excluded",
+        "mean over bins, kept / excluded",
+        "names taken apart",
+    ]
+    return markdown(heads, rows) if rows else ""
 
 
 def spread(means: Sequence[float], digits: int = 3) -> str:

@@ -23,6 +23,7 @@ from boolattn.composition.retriever import Retriever
 from boolattn.data.made import Store
 from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import DEFAULT, measure, needed_depth
+from boolattn.evaluation.reading import misread_names, operand_reliability
 from boolattn.plugin import attach, save
 from boolattn.plugin.folder import whole_folder
 from boolattn.reproduction.asking import Asker
@@ -107,6 +108,9 @@ def train(job: Train, places: Places) -> str:
         for split, queries in asked.items()
     ]
     clock.lap("rank")
+    if retriever.reader is not None:
+        details |= _reading(asker, asked)
+        clock.lap("reading")
     if job.heads:
         details["heads"] = json.loads((job.heads / "metrics.json").read_text("utf-8"))
     settings = job.preset.to_dict()
@@ -176,6 +180,17 @@ def _measured(asker: Asker, how: str, split: str, judgements: Judgements) -> Row
     if how == "label" and gate != "label":
         gate = f"label, trained with {gate}"
     return Row(how, split, gate, judgements.n_documents, values)
+
+
+def _reading(asker: Asker, asked: dict[str, Judgements]) -> dict[str, Any]:
+    """Measure what a ranking does not show of a model that reads."""
+    queries = [query for judgements in asked.values() for query in judgements.queries]
+    found = {"names": misread_names(asker.retriever)}
+    # The same draw whatever the seed of the run: seeds are compared on the same operands.
+    curves = operand_reliability(
+        asker.retriever, queries, asker.documents, asker.corpus.rows, seed=0
+    )
+    return found | ({"reliability": curves} if curves else {})
 
 
 def _about(places: Places) -> dict[str, Any]:

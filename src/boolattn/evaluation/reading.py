@@ -1,0 +1,215 @@
+"""How well a model reads plain text, and how far the probabilities it composes can be trusted.
+
+Two things a ranking does not show: how often a name with a cue word in it ("Romeo and Juliet") is
+taken apart, and whether documents said to belong to an operand with probability .8 belong to it in
+8 of 10 cases. May import: boolattn.composition, boolattn.data, boolattn.logic.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from boolattn.composition.calibration import reliability
+from boolattn.composition.scores import signs
+from boolattn.data.readings import words
+from boolattn.data.readings_names import names
+from boolattn.logic.templates import template_tree
+from boolattn.logic.tree import And, Not, Or, atoms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from boolattn.composition.retriever import Plan, Retriever
+    from boolattn.data.records import Query
+    from boolattn.logic.tree import Query as Tree
+
+#: Documents that each operand's probability is looked at for: the most similar, and some others.
+NEAREST, OTHERS = 200, 200
+#: Most queries whose operands are taken.
+N_QUERIES = 1000
+_AT_ONCE = 256
+#: Similarities computed at once.
+_NUMBERS = 1 << 25
+_QUERIES, _DOCUMENTS = 1, 2
+
+
+def shape(tree: Tree) -> tuple[int, int, str]:
+    """Say how many operands are kept, how many excluded, and what joins the kept.
+
+    >>> from boolattn.logic.tree import Atom
+    >>> shape(And((Atom("a"), Atom("b"), Not(Atom("c")))))
+    (2, 1, 'and')
+    """
+    parts = tree.parts if isinstance(tree, And) else (tree,)
+    excluded = sum(1 for part in parts if isinstance(part, Not))
+    kept = [part for part in parts if not isinstance(part, Not)]
+    if len(kept) == 1 and isinstance(kept[0], Or):
+        return len(kept[0].parts), excluded, "or"
+    return len(kept), excluded, "and"
+
+
+def has_same_words(first: Tree, second: Tree) -> bool:
+    """Say whether two trees have one shape and operands of the same words, in any order."""
+    return shape(first) == shape(second) and _bag(first) == _bag(second)
+
+
+def _bag(tree: Tree) -> list[tuple[int, str]]:
+    return sorted(
+        (sign, " ".join(atom.text.lower().split()))
+        for sign, atom in zip(signs(tree), atoms(tree), strict=True)
+    )
+
+
+def misread_names(retriever: Retriever) -> dict[str, Any]:
+    """Count the real names with a cue word in them that a model takes apart.
+
+    Returns:
+        ``n`` and ``misread``, and ``kinds``: the same two for each kind of name.
+    """
+    plans = plan_all(retriever, [name.query for name in names()])
+    every = Counter(name.kind for name in names())
+    wrong = Counter(n.kind for n, plan in zip(names(), plans, strict=True) if plan.is_composed)
+    return {
+        "n": every.total(),
+        "misread": wrong.total(),
+        "kinds": {kind: {"n": n, "misread": wrong[kind]} for kind, n in every.items()},
+    }
+
+
+def plan_all(retriever: Retriever, texts: Sequence[str]) -> list[Plan]:
+    """Read any number of queries."""
+    plans: list[Plan] = []
+    for start in range(0, len(texts), _AT_ONCE):
+        plans += retriever.plan(texts[start : start + _AT_ONCE])
+    return plans
+
+
+@dataclass(frozen=True)
+class _Named:
+    """An operand, and the rows of the documents that belong to it."""
+
+    text: str
+    is_excluded: bool
+    rows: tuple[int, ...]
+
+
+def operand_reliability(
+    retriever: Retriever,
+    queries: Sequence[Query],
+    documents: Tensor,
+    rows: Mapping[str, int],
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Lay the probabilities of operands beside what belongs to them.
+
+    Operands are told as the queries word them, so what is measured is the calibration and not the
+    reading. Of each, the most similar documents are looked at, and others drawn from the corpus:
+    most documents are so far away that any calibration is right about them.
+
+    Args:
+        retriever: With its calibration.
+        queries: Those whose operands' documents are not known, and those of one operand, for which
+            no probability is asked, are passed over.
+        documents: Vectors of the corpus. Shape ``(documents, dim)``.
+        rows: Row of each document, by id.
+        seed: For the queries and documents that are drawn.
+
+    Returns:
+        For ``kept`` and ``excluded`` operands ten bins, those that are filled: ``said``, ``found``,
+        ``count``, the ``error`` over all pairs, most of which are improbable, and the ``bin_error``
+        that counts each bin once. Empty where no operand's documents are known.
+    """
+    operands = _drawn(list(_operands(queries, rows)), seed)
+    if not operands:
+        return {}
+    said, is_true = _looked_at(retriever, operands, documents, seed)
+    is_excluded = np.array([operand.is_excluded for operand in operands])
+    found: dict[str, Any] = {}
+    for name, chosen in (("kept", ~is_excluded), ("excluded", is_excluded)):
+        if chosen.any():
+            is_known = ~np.isnan(said[chosen])
+            own = reliability(said[chosen][is_known], is_true[chosen][is_known])
+            found[name] = {
+                "operands": int(chosen.sum()),
+                "said": own.said.round(5).tolist(),
+                "found": own.found.round(5).tolist(),
+                "count": own.count.tolist(),
+                "error": round(own.error, 5),
+                "bin_error": round(float(np.abs(own.said - own.found).mean()), 5),
+            }
+    return found
+
+
+def _operands(queries: Sequence[Query], rows: Mapping[str, int]) -> Iterator[list[_Named]]:
+    """Yield each query's operands whose documents are known, in its own words if they are known."""
+    for query in queries:
+        n = len(query.operands)
+        if n < 2 or query.template.count("_") != n:
+            continue
+        tree = template_tree(query.template, [str(place) for place in range(n)])
+        pairs = zip(atoms(tree), signs(tree), strict=True)
+        sign = {int(atom.text): sign for atom, sign in pairs}
+        is_worded = all(operand.spans for operand in query.operands)
+        yield [
+            _Named(
+                words(query.text, operand.spans) if is_worded else operand.text,
+                sign[place] < 0,
+                tuple(rows[name] for name in operand.members if name in rows),
+            )
+            for place, operand in enumerate(query.operands)
+            if operand.members is not None
+        ]
+
+
+def _drawn(by_query: Sequence[list[_Named]], seed: int) -> list[_Named]:
+    known = [operands for operands in by_query if operands]
+    if len(known) > N_QUERIES:
+        rng = np.random.default_rng([seed, _QUERIES])
+        known = [known[place] for place in sorted(rng.choice(len(known), N_QUERIES, replace=False))]
+    return [operand for operands in known for operand in operands]
+
+
+def _looked_at(
+    retriever: Retriever, operands: Sequence[_Named], documents: Tensor, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return probabilities, nan for a document drawn twice, and the truth.
+
+    Both shapes ``(operands, documents looked at)``.
+    """
+    n = len(documents)
+    texts = {text: place for place, text in enumerate(dict.fromkeys(o.text for o in operands))}
+    vectors = torch.from_numpy(retriever.encode_operands(list(texts)))
+    own = vectors[[texts[operand.text] for operand in operands]]
+    is_excluded = torch.tensor([float(operand.is_excluded) for operand in operands])
+    rng = np.random.default_rng([seed, _DOCUMENTS])
+    others = torch.from_numpy(rng.choice(n, min(OTHERS, n), replace=False)).to(documents.device)
+    home = retriever.towers.device
+    said, seen = [], []
+    with torch.inference_mode():
+        for part in torch.arange(len(operands)).split(max(1, _NUMBERS // n)):
+            similarities = own[part].to(documents) @ documents.T
+            nearest = similarities.topk(min(NEAREST, n))
+            chosen = torch.cat([nearest.indices, others.expand(len(part), -1)], 1)
+            similar = similarities.gather(1, chosen)
+            logits = retriever.calibration(
+                similar[:, None].float().to(home),
+                own[part][:, None].to(home),
+                is_excluded[part][:, None].to(home),
+            )
+            probable = logits[:, 0].double().sigmoid().cpu()
+            is_twice = (similar >= nearest.values[:, -1:]).cpu()
+            is_twice[:, : nearest.indices.shape[1]] = False
+            said.append(probable.masked_fill(is_twice, torch.nan))
+            seen.append(chosen.cpu())
+    # A document's place in a table of operands by documents tells both.
+    cells = torch.cat(seen).numpy() + n * np.arange(len(operands))[:, None]
+    members = [n * place + row for place, o in enumerate(operands) for row in o.rows]
+    return torch.cat(said).numpy(), np.isin(cells, np.array(members, np.int64))
