@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from boolattn.composition.retriever import Retriever
+from boolattn.data.readings_fresh import FORMS, fresh_queries
 from boolattn.data.readings_names import names
 from boolattn.data.records import Operand, Query
 from boolattn.encoder import build_towers
@@ -141,6 +142,40 @@ def test_what_is_excluded_must_be_what_is_excluded():
     assert reading.has_same_words(And((a, b, Not(c))), And((b, Atom("A"), Not(c))))
     assert not reading.has_same_words(And((a, Not(b))), And((b, Not(a))))
     assert not reading.has_same_words(Or((a, b)), And((a, b)))
+
+
+def test_words_given_to_a_wrong_operand_cost():
+    right = And((Atom("red moths"), Not(Atom("moths of Java"))))
+    assert reading.word_f1(right, right) == 1
+    # Of five words and four, three are where they belong.
+    found = reading.word_f1(right, And((Atom("red"), Not(Atom("Moths, Java red")))))
+    assert found == pytest.approx(2 * 3 / (5 + 4))
+    assert reading.word_f1(right, Or((Atom("ants"), Atom("bees")))) == 0
+    # What is kept is never laid beside what is excluded.
+    assert reading.word_f1(Atom("moths"), Not(Atom("moths"))) == 0
+
+
+def test_fresh_queries_are_judged_by_what_is_read_and_what_is_obeyed(retriever, monkeypatch):
+    queries = fresh_queries()
+    plain = [query for query in queries if query.form == "plain"]
+    nothing = reading.read_fresh(retriever)
+    assert nothing["n"] == len(queries)
+    assert nothing["structure"] == nothing["obeyed"] == round(len(plain) / len(queries), 4)
+    assert nothing["words"] == 0
+    assert "words" not in nothing["forms"]["plain"]
+    trees = {query.marked.text: query.marked.reading.tree(query.marked.text) for query in queries}
+    own = Retriever.plan
+
+    def read(self, texts):
+        return [replace(plan, reading=trees[plan.text]) for plan in own(self, texts)]
+
+    monkeypatch.setattr(Retriever, "plan", read)
+    found = reading.read_fresh(retriever)
+    assert found["structure"] == found["words"] == found["word_f1"] == 1
+    # Nothing was trusted, so nothing was obeyed.
+    assert found["obeyed"] == nothing["obeyed"]
+    assert found["domains"]["taxa"]["n"] + found["elsewhere"]["n"] == len(queries)
+    assert set(found["forms"]) == set(FORMS)
 
 
 def test_the_figure_has_a_line_a_seed(known):

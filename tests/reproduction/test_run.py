@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+from boolattn.data.readings_fresh import fresh_queries
 from boolattn.data.readings_names import names
 from boolattn.reproduction.__main__ import main
 from boolattn.reproduction.runs import Run, RunKey, load_queries
@@ -72,6 +73,7 @@ def test_systems_are_trained_measured_and_not_done_twice(files, capsys):
     assert [row.ask for row in composed.rows] == list(known().system("composed").asked(0))
     assert set(composed.rows[0].values) >= {"structure", "composed", "words"}
     assert composed.details["names"]["n"] == len(names())
+    assert composed.details["fresh"]["n"] == len(fresh_queries())
     assert "names" not in plain.details
     assert not list((files / "out/work/models").glob("*"))
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
@@ -142,15 +144,18 @@ def test_the_report_draws_reliability_where_a_run_has_it(files):
     assert "taken apart" not in (out / "tables.md").read_text()
     assert not list(out.glob("*.png"))
     curve = {"said": [0.1, 0.9], "found": [0.0, 1.0], "count": [90, 10], "bin_error": 0.1}
+    shares = {"structure": 0.25, "word_f1": 0.35}
     for seed, error in ((0, 0.1), (1, 0.2)):
         details = dict(plain.details) | {
             "names": {"n": 347, "misread": 10 + seed},
+            "fresh": {"domains": {"taxa": {"structure": 0.5, "word_f1": 0.6}}, "elsewhere": shares},
             "reliability": {"kept": {**curve, "error": error}},
         }
         Run(RunKey("beir", "minilm", "composed", seed), plain.rows, details).save(folder)
     assert main(["report", "--runs", str(folder), "--out", str(out)]) == 0
     page = (out / "tables.md").read_text()
-    assert "| composed | 2 | .150 ±.071 / – | .100 ±.000 / – | 10.5 ±.7 of 347 |" in page
+    assert "| composed | 2 | .150 ±.071 / – | .100 ±.000 / – | 10.5 ±.7 of 347 | .500 " in page
+    assert "| .600 ±.000 / .350 ±.000 |" in page
     assert "![reliability-beir-minilm](reliability-beir-minilm.png)" in page
     assert (out / "reliability-beir-minilm.png").stat().st_size > 5000
 
@@ -167,6 +172,7 @@ def test_the_parent_stays_light_and_a_worker_needs_only_what_trains():
         "import boolattn.reproduction.running, boolattn.reproduction.report\n"
         "assert 'torch' not in sys.modules\n"
         "import boolattn.reproduction.work, boolattn.reproduction.negation\n"
+        "import boolattn.reproduction.read\n"
         "sys.exit(bool(set(lacking) & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

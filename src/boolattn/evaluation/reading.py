@@ -7,6 +7,7 @@ taken apart, and whether documents said to belong to an operand with probability
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ import torch
 from boolattn.composition.calibration import reliability
 from boolattn.composition.scores import signs
 from boolattn.data.readings import words
+from boolattn.data.readings_fresh import fresh_queries
 from boolattn.data.readings_names import names
 from boolattn.logic.templates import template_tree
 from boolattn.logic.tree import And, Not, Or, atoms
@@ -61,9 +63,35 @@ def has_same_words(first: Tree, second: Tree) -> bool:
     return shape(first) == shape(second) and _bag(first) == _bag(second)
 
 
-def _bag(tree: Tree) -> list[tuple[int, str]]:
+def word_f1(right: Tree, read: Tree) -> float:
+    """Say how many words of the operands are given to the operands they belong to, as F1.
+
+    Kept operands are laid beside kept ones and excluded beside excluded ones, the likest first.
+
+    >>> from boolattn.logic.tree import Atom
+    >>> word_f1(Or((Atom("red moths"), Atom("ants"))), Or((Atom("moths"), Atom("red ants"))))
+    0.6666666666666666
+    """
+    first, second = ([(s, Counter(own)) for s, own in _bag(tree)] for tree in (right, read))
+    pairs = [
+        ((a & b).total() / max(1, (a | b).total()), (a & b).total(), i, j)
+        for i, (sign, a) in enumerate(first)
+        for j, (other, b) in enumerate(second)
+        if sign == other
+    ]
+    shared, taken, used = 0, set(), set()
+    for _, n, i, j in sorted(pairs, reverse=True):
+        if i not in taken and j not in used:
+            taken.add(i)
+            used.add(j)
+            shared += n
+    return 2 * shared / max(1, sum(own.total() for _, own in (*first, *second)))
+
+
+def _bag(tree: Tree) -> list[tuple[int, list[str]]]:
+    """Return each operand's sign and words; commas between them are no matter of reading."""
     return sorted(
-        (sign, " ".join(atom.text.lower().split()))
+        (sign, re.findall(r"\w+", atom.text.lower()))
         for sign, atom in zip(signs(tree), atoms(tree), strict=True)
     )
 
@@ -82,6 +110,51 @@ def misread_names(retriever: Retriever) -> dict[str, Any]:
         "misread": wrong.total(),
         "kinds": {kind: {"n": n, "misread": wrong[kind]} for kind, n in every.items()},
     }
+
+
+def read_fresh(retriever: Retriever) -> dict[str, Any]:
+    """Say how many queries in words that nobody here wrote are read right.
+
+    Returns:
+        ``n`` and shares: ``structure`` (how many operands are kept and excluded, and what joins
+        them), ``obeyed`` (the same of what is scored: a reading that is not trusted is not), and,
+        of the queries of several operands, ``words`` (all words of each operand too) and the mean
+        ``word_f1``. Then the same by ``forms`` and ``domains``, and for all domains but taxa.
+    """
+    queries = fresh_queries()
+    plans = plan_all(retriever, [query.marked.text for query in queries])
+    rows = []
+    for query, plan in zip(queries, plans, strict=True):
+        right = query.marked.reading.tree(query.marked.text)
+        row = {
+            "structure": float(shape(plan.reading) == shape(right)),
+            "obeyed": float(shape(plan.tree) == shape(right)),
+        }
+        if not query.marked.reading.is_plain:
+            row["words"] = float(has_same_words(right, plan.reading))
+            row["word_f1"] = word_f1(right, plan.reading)
+        rows.append(row)
+    domains = [query.domain for query in queries]
+    elsewhere = [row for row, domain in zip(rows, domains, strict=True) if domain != "taxa"]
+    return _shares(rows) | {
+        "forms": _shares_by([query.form for query in queries], rows),
+        "domains": _shares_by(domains, rows),
+        "elsewhere": _shares(elsewhere),
+    }
+
+
+def _shares_by(keys: Sequence[str], rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    groups: dict[str, list[Mapping[str, float]]] = {}
+    for key, row in zip(keys, rows, strict=True):
+        groups.setdefault(key, []).append(row)
+    return {key: _shares(group) for key, group in groups.items()}
+
+
+def _shares(rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    found: dict[str, Any] = {"n": len(rows)}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        found[name] = round(float(np.mean([row[name] for row in rows if name in row])), 4)
+    return found
 
 
 def plan_all(retriever: Retriever, texts: Sequence[str]) -> list[Plan]:

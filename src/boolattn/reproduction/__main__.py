@@ -84,6 +84,12 @@ def _places(options: argparse.Namespace) -> Places:
     )
 
 
+def _reading(options: argparse.Namespace) -> str:
+    from boolattn.reproduction.read import read
+
+    return read(options.model, options.json)
+
+
 def _report(options: argparse.Namespace) -> str:
     from boolattn.reproduction.report import report
 
@@ -163,6 +169,10 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--runs", type=Path, required=True, help="folder of finished runs")
     verb.add_argument("--out", type=Path, required=True, help="folder of the page")
     verb.add_argument("--no-figures", action="store_true", help="where matplotlib is missing")
+    verb = verbs.add_parser("reading", help="say how well a model reads queries nobody here wrote")
+    verb.set_defaults(do=_reading)
+    verb.add_argument("model", help='folder of a model, or "shipped"')
+    verb.add_argument("--json", type=Path, help="file to write everything to")
     return parser
 
 

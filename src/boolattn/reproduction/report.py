@@ -176,7 +176,8 @@ operators, told from outside (label), which a user's query does not come with.""
 _READING = """Systems that read. *Calibration error*: mean distance between the probability that a
 document belongs to an operand and the share that does, in ten bins, over all pairs (most of them
 improbable) and with each bin counted once. *Names taken apart*: real names with a cue word in them
-that were read as several operands."""
+that were read as several operands. *Fresh queries*: written by somebody who had read none of our
+wordings, half about taxa."""
 
 
 def _section(table: Table) -> str:

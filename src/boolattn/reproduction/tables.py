@@ -206,13 +206,22 @@ def reading_table(runs: Iterable[Run]) -> str:
         ]
         misread = spread([one["names"]["misread"] for one in own], 1)
         row = [system.label if system else name, str(len(own)), *errors]
-        rows.append([*row, f"{misread} of {own[0]['names']['n']}"])
+        fresh = [one["fresh"] for one in own if "fresh" in one]
+        taxa = [one["domains"]["taxa"] for one in fresh]
+        others = [one["elsewhere"] for one in fresh]
+        shares = [
+            " / ".join(spread([one[share] for one in part]) for part in (taxa, others))
+            for share in ("structure", "word_f1")
+        ]
+        rows.append([*row, f"{misread} of {own[0]['names']['n']}", *shares])
     heads = [
         "system",
         "seeds",
         "calibration error, kept / excluded",
         "mean over bins, kept / excluded",
         "names taken apart",
+        "fresh queries: structure, taxa / others",
+        "word F1, taxa / others",
     ]
     return markdown(heads, rows) if rows else ""
 

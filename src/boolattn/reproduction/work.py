@@ -23,7 +23,7 @@ from boolattn.composition.retriever import Retriever
 from boolattn.data.made import Store
 from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import DEFAULT, measure, needed_depth
-from boolattn.evaluation.reading import misread_names, operand_reliability
+from boolattn.evaluation.reading import misread_names, operand_reliability, read_fresh
 from boolattn.plugin import attach, save
 from boolattn.plugin.folder import whole_folder
 from boolattn.reproduction.asking import Asker
@@ -185,7 +185,7 @@ def _measured(asker: Asker, how: str, split: str, judgements: Judgements) -> Row
 def _reading(asker: Asker, asked: dict[str, Judgements]) -> dict[str, Any]:
     """Measure what a ranking does not show of a model that reads."""
     queries = [query for judgements in asked.values() for query in judgements.queries]
-    found = {"names": misread_names(asker.retriever)}
+    found = {"names": misread_names(asker.retriever), "fresh": read_fresh(asker.retriever)}
     # The same draw whatever the seed of the run: seeds are compared on the same operands.
     curves = operand_reliability(
         asker.retriever, queries, asker.documents, asker.corpus.rows, seed=0
