@@ -8,6 +8,7 @@ May import: boolattn.data, boolattn.logic, boolattn.errors.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 Span = tuple[int, int]
 Spans = tuple[Span, ...]
+
+_MARKED = re.compile(r"<(\d+)\|([^<>|]+)>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +122,22 @@ def in_order(chosen: Sequence[Spans], operands: Sequence[Spans]) -> tuple[Spans,
         return (own[0] if own else spans[0][0]), spans[0][0]
 
     return tuple(sorted(chosen, key=key))
+
+
+def unmarked(marked: str) -> tuple[str, list[Spans]]:
+    """Take the marks out of a text, and return it with the spans of each operand.
+
+    >>> unmarked("<01|moths> <0|of Borneo> or <1|of Java>")
+    ('moths of Borneo or of Java', [((0, 5), (6, 15)), ((0, 5), (19, 26))])
+    """
+    text, after = "", 0
+    owned: dict[int, list[Span]] = {}
+    for match in _MARKED.finditer(marked):
+        text += marked[after : match.start()]
+        span = (len(text), len(text) + len(match[2]))
+        for digit in match[1]:
+            owned.setdefault(int(digit), []).append(span)
+        text += match[2]
+        after = match.end()
+    count = max(owned, default=-1) + 1
+    return text + marked[after:], [tuple(owned.get(place, ())) for place in range(count)]

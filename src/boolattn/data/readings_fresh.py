@@ -14,16 +14,12 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from boolattn.data.readings import Marked, Reading, in_order
+from boolattn.data.readings import Marked, Reading, in_order, unmarked
 from boolattn.errors import DataError
 from boolattn.logic.operators import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from boolattn.data.readings import Span, Spans
-
-_MARKED = re.compile(r"<(\d+)\|([^<>|]+)>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +85,7 @@ def read_fresh(lines: Iterable[str], where: str = "the text") -> list[Fresh]:
         parts = line.split("\t")
         if len(parts) != 3 or parts[0] not in FORMS:
             raise DataError(f"{where}:{number}: not a known form, a domain and a marked text")
-        text, operands = _unmarked(parts[2])
+        text, operands = unmarked(parts[2])
         form = FORMS[parts[0]]
         if len(operands) not in form.n_operands or not all(operands) or re.search("[<>]", text):
             raise DataError(f"{where}:{number}: the marks do not fit the form {parts[0]}")
@@ -98,18 +94,3 @@ def read_fresh(lines: Iterable[str], where: str = "the text") -> list[Fresh]:
         marked = Marked(text, Reading(kept, excluded, form.joiner))
         found.append(Fresh(parts[0], parts[1], marked))
     return found
-
-
-def _unmarked(marked: str) -> tuple[str, list[Spans]]:
-    """Take the marks out of a text, and return it with the spans of each operand."""
-    text, after = "", 0
-    owned: dict[int, list[Span]] = {}
-    for match in _MARKED.finditer(marked):
-        text += marked[after : match.start()]
-        span = (len(text), len(text) + len(match[2]))
-        for digit in match[1]:
-            owned.setdefault(int(digit), []).append(span)
-        text += match[2]
-        after = match.end()
-    count = max(owned, default=-1) + 1
-    return text + marked[after:], [tuple(owned.get(place, ())) for place in range(count)]

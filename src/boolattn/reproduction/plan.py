@@ -15,6 +15,7 @@ from boolattn.reproduction.jobs import Bm25, Heads, Layout, Make, Train
 from boolattn.reproduction.pool import Task
 from boolattn.reproduction.runs import Run, RunKey
 from boolattn.reproduction.systems import Request, known, resolve
+from boolattn.training.settings import Preset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from boolattn.reproduction.places import Places
     from boolattn.reproduction.systems import Encoder, Suite, System
-    from boolattn.training.settings import Preset
 
 NO_ENCODER = "none"
 #: The paper's.
@@ -201,13 +201,16 @@ def _finished(key: RunKey, folders: Sequence[Path], preset: Preset, system: Syst
 def _differs(found: Mapping[str, Mapping[str, object]], preset: Preset) -> str:
     """Name a setting that differs, but for where an encoder lies."""
     own = json.loads(json.dumps(preset.to_dict()))
+    # What a run does not name was not there yet, and what came later is off unless it is asked for.
+    usual = json.loads(json.dumps(Preset(name="").to_dict()))
     for table, values in own.items():
         if not isinstance(values, dict):
             continue
         there = found.get(table, {})
         for name, value in values.items():
-            if (table, name) != ("model", "encoder") and there.get(name, value) != value:
-                return f"{table}.{name} = {there[name]!r}, not {value!r}"
+            other = there.get(name, usual[table][name])
+            if (table, name) != ("model", "encoder") and other != value:
+                return f"{table}.{name} = {other!r}, not {value!r}"
     return ""
 
 

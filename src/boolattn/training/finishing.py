@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from boolattn.data.readings_generated import generate_marked
+from boolattn.data.readings_natural import natural_readings
 from boolattn.data.readings_sources import mark_sentences, marked_paraphrases, marked_queries
 from boolattn.data.sentences import Mixture
 from boolattn.training.fitting import Fitter, Judged, fit_numbers
@@ -42,9 +43,10 @@ def marked_split(queries: Sequence[Query]) -> dict[str, Marked]:
 def reading_sources(
     preset: Preset, marked: Mapping[str, Marked], made: Store
 ) -> list[list[Marked]]:
-    """Return what a reader learns from: a split's queries, generated texts, wide wordings."""
+    """Return what a reader learns from, source by source; what is not asked for is empty."""
     settings, seed = preset.compose, preset.train.seed
-    logger.info("making %d readings", settings.n_generated + settings.n_wide)
+    count = settings.n_generated + settings.n_wide + settings.n_natural
+    logger.info("making %d readings", count)
     wide: Sequence[Sentence] = ()
     if settings.n_wide:
         wide = made.sentences(settings.n_wide, seed, Mixture(wide=1.0))
@@ -52,6 +54,7 @@ def reading_sources(
         list(marked.values()),
         list(generate_marked(settings.n_generated, seed)),
         list(mark_sentences(wide)),
+        list(natural_readings(settings.n_natural, seed)) if settings.n_natural else [],
     ]
 
 

@@ -67,12 +67,12 @@ class States:
         """Return ``(texts, tokens, layers, hidden)`` in half precision: there are many."""
         moved = {name: value.to(self.device) for name, value in features.items()}
         layers = encode_layers(retriever.towers.eval(), moved)[-n_states:]
-        return torch.stack(layers, 2).half().cpu()
+        return torch.stack(layers, 2).half()
 
     def batch(self, rows: Sequence[int]) -> tuple[tuple[Tensor, ...], Tensor, Labels]:
         """Return each layer's states and the mask of some texts, padded, and their labels."""
         found = [self._found[row] for row in rows]
-        states = torch.nn.utils.rnn.pad_sequence(found, batch_first=True).to(self.device).float()
+        states = torch.nn.utils.rnn.pad_sequence(found, batch_first=True).float()
         lengths = torch.tensor([len(state) for state in found])
         mask = (torch.arange(states.shape[1]) < lengths[:, None]).float()
         labels, _ = self.store.labels(rows, states.shape[1])

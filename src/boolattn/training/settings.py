@@ -225,9 +225,10 @@ class ComposeSettings(_Checked):
         plain_weight: Factor of the loss of the plain vector.
         reading_weight: Factor of the loss of the reading.
         n_readings: Texts a step that are only read, as many of each source: the queries that are
-            learned from, generated texts, and sentences in wide wordings.
+            learned from, generated texts, sentences in wide wordings, and natural queries.
         n_generated: How many texts of fifteen domains are made.
         n_wide: How many sentences in wide wordings are made.
+        n_natural: How many queries as people write them, and the same with other words.
         read_steps: Steps on reading alone, before the training; 0: none.
         read_batch: Texts of such a step.
         read_learning_rate: Highest learning rate of the encoder in it; new parts take 5e-4.
@@ -249,6 +250,7 @@ class ComposeSettings(_Checked):
     n_readings: int = 224
     n_generated: int = 40_000
     n_wide: int = _at_least(0, 0)
+    n_natural: int = _at_least(0, 0)
     read_steps: int = 0
     read_batch: int = _at_least(1, 256)
     read_learning_rate: float = 1e-4

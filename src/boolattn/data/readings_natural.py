@@ -1,0 +1,159 @@
+"""Whole queries as people write them (natural.txt), and the same ways of speaking with other words.
+
+Skeletons and cues, however many, are put together by one machine; these were written one by one.
+No word held out by the taxa benchmark stands in them, and a tenth is kept for choosing between
+models. May import: boolattn.data.readings, boolattn.logic, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import zlib
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from boolattn.data.readings import Marked, Reading, in_order, unmarked
+from boolattn.errors import DataError
+from boolattn.logic.operators import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+_SPAN = re.compile(r"<(\d+)\|([^<>|]+)>")
+_FORM = re.compile(r"(and|or|-):([1-6]):([0-5])")
+#: Words that say what may follow another word: "of Borneo" stands where "of Java" stood.
+_SMALL = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        a about above across after against all along an and any are around as at because before
+        below between by can costing do does during each every featuring for found from has have
+        having in into is its less live made more near no of off on or out over per published set
+        since some that the their there they to under until up using via was were when where which
+        while who whose with within without written
+        """,
+    )
+)
+#: How often a span is filled anew, and how often from the same domain.
+_ANEW, _AT_HOME = 0.75, 0.5
+_HELD_OUT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Natural:
+    """One query.
+
+    Attributes:
+        form: Joiner, number of operands kept, number excluded: "or:2:1".
+        domain: What it asks for ("taxa", "films", "law").
+        marked: The query in the markup.
+    """
+
+    form: str
+    domain: str
+    marked: str
+
+    def reading(self) -> Marked:
+        """Return the text and how it is to be read."""
+        text, operands = unmarked(self.marked)
+        joiner, kept, _ = self.form.split(":")
+        first, last = operands[: int(kept)], operands[int(kept) :]
+        return Marked(
+            text,
+            Reading(
+                in_order(first, operands),
+                in_order(last, operands),
+                Operator.OR if joiner == "or" else Operator.AND,
+            ),
+        )
+
+
+@lru_cache(maxsize=2)
+def natural_queries(*, held_out: bool = False) -> tuple[Natural, ...]:
+    """Return what training may see, or what is kept for choosing between models."""
+    source = files("boolattn.data").joinpath("natural.txt").read_text(encoding="utf-8")
+    return tuple(
+        one
+        for one in read_natural(source.splitlines(), "natural.txt")
+        if (zlib.crc32(one.marked.encode()) % _HELD_OUT == 0) == held_out
+    )
+
+
+def read_natural(lines: Iterable[str], where: str = "the text") -> list[Natural]:
+    r"""Read lines of form, domain and marked text, between tabs.
+
+    >>> [one] = read_natural(["-:1:1\ttaxa\t<01|moths> <0|of Borneo>, none <1|of Java>"])
+    >>> print(one.reading().reading.tree(one.reading().text))
+    And(parts=(Atom(text='moths of Borneo'), Not(part=Atom(text='moths of Java'))))
+    """
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("#"):
+            continue
+        form, _, rest = line.partition("\t")
+        domain, tab, marked = rest.partition("\t")
+        if not tab or not (counts := _FORM.fullmatch(form)):
+            raise DataError(f"{where}:{number}: not a known form, a domain and a marked text")
+        text, operands = unmarked(marked)
+        n_operands = int(counts[2]) + int(counts[3])
+        if len(operands) != n_operands or not all(operands) or re.search("[<>]", text):
+            raise DataError(f"{where}:{number}: the marks do not fit the form {form}")
+        if (counts[1] == "-") != (counts[2] == "1"):
+            raise DataError(f"{where}:{number}: {form} must name what joins the operands")
+        found.append(Natural(form, domain, marked))
+    return found
+
+
+def natural_readings(n: int, seed: int) -> Iterator[Marked]:
+    """Yield each query as it was written, then others of the same frames, ``n`` in all."""
+    queries = natural_queries()
+    rng = random.Random(f"natural {seed}")
+    fillings = _Fillings(queries)
+    for place in range(n):
+        if place < len(queries):
+            yield queries[place].reading()
+        else:
+            yield fillings.refill(rng.choice(queries), rng).reading()
+
+
+class _Fillings:
+    """The words of operands, by what they may stand for."""
+
+    def __init__(self, queries: Sequence[Natural]) -> None:
+        everywhere: dict[tuple[str, bool], list[str]] = {}
+        by_domain: dict[tuple[str, str, bool], list[str]] = {}
+        for one in queries:
+            for owners, text in _SPAN.findall(one.marked):
+                key = _kind(owners, text)
+                everywhere.setdefault(key, []).append(text)
+                by_domain.setdefault((one.domain, *key), []).append(text)
+        self._everywhere: Mapping[tuple[str, bool], list[str]] = everywhere
+        self._by_domain: Mapping[tuple[str, str, bool], list[str]] = by_domain
+
+    def refill(self, one: Natural, rng: random.Random) -> Natural:
+        """Say something else in the same way; no two operands become the same."""
+        used: set[str] = set()
+
+        def other(match: re.Match[str]) -> str:
+            owners, text = match[1], match[2]
+            key = _kind(owners, text)
+            if rng.random() < _ANEW:
+                pool = self._everywhere[key]
+                if rng.random() < _AT_HOME:
+                    pool = self._by_domain[(one.domain, *key)]
+                drawn = rng.choice(pool)
+                if drawn.lower() not in used:
+                    text = drawn
+            used.add(text.lower())
+            return f"<{owners}|{text}>"
+
+        return Natural(one.form, one.domain, _SPAN.sub(other, one.marked))
+
+
+def _kind(owners: str, text: str) -> tuple[str, bool]:
+    """Say what may stand in a span's place: what begins alike, and is shared or not."""
+    first = text.split()[0].lower()
+    return (first if first in _SMALL else ""), len(owners) > 1

@@ -1,0 +1,92 @@
+"""Queries as people write them: read right, clean of what is held out, and filled with others."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from boolattn.data.readings import unmarked
+from boolattn.data.readings_fresh import fresh_queries
+from boolattn.data.readings_natural import natural_queries, natural_readings, read_natural
+from boolattn.errors import DataError
+from tests.data.held_out import BANNED
+
+TRAIN, HELD_OUT = natural_queries(), natural_queries(held_out=True)
+
+
+def said(text):
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
+def test_there_are_many_and_a_tenth_is_held_out():
+    assert len(TRAIN) > 1500
+    assert 0.06 < len(HELD_OUT) / len(TRAIN) < 0.16
+    texts = [said(unmarked(one.marked)[0]) for one in TRAIN + HELD_OUT]
+    assert len(set(texts)) == len(texts)
+
+
+def test_no_word_that_the_benchmark_holds_out_is_said():
+    found = [one.marked for one in TRAIN + HELD_OUT if BANNED.search(unmarked(one.marked)[0])]
+    assert not found
+
+
+def test_no_query_of_the_frozen_test_set_is_among_them():
+    frozen = {said(one.marked.text) for one in fresh_queries()}
+    assert not frozen & {said(unmarked(one.marked)[0]) for one in TRAIN + HELD_OUT}
+
+
+def test_every_form_has_its_operands():
+    forms = set()
+    for one in TRAIN + HELD_OUT:
+        joiner, kept, excluded = one.form.split(":")
+        reading = one.reading().reading
+        assert (len(reading.kept), len(reading.excluded)) == (int(kept), int(excluded))
+        assert reading.joiner.value == ("or" if joiner == "or" else "and")
+        forms.add(one.form)
+    assert {"-:1:0", "-:1:1", "-:1:2", "and:2:1", "or:2:1", "or:4:0", "and:4:0"} <= forms
+
+
+def test_they_come_as_written_first_and_then_with_other_words():
+    made = list(natural_readings(len(TRAIN) + 300, 3))
+    assert made[: len(TRAIN)] == [one.reading() for one in TRAIN]
+    assert made == list(natural_readings(len(TRAIN) + 300, 3))
+    assert made[len(TRAIN) :] != list(natural_readings(len(TRAIN) + 300, 4))[len(TRAIN) :]
+    known = {one.text for one in made[: len(TRAIN)]}
+    others = made[len(TRAIN) :]
+    assert sum(one.text not in known for one in others) > 250
+    forms = {one.reading().reading.form for one in TRAIN}
+    for one in others:
+        assert one.reading.form in forms
+        assert not BANNED.search(one.text)
+        for spans in one.reading.kept + one.reading.excluded:
+            assert all(one.text[start:end].strip() for start, end in spans)
+
+
+def test_a_refilled_query_keeps_its_frame():
+    made = list(natural_readings(len(TRAIN) + 200, 1))[len(TRAIN) :]
+
+    def frame(marked):
+        inside = {
+            at for spans in marked.reading.kept + marked.reading.excluded
+            for start, end in spans for at in range(start, end)
+        }  # fmt: skip
+        return "".join(c for at, c in enumerate(marked.text) if at not in inside)
+
+    frames = {frame(one.reading()) for one in TRAIN}
+    assert all(frame(one) in frames for one in made)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("or:2:0\ttaxa", "not a known form"),
+        ("xor:2:0\ttaxa\t<0|a> or <1|b>", "not a known form"),
+        ("or:3:0\ttaxa\t<0|a> or <1|b>", "do not fit the form or:3:0"),
+        ("or:2:0\ttaxa\t<0|a> or <2|b>", "do not fit the form"),
+        ("and:1:1\ttaxa\t<0|a> not <1|b>", "must name what joins"),
+    ],
+)
+def test_a_bad_line_is_named(line, message):
+    with pytest.raises(DataError, match=rf"x\.txt:2: .*{message}"):
+        read_natural(["# a comment", line], "x.txt")
