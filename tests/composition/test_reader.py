@@ -73,6 +73,18 @@ def test_an_operand_without_words_is_no_reading(tokenizer):
     assert verdict.confidence == 0
 
 
+def test_what_is_excluded_must_say_more_than_what_is_kept(tokenizer):
+    offsets = _offsets(tokenizer, TEXT)
+    labels = make_labels([READING], [offsets], 4)
+    tags = labels.tags.clone()
+    # The excluded operand is left with words that the kept one has, too.
+    tags[..., 1] *= tags[..., 0]
+    assert tags[..., 1].any()
+    verdict = decode(_certain(labels._replace(tags=tags)), TEXT, offsets, 0)
+    assert verdict.reading is None
+    assert verdict.confidence == 0
+
+
 def test_a_query_that_only_excludes_is_no_reading(tokenizer):
     offsets = _offsets(tokenizer, TEXT)
     labels = make_labels([READING], [offsets], 4)

@@ -259,7 +259,8 @@ def decode(read: Read, text: str, offsets: Sequence[Span], row: int) -> Verdict:
         row: Of the batch.
 
     Returns:
-        A reading of ``None`` where an operand has no words, or nothing is kept.
+        A reading of ``None`` where an operand has no words, or nothing is kept, or what is excluded
+        has no word that is not also kept: "beetles of Spain, but no beetles" is misread.
     """
     roles = read.roles[row].float().softmax(-1)
     best = roles.argmax(-1)
@@ -272,15 +273,24 @@ def decode(read: Read, text: str, offsets: Sequence[Span], row: int) -> Verdict:
     if not n_kept:
         return Verdict(None, structure, 0.0)
     spans, surest = word_spans(read.tags[row].float().sigmoid(), text, offsets, present)
-    if len(present) > 1 and not all(spans):
-        return Verdict(None, structure, 0.0)
     named = [(int(best[slot]), own) for slot, own in zip(present, spans, strict=True)]
+    if (len(present) > 1 and not all(spans)) or _excludes_what_is_kept(named):
+        return Verdict(None, structure, 0.0)
     reading = Reading(
         tuple(own for role, own in named if role == KEPT),
         tuple(own for role, own in named if role == EXCLUDED),
         Operator.OR if n_kept > 1 and is_or > 0.5 else Operator.AND,
     )
     return Verdict(reading, structure, surest)
+
+
+def _excludes_what_is_kept(named: Sequence[tuple[int, Spans]]) -> bool:
+    kept = {p for role, spans in named if role == KEPT for span in spans for p in range(*span)}
+    return any(
+        all(place in kept for span in spans for place in range(*span))
+        for role, spans in named
+        if role == EXCLUDED
+    )
 
 
 def word_spans(

@@ -1,6 +1,7 @@
-"""What is left when the towers are trained: the reader polished, the composition's numbers chosen.
+"""What is left when the towers are trained: gate and reader polished, the numbers chosen.
 
-Neither changes a vector. May import: boolattn.composition, boolattn.data, boolattn.training.
+Nothing of it changes a document's vector.
+May import: boolattn.composition, boolattn.data, boolattn.training.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from boolattn.data.readings_natural import natural_readings
 from boolattn.data.readings_sources import mark_sentences, marked_paraphrases, marked_queries
 from boolattn.data.sentences import Mixture
 from boolattn.training.fitting import Fitter, Judged, fit_numbers
+from boolattn.training.gate_teaching import teach_gate
 from boolattn.training.polishing import polish_reader
 from boolattn.training.validation import choose, encode
 
@@ -72,6 +74,18 @@ def polish(
         length=preset.model.query_length,
         seed=preset.train.seed,
         log=log,
+    )
+
+
+def teach(retriever: Retriever, preset: Preset, sources: Sequence[Sequence[Marked]]) -> float:
+    """Teach a learned gate again; return the share of texts that it gets right."""
+    return teach_gate(
+        retriever,
+        [source for source in sources if source],
+        n_steps=preset.compose.gate_steps,
+        batch_size=preset.compose.read_batch,
+        length=preset.model.query_length,
+        seed=preset.train.seed,
     )
 
 

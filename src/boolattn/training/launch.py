@@ -23,7 +23,7 @@ from boolattn.training.batches import Collator, Steps, Tokens
 from boolattn.training.checkpoints import last_checkpoint
 from boolattn.training.command import finish_command, pretrain_command, train_command
 from boolattn.training.composing import make_composing
-from boolattn.training.finishing import fit, marked_split, polish, reading_sources
+from boolattn.training.finishing import fit, marked_split, polish, reading_sources, teach
 from boolattn.training.graphs import documents_at_once
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.rankings import read_rankings
@@ -183,30 +183,37 @@ def _check_finish(preset: Preset, *, has_reader: bool) -> None:
     settings = preset.compose
     if _is_finished_apart(preset) and not has_reader:
         raise ConfigError(
-            "compose.polish_steps and compose.fit_numbers need compose.use_reader=true"
+            "compose.polish_steps, gate_steps and fit_numbers need compose.use_reader=true"
         )
     if settings.fit_numbers and not preset.data.validation:
         raise ConfigError("compose.fit_numbers needs validation queries: set data.validation")
 
 
 def _is_finished_apart(preset: Preset) -> bool:
-    return bool(preset.compose.polish_steps or preset.compose.fit_numbers)
+    settings = preset.compose
+    return bool(settings.polish_steps or settings.gate_steps or settings.fit_numbers)
 
 
 def _finish(
     preset: Preset, corpus: Corpus, source: Path, target: Path, command: str, made: Store
 ) -> dict[str, float]:
     retriever = load_retriever(source)
-    settings, metrics = preset.compose, {}
+    settings = preset.compose
+    metrics: dict[str, float] = {}
     retriever.threshold = settings.threshold
     if retriever.reader is None:
         raise ConfigError(f"{source} has no reader; train one: compose.use_reader=true")
-    if settings.polish_steps:
+    if settings.polish_steps or settings.gate_steps:
         marked = marked_split(corpus.split(preset.data.train))
-        polish(retriever, preset, reading_sources(preset, marked, made), _log_reading)
+        sources = reading_sources(preset, marked, made)
+        # The gate first: what it opens changes the states that are read.
+        if settings.gate_steps:
+            metrics["gate_accuracy"] = teach(retriever, preset, sources)
+        if settings.polish_steps:
+            polish(retriever, preset, sources, _log_reading)
     if settings.fit_numbers:
         queries = corpus.split(preset.data.validation)
-        metrics = fit(retriever, preset, queries, corpus.documents, corpus.rows)
+        metrics |= fit(retriever, preset, queries, corpus.documents, corpus.rows)
         logger.info("composition: %s", _words(metrics))
     save_model(
         retriever.towers,

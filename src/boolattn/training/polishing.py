@@ -43,10 +43,14 @@ class States:
         retriever: Whose towers read them.
         store: The texts.
         n_states: How many layers are kept, from the last one down.
+        first: Keep what enters the first layer instead.
     """
 
-    def __init__(self, retriever: Retriever, store: ReadingStore, n_states: int) -> None:
+    def __init__(
+        self, retriever: Retriever, store: ReadingStore, n_states: int = 1, *, first: bool = False
+    ) -> None:
         self.store = store
+        self._kept = slice(0, 1) if first else slice(-n_states, None)
         self.device = retriever.towers.device
         rows = list(range(len(store.readings)))
         store.tokens.fill(rows)
@@ -56,17 +60,17 @@ class States:
             chosen = order[start : start + _AT_ONCE]
             features = store.tokens.features(chosen)
             lengths = features["attention_mask"].sum(-1).tolist()
-            states = self._encode(retriever, features, n_states)
+            states = self._encode(retriever, features)
             for place, (row, length) in enumerate(zip(chosen, lengths, strict=True)):
                 # A copy, or every text would keep its whole batch alive.
                 found[row] = states[place, :length].clone()
         self._found = found
 
     @torch.no_grad()
-    def _encode(self, retriever: Retriever, features: dict[str, Tensor], n_states: int) -> Tensor:
+    def _encode(self, retriever: Retriever, features: dict[str, Tensor]) -> Tensor:
         """Return ``(texts, tokens, layers, hidden)`` in half precision: there are many."""
         moved = {name: value.to(self.device) for name, value in features.items()}
-        layers = encode_layers(retriever.towers.eval(), moved)[-n_states:]
+        layers = encode_layers(retriever.towers.eval(), moved)[self._kept]
         return torch.stack(layers, 2).half()
 
     def batch(self, rows: Sequence[int]) -> tuple[tuple[Tensor, ...], Tensor, Labels]:

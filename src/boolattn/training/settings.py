@@ -235,6 +235,8 @@ class ComposeSettings(_Checked):
         polish_steps: Steps of a new reader alone, after the training, on states that stay as they
             are; 0: none.
         polish_learning_rate: Highest learning rate of these.
+        gate_steps: Steps of a learned gate alone, after the training, on texts whose operators are
+            known; 0: none.
         fit_numbers: Whether the few numbers of the composition are chosen anew on the validation
             split, by R-precision minus leak, or stay as they were learned.
         threshold: Least confidence of a reading that is obeyed, in the saved model.
@@ -256,6 +258,7 @@ class ComposeSettings(_Checked):
     read_learning_rate: float = 1e-4
     polish_steps: int = _at_least(0, 0)
     polish_learning_rate: float = 1e-3
+    gate_steps: int = _at_least(0, 0)
     fit_numbers: bool = False
     threshold: float = 0.5
 
