@@ -180,7 +180,10 @@ def test_an_interrupted_run_ends_with_the_same_weights(
             train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
     train(chosen, Launch(out=tmp_path / "run", resume=True), marked_corpus)
     whole, resumed = _parts(tmp_path / "whole" / "model"), _parts(tmp_path / "run" / "model")
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    # A GPU adds in no fixed order, so that even two whole runs differ in the last digits there.
+    limit = {"rtol": 1e-3, "atol": 1e-4} if torch.cuda.is_available() else {"rtol": 0, "atol": 0}
+    for name in whole:
+        torch.testing.assert_close(resumed[name], whole[name], **limit)
 
 
 def test_finishing_changes_no_vector(preset, marked_corpus, tmp_path):
