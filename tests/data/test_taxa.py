@@ -374,11 +374,15 @@ def test_a_damaged_folder_is_refused_in_one_line(tmp_path):
         '{"id":"x","text":"y","template":"_","operands":[1],"gold":[]}\n'
     )
     complaints.append(lambda: opened.queries("test"))
+    (folder / "unseen.jsonl").write_text(
+        '{"id":"x","text":"y","template":"_","operands":[],"gold":[],"sets":[1]}\n'
+    )
+    complaints.append(lambda: opened.queries("unseen"))
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "manifest.json").write_text('{"format": "boolattn-taxa-0"}')
     complaints += [lambda: taxa.load(tmp_path / "old"), lambda: taxa.load(tmp_path / "none")]
     expected = ["test.jsonl has the hash", "train.jsonl:", "no split 'dev'", "test.jsonl:1:"]
-    expected += ["boolattn-taxa-0", "boolattn data build taxa"]
+    expected += ["unseen.jsonl:1:", "boolattn-taxa-0", "boolattn data build taxa"]
     for complain, text in zip(complaints, expected, strict=True):
         with pytest.raises(BoolattnError, match=re.escape(text)) as error:
             complain()

@@ -239,6 +239,33 @@ def test_finishing_needs_a_reader_and_a_model(preset, marked_corpus, tmp_path):
         finish(fitted, Launch(out=tmp_path / "y"), marked_corpus)
 
 
+def test_teaching_the_gate_changes_no_document(preset, marked_corpus, tmp_path):
+    learned = ("plugin.gate=learned", "plugin.gate_reads=context")
+    chosen = preset(*COMPOSE, *learned, max_steps=2, keep="last")
+    train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
+    taught = replace(chosen, compose=replace(chosen.compose, gate_steps=30, read_batch=8))
+    launch = Launch(out=tmp_path / "end", pretrained=tmp_path / "run" / "model")
+    assert 0 <= finish(taught, launch, marked_corpus)["gate_accuracy"] <= 1
+    before, after = (load_retriever(tmp_path / name / "model") for name in ("run", "end"))
+    texts = [document.text for document in marked_corpus.dataset.documents[:8]]
+    vectors = [one.towers.encode_document(texts) for one in (before, after)]
+    np.testing.assert_array_equal(*vectors)
+    old, new = before.towers.state_dict(), after.towers.state_dict()
+    changed = [name for name in old if not torch.equal(old[name], new[name])]
+    assert changed
+    assert all(".gate." in name for name in changed)
+
+
+@pytest.mark.parametrize("change", ["plugin.gate=lexicon", "model.use_plugin=false"])
+def test_a_gate_that_cannot_be_taught_is_refused_before_the_training(
+    preset, marked_corpus, tmp_path, change
+):
+    chosen = preset(*COMPOSE, change, "compose.gate_steps=1")
+    with pytest.raises(ConfigError, match=r"plugin\.gate=learned"):
+        train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
+    assert not (tmp_path / "run").exists()
+
+
 def _wide(documents):
     """Pad vectors of three numbers to the tiny encoder's 32."""
     return torch.nn.functional.pad(documents, (0, 29))

@@ -10,7 +10,7 @@ from boolattn.composition.retriever import Retriever
 from boolattn.data.readings_generated import generate_marked
 from boolattn.encoder import build_towers
 from boolattn.errors import ConfigError
-from boolattn.training.gate_teaching import gate_of, operators_of, teach_gate
+from boolattn.training.gate_teaching import gate_of, teach_gate
 
 TEXTS = list(generate_marked(120, 0))
 
@@ -46,8 +46,3 @@ def test_another_gate_cannot_be_taught(retriever, settings):
     assert gate_of(model) is None
     with pytest.raises(ConfigError, match="gate_steps teaches a learned gate"):
         teach_gate(model, [TEXTS], n_steps=1, batch_size=8, length=32, seed=0)
-
-
-def test_operators_are_those_of_the_reading():
-    found = {tuple(operators_of(item.reading)) for item in TEXTS}
-    assert {(0, 0, 0), (0, 1, 0), (1, 0, 0), (0, 0, 1)} <= found

@@ -134,7 +134,11 @@ class _Fillings:
         self._by_domain: Mapping[tuple[str, str, bool], list[str]] = by_domain
 
     def refill(self, one: Natural, rng: random.Random) -> Natural:
-        """Say something else in the same way; no two operands become the same."""
+        """Say something else in the same way.
+
+        What was said already is not drawn again, but what stays as it was written may have been
+        drawn before: one query in 180 names something twice.
+        """
         used: set[str] = set()
 
         def other(match: re.Match[str]) -> str:

@@ -3,8 +3,8 @@
 Retrieval moves the gate by what a query's vector gains from an open expert, not by what the query
 says: of a gate that was right in 998 of 1,000 texts it left one right in three of four. So the gate
 alone is taught again what it knew, on texts whose operators are known; all else stays as it is.
-May import: boolattn.attention, boolattn.composition, boolattn.encoder, boolattn.logic,
-boolattn.plugin, boolattn.training.
+May import: boolattn.attention, boolattn.composition, boolattn.data, boolattn.encoder,
+boolattn.plugin, boolattn.training, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ import torch
 from boolattn.attention.gate import LearnedGate
 from boolattn.encoder import BoolBertModel, query_encoder
 from boolattn.errors import ConfigError
-from boolattn.logic.operators import OPERATORS, Operator
 from boolattn.plugin import plugin_of
 from boolattn.training.batches import label_columns
 from boolattn.training.losses import gate_loss
 from boolattn.training.polishing import States
-from boolattn.training.reading_batches import ReadingStore
+from boolattn.training.reading_batches import ReadingStore, reading_operators
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.composition.retriever import Retriever
-    from boolattn.data.readings import Marked, Reading
+    from boolattn.data.readings import Marked
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +69,8 @@ def teach_gate(
         seed: Of the draws.
 
     Returns:
-        The share of the last hundred batches' texts whose operators were all right.
+        The share of the last hundred batches' texts whose operators were all right while it
+        learned: with the words and features dropped that it drops then.
     """
     gate = gate_of(retriever)
     if gate is None:
@@ -89,7 +89,7 @@ def teach_gate(
     # The gate reads what enters the first layer.
     states = States(retriever, store, first=True)
     columns = label_columns(gate.config.operators)
-    labels = torch.tensor([operators_of(item.reading) for item in marked])[:, columns].float()
+    labels = torch.tensor([reading_operators(item.reading) for item in marked])[:, columns].float()
     optimizer = torch.optim.AdamW(gate.parameters(), lr=_LEARNING_RATE, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer,
@@ -117,16 +117,3 @@ def _step(gate: LearnedGate, states: States, rows: Sequence[int], wanted: Tensor
     gate_loss(found.logits, wanted, temperature=gate.config.gate_temperature).backward()
     torch.nn.utils.clip_grad_norm_(gate.parameters(), 1.0)
     return float((found.open.detach() == wanted).all(-1).float().mean())
-
-
-def operators_of(reading: Reading) -> list[int]:
-    """Say which of AND, OR and NOT a reading uses, 0 or 1 for each.
-
-    >>> from boolattn.data.readings import Reading
-    >>> operators_of(Reading((((0, 5),), ((9, 14),)), (((20, 25),),), Operator.OR))
-    [0, 1, 1]
-    """
-    used = {reading.joiner} if len(reading.kept) > 1 else set()
-    if reading.excluded:
-        used.add(Operator.NOT)
-    return [int(operator in used) for operator in OPERATORS]

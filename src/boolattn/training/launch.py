@@ -115,7 +115,8 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
         corpus: The data set, where it has been opened and tokenised already.
     """
     require_gpu(preset)
-    _check_finish(preset, has_reader=preset.compose.use_reader)
+    has_gate = preset.model.use_plugin and preset.plugin.gate == "learned"
+    _check_finish(preset, has_reader=preset.compose.use_reader, has_gate=has_gate)
     torch.manual_seed(preset.train.seed)
     dataset = corpus.dataset if corpus else open_data(preset, launch.data)
     run = RunFolder(launch.out)
@@ -155,7 +156,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
 
 
 def finish(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict[str, float]:
-    """Polish the reader of a trained model and choose its composition's numbers anew.
+    """Do to a trained model what follows a training: gate, reader and numbers, as far as asked.
 
     Args:
         preset: Every number.
@@ -164,7 +165,8 @@ def finish(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict
     """
     if launch.pretrained is None:
         raise ConfigError("name the model to finish: --pretrained FOLDER")
-    _check_finish(preset, has_reader=True)
+    # What the model has is seen when it is loaded.
+    _check_finish(preset, has_reader=True, has_gate=True)
     dataset = corpus.dataset if corpus else open_data(preset, launch.data)
     run = RunFolder(launch.out)
     command = finish_command(preset, launch.pretrained, data=launch.data)
@@ -178,13 +180,15 @@ def finish(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict
     return metrics
 
 
-def _check_finish(preset: Preset, *, has_reader: bool) -> None:
+def _check_finish(preset: Preset, *, has_reader: bool, has_gate: bool) -> None:
     """Refuse before a training what could only fail after it."""
     settings = preset.compose
     if _is_finished_apart(preset) and not has_reader:
         raise ConfigError(
             "compose.polish_steps, gate_steps and fit_numbers need compose.use_reader=true"
         )
+    if settings.gate_steps and not has_gate:
+        raise ConfigError("compose.gate_steps teaches a learned gate: set plugin.gate=learned")
     if settings.fit_numbers and not preset.data.validation:
         raise ConfigError("compose.fit_numbers needs validation queries: set data.validation")
 

@@ -103,7 +103,12 @@ class TaxaBenchmark:
         documents = tuple(self.documents())
         paths = {s: find_file(self.folder, f"{s}.jsonl") for s in self.manifest.queries}
         rows = {split: tuple(read_jsonl(path, _FIELDS)) for split, path in paths.items()}
-        named = {tuple(n) for own in rows.values() for _, row in own for n in row.get("sets", ())}
+        named = {
+            name
+            for split, own in rows.items()
+            for number, row in own
+            for name in _named_sets(paths[split], number, row)
+        }
         sets = members_of(((one.id, one.metadata) for one in documents), named)
         splits = {
             split: tuple(_read_query(paths[split], number, row, sets) for number, row in own)
@@ -237,8 +242,8 @@ def _read_query(
     sets: Mapping[tuple[str, ...], frozenset[str]] | None = None,
 ) -> records.Query:
     try:
-        named = row.get("sets") or [()] * len(row["operands"])
-        members = [(sets or {}).get(tuple(name)) for name in named]
+        named = _named_sets(path, number, row) or [()] * len(row["operands"])
+        members = [(sets or {}).get(name) for name in named]
         operands = tuple(
             records.Operand(item["text"], tuple((start, end) for start, end in item["spans"]), own)
             for item, own in zip(row["operands"], members, strict=True)
@@ -256,6 +261,13 @@ def _read_query(
             wording=row["wording"],
         )
     except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}:{number}: not a query of this benchmark ({error!r})") from error
+
+
+def _named_sets(path: Path, number: int, row: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    try:
+        return [tuple(map(str, name)) for name in row.get("sets") or ()]
+    except TypeError as error:
         raise DataError(f"{path}:{number}: not a query of this benchmark ({error!r})") from error
 
 
