@@ -8,7 +8,12 @@ import pytest
 
 from boolattn.data.readings import unmarked
 from boolattn.data.readings_fresh import fresh_queries
-from boolattn.data.readings_natural import natural_queries, natural_readings, read_natural
+from boolattn.data.readings_natural import (
+    natural_queries,
+    natural_readings,
+    read_natural,
+    short_readings,
+)
 from boolattn.errors import DataError
 from tests.data.held_out import BANNED
 
@@ -75,6 +80,19 @@ def test_a_refilled_query_keeps_its_frame():
 
     frames = {frame(one.reading()) for one in TRAIN}
     assert all(frame(one) in frames for one in made)
+
+
+def test_short_queries_have_few_words_and_every_operator():
+    made = list(short_readings(400, 2))
+    assert made == list(short_readings(400, 2))
+    assert made != list(short_readings(400, 3))
+    assert max(len(one.text.split()) for one in made) <= 12
+    assert not [one.text for one in made if BANNED.search(one.text)]
+    forms = {one.reading.form for one in made}
+    assert {(1, 0, "and"), (2, 0, "or"), (3, 0, "or"), (2, 0, "and"), (1, 1, "and")} <= forms
+    one = next(one for one in made if " without " in one.text)
+    kept, excluded = one.reading.kept[0], one.reading.excluded[0]
+    assert kept[0] == excluded[0], "what lacks something is still the same thing"
 
 
 @pytest.mark.parametrize(

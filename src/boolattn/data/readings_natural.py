@@ -40,6 +40,30 @@ _SMALL = frozenset(
 #: How often a span is filled anew, and how often from the same domain.
 _ANEW, _AT_HOME = 0.75, 0.5
 _HELD_OUT = 10
+#: The shortest ways to ask, for who types three words; "A and B" says too little to be among them.
+_SHORT = (
+    "-:1:0\t<0|A>",
+    "-:1:0\tthe <0|A>",
+    "or:2:0\t<0|A> or <1|B>",
+    "or:2:0\teither <0|A> or <1|B>",
+    "or:3:0\t<0|A>, <1|B> or <2|C>",
+    "or:3:0\t<0|A> or <1|B> or <2|C>",
+    "and:2:0\tboth <0|A> and <1|B>",
+    "and:2:0\t<0|A> that are also <1|B>",
+    "and:2:0\t<0|A> which are <1|B> as well",
+    "-:1:1\t<0|A> but not <1|B>",
+    "-:1:1\t<0|A> but no <1|B>",
+    "-:1:1\t<0|A>, not <1|B>",
+    "-:1:1\t<0|A> except <1|B>",
+    "-:1:1\t<0|A> excluding <1|B>",
+    "-:1:1\t<0|A> other than <1|B>",
+    "-:1:1\t<01|A> without <1|B>",
+    "-:1:1\t<0|A> that are not <1|B>",
+    "-:1:2\t<0|A> but neither <1|B> nor <2|C>",
+    "and:2:1\t<0|A> that are also <1|B> but not <2|C>",
+    "or:2:1\t<0|A> or <1|B> but not <2|C>",
+)
+_FEW_WORDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +141,24 @@ def natural_readings(n: int, seed: int) -> Iterator[Marked]:
             yield queries[place].reading()
         else:
             yield fillings.refill(rng.choice(queries), rng).reading()
+
+
+def short_readings(n: int, seed: int) -> Iterator[Marked]:
+    """Yield queries of a few words: operands of one or two words, joined in the shortest ways."""
+    own = sorted(
+        {
+            text
+            for one in natural_queries()
+            for owners, text in _SPAN.findall(one.marked)
+            if _kind(owners, text) == ("", False) and len(text.split()) <= _FEW_WORDS
+        }
+    )
+    rng = random.Random(f"short {seed}")
+    for _ in range(n):
+        form, _, frame = rng.choice(_SHORT).partition("\t")
+        for letter, text in zip("ABC", rng.sample(own, 3), strict=True):
+            frame = frame.replace(f"|{letter}>", f"|{text}>")
+        yield Natural(form, "short", frame).reading()
 
 
 class _Fillings:

@@ -190,7 +190,9 @@ def _finished(key: RunKey, folders: Sequence[Path], preset: Preset, system: Syst
         if not path.is_file():
             continue
         settings = Run.load(path).details.get("settings")
-        if system.kind != "bm25" and (other := _differs(settings or {}, preset)):
+        # Without heads nothing was pretrained, however that would have been done.
+        unused = () if system.heads else ("pretrain",)
+        if system.kind != "bm25" and (other := _differs(settings or {}, preset, unused)):
             raise ConfigError(
                 f"{path} was run with {other}; name another --out, or remove it to run again"
             )
@@ -198,13 +200,15 @@ def _finished(key: RunKey, folders: Sequence[Path], preset: Preset, system: Syst
     return None
 
 
-def _differs(found: Mapping[str, Mapping[str, object]], preset: Preset) -> str:
+def _differs(
+    found: Mapping[str, Mapping[str, object]], preset: Preset, unused: Sequence[str] = ()
+) -> str:
     """Name a setting that differs, but for where an encoder lies."""
     own = json.loads(json.dumps(preset.to_dict()))
     # What a run does not name was not there yet, and what came later is off unless it is asked for.
     usual = json.loads(json.dumps(Preset(name="").to_dict()))
     for table, values in own.items():
-        if not isinstance(values, dict):
+        if not isinstance(values, dict) or table in unused:
             continue
         there = found.get(table, {})
         for name, value in values.items():

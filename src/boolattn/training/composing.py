@@ -27,6 +27,7 @@ from boolattn.composition.reading_pass import encode_and_read
 from boolattn.composition.retriever import Retriever
 from boolattn.composition.scores import compose_forms
 from boolattn.composition.storage import SETTINGS, load_retriever, write_parts
+from boolattn.encoder import query_encoder
 from boolattn.errors import ConfigError
 from boolattn.training.losses import SIMILARITIES, softmax_loss
 from boolattn.training.passes import encode, gather
@@ -186,10 +187,12 @@ def make_composing(
                 )
             return Composing(towers, found.reader, found.calibration)
     settings = preset.compose
+    n_layers: int = query_encoder(towers).config.num_hidden_layers
     config = ReaderConfig(
         hidden_size=hidden,
         n_slots=settings.n_slots,
-        n_states=settings.n_states,
+        # What enters the first layer counts as one.
+        n_states=min(settings.n_states, n_layers + 1),
         depth=settings.depth,
     )
     reader = Reader(config)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from boolattn.data.readings_generated import generate_marked
-from boolattn.data.readings_natural import natural_readings
+from boolattn.data.readings_natural import natural_readings, short_readings
 from boolattn.data.readings_sources import mark_sentences, marked_paraphrases, marked_queries
 from boolattn.data.sentences import Mixture
 from boolattn.training.fitting import Fitter, Judged, fit_numbers
@@ -47,7 +47,7 @@ def reading_sources(
 ) -> list[list[Marked]]:
     """Return what a reader learns from, source by source; what is not asked for is empty."""
     settings, seed = preset.compose, preset.train.seed
-    count = settings.n_generated + settings.n_wide + settings.n_natural
+    count = settings.n_generated + settings.n_wide + settings.n_natural + settings.n_short
     logger.info("making %d readings", count)
     wide: Sequence[Sentence] = ()
     if settings.n_wide:
@@ -57,6 +57,7 @@ def reading_sources(
         list(generate_marked(settings.n_generated, seed)),
         list(mark_sentences(wide)),
         list(natural_readings(settings.n_natural, seed)) if settings.n_natural else [],
+        list(short_readings(settings.n_short, seed)) if settings.n_short else [],
     ]
 
 

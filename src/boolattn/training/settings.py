@@ -229,6 +229,7 @@ class ComposeSettings(_Checked):
         n_generated: How many texts of fifteen domains are made.
         n_wide: How many sentences in wide wordings are made.
         n_natural: How many queries as people write them, and the same with other words.
+        n_short: How many of these of a few words.
         read_steps: Steps on reading alone, before the training; 0: none.
         read_batch: Texts of such a step.
         read_learning_rate: Highest learning rate of the encoder in it; new parts take 5e-4.
@@ -253,6 +254,7 @@ class ComposeSettings(_Checked):
     n_generated: int = 40_000
     n_wide: int = _at_least(0, 0)
     n_natural: int = _at_least(0, 0)
+    n_short: int = _at_least(0, 0)
     read_steps: int = 0
     read_batch: int = _at_least(1, 256)
     read_learning_rate: float = 1e-4
