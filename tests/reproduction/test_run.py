@@ -21,6 +21,8 @@ SMALL = (
     "compose.read_steps=1",
     "compose.n_generated=8",
     "compose.n_wide=8",
+    "compose.n_natural=8",
+    "compose.polish_steps=0",
     "compose.n_readings=3",
     "compose.fit_numbers=false",
 )
