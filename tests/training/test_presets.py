@@ -28,10 +28,14 @@ SMALL = {
         "n_validation_documents=8",
         "n_generated=8",
         "n_wide=8",
+        "n_natural=8",
+        "n_short=8",
         "n_readings=3",
         "fit_numbers=false",  # a reader of two steps reads nothing to fit them on
     ),
 }
+#: The same for what only a reader has.
+READER = ("polish_steps=1", "gate_steps=1", "read_batch=4")
 
 
 def _write_rows(path, rows):
@@ -98,6 +102,8 @@ def _run(capsys, verb, *arguments):
 def test_a_preset_runs_from_heads_to_a_model(name, data, encoder_folder, tmp_path, capsys):
     same = [f"model.encoder={encoder_folder}", "train.needs_gpu=false"]
     same += ["query_length=32", "document_length=32"]
+    if load_preset(name).compose.use_reader:
+        same += READER
 
     def sets(verb):
         return [word for change in (*same, *SMALL[verb]) for word in ("--set", change)]
