@@ -174,6 +174,25 @@ def test_learning_rates_of_plugin_and_encoder(preset, corpus, tmp_path):
     assert len(groups) == 4
 
 
+@pytest.mark.parametrize("is_held", [False, True])
+def test_heads_are_held_where_that_is_asked_for(preset, corpus, tmp_path, is_held):
+    gate = ("plugin.gate=learned", "plugin.gate_reads=context")
+    chosen = preset(*gate, max_steps=4, hold_heads=is_held, keep="last", plugin_learning_rate=0.1)
+    torch.manual_seed(chosen.train.seed)
+    before = make_towers(chosen).state_dict()
+    after = _weights(train(chosen, Launch(out=tmp_path / "run"), corpus).model)
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    heads = {name for name in moved if ".gate." in name or ".cue." in name}
+    assert bool(heads) != is_held
+    assert any(".layers." in name and "boolattn" in name for name in moved), "experts learn on"
+
+
+def test_plain_towers_have_no_heads_to_hold(preset, corpus, tmp_path):
+    chosen = preset("model.use_plugin=false", hold_heads=True)
+    with pytest.raises(ConfigError, match="hold_heads holds the plug-in's heads"):
+        train(chosen, Launch(out=tmp_path / "run"), corpus)
+
+
 def test_documents_are_read_without_the_plug_in(preset, corpus):
     """Theirs are full of "and", which opens the gate of a query that says the same."""
     chosen = preset()

@@ -149,6 +149,7 @@ class TrainSettings(_Checked):
         warmup_steps: Over which the learning rate rises; then it falls to 0 (*ours*).
         learning_rate: Highest learning rate of the encoders.
         plugin_learning_rate: Highest learning rate of the plug-in; 0: the encoders' (*ours*).
+        hold_heads: Whether gate and cue predictor stay as pretraining left them (*ours*).
         weight_decay: Of AdamW.
         max_grad_norm: Longer gradients are cut to this length (*ours*).
         positives: "drawn" anew at each step, or one "fixed" for each query (the ablation).
@@ -180,6 +181,7 @@ class TrainSettings(_Checked):
     warmup_steps: int = 0
     learning_rate: float = 5e-5
     plugin_learning_rate: float = 0.0
+    hold_heads: bool = False
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
     positives: str = "drawn"

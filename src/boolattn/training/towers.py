@@ -1,6 +1,7 @@
 """The towers a run begins with: from an encoder, from heads, or from another training.
 
-May import: boolattn.encoder, boolattn.training.settings, boolattn.weights, boolattn.errors.
+May import: boolattn.encoder, boolattn.plugin, boolattn.training.settings, boolattn.weights,
+boolattn.errors.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from boolattn.encoder import BoolBertModel, build_towers, query_encoder, settings_of
 from boolattn.errors import ConfigError
+from boolattn.plugin import plugin_of
 from boolattn.weights import minilm_folder
 
 if TYPE_CHECKING:
@@ -81,6 +83,20 @@ def _load_towers(preset: Preset, folder: Path) -> SentenceTransformer:
         raise ConfigError(f"{folder} is of another model: {other}")
     # Weights kept in half precision would train in it, and collapse.
     return towers.float()
+
+
+def hold_heads(towers: SentenceTransformer) -> None:
+    """Keep a learned gate and the cue predictor as pretraining left them.
+
+    Retrieval moves both by what a vector gains from them, and they forget what a query says.
+    """
+    encoder = query_encoder(towers)
+    if not isinstance(encoder, BoolBertModel):
+        raise ConfigError("train.hold_heads holds the plug-in's heads; set model.use_plugin=true")
+    plugin = plugin_of(encoder.backbone)
+    for part in (plugin.cue, plugin.gate):
+        if part is not None:
+            part.requires_grad_(requires_grad=False)
 
 
 def _differences(preset: Preset, towers: SentenceTransformer) -> Iterator[str]:
