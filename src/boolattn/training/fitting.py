@@ -69,30 +69,52 @@ class Fitter:
         self, chosen: Sequence[int], shift: float, weights: tuple[float, ...]
     ) -> tuple[float, float]:
         """Return mean R-precision and leak of some queries; the leak 0 where none excludes."""
-        precision, leak = [], []
-        for place in chosen:
-            one = self.judged[place]
-            n_gold, n_drop = len(one.gold), len(one.excluded)
-            depth = min(n_gold + n_drop, len(self.documents))
-            best = torch.topk(self._score(place, shift, weights), depth).indices.tolist()
-            precision.append(len(one.gold.intersection(best[:n_gold])) / n_gold)
-            if n_drop:
-                leak.append(len(one.excluded.intersection(best)) / n_drop)
-        return float(np.mean(precision)), float(np.mean(leak)) if leak else 0.0
+        [found] = self.measure_all(chosen, [(shift, weights)])
+        return found
+
+    def measure_all(
+        self, chosen: Sequence[int], tried: Sequence[tuple[float, tuple[float, ...]]]
+    ) -> list[tuple[float, float]]:
+        """Do the same for several shifts and weights: a query is composed once for each shift."""
+        rows = [self._measure(place, tried) for place in chosen]
+        precision = np.mean([row[0] for row in rows], axis=0)
+        leaks = [row[1] for row in rows if row[1] is not None]
+        leak = np.mean(leaks, axis=0) if leaks else np.zeros(len(tried))
+        return list(zip(precision.tolist(), leak.tolist(), strict=True))
 
     @torch.inference_mode()
-    def _score(self, place: int, shift: float, weights: tuple[float, ...]) -> Tensor:
+    def _measure(
+        self, place: int, tried: Sequence[tuple[float, tuple[float, ...]]]
+    ) -> tuple[list[float], list[float] | None]:
+        """Return R-precision and leak of one query, one number for each try."""
+        one = self.judged[place]
+        n_gold, n_drop = len(one.gold), len(one.excluded)
+        whole = self._similarity(place)[-1] * self.retriever.calibration.log_alpha.exp()
+        composed = {shift: self._composed(place, shift) for shift in {shift for shift, _ in tried}}
+        scores = torch.stack(
+            [composed[shift] + _weight(one.plan, weights) * whole for shift, weights in tried]
+        )
+        best = torch.topk(scores, min(n_gold + n_drop, len(self.documents))).indices
+        precision = self._share(best[:, :n_gold], one.gold)
+        return precision, self._share(best, one.excluded) if n_drop else None
+
+    def _share(self, best: Tensor, wanted: frozenset[int]) -> list[float]:
+        """Return how much of some documents stands in each row."""
+        is_wanted = torch.zeros(len(self.documents), dtype=torch.float64, device=best.device)
+        is_wanted[sorted(wanted)] = 1
+        shares: list[float] = (is_wanted[best].sum(-1) / len(wanted)).tolist()
+        return shares
+
+    def _composed(self, place: int, shift: float) -> Tensor:
+        """Return the composed score without the whole vector's part."""
         plan = self.judged[place].plan
         vectors = torch.from_numpy(plan.vectors).to(self.documents)
-        similarities = self._similarity(place)
         calibration = self.retriever.calibration
-        alpha = calibration.log_alpha.exp()
         excluded = torch.tensor(plan.is_excluded, dtype=torch.float32, device=vectors.device)
         middle = calibration.threshold + vectors[:-1] @ calibration.breadth - shift * excluded
-        logits = alpha * (similarities[:-1] - middle[:, None])
-        weight = _weight(plan, weights)
-        whole = alpha * weight * similarities[-1]
-        return compose(plan.tree, logits, self.retriever.rule) + whole
+        similarities = self._similarity(place)[:-1]
+        logits = calibration.log_alpha.exp() * (similarities - middle[:, None])
+        return compose(plan.tree, logits, self.retriever.rule)
 
     def measure_plain(self, chosen: Sequence[int]) -> float:
         """Return the mean R-precision of some queries by the whole vector alone."""
@@ -139,14 +161,7 @@ def fit_numbers(fitter: Fitter) -> Numbers:
             "no validation query was read as Boolean, so there is nothing to choose the numbers by;"
             " train the reader longer, or set compose.fit_numbers=false"
         )
-    joined = {
-        operator: max(
-            WEIGHTS, key=lambda weight: fitter.measure(chosen, 0.0, (weight, weight, 0.0))[0]
-        )
-        if (chosen := fitter.with_operators(operator))
-        else 0.0
-        for operator in (Operator.AND, Operator.OR)
-    }
+    joined = {operator: _best_weight(fitter, operator) for operator in (Operator.AND, Operator.OR)}
     drops = [
         place
         for place, one in enumerate(fitter.judged)
@@ -154,10 +169,10 @@ def fit_numbers(fitter: Fitter) -> Numbers:
     ]
     weight, shift = 0.0, 0.0
     if drops:
-        tried = {
-            (w, s): fitter.measure(drops, s, (joined[Operator.AND], joined[Operator.OR], w))
-            for w, s in product(WEIGHTS[:6], SHIFTS)
-        }
+        grid = list(product(WEIGHTS[:6], SHIFTS))
+        others = (joined[Operator.AND], joined[Operator.OR])
+        measured_all = fitter.measure_all(drops, [(s, (*others, w)) for w, s in grid])
+        tried = dict(zip(grid, measured_all, strict=True))
         plain = fitter.measure_plain(drops)
         free = {key: leak for key, (precision, leak) in tried.items() if precision >= plain}
         weight, shift = (
@@ -170,6 +185,16 @@ def fit_numbers(fitter: Fitter) -> Numbers:
     measured = fitter.measure(everything, shift, weights)
     _write(fitter.retriever, shift, weights)
     return Numbers(shift, weights, *measured)
+
+
+def _best_weight(fitter: Fitter, operator: Operator) -> float:
+    """Return the whole vector's weight with the best R-precision under one operator."""
+    chosen = fitter.with_operators(operator)
+    if not chosen:
+        return 0.0
+    found = fitter.measure_all(chosen, [(0.0, (weight, weight, 0.0)) for weight in WEIGHTS])
+    precision = [row[0] for row in found]
+    return WEIGHTS[precision.index(max(precision))]
 
 
 def _write(retriever: Retriever, shift: float, weights: tuple[float, ...]) -> None:
