@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 Span = tuple[int, int]
 Spans = tuple[Span, ...]
 
-_MARKED = re.compile(r"<(\d+)\|([^<>|]+)>")
+#: Words marked with the operands they belong to: "<01|moths> <0|of Borneo> or <1|of Java>".
+MARK = re.compile(r"<(\d+)\|([^<>|]+)>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def unmarked(marked: str) -> tuple[str, list[Spans]]:
     """
     text, after = "", 0
     owned: dict[int, list[Span]] = {}
-    for match in _MARKED.finditer(marked):
+    for match in MARK.finditer(marked):
         text += marked[after : match.start()]
         span = (len(text), len(text) + len(match[2]))
         for digit in match[1]:

@@ -15,14 +15,13 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from boolattn.data.readings import Marked, Reading, in_order, unmarked
+from boolattn.data.readings import MARK, Marked, Reading, in_order, unmarked
 from boolattn.errors import DataError
 from boolattn.logic.operators import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-_SPAN = re.compile(r"<(\d+)\|([^<>|]+)>")
 _FORM = re.compile(r"(and|or|-):([1-6]):([0-5])")
 #: Words that say what may follow another word: "of Borneo" stands where "of Java" stood.
 _SMALL = frozenset(
@@ -149,7 +148,7 @@ def short_readings(n: int, seed: int) -> Iterator[Marked]:
         {
             text
             for one in natural_queries()
-            for owners, text in _SPAN.findall(one.marked)
+            for owners, text in MARK.findall(one.marked)
             if _kind(owners, text) == ("", False) and len(text.split()) <= _FEW_WORDS
         }
     )
@@ -168,7 +167,7 @@ class _Fillings:
         everywhere: dict[tuple[str, bool], list[str]] = {}
         by_domain: dict[tuple[str, str, bool], list[str]] = {}
         for one in queries:
-            for owners, text in _SPAN.findall(one.marked):
+            for owners, text in MARK.findall(one.marked):
                 key = _kind(owners, text)
                 everywhere.setdefault(key, []).append(text)
                 by_domain.setdefault((one.domain, *key), []).append(text)
@@ -196,7 +195,7 @@ class _Fillings:
             used.add(text.lower())
             return f"<{owners}|{text}>"
 
-        return Natural(one.form, one.domain, _SPAN.sub(other, one.marked))
+        return Natural(one.form, one.domain, MARK.sub(other, one.marked))
 
 
 def _kind(owners: str, text: str) -> tuple[str, bool]:

@@ -10,7 +10,6 @@ boolattn.plugin, boolattn.training, boolattn.errors.
 from __future__ import annotations
 
 import logging
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,21 +74,13 @@ def teach_gate(
     gate = gate_of(retriever)
     if gate is None:
         raise ConfigError("compose.gate_steps teaches a learned gate, and this model has none")
-    marked = [item for source in sources for item in source]
-    starts = np.cumsum([0, *(len(source) for source in sources)]).tolist()
-    store = ReadingStore(
-        retriever.towers.tokenizer,
-        [item.text for item in marked],
-        [item.reading for item in marked],
-        length,
-        2,
-        [range(a, b) for a, b in pairwise(starts)],
-    )
-    logger.info("teaching the gate on %d texts", len(marked))
+    store = ReadingStore.of(retriever.towers.tokenizer, sources, length)
+    logger.info("teaching the gate on %d texts", len(store.texts))
     # The gate reads what enters the first layer.
     states = States(retriever, store, first=True)
     columns = label_columns(gate.config.operators)
-    labels = torch.tensor([reading_operators(item.reading) for item in marked])[:, columns].float()
+    used = [reading_operators(item.reading) for source in sources for item in source]
+    labels = torch.tensor(used)[:, columns].float()
     optimizer = torch.optim.AdamW(gate.parameters(), lr=_LEARNING_RATE, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer,
@@ -110,7 +101,7 @@ def teach_gate(
 
 def _step(gate: LearnedGate, states: States, rows: Sequence[int], wanted: Tensor) -> float:
     """Add up a batch's gradients; return the share of its texts that were right."""
-    (hidden,), mask, _ = states.batch(rows)
+    (hidden,), mask = states.padded(rows)
     found = gate(hidden, mask)
     if found.logits is None:
         raise TypeError(gate)

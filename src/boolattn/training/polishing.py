@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,15 +72,19 @@ class States:
         layers = encode_layers(retriever.towers.eval(), moved)[self._kept]
         return torch.stack(layers, 2).half()
 
-    def batch(self, rows: Sequence[int]) -> tuple[tuple[Tensor, ...], Tensor, Labels]:
-        """Return each layer's states and the mask of some texts, padded, and their labels."""
+    def padded(self, rows: Sequence[int]) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Return each layer's states and the mask of some texts, padded."""
         found = [self._found[row] for row in rows]
         states = torch.nn.utils.rnn.pad_sequence(found, batch_first=True).float()
         lengths = torch.tensor([len(state) for state in found])
         mask = (torch.arange(states.shape[1]) < lengths[:, None]).float()
-        labels, _ = self.store.labels(rows, states.shape[1])
-        moved = Labels(*(part.to(self.device) for part in labels))
-        return states.unbind(2), mask.to(self.device), moved
+        return states.unbind(2), mask.to(self.device)
+
+    def batch(self, rows: Sequence[int]) -> tuple[tuple[Tensor, ...], Tensor, Labels]:
+        """Do the same, with their labels."""
+        layers, mask = self.padded(rows)
+        labels, _ = self.store.labels(rows, mask.shape[1])
+        return layers, mask, Labels(*(part.to(self.device) for part in labels))
 
 
 def polish_reader(
@@ -105,19 +108,12 @@ def polish_reader(
     """
     if retriever.reader is None:
         raise ConfigError("this model has no reader to polish")
-    marked = [item for source in sources for item in source]
-    starts = np.cumsum([0, *(len(source) for source in sources)]).tolist()
-    store = ReadingStore(
-        retriever.towers.tokenizer,
-        [item.text for item in marked],
-        [item.reading for item in marked],
-        length,
-        retriever.reader.config.n_slots,
-        [range(a, b) for a, b in pairwise(starts)],
+    store = ReadingStore.of(
+        retriever.towers.tokenizer, sources, length, retriever.reader.config.n_slots
     )
-    logger.info("reading %d texts", len(marked))
+    logger.info("reading %d texts", len(store.texts))
     states = States(retriever, store, settings.n_states)
-    n_states = len(states.batch([0])[0])
+    n_states = len(states.padded([0])[0])
     config = replace(retriever.reader.config, n_states=n_states, depth=settings.depth)
     torch.manual_seed(seed)
     retriever.reader = Reader(config).to(states.device)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from boolattn.composition.reader import Labels, make_labels, slots_of
+from boolattn.composition.reader import N_SLOTS, Labels, make_labels, slots_of
 from boolattn.data.readings import words
 from boolattn.logic.operators import OPERATORS, Operator
 from boolattn.training.batches import Collator, Features, Tokens
@@ -58,6 +58,26 @@ class ReadingStore:
         self.texts = texts
         self._tokenizer, self._length = tokenizer, length
         self._labels: dict[int, Labels] = {}
+
+    @classmethod
+    def of(
+        cls,
+        tokenizer: PreTrainedTokenizerBase,
+        sources: Sequence[Sequence[Marked]],
+        length: int,
+        n_slots: int = N_SLOTS,
+    ) -> ReadingStore:
+        """Keep texts that are only read, source by source."""
+        marked = [item for source in sources for item in source]
+        starts = accumulate(map(len, sources), initial=0)
+        return cls(
+            tokenizer,
+            [item.text for item in marked],
+            [item.reading for item in marked],
+            length,
+            n_slots,
+            list(starmap(range, pairwise(starts))),
+        )
 
     def draw(self, rng: np.random.Generator, count: int) -> list[int]:
         """Draw texts that are only read, as many of each source, however large it is."""
