@@ -18,6 +18,7 @@ from boolattn.data.quest_generated import (
     WORDINGS,
     generate_queries,
     generated_training,
+    generated_choice,
     generated_validation,
     split_categories,
     with_generated,
@@ -329,9 +330,20 @@ def test_share_must_be_a_share(quest):
 
 def test_with_generated_adds_splits(quest):
     more = with_generated(quest, n_train=14, n_val=14)
-    assert list(more.splits) == ["train", "val", "generated_train", "generated_val"]
+    made = ["generated_train", "generated_val", "generated_choice"]
+    assert list(more.splits) == ["train", "val", *made]
     assert more.splits["train"] == quest.splits["train"]
     assert more.splits["generated_val"] == generated_validation(quest, 14)
+
+
+def test_what_is_chosen_by_is_neither_trained_on_nor_reported(quest):
+    trained = (*quest.splits["train"], *generated_training(quest, 3))
+    chosen = operand_names(generated_choice(quest, trained, 50))
+    assert chosen
+    assert not chosen & operand_names(trained)
+    assert not chosen & (quest.named["val"] | operand_names(generated_validation(quest, 100)))
+    # Training less leaves more to choose by.
+    assert chosen < operand_names(generated_choice(quest, (), 50))
 
 
 @pytest.mark.skipif(not REAL, reason="BOOLATTN_QUEST_INTRO names no folder")
@@ -346,6 +358,8 @@ def test_real_quest_intro():
     assert len(more.splits["generated_train"]) == 5000
     assert {query.template for query in val} == set(TEMPLATES)
     assert not operand_names(val) & quest.named["train"]
-    assert not operand_names(val) & operand_names(more.splits["generated_train"])
+    trained = operand_names((*more.splits["train"], *more.splits["generated_train"]))
+    assert not operand_names(val) & trained
+    assert not operand_names(more.splits["generated_choice"]) & (trained | operand_names(val))
     for query in val:
         check_sets(query, quest.categories)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from boolattn.errors import ConfigError
@@ -51,6 +53,30 @@ def test_no_split_that_is_reported_chooses_weights(system):
         if suite.name in ("taxa", "quest-intro", "quest"):
             made = preset(system, suite.name)
             assert made.data.validation not in suite.splits
+
+
+def test_numbers_are_chosen_on_what_is_neither_trained_on_nor_reported():
+    made = preset("composed", "quest-intro")
+    assert made.data.validation == "generated_choice"
+    assert made.data.validation not in made.data.train.split("+")
+    assert preset("plain", "quest-intro").data.validation == ""
+
+
+def test_full_quest_is_trained_on_what_it_has():
+    for encoder in ("minilm", "bert-base"):
+        assert preset("plain-random", "quest", encoder).data.train == "train"
+
+
+def test_a_system_like_another_differs_in_what_it_says():
+    held, drifting = preset("corrected-held"), preset("corrected-learned")
+    assert held.train.hold_heads
+    assert replace(held.train, hold_heads=False) == drifting.train
+    assert held.plugin == drifting.plugin
+    assert known().system("corrected-held").heads
+    light = known().system("composed-light")
+    assert (light.asks, light.once) == (known().system("composed").asks, ())
+    with pytest.raises(ConfigError, match=r"\[b\]: like 'a', which does not stand before it"):
+        read_systems('[dataset]\n[encoder]\n[system.b]\nlabel = "b"\nlike = "a"')
 
 
 def test_a_seed_is_the_seed_of_heads_and_towers():

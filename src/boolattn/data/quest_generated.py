@@ -1,8 +1,9 @@
 """Queries made from QUEST's categories: more training, and a validation large enough to trust.
 
 A category file gives exact sets, so every query made from it has exact gold, excluded and partly
-matching documents. Training never uses a category that a validation or test query names, and
-generated validation uses only categories that no training query names or is made from.
+matching documents. Training never uses a category that a validation or test query names,
+generated validation uses only categories that no training query names or is made from, and what
+models are chosen by uses those that neither does.
 May import: boolattn.data, boolattn.logic, boolattn.errors.
 """
 
@@ -133,14 +134,40 @@ def generated_validation(quest: Quest, n: int = 2000, *, seed: int = 0) -> tuple
     return generate_queries(pool, n, seed=seed, prefix="generated-val")
 
 
-def with_generated(quest: Quest, *, n_train: int = 5000, n_val: int = 2000, seed: int = 0) -> Quest:
-    """Add the splits ``generated_train`` and ``generated_val`` to a loaded QUEST."""
+def generated_choice(
+    quest: Quest, trained: Sequence[Query], n: int = 1000, *, seed: int = 0
+) -> tuple[Query, ...]:
+    """Make queries to choose models and numbers by, over categories left over by training.
+
+    What a model was trained on it finds far better than anything else, so numbers chosen there
+    suit no other query; and what is reported must not choose. Categories left over are few and
+    seldom meet, so some templates get fewer queries, or none.
+
+    Args:
+        quest: As in :func:`split_categories`.
+        trained: All queries that are trained on, those of :func:`generated_training` too.
+        n: How many to make, if there are so many.
+        seed: As in :func:`generated_training`.
+    """
+    named = {operand.text for query in trained for operand in query.operands}
+    pool = split_categories(quest, seed=seed).train
+    free = {name: documents for name, documents in pool.items() if name not in named}
+    return generate_queries(free, n, seed=seed, prefix="generated-choice")
+
+
+def with_generated(
+    quest: Quest, *, n_train: int = 5000, n_val: int = 2000, n_choice: int = 1000, seed: int = 0
+) -> Quest:
+    """Add ``generated_train``, ``generated_val`` and ``generated_choice`` to a loaded QUEST."""
+    made = generated_training(quest, n_train, seed=seed)
+    trained = (*quest.splits.get("train", ()), *made)
     return replace(
         quest,
         splits={
             **quest.splits,
-            "generated_train": generated_training(quest, n_train, seed=seed),
+            "generated_train": made,
             "generated_val": generated_validation(quest, n_val, seed=seed),
+            "generated_choice": generated_choice(quest, trained, n_choice, seed=seed),
         },
     )
 

@@ -46,6 +46,7 @@ class System:
 
     name: str
     label: str
+    like: str = ""
     kind: str = "towers"
     set: tuple[str, ...] = ()
     heads: bool = False
@@ -106,12 +107,14 @@ class Suite:
         label: What tables call it.
         catalog: Its name in the catalogue.
         splits: What tables call each split; those a data set lacks are passed over.
+        data: Splits to train and choose by, where they are not the preset's.
     """
 
     name: str
     label: str
     catalog: str
     splits: Mapping[str, str]
+    data: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +159,7 @@ def read_systems(text: str) -> Systems:
     """Read systems from TOML."""
     values = tomllib.loads(text)
     return Systems(
-        _table(System, values["system"]),
+        _table(System, _with_bases(values["system"])),
         _table(Encoder, values["encoder"]),
         _table(Suite, values["dataset"]),
         tuple(build(Grid, row, source="systems.toml [grid]") for row in values.get("grid", ())),
@@ -192,7 +195,7 @@ def resolve(system: System, suite: Suite, encoder: Encoder, seed: int, request: 
     # A system has the paper's size unless it says otherwise, whatever the preset ships.
     values.get("plugin", {}).pop("rank", None)
     values.setdefault("model", {})["encoder"] = request.sources.get(encoder.name, encoder.source)
-    values.setdefault("data", {})["name"] = suite.catalog
+    values.setdefault("data", {}).update(suite.data, name=suite.catalog)
     if request.size:
         values["data"]["size"] = request.size
     changes = [
@@ -233,6 +236,20 @@ def raw_preset(name: str) -> dict[str, Any]:
         return tomllib.loads(home.read_text("utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"cannot read preset {name}: {error}") from error
+
+
+def _with_bases(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Give a system that is like another what the other has; its own changes come after."""
+    full: dict[str, dict[str, Any]] = {}
+    for name, row in rows.items():
+        if (base := row.get("like")) is None:
+            full[name] = dict(row)
+        elif base not in full:
+            raise ConfigError(f"systems.toml [{name}]: like {base!r}, which does not stand before it")
+        else:
+            changes = [*full[base].get("set", ()), *row.get("set", ())]
+            full[name] = {**full[base], **row, "set": changes}
+    return full
 
 
 def _table(kind: type[T], rows: Mapping[str, Mapping[str, Any]]) -> dict[str, T]:
