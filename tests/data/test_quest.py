@@ -17,8 +17,8 @@ from boolattn.data.quest import Coverage, fetch_quest, load_quest, load_quest_in
 from boolattn.data.quest_generated import (
     WORDINGS,
     generate_queries,
-    generated_training,
     generated_choice,
+    generated_training,
     generated_validation,
     split_categories,
     with_generated,

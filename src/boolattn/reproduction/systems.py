@@ -245,7 +245,9 @@ def _with_bases(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, An
         if (base := row.get("like")) is None:
             full[name] = dict(row)
         elif base not in full:
-            raise ConfigError(f"systems.toml [{name}]: like {base!r}, which does not stand before it")
+            raise ConfigError(
+                f"systems.toml [{name}]: like {base!r}, which does not stand before it"
+            )
         else:
             changes = [*full[base].get("set", ()), *row.get("set", ())]
             full[name] = {**full[base], **row, "set": changes}
