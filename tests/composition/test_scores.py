@@ -9,11 +9,19 @@ import pytest
 import torch
 
 from boolattn.composition.calibration import Calibration, reliability
-from boolattn.composition.scores import RULES, compose, compose_forms, log1mexp, signs, spoken
+from boolattn.composition.scores import (
+    RULES,
+    compose,
+    compose_forms,
+    leaned,
+    log1mexp,
+    signs,
+    spoken,
+)
 from boolattn.errors import ConfigError, QueryError
 from boolattn.logic.tree import And, Atom, Not, Or, atoms
 
-A, B, C = Atom("a"), Atom("b"), Atom("c")
+A, B, C, D = map(Atom, "abcd")
 
 
 def _truth(query, chances):
@@ -85,9 +93,34 @@ def test_forms_score_as_their_trees_do():
     excluded = torch.tensor([[0, 0, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1]], dtype=torch.bool)
     is_or = torch.tensor([False, True, False, True])
     trees = [And((A, B)), Or((A, B)), And((A, Not(B))), And((Or((A, B)), Not(C)))]
-    found = compose_forms(z, kept, excluded, is_or)
-    for row, (tree, n) in enumerate(zip(trees, (2, 2, 2, 3), strict=True)):
-        assert torch.allclose(found[row], compose(tree, z[row, :n]), atol=1e-5)
+    for lean in (0.0, 0.7):
+        found = compose_forms(z, kept, excluded, is_or, lean)
+        for row, (tree, n) in enumerate(zip(trees, (2, 2, 2, 3), strict=True)):
+            own = leaned(tree, z[row, :n], lean)
+            assert torch.allclose(found[row], compose(tree, own), atol=1e-5)
+
+
+def test_only_what_is_excluded_leans_and_only_on_what_stands_beside_it():
+    z = torch.tensor([[4.0], [2.0], [3.0], [1.0]])
+    tree = And((Or((A, B)), Not(Or((C, D)))))
+    assert leaned(tree, z, 0.5).flatten().tolist() == [4, 2, 1, -1]
+    for alone in (
+        Or((A, And((B, C)), D)),
+        Or((And((A, B)), Not(C), D)),
+        And((Not(A), Not(B), Not(C), Not(D))),
+    ):
+        assert torch.equal(leaned(alone, z, 0.5), z)
+    nested = Or((And((A, Not(B))), And((C, Not(D)))))
+    assert leaned(nested, z, 1.0).flatten().tolist() == [4, -2, 3, -2]
+    assert torch.equal(leaned(tree, z, 0.0), z)
+
+
+def test_a_reading_that_keeps_nothing_has_a_gradient():
+    z = torch.randn(1, 2, 3, requires_grad=True)
+    none, both = torch.zeros(1, 2, dtype=torch.bool), torch.ones(1, 2, dtype=torch.bool)
+    compose_forms(z, none, both, torch.tensor([False]), 0.5).sum().backward()
+    assert z.grad.isfinite().all()
+    assert (z.grad != 0).all()
 
 
 @pytest.mark.parametrize("rule", RULES)

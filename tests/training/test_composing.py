@@ -16,7 +16,7 @@ from boolattn.data.records import Operand
 from boolattn.errors import ConfigError
 from boolattn.logic.tree import And, Atom, Not, Or
 from boolattn.training.composing import Objective, make_composing
-from boolattn.training.fitting import Fitter, Judged, fit_numbers
+from boolattn.training.fitting import SHIFTS, Fitter, Judged, Tried, fit_numbers
 from boolattn.training.graphs import capture
 from boolattn.training.launch import Corpus, Launch, finish, make_steps, train
 from boolattn.training.reading_batches import ComposingCollator, reading_operators
@@ -291,11 +291,28 @@ class TestFitting:
         tree = And((Atom("a"), Not(Atom("b"))))
         judged = [self._judged(retriever, tree, np.eye(3), [0], [1])]
         fitter = Fitter(retriever, judged, _wide(documents))
-        assert fitter.measure([0], 0.0, (0.0, 0.0, 0.0)) == (1.0, 1.0)
-        assert fitter.measure([0], 0.2, (0.0, 0.0, 0.0)) == (0.0, 0.0)
+        assert fitter.measure([0], Tried(0.0, 0.0, (0.0, 0.0, 0.0))) == (1.0, 1.0)
+        assert fitter.measure([0], Tried(0.2, 0.0, (0.0, 0.0, 0.0))) == (0.0, 0.0)
         found = fit_numbers(fitter)
-        assert (found.excluded_shift, found.r_precision, found.leak) == (0.1, 1.0, 0.0)
+        assert (found.excluded_shift, found.lean) == (0.1, 0.0)
+        assert (found.r_precision, found.leak) == (1.0, 0.0)
         assert retriever.calibration.excluded_shift.item() == pytest.approx(0.1)
+        assert retriever.calibration.lean.item() == 0
+
+    def test_what_fits_the_wanted_best_may_be_near_the_excluded(self, retriever):
+        # Document 0 is nearer to what is excluded than 1 is, and nearer still to what is wanted.
+        documents = torch.tensor([[0.9, 0.6, 0.0], [0.56, 0.55, 0.0], [0.5, 0.2, 0.0]])
+        tree = And((Atom("a"), Not(Atom("b"))))
+        judged = [self._judged(retriever, tree, np.eye(3), [0], [1])]
+        fitter = Fitter(retriever, judged, _wide(documents))
+        for shift in SHIFTS:
+            assert fitter.measure([0], Tried(shift, 0.0, (0.0, 0.0, 0.0))) != (1.0, 0.0)
+        found = fit_numbers(fitter)
+        assert (found.r_precision, found.leak) == (1.0, 0.0)
+        assert found.lean > 0
+        [plan] = [one.plan for one in judged]
+        scores = retriever.score(plan, plan.vectors @ _wide(documents).numpy().T)
+        assert scores.argsort()[::-1].tolist() == [0, 2, 1]
 
     def test_or_takes_the_whole_vector_where_it_knows_better(self, retriever):
         # The operands prefer document 1; the whole text knows that 0 answers.

@@ -19,7 +19,7 @@ from boolattn.logic.operators import OPERATORS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ALPHA, BETA = 15.0, 7.0
+ALPHA, BETA, LEAN = 15.0, 7.0, 0.5
 
 
 class Calibration(nn.Module):
@@ -28,7 +28,8 @@ class Calibration(nn.Module):
     ``t`` is the similarity at which a document is as likely in as out, ``w·v`` what the operand's
     breadth adds to it, and ``δ`` (for an excluded operand only) how much sooner it is held to
     belong. ``w`` and ``δ`` begin at 0. All are of the size of a similarity, so that one learning
-    rate suits them.
+    rate suits them. ``lean`` says how far what is excluded is held against what is wanted
+    (:func:`~boolattn.composition.scores.leaned`).
 
     The vector of the whole query knows what its operands do not say apart (a place that both are
     cut by), most where AND joins them, least where something is excluded: a composed score takes
@@ -46,6 +47,7 @@ class Calibration(nn.Module):
         self.threshold = nn.Parameter(torch.tensor(BETA / ALPHA))
         self.breadth = nn.Parameter(torch.zeros(dimension))
         self.excluded_shift = nn.Parameter(torch.tensor(0.0))
+        self.lean = nn.Parameter(torch.tensor(LEAN))
         self.whole = nn.Parameter(torch.full((len(OPERATORS),), -1.0))
 
     def forward(self, similarities: Tensor, vectors: Tensor, is_excluded: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from boolattn.composition.calibration import Calibration
 from boolattn.composition.reader import KEPT, Read, Reader, Verdict, decode
 from boolattn.composition.reading_pass import QUERY, encode_and_read
-from boolattn.composition.scores import compose, signs, spoken
+from boolattn.composition.scores import compose, leaned, signs, spoken
 from boolattn.encoder import BoolBertModel, encode_queries, query_encoder, settings_of
 from boolattn.errors import ConfigError
 from boolattn.logic.operators import OPERATORS
@@ -277,6 +277,7 @@ class Retriever:
         """Compose logits, and take in the whole query's similarity. Shape ``(documents,)``."""
         used = [float(operator in plan.operators) for operator in OPERATORS]
         added = self.calibration.of_whole(whole, torch.tensor(used, device=whole.device))
+        logits = leaned(plan.tree, logits, self.calibration.lean)
         return compose(plan.tree, logits, self.rule) + added
 
     def probabilities(self, plan: Plan, similarities: Array) -> Array:

@@ -8,6 +8,9 @@ it belongs. The tree of the query says what becomes of them:
     \log p(A \lor B) = \log(1 - (1 - p_A)(1 - p_B)) \qquad
     \log p(\lnot A) = \log(1 - p_A)
 
+What is excluded is held against what is wanted beside it (:func:`leaned`): a document that fits
+"moths of Borneo" very well must fit "moths of Sumatra" better still to be put down.
+
 May import: boolattn.logic, boolattn.errors.
 """
 
@@ -22,7 +25,7 @@ from boolattn.errors import ConfigError, QueryError
 from boolattn.logic.tree import And, Atom, Not, Or, Query, atoms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
@@ -89,6 +92,49 @@ def _by_extremes(query: Query, logits: Tensor) -> Tensor:
                 return torch.stack([walk(part) for part in parts]).amax(0)
 
     return walk(query)
+
+
+def leaned(query: Query, logits: Tensor, lean: Tensor | float) -> Tensor:
+    """Lessen the logits of what is excluded by a part of those of what is wanted beside it.
+
+    Beside a NOT stand the other parts of its AND; a NOT that stands alone has nothing to lean on.
+
+    Args:
+        query: The tree.
+        logits: Shape ``(operands, ..., documents)``.
+        lean: Which part.
+
+    >>> tree = And((Atom("a"), Atom("b"), Not(Atom("c"))))
+    >>> leaned(tree, torch.tensor([[4.0], [2.0], [3.0]]), 0.5).flatten().tolist()
+    [4.0, 2.0, 2.0]
+    """
+    return torch.stack(list(_lean(query, logits, lean, None)))
+
+
+def _lean(
+    node: Query, logits: Tensor, lean: Tensor | float, beside: Tensor | None
+) -> Iterator[Tensor]:
+    """Yield the logits of a part of the tree, less a part of what is wanted beside it."""
+    match node:
+        case Atom():
+            yield logits[0] if beside is None else logits[0] - lean * beside
+        case Not(part):
+            yield from _lean(part, logits, lean, beside)
+        case Or(parts):
+            for part, own in _divided(parts, logits):
+                yield from _lean(part, own, lean, beside)
+        case And(parts):
+            divided = _divided(parts, logits)
+            wanted = [_by_extremes(part, own) for part, own in divided if not isinstance(part, Not)]
+            least = torch.stack(wanted).amin(0) if wanted else None
+            for part, own in divided:
+                yield from _lean(part, own, lean, least if isinstance(part, Not) else beside)
+
+
+def _divided(parts: Sequence[Query], logits: Tensor) -> list[tuple[Query, Tensor]]:
+    """Give each part the logits of its own operands."""
+    sizes = [sum(1 for _ in atoms(part)) for part in parts]
+    return list(zip(parts, logits.split(sizes), strict=True))
 
 
 def _by_sum(query: Query, logits: Tensor) -> Tensor:
@@ -184,7 +230,13 @@ def compose(query: Query, logits: Tensor, rule: str = "probability") -> Tensor:
     return RULES[rule](query, logits)
 
 
-def compose_forms(logits: Tensor, kept: Tensor, excluded: Tensor, is_or: Tensor) -> Tensor:
+def compose_forms(
+    logits: Tensor,
+    kept: Tensor,
+    excluded: Tensor,
+    is_or: Tensor,
+    lean: Tensor | float = 0.0,
+) -> Tensor:
     """Score documents for a batch of readings at once, by probability: for training.
 
     Args:
@@ -192,10 +244,17 @@ def compose_forms(logits: Tensor, kept: Tensor, excluded: Tensor, is_or: Tensor)
         kept: Whether a slot's operand is wanted. Shape ``(batch, slots)``.
         excluded: Whether it is excluded. Same shape.
         is_or: Whether OR joins the kept operands. Shape ``(batch,)``.
+        lean: As in :func:`leaned`.
 
     Returns:
         Shape ``(batch, documents)``.
     """
+    least = logits.masked_fill(~kept[..., None], torch.inf).amin(1)
+    greatest = logits.masked_fill(~kept[..., None], -torch.inf).amax(1)
+    wanted = torch.where(is_or[:, None], greatest, least)
+    # A reading that keeps nothing has nothing to lean on.
+    wanted = wanted.masked_fill(~kept.any(-1)[:, None], 0)
+    logits = logits - lean * wanted[:, None] * excluded[..., None]
     yes, no = F.logsigmoid(logits), F.logsigmoid(-logits)
     all_kept = yes.masked_fill(~kept[..., None], 0).sum(1)
     none_kept = no.masked_fill(~kept[..., None], 0).sum(1)

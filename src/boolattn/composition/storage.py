@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
@@ -84,6 +85,9 @@ def load_retriever(folder: str | Path, *, device: str | None = None) -> Retrieve
         parts["reader"] = retriever.reader
     for part, module in parts.items():
         own = {k.partition(".")[2]: v for k, v in weights.items() if k.startswith(f"{part}.")}
+        if part == "calibration":
+            # What was saved before there was one leaned on nothing.
+            own.setdefault("lean", torch.tensor(0.0))
         try:
             module.load_state_dict(own)
         except RuntimeError as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
+from boolattn.attention.gate import Gate, LearnedGate, LexiconGate, turned_over
 from boolattn.errors import GateError, UnsupportedEncoderError
 from boolattn.plugin.backend import BACKENDS, BIAS, PASS, Applied, with_bias
 from boolattn.plugin.labels import label_gate
@@ -162,6 +162,8 @@ class ModelHooks:
             return
         if this.gate is None and isinstance(self.plugin.gate, LearnedGate):
             this.gate = self.plugin.gate(hidden, this.mask)
+        if self.plugin.gate_noise and this.gate is not None and _is_learning(self.plugin):
+            this.gate = turned_over(this.gate, self.plugin.gate_noise)
         is_open = this.gate is not None and _may_open(this.gate)
         if this.gate is None or not (is_open or record):
             return
@@ -172,6 +174,10 @@ class ModelHooks:
             record.readings.append(reading)
             record.biases.clear()
             record.attention.clear()
+
+
+def _is_learning(plugin: nn.Module) -> bool:
+    return plugin.training and torch.is_grad_enabled()
 
 
 def _may_open(gate: Gate) -> bool:

@@ -166,7 +166,7 @@ class Objective:
         chosen = slots.clamp(min=0)
         logits = calibration(flat[chosen], operands[chosen], (roles == EXCLUDED).float())
         is_or = wanted.is_or[: len(slots)] > 0.5
-        scores = compose_forms(logits, roles == KEPT, roles == EXCLUDED, is_or)
+        scores = compose_forms(logits, roles == KEPT, roles == EXCLUDED, is_or, calibration.lean)
         is_joined = (roles == KEPT).sum(-1) > 1
         used = torch.stack([is_joined & ~is_or, is_joined & is_or, (roles == EXCLUDED).any(-1)], -1)
         whole = compare(found.queries.float(), documents.float())

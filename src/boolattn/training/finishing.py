@@ -132,6 +132,7 @@ def fit(
     names = ("and", "or", "not")
     return {
         "excluded_shift": found.excluded_shift,
+        "lean": found.lean,
         **{f"whole_{name}": w for name, w in zip(names, found.weights, strict=True)},
         "composed_r_precision": found.r_precision,
         "composed_leak": found.leak,

@@ -1,8 +1,9 @@
 """Choosing the few numbers of the composition on validation queries.
 
 Training meets far more excluded documents than a corpus holds, so the loss learns to exclude too
-eagerly, and no loss knows the metric. Four numbers are therefore laid on a grid: how much sooner
-an excluded operand is held to belong, and the whole vector's weight under AND, OR and NOT.
+eagerly, and no loss knows the metric. Five numbers are therefore laid on a grid: how much sooner
+an excluded operand is held to belong, how far it is held against what is wanted, and the whole
+vector's weight under AND, OR and NOT.
 May import: boolattn.composition, boolattn.logic, boolattn.training.
 """
 
@@ -10,12 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 
-from boolattn.composition.scores import compose
+from boolattn.composition.scores import compose, leaned
 from boolattn.errors import ConfigError
 from boolattn.logic.operators import OPERATORS, Operator
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 SHIFTS = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2)
 #: The last leaves to the whole vector all but what operands of equal similarity differ in.
 WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.6, 1.0, 1.6, 3.0, 6.0, 20.0, 60.0)
+LEANS = (0.0, 0.5, 1.0)
+#: What a returned document that was excluded costs, in right documents: the place that it takes,
+#: and that nobody wanted to see it.
+LEAK_COST = 2.0
 
 
 @dataclass(frozen=True)
@@ -40,11 +45,20 @@ class Judged:
     excluded: frozenset[int]
 
 
+class Tried(NamedTuple):
+    """Numbers to try: the weights are AND's, OR's and NOT's."""
+
+    shift: float
+    lean: float
+    weights: tuple[float, ...]
+
+
 @dataclass(frozen=True)
 class Numbers:
     """What is chosen, and what it measured."""
 
     excluded_shift: float
+    lean: float
     weights: tuple[float, float, float]
     r_precision: float
     leak: float
@@ -65,17 +79,15 @@ class Fitter:
         self.documents = documents
         self._similarities: dict[int, Tensor] = {}
 
-    def measure(
-        self, chosen: Sequence[int], shift: float, weights: tuple[float, ...]
-    ) -> tuple[float, float]:
+    def measure(self, chosen: Sequence[int], tried: Tried) -> tuple[float, float]:
         """Return mean R-precision and leak of some queries; the leak 0 where none excludes."""
-        [found] = self.measure_all(chosen, [(shift, weights)])
+        [found] = self.measure_all(chosen, [tried])
         return found
 
     def measure_all(
-        self, chosen: Sequence[int], tried: Sequence[tuple[float, tuple[float, ...]]]
+        self, chosen: Sequence[int], tried: Sequence[Tried]
     ) -> list[tuple[float, float]]:
-        """Do the same for several shifts and weights: a query is composed once for each shift."""
+        """Do the same for several tries: a query is composed once for each shift and lean."""
         rows = [self._measure(place, tried) for place in chosen]
         precision = np.mean([row[0] for row in rows], axis=0)
         leaks = [row[1] for row in rows if row[1] is not None]
@@ -84,15 +96,15 @@ class Fitter:
 
     @torch.inference_mode()
     def _measure(
-        self, place: int, tried: Sequence[tuple[float, tuple[float, ...]]]
+        self, place: int, tried: Sequence[Tried]
     ) -> tuple[list[float], list[float] | None]:
         """Return R-precision and leak of one query, one number for each try."""
         one = self.judged[place]
         n_gold, n_drop = len(one.gold), len(one.excluded)
         whole = self._similarity(place)[-1] * self.retriever.calibration.log_alpha.exp()
-        composed = {shift: self._composed(place, shift) for shift in {shift for shift, _ in tried}}
+        composed = {key: self._composed(place, *key) for key in {(t.shift, t.lean) for t in tried}}
         scores = torch.stack(
-            [composed[shift] + _weight(one.plan, weights) * whole for shift, weights in tried]
+            [composed[t.shift, t.lean] + _weight(one.plan, t.weights) * whole for t in tried]
         )
         best = torch.topk(scores, min(n_gold + n_drop, len(self.documents))).indices
         precision = self._share(best[:, :n_gold], one.gold)
@@ -105,7 +117,7 @@ class Fitter:
         shares: list[float] = (is_wanted[best].sum(-1) / len(wanted)).tolist()
         return shares
 
-    def _composed(self, place: int, shift: float) -> Tensor:
+    def _composed(self, place: int, shift: float, lean: float) -> Tensor:
         """Return the composed score without the whole vector's part."""
         plan = self.judged[place].plan
         vectors = torch.from_numpy(plan.vectors).to(self.documents)
@@ -114,7 +126,7 @@ class Fitter:
         middle = calibration.threshold + vectors[:-1] @ calibration.breadth - shift * excluded
         similarities = self._similarity(place)[:-1]
         logits = calibration.log_alpha.exp() * (similarities - middle[:, None])
-        return compose(plan.tree, logits, self.retriever.rule)
+        return compose(plan.tree, leaned(plan.tree, logits, lean), self.retriever.rule)
 
     def measure_plain(self, chosen: Sequence[int]) -> float:
         """Return the mean R-precision of some queries by the whole vector alone."""
@@ -152,9 +164,9 @@ def _weight(plan: Plan, weights: tuple[float, ...]) -> float:
 def fit_numbers(fitter: Fitter) -> Numbers:
     """Choose the numbers, write them into the calibration, and return them.
 
-    AND and OR take the weight with the best R-precision. NOT takes the weight and the shift that
-    leak least among those that cost no R-precision against the whole vector; if all do, those
-    with the best R-precision minus leak.
+    AND and OR take the weight with the best R-precision. NOT takes, of the numbers that cost no
+    R-precision against the whole vector, those with the most R-precision less the leak's cost; if
+    all cost some, the best of all.
     """
     if not fitter.judged:
         raise ConfigError(
@@ -167,24 +179,20 @@ def fit_numbers(fitter: Fitter) -> Numbers:
         for place, one in enumerate(fitter.judged)
         if Operator.NOT in one.plan.operators and one.excluded
     ]
-    weight, shift = 0.0, 0.0
+    others = (joined[Operator.AND], joined[Operator.OR])
+    best = Tried(0.0, 0.0, (*others, 0.0))
     if drops:
-        grid = list(product(WEIGHTS[:6], SHIFTS))
-        others = (joined[Operator.AND], joined[Operator.OR])
-        measured_all = fitter.measure_all(drops, [(s, (*others, w)) for w, s in grid])
-        tried = dict(zip(grid, measured_all, strict=True))
+        grid = [
+            Tried(shift, lean, (*others, weight))
+            for shift, lean, weight in product(SHIFTS, LEANS, WEIGHTS[:6])
+        ]
+        measured = dict(zip(grid, fitter.measure_all(drops, grid), strict=True))
         plain = fitter.measure_plain(drops)
-        free = {key: leak for key, (precision, leak) in tried.items() if precision >= plain}
-        weight, shift = (
-            min(free, key=lambda key: (free[key], -tried[key][0]))
-            if free
-            else max(tried, key=lambda key: tried[key][0] - tried[key][1])
-        )
-    weights = (joined[Operator.AND], joined[Operator.OR], weight)
-    everything = range(len(fitter.judged))
-    measured = fitter.measure(everything, shift, weights)
-    _write(fitter.retriever, shift, weights)
-    return Numbers(shift, weights, *measured)
+        free = {tried: row for tried, row in measured.items() if row[0] >= plain} or measured
+        best = max(free, key=lambda tried: free[tried][0] - LEAK_COST * free[tried][1])
+    found = fitter.measure(range(len(fitter.judged)), best)
+    _write(fitter.retriever, best)
+    return Numbers(best.shift, best.lean, (*others, best.weights[-1]), *found)
 
 
 def _best_weight(fitter: Fitter, operator: Operator) -> float:
@@ -192,15 +200,17 @@ def _best_weight(fitter: Fitter, operator: Operator) -> float:
     chosen = fitter.with_operators(operator)
     if not chosen:
         return 0.0
-    found = fitter.measure_all(chosen, [(0.0, (weight, weight, 0.0)) for weight in WEIGHTS])
+    tried = [Tried(0.0, 0.0, (weight, weight, 0.0)) for weight in WEIGHTS]
+    found = fitter.measure_all(chosen, tried)
     precision = [row[0] for row in found]
     return WEIGHTS[precision.index(max(precision))]
 
 
-def _write(retriever: Retriever, shift: float, weights: tuple[float, ...]) -> None:
+def _write(retriever: Retriever, chosen: Tried) -> None:
     calibration = retriever.calibration
     with torch.no_grad():
-        calibration.excluded_shift.fill_(shift)
+        calibration.excluded_shift.fill_(chosen.shift)
+        calibration.lean.fill_(chosen.lean)
         # The inverse of softplus; what is meant as 0 becomes 1e-4.
-        wanted = torch.tensor(weights).clamp(min=1e-4)
+        wanted = torch.tensor(chosen.weights).clamp(min=1e-4)
         calibration.whole.copy_(torch.log(torch.expm1(wanted)))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from boolattn.attention.boolattn import BoolAttn
     from boolattn.training.settings import Preset
 
 _TOWERS = ("pooling", "is_shared", "similarity", "query_length", "document_length")
@@ -90,13 +91,24 @@ def hold_heads(towers: SentenceTransformer) -> None:
 
     Retrieval moves both by what a vector gains from them, and they forget what a query says.
     """
-    encoder = query_encoder(towers)
-    if not isinstance(encoder, BoolBertModel):
-        raise ConfigError("train.hold_heads holds the plug-in's heads; set model.use_plugin=true")
-    plugin = plugin_of(encoder.backbone)
+    plugin = _plugin(towers, "train.hold_heads holds the plug-in's heads")
     for part in (plugin.cue, plugin.gate):
         if part is not None:
             part.requires_grad_(requires_grad=False)
+
+
+def unsettle_gate(towers: SentenceTransformer, share: float) -> None:
+    """Turn over a share of the gates while towers learn, so that they can do with a wrong one."""
+    if share >= 1:
+        raise ConfigError(f"train.gate_noise is a share below 1; got {share}")
+    _plugin(towers, "train.gate_noise turns the plug-in's gates over").gate_noise = share
+
+
+def _plugin(towers: SentenceTransformer, what: str) -> BoolAttn:
+    encoder = query_encoder(towers)
+    if not isinstance(encoder, BoolBertModel):
+        raise ConfigError(f"{what}; set model.use_plugin=true")
+    return plugin_of(encoder.backbone)
 
 
 def _differences(preset: Preset, towers: SentenceTransformer) -> Iterator[str]:
