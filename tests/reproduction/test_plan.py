@@ -39,7 +39,7 @@ def test_the_same_settings_are_not_run_again(planned):
 
 def test_a_run_from_before_a_setting_was_there_did_without(planned):
     assert planned("composed", lambda settings: settings["compose"].pop("gate_steps")).finished
-    with pytest.raises(ConfigError, match=r"compose\.n_natural = 0, not 20000"):
+    with pytest.raises(ConfigError, match=r"compose\.n_natural = 0, not 30000"):
         planned("composed", lambda settings: settings["compose"].pop("n_natural"))
 
 
