@@ -187,10 +187,31 @@ def test_heads_are_held_where_that_is_asked_for(preset, corpus, tmp_path, is_hel
     assert any(".layers." in name and "boolattn" in name for name in moved), "experts learn on"
 
 
-def test_plain_towers_have_no_heads_to_hold(preset, corpus, tmp_path):
-    chosen = preset("model.use_plugin=false", hold_heads=True)
-    with pytest.raises(ConfigError, match="hold_heads holds the plug-in's heads"):
+def test_gates_are_turned_over_where_that_is_asked_for(preset, corpus, tmp_path):
+    weights = [
+        _weights(train(chosen, Launch(out=tmp_path / str(noise)), corpus).model)
+        for noise in (0.0, 0.5)
+        for chosen in [preset("plugin.use_noise=false", max_steps=2, gate_noise=noise)]
+    ]
+    assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"hold_heads": True}, "hold_heads holds the plug-in's heads"),
+        ({"gate_noise": 0.1}, "gate_noise turns the plug-in's gates over"),
+    ],
+)
+def test_plain_towers_have_no_heads(preset, corpus, tmp_path, setting, message):
+    chosen = preset("model.use_plugin=false", **setting)
+    with pytest.raises(ConfigError, match=message):
         train(chosen, Launch(out=tmp_path / "run"), corpus)
+
+
+def test_not_every_gate_can_be_wrong(preset, corpus, tmp_path):
+    with pytest.raises(ConfigError, match=r"gate_noise is a share below 1; got 1\.0"):
+        train(preset(gate_noise=1.0), Launch(out=tmp_path / "run"), corpus)
 
 
 def test_documents_are_read_without_the_plug_in(preset, corpus):
