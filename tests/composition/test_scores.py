@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from boolattn.composition.calibration import Calibration, reliability
+from boolattn.composition.calibration import Calibration, fit_scale, reliability
 from boolattn.composition.scores import (
     RULES,
     compose,
@@ -163,6 +163,29 @@ def test_the_whole_vector_counts_by_the_query_s_operator():
     assert by_and > by_or > by_not > 0
     assert by_both == by_not
     assert float(calibration.of_whole(one, torch.zeros(3)).detach()) == 0
+
+
+def test_a_scale_is_found_again_and_keeps_the_order():
+    rng = np.random.default_rng(0)
+    z = rng.normal(-2, 3, 40_000)
+    is_true = rng.random(len(z)) < 1 / (1 + np.exp(-(0.7 * z - 1.8)))
+    assert fit_scale(z, is_true) == pytest.approx((0.7, -1.8), abs=0.05)
+    assert fit_scale(z, ~is_true)[0] > 0
+    # Truth and falsehood apart would want an infinite slope.
+    a, b = fit_scale(np.array([-1.0, 1.0]), np.array([0, 1]))
+    assert 1 <= a < 10
+    assert abs(b) < 1
+
+
+def test_what_is_shown_has_a_scale_of_its_own_for_what_is_excluded():
+    calibration = Calibration(4)
+    logits = torch.tensor([[-1.0, 2.0], [-1.0, 2.0]])
+    is_excluded = torch.tensor([False, True])
+    assert torch.equal(calibration.shown(logits, is_excluded), logits.sigmoid())
+    calibration.scale.copy_(torch.tensor([[1.0, 0.0], [0.5, -3.0]]))
+    shown = calibration.shown(logits, is_excluded)
+    assert torch.equal(shown[0], logits[0].sigmoid())
+    assert torch.allclose(shown[1], (0.5 * logits[1] - 3).sigmoid())
 
 
 def test_reliability_sees_overconfidence():

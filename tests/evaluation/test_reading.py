@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from boolattn.composition import membership
 from boolattn.composition.retriever import Retriever
 from boolattn.data.readings_fresh import FORMS, fresh_queries
 from boolattn.data.readings_names import names
@@ -15,6 +16,7 @@ from boolattn.data.records import Operand, Query
 from boolattn.encoder import build_towers
 from boolattn.evaluation import figures, reading
 from boolattn.logic.tree import And, Atom, Not, Or
+from boolattn.training.finishing import scale_probabilities
 
 N, DIM = 500, 8
 
@@ -102,6 +104,25 @@ def test_an_excluded_operand_is_judged_by_its_own_threshold(known):
     assert means["excluded"] > means["kept"] + 0.1
 
 
+def test_probabilities_that_are_shown_are_fitted_to_the_corpus_and_rank_nothing(known):
+    towers, documents, rows = known
+    rng = np.random.default_rng(0)
+    draw = [[f"d{row}" for row in np.flatnonzero(rng.random(N) < share)] for share in (0.3, 0.1)]
+    asked = [query(*draw)]
+    before = reading.operand_reliability(towers, asked, documents, rows)
+    settled = {name: value.clone() for name, value in towers.calibration.named_parameters()}
+    scale_probabilities(towers, asked, documents, rows)
+    after = reading.operand_reliability(towers, asked, documents, rows)
+    for kind in ("kept", "excluded"):
+        assert before[kind]["error"] > 0.15
+        assert after[kind]["error"] < 0.05
+    for name, value in towers.calibration.named_parameters():
+        assert torch.equal(value, settled[name])
+    scale = towers.calibration.scale.clone()
+    scale_probabilities(towers, [query(draw[0], None)], documents, rows)
+    assert torch.equal(towers.calibration.scale[1], scale[1]), "nobody knows what is excluded"
+
+
 def test_what_nobody_knows_is_left_out(known):
     towers, documents, rows = known
     found = reading.operand_reliability(towers, [query(["d1"], None)], documents, rows)
@@ -115,7 +136,7 @@ def test_what_nobody_knows_is_left_out(known):
 
 def test_at_most_so_many_queries_are_taken(known, monkeypatch):
     towers, documents, rows = known
-    monkeypatch.setattr(reading, "N_QUERIES", 3)
+    monkeypatch.setattr(membership, "N_QUERIES", 3)
     found = reading.operand_reliability(towers, [query(["d1"], ["d2"])] * 7, documents, rows)
     assert (found["kept"]["operands"], found["excluded"]["operands"]) == (3, 3)
 

@@ -193,7 +193,7 @@ def test_finishing_changes_no_vector(preset, marked_corpus, tmp_path):
         chosen.compose,
         n_states=3,
         depth=1,
-        polish_steps=40,
+        polish_steps=120,
         polish_learning_rate=5e-3,
         read_batch=8,
         fit_numbers=True,
@@ -301,7 +301,7 @@ class TestFitting:
 
     def test_what_fits_the_wanted_best_may_be_near_the_excluded(self, retriever):
         # Document 0 is nearer to what is excluded than 1 is, and nearer still to what is wanted.
-        documents = torch.tensor([[0.9, 0.6, 0.0], [0.56, 0.55, 0.0], [0.5, 0.2, 0.0]])
+        documents = torch.tensor([[0.95, 0.6, 0.0], [0.56, 0.58, 0.0], [0.5, 0.2, 0.0]])
         tree = And((Atom("a"), Not(Atom("b"))))
         judged = [self._judged(retriever, tree, np.eye(3), [0], [1])]
         fitter = Fitter(retriever, judged, _wide(documents))

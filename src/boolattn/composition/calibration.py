@@ -19,7 +19,8 @@ from boolattn.logic.operators import OPERATORS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ALPHA, BETA, LEAN = 15.0, 7.0, 0.5
+ALPHA, BETA = 15.0, 7.0
+_LEAST_SLOPE = 0.01
 
 
 class Calibration(nn.Module):
@@ -31,15 +32,23 @@ class Calibration(nn.Module):
     rate suits them. ``lean`` says how far what is excluded is held against what is wanted
     (:func:`~boolattn.composition.scores.leaned`).
 
+    What composes best is no frequency: training meets far more documents of an operand than a
+    corpus holds. So what a person is shown is ``σ(a·z + b)`` with ``a`` and ``b`` of their own for
+    kept and for excluded operands (:meth:`shown`), fitted to a corpus when all else is settled.
+
     The vector of the whole query knows what its operands do not say apart (a place that both are
     cut by), most where AND joins them, least where something is excluded: a composed score takes
     ``α`` times its similarity in, with a weight of the query's operator.
 
     Args:
         dimension: Of the operand vectors.
+        lean: At birth. 0 suits encoders that were never trained for it, and exclusions as bare as
+            "moths NOT Kenya".
     """
 
-    def __init__(self, dimension: int) -> None:
+    scale: Tensor
+
+    def __init__(self, dimension: int, lean: float = 0.0) -> None:
         super().__init__()
         self.dimension = dimension
         # Its logarithm, so that no step makes a more similar document less probable.
@@ -47,8 +56,10 @@ class Calibration(nn.Module):
         self.threshold = nn.Parameter(torch.tensor(BETA / ALPHA))
         self.breadth = nn.Parameter(torch.zeros(dimension))
         self.excluded_shift = nn.Parameter(torch.tensor(0.0))
-        self.lean = nn.Parameter(torch.tensor(LEAN))
+        self.lean = nn.Parameter(torch.tensor(lean))
         self.whole = nn.Parameter(torch.full((len(OPERATORS),), -1.0))
+        # Rows: kept, excluded; columns: a and b. No training moves them.
+        self.register_buffer("scale", torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
 
     def forward(self, similarities: Tensor, vectors: Tensor, is_excluded: Tensor) -> Tensor:
         """Return logits.
@@ -60,6 +71,16 @@ class Calibration(nn.Module):
         """
         middle = self.threshold + vectors @ self.breadth - self.excluded_shift * is_excluded
         return self.log_alpha.exp() * (similarities - middle[..., None])
+
+    def shown(self, logits: Tensor, is_excluded: Tensor) -> Tensor:
+        """Return probabilities that hold in the corpus they were fitted to.
+
+        Args:
+            logits: Shape ``(..., operands, documents)``.
+            is_excluded: Shape ``(..., operands)``.
+        """
+        a, b = self.scale[is_excluded.long()][..., None].unbind(-2)
+        return torch.sigmoid(a * logits + b)
 
     def of_whole(self, similarities: Tensor, operators: Tensor) -> Tensor:
         """Return what the whole query's vector adds to a composed score.
@@ -89,6 +110,33 @@ class Reliability:
     found: NDArray[np.float64]
     count: NDArray[np.int64]
     error: float
+
+
+def fit_scale(
+    logits: NDArray[Any], is_true: NDArray[Any], n_steps: int = 50
+) -> tuple[float, float]:
+    """Find ``a`` and ``b`` with which ``σ(a·z + b)`` is the likeliest to give the truth.
+
+    Newton's method, on a concave likelihood. Documents keep their order: ``a`` stays above 0.
+
+    >>> a, b = fit_scale(np.tile([-1.0, 1.0], 500), np.repeat([0, 0, 0, 0, 1], 200))
+    >>> a, round(b, 1)
+    (0.01, -1.4)
+    """
+    found = np.array([1.0, 0.0])
+    columns = np.stack([logits, np.ones_like(logits)], -1)
+    # As if one document more had been seen on each side: two kept apart would have no best.
+    ridge = np.eye(2) / max(1, len(logits))
+    for _ in range(n_steps):
+        p = 1 / (1 + np.exp(-np.clip(columns @ found, -50, 50)))
+        slope = columns.T @ (is_true - p) / len(logits) - ridge @ (found - (1.0, 0.0))
+        bend = (columns * (p * (1 - p))[:, None]).T @ columns / len(logits) + ridge
+        step = np.linalg.solve(bend, slope)
+        # A long step overshoots where probabilities are near 0 or 1.
+        found = found + step * min(1.0, 1.0 / max(1e-9, float(np.abs(step).max())))
+        if np.abs(step).max() < 1e-9:
+            break
+    return max(float(found[0]), _LEAST_SLOPE), float(found[1])
 
 
 def reliability(

@@ -281,7 +281,7 @@ class Retriever:
         return compose(plan.tree, logits, self.rule) + added
 
     def probabilities(self, plan: Plan, similarities: Array) -> Array:
-        """Return how probably each document belongs to each operand.
+        """Return how probably each document belongs to each operand, as far as that was fitted.
 
         Args:
             plan: Of the query.
@@ -290,7 +290,9 @@ class Retriever:
         Returns:
             Shape ``(operands, documents)``.
         """
-        return _array(self.logits(plan, similarities).sigmoid())
+        logits = self.logits(plan, similarities)
+        excluded = torch.tensor(plan.is_excluded, device=logits.device)
+        return _array(self.calibration.shown(logits, excluded))
 
     def _read(self, texts: Sequence[str]) -> tuple[Array, list[Verdict]]:
         """Encode texts and read them from the same pass."""

@@ -86,8 +86,8 @@ def load_retriever(folder: str | Path, *, device: str | None = None) -> Retrieve
     for part, module in parts.items():
         own = {k.partition(".")[2]: v for k, v in weights.items() if k.startswith(f"{part}.")}
         if part == "calibration":
-            # What was saved before there was one leaned on nothing.
-            own.setdefault("lean", torch.tensor(0.0))
+            # What was saved before there were such leaned on nothing, and showed what composes.
+            own = {"lean": torch.tensor(0.0), "scale": retriever.calibration.scale} | own
         try:
             module.load_state_dict(own)
         except RuntimeError as error:

@@ -9,38 +9,28 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from boolattn.composition.calibration import reliability
+from boolattn.composition.membership import drawn_operands, looked_at
 from boolattn.composition.scores import signs
-from boolattn.data.readings import words
 from boolattn.data.readings_fresh import fresh_queries
 from boolattn.data.readings_names import names
-from boolattn.logic.templates import template_tree
 from boolattn.logic.tree import And, Not, Or, atoms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
     from boolattn.composition.retriever import Plan, Retriever
     from boolattn.data.records import Query
     from boolattn.logic.tree import Query as Tree
 
-#: Documents that each operand's probability is looked at for: the most similar, and some others.
-NEAREST, OTHERS = 200, 200
-#: Most queries whose operands are taken.
-N_QUERIES = 1000
 _AT_ONCE = 256
-#: Similarities computed at once.
-_NUMBERS = 1 << 25
-_QUERIES, _DOCUMENTS = 1, 2
 
 
 def shape(tree: Tree) -> tuple[int, int, str]:
@@ -165,15 +155,6 @@ def plan_all(retriever: Retriever, texts: Sequence[str]) -> list[Plan]:
     return plans
 
 
-@dataclass(frozen=True)
-class _Named:
-    """An operand, and the rows of the documents that belong to it."""
-
-    text: str
-    is_excluded: bool
-    rows: tuple[int, ...]
-
-
 def operand_reliability(
     retriever: Retriever,
     queries: Sequence[Query],
@@ -200,11 +181,17 @@ def operand_reliability(
         ``count``, the ``error`` over all pairs, most of which are improbable, and the ``bin_error``
         that counts each bin once. Empty where no operand's documents are known.
     """
-    operands = _drawn(list(_operands(queries, rows)), seed)
+    operands = drawn_operands(queries, rows, seed)
     if not operands:
         return {}
-    said, is_true = _looked_at(retriever, operands, documents, seed)
+    logits, is_true = looked_at(retriever, operands, documents, seed)
     is_excluded = np.array([operand.is_excluded for operand in operands])
+    with torch.inference_mode():
+        shown = retriever.calibration.shown(
+            torch.from_numpy(logits).to(retriever.towers.device, torch.float32),
+            torch.from_numpy(is_excluded).to(retriever.towers.device),
+        )
+    said = shown.double().cpu().numpy()
     found: dict[str, Any] = {}
     for name, chosen in (("kept", ~is_excluded), ("excluded", is_excluded)):
         if chosen.any():
@@ -219,70 +206,3 @@ def operand_reliability(
                 "bin_error": round(float(np.abs(own.said - own.found).mean()), 5),
             }
     return found
-
-
-def _operands(queries: Sequence[Query], rows: Mapping[str, int]) -> Iterator[list[_Named]]:
-    """Yield each query's operands whose documents are known, in its own words if they are known."""
-    for query in queries:
-        n = len(query.operands)
-        if n < 2 or query.template.count("_") != n:
-            continue
-        tree = template_tree(query.template, [str(place) for place in range(n)])
-        pairs = zip(atoms(tree), signs(tree), strict=True)
-        sign = {int(atom.text): sign for atom, sign in pairs}
-        is_worded = all(operand.spans for operand in query.operands)
-        yield [
-            _Named(
-                words(query.text, operand.spans) if is_worded else operand.text,
-                sign[place] < 0,
-                tuple(rows[name] for name in operand.members if name in rows),
-            )
-            for place, operand in enumerate(query.operands)
-            if operand.members is not None
-        ]
-
-
-def _drawn(by_query: Sequence[list[_Named]], seed: int) -> list[_Named]:
-    known = [operands for operands in by_query if operands]
-    if len(known) > N_QUERIES:
-        rng = np.random.default_rng([seed, _QUERIES])
-        known = [known[place] for place in sorted(rng.choice(len(known), N_QUERIES, replace=False))]
-    return [operand for operands in known for operand in operands]
-
-
-def _looked_at(
-    retriever: Retriever, operands: Sequence[_Named], documents: Tensor, seed: int
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return probabilities, nan for a document drawn twice, and the truth.
-
-    Both shapes ``(operands, documents looked at)``.
-    """
-    n = len(documents)
-    texts = {text: place for place, text in enumerate(dict.fromkeys(o.text for o in operands))}
-    vectors = torch.from_numpy(retriever.encode_operands(list(texts)))
-    own = vectors[[texts[operand.text] for operand in operands]]
-    is_excluded = torch.tensor([float(operand.is_excluded) for operand in operands])
-    rng = np.random.default_rng([seed, _DOCUMENTS])
-    others = torch.from_numpy(rng.choice(n, min(OTHERS, n), replace=False)).to(documents.device)
-    home = retriever.towers.device
-    said, seen = [], []
-    with torch.inference_mode():
-        for part in torch.arange(len(operands)).split(max(1, _NUMBERS // n)):
-            similarities = own[part].to(documents) @ documents.T
-            nearest = similarities.topk(min(NEAREST, n))
-            chosen = torch.cat([nearest.indices, others.expand(len(part), -1)], 1)
-            similar = similarities.gather(1, chosen)
-            logits = retriever.calibration(
-                similar[:, None].float().to(home),
-                own[part][:, None].to(home),
-                is_excluded[part][:, None].to(home),
-            )
-            probable = logits[:, 0].double().sigmoid().cpu()
-            is_twice = (similar >= nearest.values[:, -1:]).cpu()
-            is_twice[:, : nearest.indices.shape[1]] = False
-            said.append(probable.masked_fill(is_twice, torch.nan))
-            seen.append(chosen.cpu())
-    # A document's place in a table of operands by documents tells both.
-    cells = torch.cat(seen).numpy() + n * np.arange(len(operands))[:, None]
-    members = [n * place + row for place, o in enumerate(operands) for row in o.rows]
-    return torch.cat(said).numpy(), np.isin(cells, np.array(members, np.int64))

@@ -145,7 +145,9 @@ class Answering:
         )
         if not plan.is_composed or not any(plan.is_excluded) or not len(rows):
             return rows
-        return rows[keeps_by_vectors(plan.tree, self._probabilities(plan, rows))]
+        similarities = plan.vectors @ self.searcher.engine.vectors(rows).T
+        logits = self.searcher.retriever.logits(plan, similarities)
+        return rows[keeps_by_vectors(plan.tree, logits.cpu().numpy())]
 
     def _strict(self, plan: Plan, ranked: Ranked) -> Ranked:
         if not plan.is_composed or not any(plan.is_excluded):

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from boolattn.training.settings import Preset
 
 
+#: How far what is excluded is held against what is wanted when a training begins.
+_LEAN = 0.25
+
+
 class Encoded(NamedTuple):
     """What one forward pass gives.
 
@@ -196,4 +200,4 @@ def make_composing(
         depth=settings.depth,
     )
     reader = Reader(config)
-    return Composing(towers, reader, Calibration(hidden))
+    return Composing(towers, reader, Calibration(hidden, _LEAN))

@@ -9,8 +9,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
+from boolattn.composition.calibration import fit_scale
+from boolattn.composition.membership import drawn_operands, looked_at
 from boolattn.data.readings_generated import generate_marked
 from boolattn.data.readings_natural import natural_readings, short_readings
 from boolattn.data.readings_sources import mark_sentences, marked_paraphrases, marked_queries
@@ -22,6 +25,8 @@ from boolattn.training.validation import choose, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from torch import Tensor
 
     from boolattn.composition.retriever import Retriever
     from boolattn.data.made import Store
@@ -129,6 +134,7 @@ def fit(
         )
         return {}
     found = fit_numbers(fitter)
+    scale_probabilities(retriever, queries, vectors, rows)
     names = ("and", "or", "not")
     return {
         "excluded_shift": found.excluded_shift,
@@ -137,3 +143,32 @@ def fit(
         "composed_r_precision": found.r_precision,
         "composed_leak": found.leak,
     }
+
+
+def scale_probabilities(
+    retriever: Retriever, queries: Sequence[Query], documents: Tensor, rows: Mapping[str, int]
+) -> None:
+    """Fit the probabilities that are shown to what belongs to the operands of some queries.
+
+    Nothing that ranks is changed. Where nobody knows what belongs to an operand they stay as they
+    are.
+
+    Args:
+        retriever: Its numbers are settled.
+        queries: Neither trained on nor reported.
+        documents: Vectors of the corpus. Shape ``(documents, dim)``.
+        rows: Row of each document, by id.
+    """
+    operands = drawn_operands(queries, rows)
+    if not operands:
+        return
+    logits, is_true = looked_at(retriever, operands, documents)
+    is_excluded = np.array([operand.is_excluded for operand in operands])
+    for row, chosen in enumerate((~is_excluded, is_excluded)):
+        is_known = ~np.isnan(logits[chosen])
+        if is_true[chosen][is_known].any():
+            own = fit_scale(logits[chosen][is_known], is_true[chosen][is_known])
+            retriever.calibration.scale[row] = torch.tensor(own)
+            logger.info(
+                "probabilities of %s operands: %.2f z %+.2f", ("kept", "excluded")[row], *own
+            )

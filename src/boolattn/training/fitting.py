@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 SHIFTS = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2)
 #: The last leaves to the whole vector all but what operands of equal similarity differ in.
 WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.6, 1.0, 1.6, 3.0, 6.0, 20.0, 60.0)
-LEANS = (0.0, 0.5, 1.0)
+#: More would suit these queries, but not exclusions as bare as "moths NOT Kenya".
+LEANS = (0.0, 0.25, 0.5)
 #: What a returned document that was excluded costs, in right documents: the place that it takes,
 #: and that nobody wanted to see it.
 LEAK_COST = 2.0
