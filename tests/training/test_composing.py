@@ -193,7 +193,7 @@ def test_finishing_changes_no_vector(preset, marked_corpus, tmp_path):
         chosen.compose,
         n_states=3,
         depth=1,
-        polish_steps=120,
+        polish_steps=200,
         polish_learning_rate=5e-3,
         read_batch=8,
         fit_numbers=True,
