@@ -25,11 +25,13 @@ from transformers.utils.logging import disable_progress_bar
 
 import boolattn.encoder  # noqa: F401 - makes Bool-BERT known to transformers
 from boolattn.training.launch import Corpus, Launch, open_data, plain, pretrain, train
-from boolattn.training.settings import Preset, load_preset
+from boolattn.training.preset_files import load_preset
 from boolattn.training.towers import load_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from boolattn.training.settings import Preset
 
 SPLITS = {"seen": "test", "unseen": "unseen"}
 

@@ -46,8 +46,8 @@ from boolattn.plugin import plugin_of
 from boolattn.training.batches import Features, Steps
 from boolattn.training.graphs import Captured
 from boolattn.training.launch import Corpus, make_steps, open_data
+from boolattn.training.preset_files import load_preset
 from boolattn.training.run_folder import RunFolder
-from boolattn.training.settings import Preset, load_preset
 from boolattn.training.towers import load_encoder, make_towers
 from boolattn.training.trainer import Job, RetrievalTrainer
 
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
     from sentence_transformers import SentenceTransformer
     from transformers import TrainerControl, TrainerState
+
+    from boolattn.training.settings import Preset
 
 #: The project's bars.
 MOST_WITH_PLUGIN = 1.10

@@ -13,7 +13,7 @@ from boolattn.encoder import build_towers
 from boolattn.logic.tree import And, Atom, Not, Or
 from boolattn.reproduction.asking import Asker, explicit_tree, given_tree, shape
 from boolattn.training.launch import Corpus
-from boolattn.training.settings import make_preset
+from boolattn.training.preset_files import make_preset
 from tests.reproduction.tiny import make_queries
 
 TEXT = "moths of borneo but not sumatra"

@@ -13,7 +13,7 @@ from boolattn.errors import ConfigError
 from boolattn.reproduction.systems import Request, known, resolve
 from boolattn.training.command import difference, finish_command, pretrain_command, train_command
 from boolattn.training.launch import Launch, pretrain, train
-from boolattn.training.settings import load_preset
+from boolattn.training.preset_files import load_preset
 from boolattn.training.towers import make_towers
 
 

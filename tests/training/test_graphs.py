@@ -21,8 +21,8 @@ from boolattn.training.graphs import (
 )
 from boolattn.training.launch import make_steps
 from boolattn.training.passes import Both, encode
+from boolattn.training.preset_files import load_preset
 from boolattn.training.recording import Recording, Weights
-from boolattn.training.settings import load_preset
 from boolattn.training.towers import make_towers
 
 

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from boolattn.data.beir import write_beir
 from boolattn.data.taxa.benchmark import FORMAT, Manifest
 from boolattn.training.__main__ import main
-from boolattn.training.settings import load_preset, preset_names
+from boolattn.training.preset_files import load_preset, preset_names
 from tests.reproduction.tiny import make_queries
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples" / "quest-intro"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from boolattn.errors import ConfigError
-from boolattn.training.settings import TrainSettings, load_preset, preset_names
+from boolattn.training.preset_files import load_preset, preset_names
+from boolattn.training.settings import TrainSettings
 
 NAMES = {
     "demo",

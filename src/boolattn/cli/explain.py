@@ -18,7 +18,8 @@ from boolattn.errors import QueryError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from boolattn.composition.retriever import Plan, Retriever
+    from boolattn.composition.plan import Plan
+    from boolattn.composition.retriever import Retriever
     from boolattn.explanation import Explanation
 
 FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}

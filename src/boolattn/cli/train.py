@@ -27,7 +27,7 @@ def pretrain(
     """Teach a plug-in its cues, gates and scopes on generated sentences."""
     _prepare()
     from boolattn.training import launch
-    from boolattn.training.settings import load_preset
+    from boolattn.training.preset_files import load_preset
 
     chosen = load_preset(preset, changes or [], first="pretrain")
     metrics = launch.pretrain(chosen, launch.Launch(out=out, resume=resume))
@@ -52,7 +52,7 @@ def train(  # noqa: PLR0913 - options of a command line
     """Train two towers for retrieval."""
     _prepare()
     from boolattn.training import launch
-    from boolattn.training.settings import load_preset
+    from boolattn.training.preset_files import load_preset
 
     where = launch.Launch(
         out=out,

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from boolattn.composition.retriever import Plan, Retriever
+    from boolattn.composition.plan import Plan
+    from boolattn.composition.retriever import Retriever
 
 _AT_ONCE = 64
 #: Scores computed at once: plans times documents.

@@ -17,13 +17,14 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from torch.nn import functional as F
 
 from boolattn.composition.calibration import Calibration
+from boolattn.composition.plan import Plan
 from boolattn.composition.reader import KEPT, Read, Reader, Verdict, decode
 from boolattn.composition.reading_pass import QUERY, encode_and_read
-from boolattn.composition.scores import compose, leaned, signs, spoken
+from boolattn.composition.scores import compose, leaned, spoken
 from boolattn.encoder import BoolBertModel, encode_queries, query_encoder, settings_of
 from boolattn.errors import ConfigError
 from boolattn.logic.operators import OPERATORS
-from boolattn.logic.tree import Atom, atoms, operators_of
+from boolattn.logic.tree import Atom, atoms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,57 +34,12 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
 
-    from boolattn.data.readings import Spans
-    from boolattn.logic.operators import Operator
     from boolattn.logic.tree import Query
 
     Array = NDArray[np.float32]
 
 #: Below it a reading is not trusted, and the query stays one vector.
 THRESHOLD = 0.5
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a query asks of an index.
-
-    Attributes:
-        text: The query as typed, or a tree in words.
-        tree: What is scored: one operand where nothing is composed.
-        atoms: The operands' texts, left to right.
-        spans: For each operand its characters in the text; empty where it was given as a tree.
-        vectors: One for each operand; where they are composed, then the whole text's too.
-            Shape ``(operands, dim)``, composed ``(operands + 1, dim)``.
-        plain: The vector of the whole text, of a tree as one says it. Shape ``(dim,)``.
-        is_composed: Whether operands are scored apart. If not, the score is the bare similarity.
-        confidence: Of the reading, 1 for a tree.
-        reading: What was read, also where it was not trusted.
-    """
-
-    text: str
-    tree: Query
-    atoms: tuple[str, ...]
-    spans: tuple[Spans, ...]
-    vectors: Array
-    plain: Array
-    is_composed: bool
-    confidence: float
-    reading: Query
-
-    @property
-    def operators(self) -> tuple[Operator, ...]:
-        """The operators that are obeyed."""
-        return operators_of(self.tree)
-
-    @property
-    def operand_vectors(self) -> Array:
-        """The operands' vectors alone."""
-        return self.vectors[: len(self.atoms)]
-
-    @property
-    def is_excluded(self) -> tuple[bool, ...]:
-        """Which operands stand under a NOT."""
-        return tuple(sign < 0 for sign in signs(self.tree))
 
 
 @dataclass

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from boolattn.composition.retriever import Plan, Retriever
+    from boolattn.composition.plan import Plan
+    from boolattn.composition.retriever import Retriever
     from boolattn.data.records import Query
     from boolattn.logic.tree import Query as Tree
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from boolattn.errors import ConfigError
 from boolattn.settings import build
-from boolattn.training.settings import make_preset, preset_names
+from boolattn.training.preset_files import make_preset, preset_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.composition.retriever import Plan
+    from boolattn.composition.plan import Plan
     from boolattn.search.reading import Question
     from boolattn.search.searcher import Searcher
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.composition.retriever import Plan, Retriever
+    from boolattn.composition.plan import Plan
+    from boolattn.composition.retriever import Retriever
     from boolattn.search.engines import Engine, Selection
 
     Array = NDArray[np.float32]

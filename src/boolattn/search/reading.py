@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from boolattn.composition.retriever import Plan
+from boolattn.composition.plan import Plan
 from boolattn.errors import ConfigError, QueryError
 from boolattn.logic.syntax import check_anchored, is_explicit, parse_with_spans
 from boolattn.logic.tree import Atom, atoms, excluded_atoms

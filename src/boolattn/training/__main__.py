@@ -45,7 +45,7 @@ def _run(options: argparse.Namespace) -> dict[str, object]:
     from transformers.utils.logging import disable_progress_bar
 
     from boolattn.training.launch import Launch, finish, pretrain, train
-    from boolattn.training.settings import load_preset
+    from boolattn.training.preset_files import load_preset
 
     disable_progress_bar()
 

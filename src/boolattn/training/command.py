@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import BoolattnError
-from boolattn.training.settings import TABLES, load_preset, make_preset, preset_names
+from boolattn.training.preset_files import load_preset, make_preset, preset_names
+from boolattn.training.settings import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

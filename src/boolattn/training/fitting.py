@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from boolattn.composition.retriever import Plan, Retriever
+    from boolattn.composition.plan import Plan
+    from boolattn.composition.retriever import Retriever
 
 SHIFTS = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2)
 #: The last leaves to the whole vector all but what operands of equal similarity differ in.

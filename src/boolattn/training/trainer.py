@@ -16,22 +16,23 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from boolattn.errors import ConfigError
 from boolattn.training import checkpoints
 from boolattn.training.batches import Features, Steps, single
+from boolattn.training.clock import Clock
 from boolattn.training.composing import Objective
 from boolattn.training.graphs import capture
 from boolattn.training.losses import softmax_loss
+from boolattn.training.parameter_groups import parameter_groups
 from boolattn.training.passes import Both, gather
 from boolattn.training.run_folder import save_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from sentence_transformers import SentenceTransformer
-    from transformers import TrainerControl, TrainerState
 
     from boolattn.training.composing import Composing
     from boolattn.training.run_folder import RunFolder
@@ -44,11 +45,6 @@ logger = logging.getLogger(__name__)
 _N_CHECKPOINTS = 2
 #: Batches that a worker makes ahead.
 _AHEAD = 8
-#: Parts of parameter names that begin untrained, and learn at the plug-in's rate.
-_NEW = (".boolattn.", "composer.")
-_CALIBRATION = "composer.calibration."
-#: Parts of parameter names that weight decay leaves alone, as is usual for BERT.
-_NO_DECAY = ("bias", "LayerNorm", "norm.", "sigma", "threshold", _CALIBRATION)
 
 
 @dataclass
@@ -109,7 +105,7 @@ class RetrievalTrainer(Trainer):
             model=job.composing or Both(job.towers, encode_batch),
             args=arguments,
             train_dataset=job.steps,
-            callbacks=[_Clock(job)],
+            callbacks=[Clock(job)],
         )
         # It prints to stdout, where only the result belongs.
         self.remove_callback(PrinterCallback)
@@ -136,7 +132,7 @@ class RetrievalTrainer(Trainer):
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Make AdamW with a learning rate each for encoders and plug-in."""
         if self.optimizer is None:
-            groups = list(_groups(self.model, self.job))
+            groups = list(parameter_groups(self.model, self.job.preset.train))
             is_fused = self.args.device.type == "cuda"
             self.optimizer = torch.optim.AdamW(groups, fused=is_fused)
         return self.optimizer
@@ -286,48 +282,6 @@ class RetrievalTrainer(Trainer):
             torch.cuda.set_rng_state(random[f"cuda.{process}"], self.args.device)
 
 
-class _Clock(TrainerCallback):
-    """Says when to measure and when to save, and passes the log on to the run's folder."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        settings, epoch = job.preset.train, job.steps.sampler.steps_per_epoch
-        self.evaluate_every = settings.evaluate_every or epoch
-        self.save_every = settings.save_every or epoch
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """Ask for an evaluation and a checkpoint when their time has come."""
-        is_last = state.global_step >= state.max_steps
-        if self.job.validate is not None:
-            control.should_evaluate = is_last or state.global_step % self.evaluate_every == 0
-        control.should_save = is_last or state.global_step % self.save_every == 0
-
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """Do nothing twice: what the last step asked for is done, and Trainer would ask again."""
-        control.should_evaluate = control.should_save = False
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, float] | None = None,
-        **_: Any,
-    ) -> None:
-        """Write measurements down."""
-        if state.is_world_process_zero and logs:
-            # Trainer counts the whole run as one epoch.
-            logs = {name: value for name, value in logs.items() if name != "epoch"}
-            epoch = state.global_step / self.job.steps.sampler.steps_per_epoch
-            self.job.run.log(state.global_step, {**logs, "epoch": epoch})
-            words = ", ".join(f"{name} {value:.4g}" for name, value in logs.items())
-            logger.info("step %d of %d: %s", state.global_step, state.max_steps, words)
-
-
 def _n_workers(settings: TrainSettings, *, has_gpu: bool) -> int:
     """Return how many processes make batches, while a GPU computes; 0: none but this one."""
     # A run among many is a process of a pool, which may have no children.
@@ -364,27 +318,6 @@ def _arguments(job: Job) -> TrainingArguments:
         # A batch without any cue leaves the experts without a gradient.
         ddp_find_unused_parameters=True,
     )
-
-
-def _groups(model: nn.Module, job: Job) -> Iterator[dict[str, Any]]:
-    """Sort parameters by learning rate and weight decay."""
-    settings = job.preset.train
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            decays = not any(part in name for part in _NO_DECAY)
-            key = (_rate(name, settings), settings.weight_decay if decays else 0.0)
-            groups.setdefault(key, []).append(parameter)
-    for (rate, decay), chosen in groups.items():
-        yield {"params": chosen, "lr": rate, "weight_decay": decay}
-
-
-def _rate(name: str, settings: TrainSettings) -> float:
-    new = settings.plugin_learning_rate or settings.learning_rate
-    if _CALIBRATION in name:
-        # A handful of numbers that have far to go.
-        return 10 * new
-    return new if any(part in name for part in _NEW) else settings.learning_rate
 
 
 def _since_best(values: list[float]) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.table import Table
 
-    from boolattn.composition.retriever import Plan
+    from boolattn.composition.plan import Plan
     from boolattn.evaluation.judgements import Judgements
     from boolattn.evaluation.ranking import Ranking
     from boolattn.search import Searcher

@@ -1,0 +1,60 @@
+"""When a training is measured and saved, and where its numbers go.
+
+May import: boolattn.training.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from transformers import TrainerCallback
+
+if TYPE_CHECKING:
+    from transformers import TrainerControl, TrainerState, TrainingArguments
+
+    from boolattn.training.trainer import Job
+
+logger = logging.getLogger(__name__)
+
+
+class Clock(TrainerCallback):
+    """Says when to measure and when to save, and passes the log on to the run's folder."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        settings, epoch = job.preset.train, job.steps.sampler.steps_per_epoch
+        self.evaluate_every = settings.evaluate_every or epoch
+        self.save_every = settings.save_every or epoch
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Ask for an evaluation and a checkpoint when their time has come."""
+        is_last = state.global_step >= state.max_steps
+        if self.job.validate is not None:
+            control.should_evaluate = is_last or state.global_step % self.evaluate_every == 0
+        control.should_save = is_last or state.global_step % self.save_every == 0
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Do nothing twice: what the last step asked for is done, and Trainer would ask again."""
+        control.should_evaluate = control.should_save = False
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: Any,
+    ) -> None:
+        """Write measurements down."""
+        if state.is_world_process_zero and logs:
+            # Trainer counts the whole run as one epoch.
+            logs = {name: value for name, value in logs.items() if name != "epoch"}
+            epoch = state.global_step / self.job.steps.sampler.steps_per_epoch
+            self.job.run.log(state.global_step, {**logs, "epoch": epoch})
+            words = ", ".join(f"{name} {value:.4g}" for name, value in logs.items())
+            logger.info("step %d of %d: %s", state.global_step, state.max_steps, words)
