@@ -217,6 +217,29 @@ def test_finishing_changes_no_vector(preset, marked_corpus, tmp_path):
     assert verdict.reading.form == marked.reading.form
 
 
+def test_a_reader_is_polished_anew_or_goes_on(preset, marked_corpus, tmp_path):
+    chosen = preset(*COMPOSE, max_steps=1, keep="last")
+    train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
+    before = _parts(tmp_path / "run" / "model")["reader.role.weight"]
+    for is_new in (True, False):
+        settings = replace(
+            chosen.compose,
+            polish_steps=1,
+            polish_anew=is_new,
+            polish_learning_rate=1e-9,
+            n_states=3 if is_new else 2,
+            read_batch=4,
+        )
+        out = tmp_path / str(is_new)
+        launch = Launch(out=out, pretrained=tmp_path / "run" / "model")
+        finish(replace(chosen, compose=settings), launch, marked_corpus)
+        ended = load_retriever(out / "model").reader
+        # What goes on keeps its own layers, whatever the settings say.
+        assert ended.config.n_states == (3 if is_new else 1)
+        is_same = torch.allclose(ended.role.weight, before, atol=1e-6)
+        assert is_same != is_new
+
+
 def test_numbers_stay_where_nothing_is_read(preset, marked_corpus, tmp_path, caplog):
     chosen = preset(*COMPOSE, "compose.fit_numbers=true", max_steps=1, keep="last")
     result = train(chosen, Launch(out=tmp_path / "run"), marked_corpus)

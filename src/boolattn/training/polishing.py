@@ -99,7 +99,7 @@ def polish_reader(
     """Give a retriever a reader taught on all its layers, and change nothing else.
 
     Args:
-        retriever: With a reader, which is replaced.
+        retriever: With a reader, which is replaced, or taught on.
         sources: Marked texts; a step draws as many from each source.
         settings: Steps, batch and learning rate, layers and depth.
         length: Longest text in tokens.
@@ -112,11 +112,13 @@ def polish_reader(
         retriever.towers.tokenizer, sources, length, retriever.reader.config.n_slots
     )
     logger.info("reading %d texts", len(store.texts))
-    states = States(retriever, store, settings.n_states)
-    n_states = len(states.padded([0])[0])
-    config = replace(retriever.reader.config, n_states=n_states, depth=settings.depth)
+    own = retriever.reader.config
+    states = States(retriever, store, settings.n_states if settings.polish_anew else own.n_states)
     torch.manual_seed(seed)
-    retriever.reader = Reader(config).to(states.device)
+    if settings.polish_anew:
+        n_states = len(states.padded([0])[0])
+        config = replace(own, n_states=n_states, depth=settings.depth)
+        retriever.reader = Reader(config).to(states.device)
     _fit(retriever.reader, states, settings, seed, log)
 
 

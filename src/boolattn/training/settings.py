@@ -233,8 +233,10 @@ class ComposeSettings(_Checked):
         read_steps: Steps on reading alone, before the training; 0: none.
         read_batch: Texts of such a step.
         read_learning_rate: Highest learning rate of the encoder in it; new parts take 5e-4.
-        polish_steps: Steps of a new reader alone, after the training, on states that stay as they
+        polish_steps: Steps of the reader alone, after the training, on states that stay as they
             are; 0: none.
+        polish_anew: Whether these begin with a new reader, or go on with the model's own, with the
+            layers and depth that it has.
         polish_learning_rate: Highest learning rate of these.
         gate_steps: Steps of a learned gate alone, after the training, on texts whose operators are
             known; 0: none.
@@ -259,6 +261,7 @@ class ComposeSettings(_Checked):
     read_batch: int = _at_least(1, 256)
     read_learning_rate: float = 1e-4
     polish_steps: int = _at_least(0, 0)
+    polish_anew: bool = True
     polish_learning_rate: float = 1e-3
     gate_steps: int = _at_least(0, 0)
     fit_numbers: bool = False
