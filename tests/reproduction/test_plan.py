@@ -35,6 +35,10 @@ def test_the_same_settings_are_not_run_again(planned):
     same = planned("composed", lambda settings: settings["model"].update(encoder="elsewhere"))
     assert len(same.finished) == 1
     assert same.tasks == []
+    faster = {"chunk": 192, "captured": "none", "n_workers": 3}
+    assert planned("composed", lambda settings: settings["train"].update(faster)).finished
+    with pytest.raises(ConfigError, match=r"train\.batch_size = 8, not 32"):
+        planned("composed", lambda settings: settings["train"].update(batch_size=8))
 
 
 def test_a_run_from_before_a_setting_was_there_did_without(planned):

@@ -200,10 +200,16 @@ def _finished(key: RunKey, folders: Sequence[Path], preset: Preset, system: Syst
     return None
 
 
+#: Settings that change no result: where an encoder lies, and what only makes a run faster.
+_NO_MATTER = frozenset(
+    {("model", "encoder"), ("train", "chunk"), ("train", "captured"), ("train", "n_workers")}
+)
+
+
 def _differs(
     found: Mapping[str, Mapping[str, object]], preset: Preset, unused: Sequence[str] = ()
 ) -> str:
-    """Name a setting that differs, but for where an encoder lies."""
+    """Name a setting that differs, but for where an encoder lies and how fast a run goes."""
     own = json.loads(json.dumps(preset.to_dict()))
     # What a run does not name was not there yet, and what came later is off unless it is asked for.
     usual = json.loads(json.dumps(Preset(name="").to_dict()))
@@ -213,7 +219,7 @@ def _differs(
         there = found.get(table, {})
         for name, value in values.items():
             other = there.get(name, usual[table][name])
-            if (table, name) != ("model", "encoder") and other != value:
+            if (table, name) not in _NO_MATTER and other != value:
                 return f"{table}.{name} = {other!r}, not {value!r}"
     return ""
 
