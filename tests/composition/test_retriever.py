@@ -7,9 +7,11 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.config import BoolAttnConfig
+from boolattn.composition.calibration import Calibration
 from boolattn.composition.ranking import rank
 from boolattn.composition.reader import Read, Reader, ReaderConfig, make_labels
 from boolattn.composition.reading_pass import encode_and_read
@@ -181,6 +183,8 @@ def test_a_saved_retriever_reads_and_scores_the_same(towers, tmp_path):
     first = Retriever(towers, Reader(config), threshold=0.25)
     with torch.no_grad():
         first.calibration.excluded_shift.fill_(0.07)
+        first.calibration.lean.fill_(0.3)
+        first.calibration.scale.copy_(torch.tensor([[0.8, -2.0], [0.9, -4.0]]))
     save_retriever(first, tmp_path / "model")
     second = load_retriever(tmp_path / "model")
     assert second.threshold == 0.25
@@ -188,9 +192,50 @@ def test_a_saved_retriever_reads_and_scores_the_same(towers, tmp_path):
     assert second.reader is not None
     for name, value in first.reader.state_dict().items():
         assert torch.equal(value, second.reader.state_dict()[name])
-    assert second.calibration.excluded_shift == first.calibration.excluded_shift
+    for name, value in first.calibration.state_dict().items():
+        assert torch.equal(value, second.calibration.state_dict()[name])
     plain = SentenceTransformer(str(tmp_path / "model"))
     assert (plain.encode_query([PLAIN_TEXT]) == towers.encode_query([PLAIN_TEXT])).all()
+
+
+def test_a_model_from_before_lean_and_scale_leans_on_nothing_and_shows_what_is_composed(
+    towers, tmp_path
+):
+    save_retriever(Retriever(towers, calibration=Calibration(32, lean=0.5)), tmp_path / "model")
+    path = tmp_path / "model" / "composition.safetensors"
+    older = {k: v for k, v in load_file(path).items() if not k.endswith(("lean", "scale"))}
+    save_file(older, path)
+    found = load_retriever(tmp_path / "model").calibration
+    assert found.lean == 0
+    assert found.scale.tolist() == [[1, 0], [1, 0]]
+
+
+def test_what_is_shown_is_scaled_and_what_ranks_is_not(towers):
+    retriever = Retriever(towers)
+    [plan] = retriever.plan_trees([And((Atom("moths"), Not(Atom("java"))))])
+    similarities = np.array([[0.9, 0.2], [0.1, 0.8], [0.5, 0.5]], np.float32)
+    said, scores = retriever.probabilities(plan, similarities), retriever.score(plan, similarities)
+    np.testing.assert_allclose(said, retriever.logits(plan, similarities).sigmoid(), rtol=1e-6)
+    retriever.calibration.scale.copy_(torch.tensor([[1.0, -1.0], [0.5, -3.0]]))
+    shown = retriever.probabilities(plan, similarities)
+    assert (shown < said).all()
+    assert shown[1, 1] / said[1, 1] < shown[0, 0] / said[0, 0], "each kind has its own"
+    np.testing.assert_array_equal(retriever.score(plan, similarities), scores)
+
+
+def test_lean_changes_scores_of_exclusion_alone_and_only_by_probability(towers):
+    similarities = np.array([[0.9, 0.2], [0.6, 0.8], [0.5, 0.5]], np.float32)
+    for rule in RULES:
+        retriever = Retriever(towers, rule=rule)
+        for tree in (And((Atom("moths"), Not(Atom("java")))), And((Atom("moths"), Atom("java")))):
+            [plan] = retriever.plan_trees([tree])
+            with torch.no_grad():
+                retriever.calibration.lean.fill_(0.0)
+                before = retriever.score(plan, similarities)
+                retriever.calibration.lean.fill_(0.5)
+                after = retriever.score(plan, similarities)
+            leans = rule == "probability" and any(plan.is_excluded)
+            assert (before == after).all() != leans
 
 
 def test_damaged_or_missing_parts_are_named(towers, tmp_path):

@@ -170,7 +170,9 @@ def test_a_scale_is_found_again_and_keeps_the_order():
     z = rng.normal(-2, 3, 40_000)
     is_true = rng.random(len(z)) < 1 / (1 + np.exp(-(0.7 * z - 1.8)))
     assert fit_scale(z, is_true) == pytest.approx((0.7, -1.8), abs=0.05)
-    assert fit_scale(z, ~is_true)[0] > 0
+    a, b = fit_scale(z, ~is_true)
+    assert a == 0.01
+    assert (1 / (1 + np.exp(-(a * z + b)))).mean() == pytest.approx((~is_true).mean(), abs=0.01)
     # Truth and falsehood apart would want an infinite slope.
     a, b = fit_scale(np.array([-1.0, 1.0]), np.array([0, 1]))
     assert 1 <= a < 10

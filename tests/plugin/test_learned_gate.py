@@ -122,6 +122,10 @@ def test_gates_are_turned_over_only_while_something_learns(tiny_encoder, batch, 
         turned = run(encoder, batch, is_training=True)[0]
     assert record.readings[-1].gate.open.unique().tolist() == [float(bias < 0)]
     assert (turned - told).abs().max() > 1e-4
+    label = torch.full((3, 3), float(bias > 0))
+    with recording() as record:
+        run(encoder, batch | {"operators": label}, is_training=True)
+    assert torch.equal(record.readings[-1].gate.open, label), "what is told is meant so"
 
 
 def test_as_many_gates_are_turned_over_as_asked_for():

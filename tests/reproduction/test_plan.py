@@ -52,5 +52,15 @@ def test_what_a_system_does_not_use_may_differ(planned):
         settings["pretrain"]["wide"] = 0.25
 
     assert planned("plain", other).finished
+
+    def composed(settings):
+        settings["compose"]["reading_weight"] = 9.0
+        settings["plugin"]["rank"] = 4
+
+    assert planned("plain", composed).finished
+    with pytest.raises(ConfigError, match=r"plugin\.rank = 4"):
+        planned("corrected-learned", composed)
+    with pytest.raises(ConfigError, match=r"compose\.reading_weight = 9\.0"):
+        planned("composed", composed)
     with pytest.raises(ConfigError, match=r"pretrain\.wide = 0\.25"):
         planned("corrected-learned", other)

@@ -9,7 +9,7 @@ from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
 from boolattn.logic.syntax import parse
 from boolattn.search import Document, Searcher
 from boolattn.search.reading import is_contradiction
-from boolattn.search.result import against, judge
+from boolattn.search.result import Chances, against, judge
 from tests.search import words
 
 
@@ -133,17 +133,33 @@ def test_a_lexical_hit_of_an_excluded_operand_comes_from_no_branch(retriever, fo
 
 def test_a_result_is_judged_beside_those_before_it():
     tree = parse("moths AND Borneo NOT Sumatra")
+    usual = [Chances([0.1, 0.2, 0.6])]
     # Among right documents a probability may be low, or that of what is excluded high.
-    assert judge(tree, [0.1, 0.1, 0.7], [[0.1, 0.2, 0.6]]) == ("kept", "")
-    assert judge(tree, [0.1, 0.1, 0.97], [[0.1, 0.2, 0.6]])[0] == "doubtful"
-    assert judge(tree, [0.1, 0.1, 0.97], []) == ("kept", "")
-    assert judge(parse("moths OR birds"), [0.9, 0.0], [[0.9, 0.9]]) == ("kept", "")
-    before = [[0.5, 0.4, 0.1], [0.6, 0.5, 0.2]]
-    assert against(tree, [0.5, 0.1, 0.1], before).startswith("less like 'Borneo' (.10)")
-    assert against(tree, [0.5, 0.4, 0.9], before).startswith("more like 'Sumatra' (.90)")
-    assert against(tree, [0.9, 0.9, 0.0], before) == ""
+    assert judge(tree, Chances([0.1, 0.1, 0.7]), usual) == ("kept", "")
+    assert judge(tree, Chances([0.1, 0.1, 0.97]), usual)[0] == "doubtful"
+    assert judge(tree, Chances([0.1, 0.1, 0.97]), []) == ("kept", "")
     either = parse("moths OR birds")
-    assert "'moths or birds' (.19)" in against(either, [0.1, 0.1], [[0.9, 0.0], [0.0, 0.9]])
+    assert judge(either, Chances([0.9, 0.0]), [Chances([0.9, 0.9])]) == ("kept", "")
+    before = [Chances([0.5, 0.4, 0.1]), Chances([0.6, 0.5, 0.2])]
+    assert against(tree, Chances([0.5, 0.1, 0.1]), before).startswith("less like 'Borneo' (.10)")
+    assert against(tree, Chances([0.5, 0.4, 0.9]), before).startswith("more like 'Sumatra' (.90)")
+    assert against(tree, Chances([0.9, 0.9, 0.0]), before) == ""
+    others = [Chances([0.9, 0.0]), Chances([0.0, 0.9])]
+    assert "'moths or birds' (.19)" in against(either, Chances([0.1, 0.1]), others)
+
+
+def test_a_verdict_goes_by_what_is_composed_and_says_what_is_shown():
+    tree = parse("moths NOT Sumatra")
+    before = [Chances([0.9, 0.1], [0.5, 0.002])]
+    found = judge(tree, Chances([0.9, 0.99], [0.5, 0.31]), before)
+    assert found[0] == "doubtful"
+    assert "'Sumatra' (.31) than those before it (.00)" in found[1]
+    assert judge(tree, Chances([0.9, 0.2], [0.5, 0.99]), before) == ("kept", "")
+    # Two that look alike are told apart.
+    assert (
+        "(0.004) than those before it (0.002)"
+        in judge(tree, Chances([0.9, 0.99], [0.5, 0.004]), before)[1]
+    )
 
 
 def test_strict_not_says_that_it_leaves_fewer_results(shared):

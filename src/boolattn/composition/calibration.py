@@ -61,6 +61,10 @@ class Calibration(nn.Module):
         # Rows: kept, excluded; columns: a and b. No training moves them.
         self.register_buffer("scale", torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
 
+    def reset_scale(self) -> None:
+        """Show what is composed, as before anything was fitted."""
+        self.scale.copy_(torch.tensor([1.0, 0.0]))
+
     def forward(self, similarities: Tensor, vectors: Tensor, is_excluded: Tensor) -> Tensor:
         """Return logits.
 
@@ -136,7 +140,12 @@ def fit_scale(
         found = found + step * min(1.0, 1.0 / max(1e-9, float(np.abs(step).max())))
         if np.abs(step).max() < 1e-9:
             break
-    return max(float(found[0]), _LEAST_SLOPE), float(found[1])
+    a, b = found.tolist()
+    if a >= _LEAST_SLOPE:
+        return a, b
+    # The truth falls where logits rise: all that can be said is how much is true.
+    share = np.clip(np.mean(is_true), 1e-6, 1 - 1e-6)
+    return _LEAST_SLOPE, float(np.log(share / (1 - share)) - _LEAST_SLOPE * np.mean(logits))
 
 
 def reliability(

@@ -233,8 +233,13 @@ class Retriever:
         """Compose logits, and take in the whole query's similarity. Shape ``(documents,)``."""
         used = [float(operator in plan.operators) for operator in OPERATORS]
         added = self.calibration.of_whole(whole, torch.tensor(used, device=whole.device))
-        logits = leaned(plan.tree, logits, self.calibration.lean)
-        return compose(plan.tree, logits, self.rule) + added
+        return compose(plan.tree, self.leaned(plan, logits), self.rule) + added
+
+    def leaned(self, plan: Plan, logits: Tensor) -> Tensor:
+        """Hold what is excluded against what is wanted, as far as this retriever does."""
+        # The other rules are there to be compared, and are what their names say.
+        is_usual = self.rule == "probability"
+        return leaned(plan.tree, logits, self.calibration.lean) if is_usual else logits
 
     def probabilities(self, plan: Plan, similarities: Array) -> Array:
         """Return how probably each document belongs to each operand, as far as that was fitted.

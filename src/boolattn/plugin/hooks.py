@@ -115,7 +115,8 @@ class ModelHooks:
         if tokens is None:
             return args, kwargs  # the model itself says what is missing
         mask = visible_tokens(given.get("attention_mask"), tokens)
-        this = Pass(mask, self._gate(labels, input_ids, mask))
+        gate = self._gate(labels, input_ids, mask)
+        this = Pass(mask, gate, is_told=labels is not None)
         self._enter(this)
         if self.family.carries_kwargs:
             kwargs[PASS] = this
@@ -162,7 +163,8 @@ class ModelHooks:
             return
         if this.gate is None and isinstance(self.plugin.gate, LearnedGate):
             this.gate = self.plugin.gate(hidden, this.mask)
-        if self.plugin.gate_noise and this.gate is not None and _is_learning(self.plugin):
+        # What is told is meant so, as where operands are told to have no operator.
+        if this.gate is not None and not this.is_told and _is_unsettled(self.plugin):
             this.gate = turned_over(this.gate, self.plugin.gate_noise)
         is_open = this.gate is not None and _may_open(this.gate)
         if this.gate is None or not (is_open or record):
@@ -176,8 +178,8 @@ class ModelHooks:
             record.attention.clear()
 
 
-def _is_learning(plugin: nn.Module) -> bool:
-    return plugin.training and torch.is_grad_enabled()
+def _is_unsettled(plugin: BoolAttn) -> bool:
+    return bool(plugin.gate_noise) and plugin.training and torch.is_grad_enabled()
 
 
 def _may_open(gate: Gate) -> bool:

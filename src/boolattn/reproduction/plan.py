@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from boolattn.errors import ConfigError
 from boolattn.reproduction.jobs import Bm25, Heads, Layout, Make, Train
 from boolattn.reproduction.pool import Task
+from boolattn.reproduction.prepared import FORMAT
 from boolattn.reproduction.runs import Run, RunKey
 from boolattn.reproduction.systems import Request, known, resolve
 from boolattn.training.settings import Preset
@@ -156,7 +157,9 @@ def _layout(
 ) -> Task:
     length = preset.model.document_length
     size = preset.data.size if data is None else "given"
-    name = f"{suite.name}-{size}-{encoder.vocabulary}-{length}-{stamp(data)}"
+    # Of another format it would be in the way of a new one.
+    version = FORMAT.rpartition("-")[-1]
+    name = f"{suite.name}-{size}-{encoder.vocabulary}-{length}-{stamp(data)}-{version}"
     work = Layout(folder=places.work / "layouts" / name, data=data, preset=preset)
     return Task(name=f"layout {name}", like="layout", work=work)
 
@@ -190,8 +193,13 @@ def _finished(key: RunKey, folders: Sequence[Path], preset: Preset, system: Syst
         if not path.is_file():
             continue
         settings = Run.load(path).details.get("settings")
-        # Without heads nothing was pretrained, however that would have been done.
-        unused = () if system.heads else ("pretrain",)
+        # What is not pretrained, read or attached does not differ, however it would have been done.
+        used = {
+            "pretrain": system.heads,
+            "compose": preset.compose.use_reader,
+            "plugin": preset.model.use_plugin,
+        }
+        unused = [table for table, is_used in used.items() if not is_used]
         if system.kind != "bm25" and (other := _differs(settings or {}, preset, unused)):
             raise ConfigError(
                 f"{path} was run with {other}; name another --out, or remove it to run again"

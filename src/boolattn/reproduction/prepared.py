@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from transformers import PreTrainedTokenizerBase
 
-FORMAT = "boolattn-prepared-1"
+FORMAT = "boolattn-prepared-2"
 _AT_ONCE = 8192
 _SETS = ("gold", "excluded", "partial")
 

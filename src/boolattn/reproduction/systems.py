@@ -195,7 +195,9 @@ def resolve(system: System, suite: Suite, encoder: Encoder, seed: int, request: 
     # A system has the paper's size unless it says otherwise, whatever the preset ships.
     values.get("plugin", {}).pop("rank", None)
     values.setdefault("model", {})["encoder"] = request.sources.get(encoder.name, encoder.source)
-    values.setdefault("data", {}).update(suite.data, name=suite.catalog)
+    # A person's own preset says by itself what it is trained on.
+    own = {} if request.preset else suite.data
+    values.setdefault("data", {}).update(own, name=suite.catalog)
     if request.size:
         values["data"]["size"] = request.size
     changes = [

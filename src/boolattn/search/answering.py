@@ -16,7 +16,7 @@ from boolattn.logic.syntax import unparse
 from boolattn.search.exclusion import is_kept_by_words, keeps_by_vectors
 from boolattn.search.ranking import Ranked, fuse, probes, rank
 from boolattn.search.reading import read_queries
-from boolattn.search.result import KEPT, PUT_DOWN, Hit, SearchResult, against, judge
+from boolattn.search.result import KEPT, PUT_DOWN, Chances, Hit, SearchResult, against, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -145,9 +145,8 @@ class Answering:
         )
         if not plan.is_composed or not any(plan.is_excluded) or not len(rows):
             return rows
-        similarities = plan.vectors @ self.searcher.engine.vectors(rows).T
-        logits = self.searcher.retriever.logits(plan, similarities)
-        return rows[keeps_by_vectors(plan.tree, logits.cpu().numpy())]
+        composed, _ = self._chances(plan, rows)
+        return rows[keeps_by_vectors(plan.tree, composed)]
 
     def _strict(self, plan: Plan, ranked: Ranked) -> Ranked:
         if not plan.is_composed or not any(plan.is_excluded):
@@ -167,33 +166,46 @@ class Answering:
         scores: NDArray[np.float32],
         branches: Mapping[str, NDArray[np.int64]],
     ) -> Iterator[Hit]:
-        probabilities = self._probabilities(plan, rows)
+        composed, shown = self._chances(plan, rows)
         places = {
             name: {row: place for place, row in enumerate(own.tolist(), start=1)}
             for name, own in branches.items()
         }
+        before: list[Chances] = []
         for place, (row, score) in enumerate(zip(rows.tolist(), scores.tolist(), strict=True)):
             document = self.searcher.rows.document(row)
-            own = tuple(probabilities[:, place].tolist()) if plan.is_composed else ()
-            before = probabilities[:, :place].T[:_COMPARED].tolist()
-            verdict, why = judge(plan.tree, own, before) if own else (KEPT, "")
+            own = Chances(tuple(composed[:, place].tolist()), tuple(shown[:, place].tolist()))
+            verdict, why = judge(plan.tree, own, before) if plan.is_composed else (KEPT, "")
+            if len(before) < _COMPARED:
+                before.append(own)
             yield Hit(
                 id=document.id,
                 title=document.title,
                 text=document.text,
                 metadata=document.metadata,
                 score=score,
-                probabilities=own,
+                probabilities=tuple(own.seen) if plan.is_composed else (),
+                composed=tuple(own.composed) if plan.is_composed else (),
                 verdict=verdict,
                 why=why,
                 branches={name: own[row] for name, own in places.items() if row in own},
             )
 
-    def _probabilities(self, plan: Plan, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _chances(
+        self, plan: Plan, rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return probabilities as they are composed, and as they are shown.
+
+        Both shapes ``(operands, documents)``.
+        """
         if not plan.is_composed or not len(rows):
-            return np.zeros((len(plan.atoms), len(rows)), np.float32)
+            nothing = np.zeros((len(plan.atoms), len(rows)), np.float32)
+            return nothing, nothing
+        retriever = self.searcher.retriever
         similarities = plan.vectors @ self.searcher.engine.vectors(rows).T
-        return self.searcher.retriever.probabilities(plan, similarities)
+        leaned = retriever.leaned(plan, retriever.logits(plan, similarities))
+        composed = leaned.detach().sigmoid().cpu().numpy()
+        return composed, retriever.probabilities(plan, similarities)
 
     def _put_down(
         self, plan: Plan, shown: NDArray[np.int64], hits: Sequence[Hit]
@@ -208,9 +220,9 @@ class Answering:
             return ()
         similarities = plan.vectors @ self.searcher.engine.vectors(rows).T
         scores = self.searcher.retriever.score(plan, similarities)
-        results = [hit.probabilities for hit in hits[:_COMPARED]]
+        results = [hit.chances for hit in hits[:_COMPARED]]
         return tuple(
-            replace(hit, verdict=PUT_DOWN, why=against(plan.tree, hit.probabilities, results))
+            replace(hit, verdict=PUT_DOWN, why=against(plan.tree, hit.chances, results))
             for hit in self._hits(plan, rows, scores, {})
         )
 

@@ -14,7 +14,7 @@ import numpy as np
 from boolattn.composition.scores import signs
 from boolattn.logic.tree import atoms
 from boolattn.search.lexical import terms_of
-from boolattn.search.result import holds
+from boolattn.search.result import BELONGS, holds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from boolattn.logic.tree import Query
 
 
-def keeps_by_vectors(tree: Query, logits: NDArray[np.float32]) -> NDArray[np.bool_]:
+def keeps_by_vectors(tree: Query, probabilities: NDArray[np.float32]) -> NDArray[np.bool_]:
     """Say which documents no exclusion forbids.
 
     Args:
         tree: The query.
-        logits: By which each operand is composed. Shape ``(operands, documents)``.
+        probabilities: That each operand holds, as composed. Shape ``(operands, documents)``.
     """
     wanted = np.array(list(signs(tree))) > 0
-    truths = wanted[:, None] | (logits >= 0)
+    truths = wanted[:, None] | (probabilities >= BELONGS)
     return np.array([holds(tree, column.tolist()) for column in truths.T], bool)
 
 

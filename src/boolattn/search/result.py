@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.composition.scores import spoken
 from boolattn.logic.tree import And, Atom, Not, Or
@@ -27,6 +27,18 @@ BELONGS, _PART = 0.5, 1 / 5
 _LEAST = 1e-4
 
 
+class Chances(NamedTuple):
+    """How probably a document belongs to each operand: as it is composed, and as it is shown."""
+
+    composed: Sequence[float]
+    shown: Sequence[float] | None = None
+
+    @property
+    def seen(self) -> Sequence[float]:
+        """What is shown: where nothing else is said, what is composed."""
+        return self.composed if self.shown is None else self.shown
+
+
 @dataclass(frozen=True)
 class Hit:
     """One document that was found.
@@ -40,6 +52,8 @@ class Hit:
             where not, a fused rank in hybrid search.
         probabilities: That the document belongs to each operand; empty where not composed. They
             order documents: compare them with those of other documents for the same operand.
+        composed: The same as they were composed, what is excluded held against what is wanted:
+            verdicts go by these.
         verdict: ``kept``; ``doubtful`` where it is much more like what is excluded than the
             results before it; ``put down`` where it is not among the results.
         why: What speaks against it, beside the results before it; empty where nothing does.
@@ -52,9 +66,15 @@ class Hit:
     metadata: Mapping[str, Any]
     score: float
     probabilities: tuple[float, ...] = ()
+    composed: tuple[float, ...] = ()
     verdict: str = KEPT
     why: str = ""
     branches: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def chances(self) -> Chances:
+        """Both kinds of probabilities."""
+        return Chances(self.composed, self.probabilities)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,55 +115,72 @@ class SearchResult:
         return asdict(self)
 
 
-def judge(
-    tree: Query, probabilities: Sequence[float], before: Sequence[Sequence[float]]
-) -> tuple[str, str]:
+def judge(tree: Query, own: Chances, before: Sequence[Chances]) -> tuple[str, str]:
     """Say whether what is excluded speaks against a result, beside those before it.
 
     Args:
         tree: Of the query.
-        probabilities: That the document belongs to each operand.
+        own: That the document belongs to each operand.
         before: The same of the results that stand before it.
 
     >>> tree = And((Atom("moths"), Not(Atom("Sumatra"))))
-    >>> judge(tree, [0.1, 0.9], [[0.4, 0.1], [0.3, 0.2]])
+    >>> judge(tree, Chances([0.1, 0.9]), [Chances([0.4, 0.1]), Chances([0.3, 0.2])])
     ('doubtful', "more like 'Sumatra' (.90) than those before it (.15), and that is excluded")
-    >>> judge(tree, [0.1, 0.8], [[0.4, 0.6], [0.3, 0.7]])
+    >>> judge(tree, Chances([0.1, 0.8]), [Chances([0.4, 0.6]), Chances([0.3, 0.7])])
     ('kept', '')
     """
     said = [
-        _compared(part, own, usual)
-        for part, own, usual in _parts(tree, probabilities, before)
-        if isinstance(part, Not) and own <= 1 - BELONGS and own < _PART * usual
+        row.told
+        for row in _rows(tree, own, before)
+        if isinstance(row.part, Not) and row.own <= 1 - BELONGS and row.own < _PART * row.usual
     ]
     return (DOUBTFUL, "; ".join(said)) if before and said else (KEPT, "")
 
 
-def against(tree: Query, probabilities: Sequence[float], before: Sequence[Sequence[float]]) -> str:
+def against(tree: Query, own: Chances, before: Sequence[Chances]) -> str:
     """Say what speaks most against a document that is not among the results.
 
     Args:
         tree: Of the query.
-        probabilities: That the document belongs to each operand.
+        own: That the document belongs to each operand.
         before: The same of the results.
 
     >>> tree = And((Atom("moths"), Atom("Borneo"), Not(Atom("Java"))))
-    >>> against(tree, [0.3, 0.02, 0.1], [[0.3, 0.4, 0.1], [0.2, 0.5, 0.1]])
+    >>> before = [Chances([0.3, 0.4, 0.1]), Chances([0.2, 0.5, 0.1])]
+    >>> against(tree, Chances([0.3, 0.02, 0.1]), before)
     "less like 'Borneo' (.02) than those before it (.45)"
     """
-    rows = _parts(tree, probabilities, before)
-    part, own, usual = min(rows, key=lambda row: max(row[1], _LEAST) / max(row[2], _LEAST))
-    return _compared(part, own, usual) if own < usual else ""
+    rows = _rows(tree, own, before)
+    worst = min(rows, key=lambda row: max(row.own, _LEAST) / max(row.usual, _LEAST))
+    return worst.told if worst.own < worst.usual else ""
 
 
-def _parts(
-    tree: Query, probabilities: Sequence[float], before: Sequence[Sequence[float]]
-) -> list[tuple[Query, float, float]]:
-    """Return what must hold, how probably it does, and the middle of what others have."""
+class _Row(NamedTuple):
+    """What must hold, how probably it does as composed, the middle of others, and that in words."""
+
+    part: Query
+    own: float
+    usual: float
+    told: str
+
+
+def _rows(tree: Query, own: Chances, before: Sequence[Chances]) -> list[_Row]:
     parts = tree.parts if isinstance(tree, And) else (tree,)
+    composed = _beside(parts, own.composed, [one.composed for one in before])
+    shown = _beside(parts, own.seen, [one.seen for one in before])
+    return [
+        _Row(part, *mine, _compared(part, *seen))
+        for part, mine, seen in zip(parts, composed, shown, strict=True)
+    ]
+
+
+def _beside(
+    parts: Sequence[Query], own: Sequence[float], before: Sequence[Sequence[float]]
+) -> list[tuple[float, float]]:
+    """Return how probably each part holds, and the middle of what others have."""
     rows = [_chances(parts, row) for row in before] or [[1.0] * len(parts)]
     usual = [median(column) for column in zip(*rows, strict=True)]
-    return list(zip(parts, _chances(parts, probabilities), usual, strict=True))
+    return list(zip(_chances(parts, own), usual, strict=True))
 
 
 def _compared(part: Query, own: float, usual: float) -> str:
@@ -151,6 +188,8 @@ def _compared(part: Query, own: float, usual: float) -> str:
     if isinstance(part, Not):
         part, own, usual = part.part, 1 - own, 1 - usual
     mine, theirs = _shown(own), _shown(usual)
+    if mine == theirs:
+        mine, theirs = f"{own:.1g}", f"{usual:.1g}"
     if mine == theirs:
         return ""
     told = f"{spoken(part)!r} ({mine}) than those before it ({theirs})"

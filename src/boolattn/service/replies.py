@@ -109,12 +109,12 @@ def _hit(hit: Hit, rank: int, snippet: int, **further: Any) -> HitReply:
 def _places(other: SearchResult, k: int) -> dict[str, Elsewhere]:
     """Say of every document that a system looked at where it has it, and why not higher."""
     tree = parse(other.tree) if other.is_composed else None
-    shown = [hit.probabilities for hit in other.hits[:k]]
+    shown = [hit.chances for hit in other.hits[:k]]
     found = {}
     for place, hit in enumerate((*other.hits, *other.put_down), start=1):
         verdict, why = hit.verdict if tree else "", hit.why
         if tree is not None and place > k:
-            verdict, why = PUT_DOWN, against(tree, hit.probabilities, shown)
+            verdict, why = PUT_DOWN, against(tree, hit.chances, shown)
         found[hit.id] = Elsewhere(
             rank=place if place <= len(other.hits) else None,
             looked=len(other.hits),

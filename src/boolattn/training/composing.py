@@ -189,6 +189,8 @@ def make_composing(
                 raise ConfigError(
                     f"{pretrained} reads {n_slots} operands; set compose.n_slots={n_slots}"
                 )
+            # What was shown was fitted to numbers that training moves.
+            found.calibration.reset_scale()
             return Composing(towers, found.reader, found.calibration)
     settings = preset.compose
     n_layers: int = query_encoder(towers).config.num_hidden_layers

@@ -150,8 +150,8 @@ def scale_probabilities(
 ) -> None:
     """Fit the probabilities that are shown to what belongs to the operands of some queries.
 
-    Nothing that ranks is changed. Where nobody knows what belongs to an operand they stay as they
-    are.
+    Nothing that ranks is changed. Where nobody knows what belongs to an operand, what is composed
+    is shown.
 
     Args:
         retriever: Its numbers are settled.
@@ -159,6 +159,7 @@ def scale_probabilities(
         documents: Vectors of the corpus. Shape ``(documents, dim)``.
         rows: Row of each document, by id.
     """
+    retriever.calibration.reset_scale()
     operands = drawn_operands(queries, rows)
     if not operands:
         return
