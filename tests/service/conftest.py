@@ -79,9 +79,10 @@ class WordSearcher:
             own = tuple(_overlap(operand, f"{title} {text}") for operand in operands)
             score = _score(tree, iter(own)) if is_composed else own[0]
             score = score if score > 0.03 else self.least
-            found.append(Hit(name, title, text, metadata, score, own if is_composed else ()))
+            shown = own if is_composed else ()
+            found.append(Hit(name, title, text, metadata, score, shown, shown))
         found.sort(key=lambda hit: -hit.score)
-        before = [hit.probabilities for hit in found]
+        before = [hit.chances for hit in found]
         for place, own in enumerate(before if is_composed else ()):
             verdict, why = judge(tree, own, before[:place])
             found[place] = replace(found[place], verdict=verdict, why=why)

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from boolattn.training.settings import Preset, PretrainSettings
 
 
+#: Of data sets that are laid out; another one has other files or splits.
+LAYOUT_FORMAT = "boolattn-prepared-2"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Layout:
     """Open and tokenise a data set, once for all."""

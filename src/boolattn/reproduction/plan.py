@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from boolattn.errors import ConfigError
-from boolattn.reproduction.jobs import Bm25, Heads, Layout, Make, Train
+from boolattn.reproduction.jobs import LAYOUT_FORMAT, Bm25, Heads, Layout, Make, Train
 from boolattn.reproduction.pool import Task
-from boolattn.reproduction.prepared import FORMAT
 from boolattn.reproduction.runs import Run, RunKey
 from boolattn.reproduction.systems import Request, known, resolve
 from boolattn.training.settings import Preset
@@ -158,7 +157,7 @@ def _layout(
     length = preset.model.document_length
     size = preset.data.size if data is None else "given"
     # Of another format it would be in the way of a new one.
-    version = FORMAT.rpartition("-")[-1]
+    version = LAYOUT_FORMAT.rpartition("-")[-1]
     name = f"{suite.name}-{size}-{encoder.vocabulary}-{length}-{stamp(data)}-{version}"
     work = Layout(folder=places.work / "layouts" / name, data=data, preset=preset)
     return Task(name=f"layout {name}", like="layout", work=work)

@@ -1,7 +1,8 @@
 """A data set laid out for many processes: tokenised once, and memory-mapped by each.
 
 Reading and tokenising 219,002 documents takes longer than a short training, so it is done once.
-May import: boolattn.data, boolattn.logic, boolattn.training, boolattn.errors.
+May import: boolattn.reproduction.jobs, boolattn.data, boolattn.logic, boolattn.training,
+boolattn.errors.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from boolattn.data.files import whole_folder
 from boolattn.data.records import Dataset, Document, Operand, Query
 from boolattn.errors import ConfigError, DataError
 from boolattn.logic.operators import Operator
+from boolattn.reproduction.jobs import LAYOUT_FORMAT
 from boolattn.training.batches import Features, Tokens
 from boolattn.training.launch import Corpus
 
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from transformers import PreTrainedTokenizerBase
 
-FORMAT = "boolattn-prepared-2"
 _AT_ONCE = 8192
 _SETS = ("gold", "excluded", "partial")
 
@@ -147,7 +148,7 @@ class Prepared:
                 },
             )
             manifest = {
-                "format": FORMAT,
+                "format": LAYOUT_FORMAT,
                 "name": dataset.name,
                 "length": length,
                 "vocabulary": vocabulary_hash(tokenizer),
@@ -157,8 +158,10 @@ class Prepared:
     def open(self, tokenizer: PreTrainedTokenizerBase, length: int) -> SavedCorpus:
         """Map the folder; the tokenizer must be of the vocabulary it was written with."""
         manifest = _load(self.folder / "manifest.json")
-        if manifest.get("format") != FORMAT:
-            raise DataError(f"{self.folder} has format {manifest.get('format')!r}, not {FORMAT}")
+        if manifest.get("format") != LAYOUT_FORMAT:
+            raise DataError(
+                f"{self.folder} has format {manifest.get('format')!r}, not {LAYOUT_FORMAT}"
+            )
         own = {"length": length, "vocabulary": vocabulary_hash(tokenizer)}
         for name, value in own.items():
             if manifest[name] != value:
