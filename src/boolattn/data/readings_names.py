@@ -1,7 +1,7 @@
 """Real names with a cue word inside ("Not of This Earth"), in queries that are one operand.
 
-A test set: no name of it stands in a table that training queries are made from, nor in a natural
-query.
+A test set: no name of it stands in a table that training queries are made from, and one, "Argyll
+& Bute", in a natural query.
 May import: boolattn.data.readings.
 """
 
