@@ -24,7 +24,8 @@ from sentence_transformers import SentenceTransformer
 from transformers.utils.logging import disable_progress_bar
 
 import boolattn.encoder  # noqa: F401 - makes Bool-BERT known to transformers
-from boolattn.training.launch import Corpus, Launch, open_data, plain, pretrain, train
+from boolattn.training.corpus import Corpus
+from boolattn.training.launch import Launch, open_data, plain, pretrain, train
 from boolattn.training.preset_files import load_preset
 from boolattn.training.towers import load_encoder
 

@@ -12,7 +12,7 @@ from boolattn.data.records import Operand, Query
 from boolattn.encoder import build_towers
 from boolattn.logic.tree import And, Atom, Not, Or
 from boolattn.reproduction.asking import Asker, explicit_tree, given_tree, shape
-from boolattn.training.launch import Corpus
+from boolattn.training.corpus import Corpus
 from boolattn.training.preset_files import make_preset
 from tests.reproduction.tiny import make_queries
 

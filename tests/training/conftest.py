@@ -9,7 +9,7 @@ import torch
 
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.logic.operators import Operator
-from boolattn.training.launch import Corpus
+from boolattn.training.corpus import Corpus
 from boolattn.training.preset_files import make_preset
 
 WORDS = ("moths", "birds", "ferns", "films")

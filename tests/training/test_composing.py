@@ -16,9 +16,10 @@ from boolattn.data.records import Operand
 from boolattn.errors import ConfigError
 from boolattn.logic.tree import And, Atom, Not, Or
 from boolattn.training.composing import Objective, make_composing
+from boolattn.training.corpus import Corpus
 from boolattn.training.fitting import SHIFTS, Fitter, Judged, Tried, fit_numbers
 from boolattn.training.graphs import capture
-from boolattn.training.launch import Corpus, Launch, finish, make_steps, train
+from boolattn.training.launch import Launch, finish, make_steps, train
 from boolattn.training.reading_batches import ComposingCollator, reading_operators
 from boolattn.training.towers import make_towers
 from boolattn.training.trainer import RetrievalTrainer
@@ -238,6 +239,24 @@ def test_a_reader_is_polished_anew_or_goes_on(preset, marked_corpus, tmp_path):
         assert ended.config.n_states == (3 if is_new else 1)
         is_same = torch.allclose(ended.role.weight, before, atol=1e-6)
         assert is_same != is_new
+
+
+def test_what_was_polished_is_kept_when_choosing_is_interrupted(
+    preset, marked_corpus, tmp_path, monkeypatch
+):
+    chosen = preset(*COMPOSE, max_steps=1, keep="last")
+    train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
+    settings = replace(chosen.compose, polish_steps=1, read_batch=4, fit_numbers=True)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("boolattn.training.launch.fit", stop)
+    launch = Launch(out=tmp_path / "end", pretrained=tmp_path / "run" / "model")
+    with pytest.raises(KeyboardInterrupt):
+        finish(replace(chosen, compose=settings), launch, marked_corpus)
+    before, after = (_parts(tmp_path / name / "model") for name in ("run", "end"))
+    assert not torch.equal(before["reader.role.weight"], after["reader.role.weight"])
 
 
 def test_numbers_stay_where_nothing_is_read(preset, marked_corpus, tmp_path, caplog):

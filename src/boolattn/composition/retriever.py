@@ -251,9 +251,14 @@ class Retriever:
         Returns:
             Shape ``(operands, documents)``.
         """
+        return self.chances(plan, similarities)[1]
+
+    def chances(self, plan: Plan, similarities: Array) -> tuple[Array, Array]:
+        """Return the same as it is composed, and as it is shown; arguments and shapes alike."""
         logits = self.logits(plan, similarities)
         excluded = torch.tensor(plan.is_excluded, device=logits.device)
-        return _array(self.calibration.shown(logits, excluded))
+        composed = self.leaned(plan, logits).sigmoid()
+        return _array(composed), _array(self.calibration.shown(logits, excluded))
 
     def _read(self, texts: Sequence[str]) -> tuple[Array, list[Verdict]]:
         """Encode texts and read them from the same pass."""

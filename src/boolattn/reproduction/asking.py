@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from boolattn.composition.retriever import Retriever
     from boolattn.data.records import Query
     from boolattn.logic.tree import Query as Tree
-    from boolattn.training.launch import Corpus
+    from boolattn.training.corpus import Corpus
     from boolattn.training.settings import Preset
 
     Values = dict[str, np.ndarray[Any, np.dtype[np.float64]]]

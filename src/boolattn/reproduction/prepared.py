@@ -22,7 +22,7 @@ from boolattn.errors import ConfigError, DataError
 from boolattn.logic.operators import Operator
 from boolattn.reproduction.jobs import LAYOUT_FORMAT
 from boolattn.training.batches import Features, Tokens
-from boolattn.training.launch import Corpus
+from boolattn.training.corpus import Corpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

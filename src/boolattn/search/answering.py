@@ -201,11 +201,8 @@ class Answering:
         if not plan.is_composed or not len(rows):
             nothing = np.zeros((len(plan.atoms), len(rows)), np.float32)
             return nothing, nothing
-        retriever = self.searcher.retriever
         similarities = plan.vectors @ self.searcher.engine.vectors(rows).T
-        leaned = retriever.leaned(plan, retriever.logits(plan, similarities))
-        composed = leaned.detach().sigmoid().cpu().numpy()
-        return composed, retriever.probabilities(plan, similarities)
+        return self.searcher.retriever.chances(plan, similarities)
 
     def _put_down(
         self, plan: Plan, shown: NDArray[np.int64], hits: Sequence[Hit]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import nn
@@ -17,12 +17,13 @@ from torch import nn
 from boolattn.composition.storage import load_retriever, write_parts
 from boolattn.data.catalog import Options, open_dataset
 from boolattn.data.made import Store
-from boolattn.errors import ConfigError, DataError
+from boolattn.errors import ConfigError
 from boolattn.plugin import attach, save
 from boolattn.training.batches import Collator, Steps, Tokens
 from boolattn.training.checkpoints import last_checkpoint
 from boolattn.training.command import finish_command, pretrain_command, train_command
 from boolattn.training.composing import make_composing
+from boolattn.training.corpus import Corpus, label_operators
 from boolattn.training.finishing import fit, marked_split, polish, reading_sources, teach
 from boolattn.training.graphs import documents_at_once
 from boolattn.training.pretrain import Pretrainer
@@ -34,15 +35,12 @@ from boolattn.training.retrieval import train as train_towers
 from boolattn.training.run_folder import RunFolder, data_hashes, save_model
 from boolattn.training.sampling import Sampler, make_examples
 from boolattn.training.towers import hold_heads, load_encoder, make_towers, unsettle_gate
-from boolattn.training.validation import Validator, choose, sample_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from transformers import PreTrainedTokenizerBase
-
-    from boolattn.data.records import Dataset, Query
+    from boolattn.data.records import Dataset
     from boolattn.training.sampling import Example
     from boolattn.training.settings import Preset
 
@@ -219,17 +217,23 @@ def _finish(
             metrics["gate_accuracy"] = teach(retriever, preset, sources)
         if settings.polish_steps:
             polish(retriever, preset, sources, _log_reading)
+
+    def keep() -> None:
+        save_model(
+            retriever.towers,
+            target,
+            preset,
+            command=command,
+            also=lambda draft: write_parts(retriever, draft),
+        )
+
+    # Choosing takes an hour where a CPU encodes all documents: what was taught is kept first.
+    keep()
     if settings.fit_numbers:
         queries = corpus.split(preset.data.validation)
         metrics |= fit(retriever, preset, queries, corpus.documents, corpus.rows)
         logger.info("composition: %s", _words(metrics))
-    save_model(
-        retriever.towers,
-        target,
-        preset,
-        command=command,
-        also=lambda draft: write_parts(retriever, draft),
-    )
+        keep()
     return metrics
 
 
@@ -285,55 +289,6 @@ def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example], made:
         tokenizer=corpus.tokenizer,
         operators=label_operators(preset),
     )
-
-
-def label_operators(preset: Preset) -> tuple[str, ...] | None:
-    """Return the experts that labels open, or None where a model reads its queries by itself."""
-    by_label = preset.model.use_plugin and preset.plugin.gate == "label"
-    return preset.plugin.operators if by_label else None
-
-
-class Corpus:
-    """A data set whose documents are tokenised once.
-
-    Args:
-        dataset: The data set.
-        tokenizer: The encoder's.
-        length: Longest document in tokens.
-    """
-
-    def __init__(self, dataset: Dataset, tokenizer: Any, length: int) -> None:  # noqa: ANN401
-        self.dataset = dataset
-        self.tokenizer = cast("PreTrainedTokenizerBase", tokenizer)
-        self.rows = {document.id: row for row, document in enumerate(dataset.documents)}
-        self.documents = Tokens(
-            self.tokenizer, [document.text for document in dataset.documents], length
-        )
-
-    def split(self, name: str) -> Sequence[Query]:
-        """Return the queries of a split, or of several joined by ``+``."""
-        parts = name.split("+")
-        if missing := [part for part in parts if part not in self.dataset.splits]:
-            known = ", ".join(self.dataset.splits)
-            raise ConfigError(f"{self.dataset.name} has no split {missing[0]!r}; there are {known}")
-        return [query for part in parts for query in self.dataset.splits[part]]
-
-    def validator(
-        self, preset: Preset, split: str, *, n_queries: int = 0, n_documents: int = 0
-    ) -> Validator:
-        """Make a check of a split; 0 takes all its queries, or all documents."""
-        seed = preset.train.seed
-        asked = choose(self.split(split), self.rows, n_queries, seed)
-        if not asked:
-            raise DataError(f"no usable query in {split!r}: none has an answer in the corpus")
-        texts = [query.text for query in asked]
-        return Validator(
-            asked,
-            Tokens(self.tokenizer, texts, preset.model.query_length),
-            self.documents,
-            rows=sample_rows(asked, len(self.documents), n_documents, seed),
-            operators=label_operators(preset),
-        )
 
 
 def open_data(preset: Preset, folder: Path | None) -> Dataset:

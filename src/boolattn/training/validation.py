@@ -6,6 +6,7 @@ gives the corpus's own numbers. May import: boolattn.logic, boolattn.training.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
     from boolattn.data.records import Query
     from boolattn.training.batches import Tokens
 
+logger = logging.getLogger(__name__)
+
 _SAMPLE = 3
 DEPTH = 100
+#: Texts between two words on how far an encoding is: fewer are done before anybody asks.
+_LOG_EVERY = 25_000
 
 
 @dataclass(frozen=True)
@@ -146,6 +151,8 @@ def encode(
     order = np.argsort(tokens.lengths(rows), kind="stable")
     parts = []
     for start in range(0, len(order), batch_size):
+        if start and start // _LOG_EVERY != (start - batch_size) // _LOG_EVERY:
+            logger.info("encoded %d of %d texts", start, len(order))
         chosen = order[start : start + batch_size]
         features = tokens.features([rows[place] for place in chosen])
         if operators is not None:
