@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from boolattn.composition.retriever import Retriever
-from boolattn.composition.storage import load_retriever
+from boolattn.composition.storage import load_retriever, save_retriever
 from boolattn.data.made import Store
 from boolattn.data.readings_sources import marked_queries
 from boolattn.data.records import Operand
@@ -239,6 +239,19 @@ def test_a_reader_is_polished_anew_or_goes_on(preset, marked_corpus, tmp_path):
         assert ended.config.n_states == (3 if is_new else 1)
         is_same = torch.allclose(ended.role.weight, before, atol=1e-6)
         assert is_same != is_new
+
+
+def test_training_on_shows_what_is_composed_until_it_is_fitted_again(
+    preset, marked_corpus, tmp_path
+):
+    chosen = preset(*COMPOSE, max_steps=1, keep="last")
+    train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
+    first = load_retriever(tmp_path / "run" / "model")
+    first.calibration.scale.fill_(3.0)
+    save_retriever(first, tmp_path / "fitted")
+    found = make_composing(first.towers, chosen, tmp_path / "fitted").composer["calibration"]
+    assert found.scale.tolist() == [[1, 0], [1, 0]]
+    assert torch.equal(found.breadth.cpu(), first.calibration.breadth.cpu())
 
 
 def test_what_was_polished_is_kept_when_choosing_is_interrupted(
