@@ -19,7 +19,7 @@ from boolattn.composition.retriever import Retriever
 from boolattn.composition.scores import RULES
 from boolattn.composition.storage import SETTINGS, WEIGHTS, load_retriever, save_retriever
 from boolattn.data.readings import Reading
-from boolattn.encoder import build_towers
+from boolattn.encoder import BoolBertModel, build_towers, encode_queries, query_encoder
 from boolattn.errors import DataError, MissingDataError
 from boolattn.logic.operators import Operator
 from boolattn.logic.tree import And, Atom, Not, Or
@@ -89,7 +89,8 @@ def test_operands_are_read_encoded_apart_and_composed(retriever):
     ]
     apart = retriever.encode_operands(plan.atoms)
     assert np.allclose(plan.operand_vectors, apart, atol=1e-6)
-    assert np.allclose(plan.vectors[-1], plan.plain)
+    # The whole is what is wanted: the text as typed would bring Sumatra along.
+    assert np.allclose(plan.vectors[-1], plan.vectors[0])
     # The excluded operand's similarity pulls down, the kept one's up.
     base = np.zeros((3, 1), np.float32)
     up, down = base.copy(), base.copy()
@@ -108,6 +109,27 @@ def test_an_unsure_reading_falls_back_and_is_still_shown(towers, tokenizer):
     assert plan.confidence < unsure.threshold
     unsure.threshold = 0.0
     assert unsure.plan([NOT_TEXT])[0].is_composed
+
+
+def test_the_whole_is_what_is_wanted_said_in_one_breath(retriever):
+    kept = And((Atom("moths"), Or((Atom("Borneo"), Atom("Java")))))
+    tree = And((*kept.parts, Not(Atom("Sumatra"))))
+    typed = "moths that Borneo or Java has"
+    excluding, joined = retriever.plan_trees([tree, kept], ["no matter", typed])
+    said = retriever.encode_queries(["moths and Borneo or Java"])[0]
+    if isinstance(query_encoder(retriever.towers), BoolBertModel):
+        # Its operators are known, whatever the gate would say.
+        opened = [("and", "or")]
+        towers = retriever.towers
+        said = encode_queries(towers, ["moths and Borneo or Java"], operators=opened)[0].numpy()
+    assert np.allclose(excluding.vectors[-1], said, atol=1e-6)
+    # Nothing is excluded: the text as typed counts as much.
+    assert (joined.plain == retriever.encode_queries([typed])[0]).all()
+    assert np.allclose(joined.vectors[-1], (said + joined.plain) / 2, atol=1e-6)
+    assert not np.allclose(joined.vectors[-1], said, atol=1e-3)
+    # A query that only excludes has nothing else to be compared by than its own words.
+    [only] = retriever.plan_trees([Not(Atom("Sumatra"))])
+    assert (only.vectors[-1] == only.plain).all()
 
 
 def test_explicit_and_read_trees_score_alike(retriever):

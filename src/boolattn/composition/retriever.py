@@ -23,8 +23,8 @@ from boolattn.composition.reading_pass import QUERY, encode_and_read
 from boolattn.composition.scores import compose, leaned, spoken
 from boolattn.encoder import BoolBertModel, encode_queries, query_encoder, settings_of
 from boolattn.errors import ConfigError
-from boolattn.logic.operators import OPERATORS
-from boolattn.logic.tree import Atom, atoms
+from boolattn.logic.operators import OPERATORS, Operator
+from boolattn.logic.tree import And, Atom, Or, atoms, operators_of, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,40 +132,74 @@ class Retriever:
                     whole = _with(whole, tree=tree, atoms=names, spans=spans, is_composed=True)
                     pending.append((len(plans), whole))
             plans.append(whole)
-        encoded = self.encode_operands([name for _, plan in pending for name in plan.atoms])
-        start = 0
-        for place, plan in pending:
-            end = start + len(plan.atoms)
-            plans[place] = _with(plan, vectors=_stack(encoded[start:end], plan.plain))
-            start = end
+        encoded = self._encode_parts([plan for _, plan in pending])
+        for (place, plan), own in zip(pending, encoded, strict=True):
+            plans[place] = _with(plan, vectors=own)
         return plans
 
     def read(self, texts: Sequence[str]) -> list[Verdict]:
         """Say how queries are read, sure or not; ``None`` for a text that is one operand."""
         return self._read(texts)[1] if texts else []
 
-    def plan_trees(self, trees: Sequence[Query]) -> list[Plan]:
-        """Take queries that are trees already; all that they name is encoded in one batch."""
-        names = [tuple(atom.text for atom in atoms(tree)) for tree in trees]
-        said = [spoken(tree) for tree in trees]
-        encoded = self.encode_operands([text for row in names for text in row])
-        whole = self.encode_queries(said)
-        plans, start = [], 0
-        for tree, row, text, plain in zip(trees, names, said, whole, strict=True):
-            own = encoded[start : start + len(row)]
-            start += len(row)
+    def plan_trees(self, trees: Sequence[Query], texts: Sequence[str] | None = None) -> list[Plan]:
+        """Take queries that are trees already; all that they name is encoded in one batch.
+
+        Args:
+            trees: The queries.
+            texts: How they were worded, where that is known; else a tree is said plainly.
+        """
+        said = [spoken(tree) for tree in trees] if texts is None else texts
+        plans = []
+        for tree, text, plain in zip(trees, said, self.encode_queries(said), strict=True):
+            names = tuple(atom.text for atom in atoms(tree))
             is_composed = not isinstance(tree, Atom)
-            vectors = _stack(own, plain) if is_composed else plain[None]
-            plans.append(Plan(text, tree, row, (), vectors, plain, is_composed, 1.0, tree))
+            plans.append(Plan(text, tree, names, (), plain[None], plain, is_composed, 1.0, tree))
+        places = [place for place, plan in enumerate(plans) if plan.is_composed]
+        encoded = self._encode_parts([plans[place] for place in places])
+        for place, own in zip(places, encoded, strict=True):
+            plans[place] = _with(plans[place], vectors=own)
         return plans
+
+    def _encode_parts(self, plans: Sequence[Plan]) -> list[Array]:
+        """Encode what composed plans name, all in one batch: operands, then the whole.
+
+        The whole is what is wanted, said in one breath: the text as typed would bring along what
+        it excludes. Where it excludes nothing the text counts as much as its plain wording:
+        either may be worded in a way that the encoder knows less of.
+        """
+        rest = [wanted(plan.tree) for plan in plans]
+        texts: list[str] = []
+        operators: list[tuple[str, ...]] = []
+        for plan, tree in zip(plans, rest, strict=True):
+            texts += plan.atoms
+            operators += [()] * len(plan.atoms)
+            if isinstance(tree, And | Or):
+                texts.append(spoken(tree))
+                operators.append(tuple(operator.value for operator in operators_of(tree)))
+        encoded = iter(self._encode_told(texts, operators))
+        found = []
+        for plan, tree in zip(plans, rest, strict=True):
+            own = np.stack([next(encoded) for _ in plan.atoms])
+            match tree:
+                case None:
+                    whole = plan.plain
+                case Atom():
+                    whole = own[plan.is_excluded.index(False)]
+                case _:
+                    whole = next(encoded)
+            if Operator.NOT not in plan.operators:
+                whole = np.mean([whole, plan.plain], axis=0, dtype=np.float32)
+            found.append(np.concatenate([own, whole[None]]))
+        return found
 
     def encode_operands(self, texts: Sequence[str]) -> Array:
         """Encode operands by the query tower; their own operators, if any, open no expert."""
-        if not texts:
-            return np.zeros((0, self.dimension), dtype=np.float32)
-        if isinstance(_encoder(self.towers), BoolBertModel):
-            closed: list[tuple[str, ...]] = [()] * len(texts)
-            return self._array(encode_queries(self.towers, texts, operators=closed))
+        return self._encode_told(texts, [()] * len(texts))
+
+    def _encode_told(self, texts: Sequence[str], operators: Sequence[tuple[str, ...]]) -> Array:
+        """Encode texts by the query tower, with the experts open that are named."""
+        if texts and isinstance(_encoder(self.towers), BoolBertModel):
+            return self._array(encode_queries(self.towers, texts, operators=operators))
         return self.encode_queries(texts)
 
     def encode_queries(self, texts: Sequence[str]) -> Array:
@@ -309,10 +343,6 @@ def _encoder(towers: SentenceTransformer) -> object:
     except ConfigError:
         # Any other model has one tower.
         return None
-
-
-def _stack(operands: Array, plain: Array) -> Array:
-    return np.concatenate([operands, plain[None]])
 
 
 def _with(plan: Plan, **changes: Any) -> Plan:

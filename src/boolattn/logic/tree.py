@@ -115,6 +115,28 @@ def excluded_atoms(query: Query, *, is_excluded: bool = False) -> Iterator[Atom]
                 yield from excluded_atoms(part, is_excluded=is_excluded)
 
 
+def wanted(query: Query) -> Query | None:
+    """Return a tree without what it excludes; ``None`` where it only excludes.
+
+    >>> wanted(And((Atom("a"), Or((Atom("b"), Atom("c"))), Not(Atom("d")))))
+    And(parts=(Atom(text='a'), Or(parts=(Atom(text='b'), Atom(text='c')))))
+    >>> wanted(And((Atom("a"), Not(Atom("b")))))
+    Atom(text='a')
+    """
+    match query:
+        case Atom():
+            return query
+        case Not(Not(part)):
+            return wanted(part)
+        case Not():
+            return None
+        case And(parts) | Or(parts):
+            kept = tuple(own for part in parts if (own := wanted(part)) is not None)
+            if len(kept) < 2:
+                return kept[0] if kept else None
+            return type(query)(kept)
+
+
 def operators_of(query: Query) -> tuple[Operator, ...]:
     """Return the operators a tree uses, in the fixed order.
 

@@ -124,9 +124,7 @@ class Asker:
             return replace(self.retriever, threshold=0.0).plan(texts)
         if how == "explicit":
             return self.retriever.plan_trees([explicit_tree(query) for query in queries])
-        given = self.retriever.plan_trees([given_tree(query) for query in queries])
-        own = self.retriever.plan(texts)
-        return [_in_place(plan, whole) for plan, whole in zip(given, own, strict=True)]
+        return self.retriever.plan_trees([given_tree(query) for query in queries], texts)
 
     def _retold(self, plans: Sequence[Plan]) -> list[Plan]:
         """Take the vector of what was read, said plainly, for that of the query's own words."""
@@ -144,14 +142,6 @@ def _as_one(plan: Plan) -> Plan:
     if not plan.is_composed:
         return plan
     return replace(plan, vectors=single_vector(plan)[None], is_composed=False)
-
-
-def _in_place(given: Plan, own: Plan) -> Plan:
-    """Put given operands into the plan of a query: its own text stays the whole."""
-    vectors = own.plain[None]
-    if given.is_composed:
-        vectors = np.concatenate([given.operand_vectors, vectors])
-    return replace(given, text=own.text, plain=own.plain, vectors=vectors)
 
 
 def given_tree(query: Query) -> Tree:

@@ -14,7 +14,7 @@ import numpy as np
 
 from boolattn.logic.syntax import unparse
 from boolattn.search.exclusion import is_kept_by_words, keeps_by_vectors
-from boolattn.search.ranking import Ranked, fuse, probes, rank
+from boolattn.search.ranking import Ranked, fuse, rank
 from boolattn.search.reading import read_queries
 from boolattn.search.result import KEPT, PUT_DOWN, Chances, Hit, SearchResult, against, judge
 
@@ -210,7 +210,7 @@ class Answering:
         """Return what one vector would have found among the first, and the result does not show."""
         if not plan.is_composed or not len(shown):
             return ()
-        one = probes(plan)[-1:]
+        one = plan.plain[None]
         rows = self.searcher.engine.search(one, self.k, self.selection).rows[0]
         rows = rows[(rows >= 0) & ~np.isin(rows, shown)]
         if not len(rows):

@@ -23,10 +23,13 @@ from boolattn.logic.operators import OPERATORS, Operator
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from boolattn.composition.plan import Plan
     from boolattn.composition.retriever import Retriever
+
+    Array = NDArray[np.float64]
 
 SHIFTS = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2)
 #: The last leaves to the whole vector all but what operands of equal similarity differ in.
@@ -36,6 +39,7 @@ LEANS = (0.0, 0.25, 0.5)
 #: What a returned document that was excluded costs, in right documents: the place that it takes,
 #: and that nobody wanted to see it.
 LEAK_COST = 2.0
+_DEPTH = 100
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,25 @@ class Tried(NamedTuple):
     shift: float
     lean: float
     weights: tuple[float, ...]
+
+
+class Measured(NamedTuple):
+    """What tries measured, query by query. Shapes ``(queries, tries)``.
+
+    Attributes:
+        precision: R-precision.
+        recall: Recall@100.
+        leak: 0 where a query excludes nothing.
+    """
+
+    precision: Array
+    recall: Array
+    leak: Array
+
+    @property
+    def worth(self) -> Array:
+        """How good a ranking is: how much stands in front, and how much is found at all."""
+        return (self.precision + self.recall) / 2
 
 
 @dataclass(frozen=True)
@@ -81,42 +104,44 @@ class Fitter:
         self.documents = documents
         self._similarities: dict[int, Tensor] = {}
 
-    def measure(self, chosen: Sequence[int], tried: Tried) -> tuple[float, float]:
-        """Return mean R-precision and leak of some queries; the leak 0 where none excludes."""
-        [found] = self.measure_all(chosen, [tried])
-        return found
-
-    def measure_all(
-        self, chosen: Sequence[int], tried: Sequence[Tried]
-    ) -> list[tuple[float, float]]:
-        """Do the same for several tries: a query is composed once for each shift and lean."""
-        rows = [self._measure(place, tried) for place in chosen]
-        precision = np.mean([row[0] for row in rows], axis=0)
-        leaks = [row[1] for row in rows if row[1] is not None]
-        leak = np.mean(leaks, axis=0) if leaks else np.zeros(len(tried))
-        return list(zip(precision.tolist(), leak.tolist(), strict=True))
+    def measure(self, chosen: Sequence[int], tried: Sequence[Tried]) -> Measured:
+        """Measure some queries; each is composed once for each shift and lean that is tried."""
+        return _stacked([self._measure(place, tried) for place in chosen])
 
     @torch.inference_mode()
-    def _measure(
-        self, place: int, tried: Sequence[Tried]
-    ) -> tuple[list[float], list[float] | None]:
-        """Return R-precision and leak of one query, one number for each try."""
-        one = self.judged[place]
-        n_gold, n_drop = len(one.gold), len(one.excluded)
+    def _measure(self, place: int, tried: Sequence[Tried]) -> Measured:
+        plan = self.judged[place].plan
         whole = self._similarity(place)[-1] * self.retriever.calibration.log_alpha.exp()
         composed = {key: self._composed(place, *key) for key in {(t.shift, t.lean) for t in tried}}
-        scores = torch.stack(
-            [composed[t.shift, t.lean] + _weight(one.plan, t.weights) * whole for t in tried]
-        )
-        best = torch.topk(scores, min(n_gold + n_drop, len(self.documents))).indices
-        precision = self._share(best[:, :n_gold], one.gold)
-        return precision, self._share(best, one.excluded) if n_drop else None
+        scores = [composed[t.shift, t.lean] + _weight(plan, t.weights) * whole for t in tried]
+        return self._judge(place, torch.stack(scores))
 
-    def _share(self, best: Tensor, wanted: frozenset[int]) -> list[float]:
-        """Return how much of some documents stands in each row."""
-        is_wanted = torch.zeros(len(self.documents), dtype=torch.float64, device=best.device)
-        is_wanted[sorted(wanted)] = 1
-        shares: list[float] = (is_wanted[best].sum(-1) / len(wanted)).tolist()
+    @torch.inference_mode()
+    def measure_plain(self, chosen: Sequence[int]) -> Measured:
+        """Measure some queries by the text's one vector."""
+        rows = []
+        for place in chosen:
+            vector = torch.from_numpy(self.judged[place].plan.plain).to(self.documents)
+            rows.append(self._judge(place, (self.documents @ vector)[None]))
+        return _stacked(rows)
+
+    def _judge(self, place: int, scores: Tensor) -> Measured:
+        """Measure rankings of one query. Scores ``(tries, documents)``, results ``(tries,)``."""
+        one = self.judged[place]
+        n_gold, n_drop = len(one.gold), len(one.excluded)
+        depth = min(max(_DEPTH, n_gold + n_drop), len(self.documents))
+        best = torch.topk(scores, depth).indices
+        return Measured(
+            self._share(best[:, :n_gold], one.gold),
+            self._share(best[:, :_DEPTH], one.gold),
+            self._share(best[:, : n_gold + n_drop], one.excluded),
+        )
+
+    def _share(self, best: Tensor, known: frozenset[int]) -> Array:
+        """Return how much of some documents stands in each row; of none, nothing."""
+        is_known = torch.zeros(len(self.documents), dtype=torch.float64, device=best.device)
+        is_known[sorted(known)] = 1
+        shares: Array = (is_known[best].sum(-1) / max(1, len(known))).cpu().numpy()
         return shares
 
     def _composed(self, place: int, shift: float, lean: float) -> Tensor:
@@ -129,15 +154,6 @@ class Fitter:
         similarities = self._similarity(place)[:-1]
         logits = calibration.log_alpha.exp() * (similarities - middle[:, None])
         return compose(plan.tree, leaned(plan.tree, logits, lean), self.retriever.rule)
-
-    def measure_plain(self, chosen: Sequence[int]) -> float:
-        """Return the mean R-precision of some queries by the whole vector alone."""
-        precision = []
-        for place in chosen:
-            gold = self.judged[place].gold
-            best = torch.topk(self._similarity(place)[-1], len(gold)).indices.tolist()
-            precision.append(len(gold.intersection(best)) / len(gold))
-        return float(np.mean(precision))
 
     @torch.inference_mode()
     def _similarity(self, place: int) -> Tensor:
@@ -155,6 +171,10 @@ class Fitter:
         ]
 
 
+def _stacked(rows: Sequence[Measured]) -> Measured:
+    return Measured(*(np.stack(column) for column in zip(*rows, strict=True)))
+
+
 def _weight(plan: Plan, weights: tuple[float, ...]) -> float:
     """Return the whole vector's weight, by the same rule as the calibration's own."""
     named = dict(zip(OPERATORS, weights, strict=True))
@@ -166,46 +186,54 @@ def _weight(plan: Plan, weights: tuple[float, ...]) -> float:
 def fit_numbers(fitter: Fitter) -> Numbers:
     """Choose the numbers, write them into the calibration, and return them.
 
-    AND and OR take the weight with the best R-precision. NOT takes, of the numbers that cost no
-    R-precision against the whole vector, those with the most R-precision less the leak's cost; if
-    all cost some, the best of all.
+    A ranking is worth the mean of its R-precision and its Recall@100. AND and OR take, of the weights that
+    cannot be told from the best, the largest: what few queries cannot show is left to the whole
+    vector. NOT takes, of the numbers whose rankings are worth no less than those of the text's one
+    vector, those with the most worth less the leak's cost; if none is, the best of all.
     """
     if not fitter.judged:
         raise ConfigError(
             "no validation query was read as Boolean, so there is nothing to choose the numbers by;"
             " train the reader longer, or set compose.fit_numbers=false"
         )
-    joined = {operator: _best_weight(fitter, operator) for operator in (Operator.AND, Operator.OR)}
+    others = (_steady_weight(fitter, Operator.AND), _steady_weight(fitter, Operator.OR))
+    best = Tried(0.0, 0.0, (*others, 0.0))
     drops = [
         place
         for place, one in enumerate(fitter.judged)
         if Operator.NOT in one.plan.operators and one.excluded
     ]
-    others = (joined[Operator.AND], joined[Operator.OR])
-    best = Tried(0.0, 0.0, (*others, 0.0))
     if drops:
         grid = [
             Tried(shift, lean, (*others, weight))
-            for shift, lean, weight in product(SHIFTS, LEANS, WEIGHTS[:6])
+            for shift, lean, weight in product(SHIFTS, LEANS, WEIGHTS)
         ]
-        measured = dict(zip(grid, fitter.measure_all(drops, grid), strict=True))
-        plain = fitter.measure_plain(drops)
-        free = {tried: row for tried, row in measured.items() if row[0] >= plain} or measured
-        best = max(free, key=lambda tried: free[tried][0] - LEAK_COST * free[tried][1])
-    found = fitter.measure(range(len(fitter.judged)), best)
+        found = fitter.measure(drops, grid)
+        worth = found.worth.mean(0)
+        is_free = worth >= fitter.measure_plain(drops).worth.mean()
+        gain = worth - LEAK_COST * found.leak.mean(0)
+        best = grid[int(np.where(is_free | ~is_free.any(), gain, -np.inf).argmax())]
+    everything = fitter.measure(range(len(fitter.judged)), [best])
+    is_excluding = [bool(one.excluded) for one in fitter.judged]
+    leak = float(everything.leak[is_excluding].mean()) if any(is_excluding) else 0.0
     _write(fitter.retriever, best)
-    return Numbers(best.shift, best.lean, (*others, best.weights[-1]), *found)
+    weights = (*others, best.weights[-1])
+    return Numbers(best.shift, best.lean, weights, float(everything.precision.mean()), leak)
 
 
-def _best_weight(fitter: Fitter, operator: Operator) -> float:
-    """Return the whole vector's weight with the best R-precision under one operator."""
+def _steady_weight(fitter: Fitter, operator: Operator) -> float:
+    """Return the largest weight under one operator that is within a standard error of the best."""
     chosen = fitter.with_operators(operator)
     if not chosen:
         return 0.0
-    tried = [Tried(0.0, 0.0, (weight, weight, 0.0)) for weight in WEIGHTS]
-    found = fitter.measure_all(chosen, tried)
-    precision = [row[0] for row in found]
-    return WEIGHTS[precision.index(max(precision))]
+    worth = fitter.measure(
+        chosen, [Tried(0.0, 0.0, (weight, weight, 0.0)) for weight in WEIGHTS]
+    ).worth
+    best = int(worth.mean(0).argmax())
+    behind = worth[:, [best]] - worth
+    # One query has no error to speak of.
+    error = behind.std(0, ddof=1) / np.sqrt(len(chosen)) if len(chosen) > 1 else 0.0
+    return WEIGHTS[int(np.flatnonzero(behind.mean(0) <= error).max())]
 
 
 def _write(retriever: Retriever, chosen: Tried) -> None:
