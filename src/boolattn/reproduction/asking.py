@@ -14,7 +14,7 @@ import torch
 
 from boolattn.composition.ranking import rank as rank_composed
 from boolattn.composition.ranking import single_vector
-from boolattn.composition.scores import RULES, spoken
+from boolattn.composition.scores import RULES
 from boolattn.data.readings import mark
 from boolattn.evaluation.rankers import exact_search
 from boolattn.evaluation.ranking import Ranking
@@ -116,8 +116,8 @@ class Asker:
         texts = [query.text for query in queries]
         if how == "read" or how in RULES:
             return self.retriever.plan(texts)
-        if how == "retold":
-            return self._retold(self.retriever.plan(texts))
+        if how == "typed":
+            return [_as_typed(plan) for plan in self.retriever.plan(texts)]
         if how == "single":
             return [_as_one(plan) for plan in self.retriever.plan(texts)]
         if how == "always":
@@ -126,15 +126,12 @@ class Asker:
             return self.retriever.plan_trees([explicit_tree(query) for query in queries])
         return self.retriever.plan_trees([given_tree(query) for query in queries], texts)
 
-    def _retold(self, plans: Sequence[Plan]) -> list[Plan]:
-        """Take the vector of what was read, said plainly, for that of the query's own words."""
-        said = self.retriever.encode_queries([spoken(plan.tree) for plan in plans])
-        return [
-            replace(plan, vectors=np.concatenate([plan.operand_vectors, vector[None]]))
-            if plan.is_composed
-            else plan
-            for plan, vector in zip(plans, said, strict=True)
-        ]
+
+def _as_typed(plan: Plan) -> Plan:
+    """Compare a composed plan by the vector of its text, exclusions and all."""
+    if not plan.is_composed:
+        return plan
+    return replace(plan, vectors=np.concatenate([plan.operand_vectors, plan.plain[None]]))
 
 
 def _as_one(plan: Plan) -> Plan:

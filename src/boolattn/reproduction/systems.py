@@ -32,7 +32,7 @@ ASKS: Mapping[str, str] = {
     "always": "operands read, no fall-back",
     "given": "operands given",
     "explicit": "explicit syntax",
-    "retold": "operands read, the whole in plain words",
+    "typed": "operands read, the whole as typed",
     "single": "operands read, one vector with subtraction",
     "extremes": "operands read, least and greatest",
     "sum": "operands read, sums",

@@ -186,10 +186,11 @@ def _weight(plan: Plan, weights: tuple[float, ...]) -> float:
 def fit_numbers(fitter: Fitter) -> Numbers:
     """Choose the numbers, write them into the calibration, and return them.
 
-    A ranking is worth the mean of its R-precision and its Recall@100. AND and OR take, of the weights that
-    cannot be told from the best, the largest: what few queries cannot show is left to the whole
-    vector. NOT takes, of the numbers whose rankings are worth no less than those of the text's one
-    vector, those with the most worth less the leak's cost; if none is, the best of all.
+    A ranking is worth the mean of its R-precision and its Recall@100. AND and OR take, of the
+    weights that cannot be told from the best, the largest: what few queries cannot show is left
+    to the whole vector. NOT takes, of the numbers whose rankings are worth no less than those of
+    the text's one vector, those with the most worth less the leak's cost; if none is, the best of
+    all.
     """
     if not fitter.judged:
         raise ConfigError(
