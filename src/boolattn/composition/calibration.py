@@ -94,7 +94,7 @@ class Calibration(nn.Module):
             operators: 1 for each of AND, OR, NOT that the query uses. Shape ``(..., 3)``.
         """
         weights = operators * F.softplus(self.whole)
-        # What is excluded is named in the whole text too, so NOT alone decides where there is one.
+        # Nothing may outweigh an exclusion, so NOT's own weight decides where there is one.
         weight = torch.where(operators[..., -1] > 0, weights[..., -1], weights.sum(-1))
         return self.log_alpha.exp() * weight[..., None] * similarities
 
