@@ -22,6 +22,7 @@ from boolattn.data.readings import Reading
 from boolattn.encoder import BoolBertModel, build_towers, encode_queries, query_encoder
 from boolattn.errors import DataError, MissingDataError
 from boolattn.logic.operators import Operator
+from boolattn.logic.syntax import parse
 from boolattn.logic.tree import And, Atom, Not, Or
 
 NOT_TEXT, PLAIN_TEXT = "moths of Borneo but not Sumatra", "moths of Borneo"
@@ -127,6 +128,10 @@ def test_the_whole_is_what_is_wanted_said_in_one_breath(retriever):
     assert (joined.plain == retriever.encode_queries([typed])[0]).all()
     assert np.allclose(joined.vectors[-1], (said + joined.plain) / 2, atol=1e-6)
     assert not np.allclose(joined.vectors[-1], said, atol=1e-3)
+    # An operand that an exclusion spares is not what is wanted.
+    [spared] = retriever.plan_trees([parse("NOT (Sumatra NOT rare) AND moths")])
+    assert spared.atoms == ("Sumatra", "rare", "moths")
+    assert (spared.vectors[-1] == spared.vectors[2]).all()
     # A query that only excludes has nothing else to be compared by than its own words.
     [only] = retriever.plan_trees([Not(Atom("Sumatra"))])
     assert (only.vectors[-1] == only.plain).all()

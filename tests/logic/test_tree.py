@@ -1,8 +1,9 @@
 import pytest
 
 from boolattn.errors import QueryError
+from boolattn.logic.syntax import parse, unparse
 from boolattn.logic.templates import TEMPLATES, template_operators, template_tree
-from boolattn.logic.tree import And, Atom, Not, Or, answers, atoms, excluded_atoms
+from boolattn.logic.tree import And, Atom, Not, Or, answers, atoms, excluded_atoms, wanted
 
 SETS = {"a": frozenset("1234"), "b": frozenset("3456"), "c": frozenset("46")}
 
@@ -34,6 +35,31 @@ def test_nested_exclusion_keeps_what_it_excludes_from_the_exclusion():
     assert "".join(sorted(answers(query, SETS))) == "124"
     assert [atom.text for atom in atoms(query)] == ["a", "b", "c"]
     assert [atom.text for atom in excluded_atoms(query)] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("a", "a"),
+        ("a NOT b", "a"),
+        ("NOT b AND a", "a"),
+        ("a AND b NOT c", "a AND b"),
+        ("(a OR b) NOT c", "a OR b"),
+        ("(a NOT b) OR c", "a OR c"),
+        ("a NOT (b NOT c)", "a"),
+        ("NOT (b NOT c) AND a", "a"),
+        # What is not "not a or b" is a and not b.
+        ("NOT (NOT a OR b)", "a"),
+        ("NOT (NOT a AND NOT b) NOT c", "a OR b"),
+    ],
+)
+def test_what_is_wanted_is_the_tree_without_what_it_excludes(text, left):
+    assert unparse(wanted(parse(text))) == left
+
+
+@pytest.mark.parametrize("query", [Not(Atom("a")), Or((Atom("a"), Not(Atom("b"))))])
+def test_what_may_lack_everything_wants_nothing(query):
+    assert wanted(query) is None
 
 
 def test_a_query_that_only_excludes_needs_a_universe():

@@ -115,19 +115,19 @@ def test_candidates_keep_what_composing_everything_finds(built):
 def test_a_query_asks_by_no_more_vectors_than_it_needs(retriever):
     moths, borneo, birds = retriever.encode_operands(["moths", "Borneo", "birds"])
 
-    def asked(text):
-        [plan] = retriever.plan_trees([parse(text)])
-        *found, whole = probes(plan)
-        np.testing.assert_array_equal(whole, plan.plain)
-        return np.array(found)
-
-    def same(text, *wanted):
-        np.testing.assert_allclose(asked(text), np.array(wanted), atol=1e-6)
+    def same(text, *wanted, has_whole=True):
+        [plan] = retriever.plan_trees([parse(text)], ["as it was typed"])
+        whole = [plan.vectors[-1]] if has_whole else []
+        np.testing.assert_allclose(probes(plan), np.array([*wanted, *whole]), atol=1e-6)
+        assert not np.allclose(plan.vectors[-1], plan.plain, atol=1e-3)
 
     same("moths OR birds", moths, birds)
     same("moths AND Borneo", (moths + borneo) / 2)
-    same("moths NOT Borneo", moths, moths - borneo / 2)
-    assert len(asked("Borneo AND (moths OR birds)")) == 4
+    same("moths AND birds NOT Borneo", (moths + birds) / 2, (moths + birds - borneo) / 2)
+    # What is wanted is one operand, and asks already.
+    same("moths NOT Borneo", moths, moths - borneo / 2, has_whole=False)
+    [nested] = retriever.plan_trees([parse("Borneo AND (moths OR birds)")])
+    assert len(probes(nested)) == 5
 
 
 def test_one_vector_leans_away_from_what_is_excluded(retriever):

@@ -91,6 +91,10 @@ def test_explain_shows_what_was_put_down_and_why(shared):
     assert down.verdict == "put down"
     assert down.why == "more like 'Kenya' (.91) than those before it (.00), and that is excluded"
     assert down.score < min(hit.score for hit in result.hits)
+    # What the text's one vector would have found: not what is wanted alone has near it.
+    one = ids(shared.search("moths NOT Kenya", k=4, compose=False))
+    assert {hit.id for hit in result.put_down} == set(one) - set(ids(result))
+    assert set(one) != set(ids(shared.search("moths", k=4)))
     assert shared.search("moths NOT Kenya", k=4).put_down == ()
     back = json.loads(json.dumps(result.to_dict()))
     assert back["operands"] == ["moths", "Kenya"]

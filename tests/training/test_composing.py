@@ -335,10 +335,11 @@ class TestFitting:
 
         return Retriever(build_towers(tiny_encoder(), tokenizer=tokenizer))
 
-    def _judged(self, retriever, tree, vectors, gold, excluded=()):
+    def _judged(self, retriever, tree, vectors, gold, excluded=(), plain=None):
         [plan] = retriever.plan_trees([tree])
         vectors = np.pad(vectors, ((0, 0), (0, 29))).astype(np.float32)
-        plan = replace(plan, vectors=vectors, plain=vectors[-1])
+        plain = vectors[-1] if plain is None else np.pad(plain, (0, 29)).astype(np.float32)
+        plan = replace(plan, vectors=vectors, plain=plain)
         return Judged(plan, frozenset(gold), frozenset(excluded))
 
     def _measure(self, fitter, shift, lean=0.0, weights=(0.0, 0.0, 0.0)):
@@ -387,6 +388,62 @@ class TestFitting:
         assert (found.r_precision, found.leak) == (1.0, 1.0)
         assert fitter.measure_plain([0]).worth.item() == 1.0
 
+    def test_what_the_whole_knows_counts_as_much_as_it_takes(self, retriever):
+        # As above; but the whole tells answers apart by so little that its weight must be large.
+        answer, drop, beside = [0.8, 0.9, 0.05], [0.8, 0.9, 0.0499], [0.3, -0.9, 0.0]
+        documents = torch.tensor([*[answer] * 2, *[drop] * 3, *[beside] * 200])
+        tree = And((Atom("a"), Not(Atom("b"))))
+        judged = [self._judged(retriever, tree, np.eye(3), [0, 1], [2, 3, 4])]
+        found = fit_numbers(Fitter(retriever, judged, _wide(documents)))
+        assert found.r_precision == 1.0
+        assert found.weights[2] >= 3
+
+    def test_a_leak_costs_two_right_documents_where_the_text_finds_none(self, retriever):
+        # Answers and two of three excluded documents come together, or not at all. The text's
+        # one vector, last in a document here, finds neither, so nothing is lost.
+        answer, drop, beside = [0.8, 0.9, 0.9, -1.0], [0.8, 0.9, 0.899, -1.0], [0.3, -0.9, 0.0, 0.0]
+        far = [-0.9, 0.9, -0.9, -1.0]
+        documents = torch.tensor([*[answer] * 2, *[drop] * 2, far, *[beside] * 200])
+        documents = torch.nn.functional.pad(documents, (0, 28))
+        tree = And((Atom("a"), Not(Atom("b"))))
+        one = self._judged(retriever, tree, np.eye(3), [0, 1], [2, 3, 4])
+        assert fit_numbers(Fitter(retriever, [one], documents)).r_precision == 1.0
+        plain = np.eye(32, dtype=np.float32)[3]
+        one = replace(one, plan=replace(one.plan, plain=plain))
+        fitter = Fitter(retriever, [one], documents)
+        assert fitter.measure_plain([0]).worth.item() == 0
+        found = fit_numbers(fitter)
+        assert (found.r_precision, found.leak) == (0.0, 0.0)
+
+    @pytest.mark.parametrize("join", [And, Or])
+    def test_recall_counts_beside_precision(self, retriever, join):
+        # Whatever the weight, document 0 stands first and 1 second; 2 answers too, and the
+        # operands find it among the first hundred, the whole does not.
+        known = [[0.9, 0.9, 0.9], [0.8, 0.8, 0.8], [0.5, 0.5, 0.0]]
+        documents = torch.tensor([*known, *[[0.0, 0.0, 0.3]] * 150])
+        tree = join((Atom("a"), Atom("b")))
+        judged = [self._judged(retriever, tree, np.eye(3), [0, 2]) for _ in range(3)]
+        fitter = Fitter(retriever, judged, _wide(documents))
+        place = 0 if join is And else 1
+        assert fit_numbers(fitter).weights[place] < WEIGHTS[-1]
+        light, heavy = (Tried(0.0, 0.0, (w, w, 0.0)) for w in (0.0, WEIGHTS[-1]))
+        found = fitter.measure([0], [light, heavy])
+        assert found.precision.tolist() == [[0.5, 0.5]]
+        assert found.recall.tolist() == [[1.0, 0.5]]
+
+    def test_what_no_query_asks_for_stays_as_it_was_learned(self, retriever):
+        documents = torch.tensor([[0.3, 0.3, 0.9], [0.6, 0.3, 0.0]])
+        judged = [self._judged(retriever, Or((Atom("a"), Atom("b"))), np.eye(3), [0])] * 2
+        with torch.no_grad():
+            retriever.calibration.lean.fill_(0.3)
+            retriever.calibration.excluded_shift.fill_(0.07)
+        before = retriever.calibration.whole.detach().clone()
+        fit_numbers(Fitter(retriever, judged, _wide(documents)))
+        after = retriever.calibration
+        assert (after.lean.item(), after.excluded_shift.item()) == pytest.approx((0.3, 0.07))
+        assert torch.allclose(after.whole[[0, 2]], before[[0, 2]], atol=1e-4)
+        assert not torch.allclose(after.whole[1], before[1], atol=1e-2)
+
     def test_or_takes_the_whole_vector_where_it_knows_better(self, retriever):
         # The operands prefer document 1; the whole text knows that 0 answers.
         documents = torch.tensor([[0.3, 0.3, 0.9], [0.6, 0.3, 0.0]])
@@ -410,6 +467,18 @@ class TestFitting:
         # The operands are right oftener in both: by a hair, which is chance, and by far.
         assert self._ranked_by(retriever, 6, 5) == WEIGHTS[-1]
         assert self._ranked_by(retriever, 11, 1) < 1
+        # One query is never enough.
+        assert self._ranked_by(retriever, 1, 0) == WEIGHTS[-1]
+
+    def test_rounding_decides_nothing_where_one_query_of_several_differs(self, retriever):
+        documents = torch.tensor([[0.9, 0.0, 0.1], [0.1, 0.0, 0.9], [0.5, 0.0, 0.5]])
+        tree = Or((Atom("a"), Atom("b")))
+        [differs, same] = [
+            self._judged(retriever, tree, np.eye(3), gold) for gold in ([0], [0, 1, 2])
+        ]
+        for n in range(1, 30):
+            fitter = Fitter(retriever, [differs, *[same] * n], _wide(documents))
+            assert fit_numbers(fitter).weights[1] == WEIGHTS[-1]
 
     def test_nothing_to_fit_is_said(self, retriever):
         with pytest.raises(ConfigError, match="no validation query was read as Boolean"):

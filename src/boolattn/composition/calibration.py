@@ -36,9 +36,10 @@ class Calibration(nn.Module):
     corpus holds. So what a person is shown is ``σ(a·z + b)`` with ``a`` and ``b`` of their own for
     kept and for excluded operands (:meth:`shown`), fitted to a corpus when all else is settled.
 
-    The vector of the whole query knows what its operands do not say apart (a place that both are
-    cut by), most where AND joins them, least where something is excluded: a composed score takes
-    ``α`` times its similarity in, with a weight of the query's operator.
+    The vector of the whole (:class:`~boolattn.composition.plan.Plan`) knows what operands do not
+    say apart (a place that both are cut by), most where AND joins them, least where something is
+    excluded: a composed score takes ``α`` times its similarity in, with a weight of the query's
+    operator.
 
     Args:
         dimension: Of the operand vectors.
@@ -94,7 +95,7 @@ class Calibration(nn.Module):
             operators: 1 for each of AND, OR, NOT that the query uses. Shape ``(..., 3)``.
         """
         weights = operators * F.softplus(self.whole)
-        # Nothing may outweigh an exclusion, so NOT's own weight decides where there is one.
+        # What is joined beside an exclusion must not outweigh it: NOT's own weight decides.
         weight = torch.where(operators[..., -1] > 0, weights[..., -1], weights.sum(-1))
         return self.log_alpha.exp() * weight[..., None] * similarities
 

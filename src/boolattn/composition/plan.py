@@ -31,9 +31,10 @@ class Plan:
         tree: What is scored: one operand where nothing is composed.
         atoms: The operands' texts, left to right.
         spans: For each operand its characters in the text; empty where it was given as a tree.
-        vectors: One for each operand; where they are composed, then that of the whole: of all that
-            is wanted, said in one breath. Shape ``(operands, dim)``, composed
-            ``(operands + 1, dim)``.
+        vectors: One for each operand; where they are composed, then that of the whole: of what is
+            wanted, said in one breath (the operand itself where it is one), and where nothing is
+            excluded, the mean of that and ``plain``. A query that wants nothing in particular has
+            ``plain``. Shape ``(operands, dim)``, composed ``(operands + 1, dim)``.
         plain: The vector of the text as typed, of a tree as one says it. Shape ``(dim,)``.
         is_composed: Whether operands are scored apart. If not, the score is the bare similarity.
         confidence: Of the reading, 1 for a tree.

@@ -184,7 +184,7 @@ class Retriever:
                 case None:
                     whole = plan.plain
                 case Atom():
-                    whole = own[plan.is_excluded.index(False)]
+                    whole = own[plan.atoms.index(tree.text)]
                 case _:
                     whole = next(encoded)
             if Operator.NOT not in plan.operators:

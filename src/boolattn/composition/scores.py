@@ -165,7 +165,7 @@ def signs(query: Query) -> Iterator[int]:
 
 
 def spoken(query: Query) -> str:
-    """Say a tree in words, as the text whose one vector stands beside the operands'.
+    """Say a tree in words.
 
     >>> spoken(And((Atom("moths"), Or((Atom("Borneo"), Atom("Java"))), Not(Atom("Sumatra")))))
     'moths and Borneo or Java but not Sumatra'

@@ -115,26 +115,29 @@ def excluded_atoms(query: Query, *, is_excluded: bool = False) -> Iterator[Atom]
                 yield from excluded_atoms(part, is_excluded=is_excluded)
 
 
-def wanted(query: Query) -> Query | None:
-    """Return a tree without what it excludes; ``None`` where it only excludes.
+def wanted(query: Query, *, is_excluded: bool = False) -> Query | None:
+    """Return what a document must belong to, without what it must not; ``None`` for nothing.
+
+    A choice between something and the lack of something asks for nothing in particular.
 
     >>> wanted(And((Atom("a"), Or((Atom("b"), Atom("c"))), Not(Atom("d")))))
     And(parts=(Atom(text='a'), Or(parts=(Atom(text='b'), Atom(text='c')))))
-    >>> wanted(And((Atom("a"), Not(Atom("b")))))
+    >>> wanted(And((Atom("a"), Not(And((Atom("b"), Not(Atom("c"))))))))
     Atom(text='a')
     """
     match query:
         case Atom():
-            return query
-        case Not(Not(part)):
-            return wanted(part)
-        case Not():
-            return None
+            return None if is_excluded else query
+        case Not(part):
+            return wanted(part, is_excluded=not is_excluded)
         case And(parts) | Or(parts):
-            kept = tuple(own for part in parts if (own := wanted(part)) is not None)
-            if len(kept) < 2:
-                return kept[0] if kept else None
-            return type(query)(kept)
+            # What is not "a and b" is not a, or not b; and the other way round.
+            is_all = isinstance(query, And) != is_excluded
+            found = [wanted(part, is_excluded=is_excluded) for part in parts]
+            kept = tuple(part for part in found if part is not None)
+            if not kept or (not is_all and len(kept) < len(found)):
+                return None
+            return kept[0] if len(kept) == 1 else (And if is_all else Or)(kept)
 
 
 def operators_of(query: Query) -> tuple[Operator, ...]:

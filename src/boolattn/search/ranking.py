@@ -47,7 +47,8 @@ def probes(plan: Plan) -> Array:
 
     Where OR joins the wanted operands, each of them; where AND does, their mean, whose neighbours
     belong to several; where both do, all of these. What is left of the mean without the excluded
-    operands, so that these do not take all the places; the whole last. Each costs a search.
+    operands, so that these do not take all the places; the whole last, where it is not the one
+    wanted operand itself. Each costs a search.
     """
     wanted = plan.operand_vectors[~np.array(plan.is_excluded, bool)]
     is_any = Operator.OR in plan.operators
@@ -56,7 +57,8 @@ def probes(plan: Plan) -> Array:
         found.append(wanted.mean(0, keepdims=True))
     if any(plan.is_excluded):
         found.append(single_vector(plan)[None])
-    found.append(plan.vectors[-1:])
+    if len(wanted) != 1 or not any(plan.is_excluded):
+        found.append(plan.vectors[-1:])
     return np.concatenate(found).astype(np.float32, copy=False)
 
 

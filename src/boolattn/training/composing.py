@@ -173,8 +173,8 @@ class Objective:
         scores = compose_forms(logits, roles == KEPT, roles == EXCLUDED, is_or, calibration.lean)
         is_joined = (roles == KEPT).sum(-1) > 1
         used = torch.stack([is_joined & ~is_or, is_joined & is_or, (roles == EXCLUDED).any(-1)], -1)
-        # Of the text as typed: what a search compares by costs texts more, and the weights are
-        # chosen anew when the towers are trained.
+        # Of the text as typed: what a search compares by would cost texts more. The weights are
+        # chosen anew afterwards, where compose.fit_numbers says so.
         whole = compare(found.queries.float(), documents.float())
         return scores + calibration.of_whole(whole, used.float()), slots[:, 0] >= 0
 

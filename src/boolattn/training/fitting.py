@@ -84,7 +84,7 @@ class Numbers:
 
     excluded_shift: float
     lean: float
-    weights: tuple[float, float, float]
+    weights: tuple[float, ...]
     r_precision: float
     leak: float
 
@@ -186,19 +186,23 @@ def _weight(plan: Plan, weights: tuple[float, ...]) -> float:
 def fit_numbers(fitter: Fitter) -> Numbers:
     """Choose the numbers, write them into the calibration, and return them.
 
-    A ranking is worth the mean of its R-precision and its Recall@100. AND and OR take, of the
-    weights that cannot be told from the best, the largest: what few queries cannot show is left
-    to the whole vector. NOT takes, of the numbers whose rankings are worth no less than those of
-    the text's one vector, those with the most worth less the leak's cost; if none is, the best of
-    all.
+    A ranking is worth the mean of its R-precision and its Recall@100. AND and OR take the largest
+    weight up to which none can be told from the best: what few queries cannot show is left to the
+    whole vector. NOT takes, of the numbers whose rankings are worth no less than those of the
+    text's one vector, those with the most worth less the leak's cost; if none is, the best of all.
+    What no query asks for stays as it was learned.
     """
     if not fitter.judged:
         raise ConfigError(
             "no validation query was read as Boolean, so there is nothing to choose the numbers by;"
             " train the reader longer, or set compose.fit_numbers=false"
         )
-    others = (_steady_weight(fitter, Operator.AND), _steady_weight(fitter, Operator.OR))
-    best = Tried(0.0, 0.0, (*others, 0.0))
+    learned = _learned(fitter.retriever)
+    others = tuple(
+        _steady_weight(fitter, operator, weight)
+        for operator, weight in zip((Operator.AND, Operator.OR), learned.weights, strict=False)
+    )
+    best = learned._replace(weights=(*others, learned.weights[-1]))
     drops = [
         place
         for place, one in enumerate(fitter.judged)
@@ -218,23 +222,34 @@ def fit_numbers(fitter: Fitter) -> Numbers:
     is_excluding = [bool(one.excluded) for one in fitter.judged]
     leak = float(everything.leak[is_excluding].mean()) if any(is_excluding) else 0.0
     _write(fitter.retriever, best)
-    weights = (*others, best.weights[-1])
-    return Numbers(best.shift, best.lean, weights, float(everything.precision.mean()), leak)
+    return Numbers(best.shift, best.lean, best.weights, float(everything.precision.mean()), leak)
 
 
-def _steady_weight(fitter: Fitter, operator: Operator) -> float:
-    """Return the largest weight under one operator that is within a standard error of the best."""
+def _learned(retriever: Retriever) -> Tried:
+    """Return the numbers as they were learned: they stay where no query asks for others."""
+    calibration = retriever.calibration
+    weights = torch.nn.functional.softplus(calibration.whole.detach()).tolist()
+    return Tried(calibration.excluded_shift.item(), calibration.lean.item(), tuple(weights))
+
+
+def _steady_weight(fitter: Fitter, operator: Operator, learned: float) -> float:
+    """Return the largest weight under one operator up to which none is told from the best."""
     chosen = fitter.with_operators(operator)
     if not chosen:
-        return 0.0
+        return learned
     worth = fitter.measure(
         chosen, [Tried(0.0, 0.0, (weight, weight, 0.0)) for weight in WEIGHTS]
     ).worth
     best = int(worth.mean(0).argmax())
     behind = worth[:, [best]] - worth
-    # One query has no error to speak of.
-    error = behind.std(0, ddof=1) / np.sqrt(len(chosen)) if len(chosen) > 1 else 0.0
-    return WEIGHTS[int(np.flatnonzero(behind.mean(0) <= error).max())]
+    # A standard error of one query is not known. Where one query of several differs, mean and
+    # error are the same number, so rounding must not decide.
+    error = behind.std(0, ddof=1) / np.sqrt(len(chosen)) if len(chosen) > 1 else np.inf
+    is_near = behind.mean(0) <= error * (1 + 1e-9) + 1e-12
+    last = best
+    while last + 1 < len(WEIGHTS) and is_near[last + 1]:
+        last += 1
+    return WEIGHTS[last]
 
 
 def _write(retriever: Retriever, chosen: Tried) -> None:

@@ -241,7 +241,7 @@ class ComposeSettings(_Checked):
         gate_steps: Steps of a learned gate alone, after the training, on texts whose operators are
             known; 0: none.
         fit_numbers: Whether the few numbers of the composition are chosen anew on the validation
-            split, by R-precision minus leak, or stay as they were learned.
+            split, by R-precision, Recall@100 and leak, or stay as they were learned.
         threshold: Least confidence of a reading that is obeyed, in the saved model.
     """
 
