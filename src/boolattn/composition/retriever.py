@@ -24,7 +24,7 @@ from boolattn.composition.scores import compose, leaned, spoken
 from boolattn.encoder import BoolBertModel, encode_queries, query_encoder, settings_of
 from boolattn.errors import ConfigError
 from boolattn.logic.operators import OPERATORS, Operator
-from boolattn.logic.tree import And, Atom, Or, atoms, operators_of, wanted
+from boolattn.logic.tree import And, Atom, Or, atoms, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,14 +169,12 @@ class Retriever:
         """
         rest = [wanted(plan.tree) for plan in plans]
         texts: list[str] = []
-        operators: list[tuple[str, ...]] = []
         for plan, tree in zip(plans, rest, strict=True):
             texts += plan.atoms
-            operators += [()] * len(plan.atoms)
             if isinstance(tree, And | Or):
                 texts.append(spoken(tree))
-                operators.append(tuple(operator.value for operator in operators_of(tree)))
-        encoded = iter(self._encode_told(texts, operators))
+        # One open expert would have the whole batch pay for it.
+        encoded = iter(self.encode_operands(texts))
         found = []
         for plan, tree in zip(plans, rest, strict=True):
             own = np.stack([next(encoded) for _ in plan.atoms])
@@ -194,12 +192,9 @@ class Retriever:
 
     def encode_operands(self, texts: Sequence[str]) -> Array:
         """Encode operands by the query tower; their own operators, if any, open no expert."""
-        return self._encode_told(texts, [()] * len(texts))
-
-    def _encode_told(self, texts: Sequence[str], operators: Sequence[tuple[str, ...]]) -> Array:
-        """Encode texts by the query tower, with the experts open that are named."""
         if texts and isinstance(_encoder(self.towers), BoolBertModel):
-            return self._array(encode_queries(self.towers, texts, operators=operators))
+            closed: list[tuple[str, ...]] = [()] * len(texts)
+            return self._array(encode_queries(self.towers, texts, operators=closed))
         return self.encode_queries(texts)
 
     def encode_queries(self, texts: Sequence[str]) -> Array:
