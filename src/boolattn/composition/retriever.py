@@ -116,7 +116,6 @@ class Retriever:
             return []
         vectors, verdicts = self._read(texts)
         plans: list[Plan] = []
-        pending: list[tuple[int, Plan]] = []
         for text, vector, verdict in zip(texts, vectors, verdicts, strict=True):
             reading = verdict.reading
             whole = Plan(
@@ -130,12 +129,8 @@ class Retriever:
                     spans = (*reading.kept, *reading.excluded)
                     names = tuple(atom.text for atom in atoms(tree))
                     whole = _with(whole, tree=tree, atoms=names, spans=spans, is_composed=True)
-                    pending.append((len(plans), whole))
             plans.append(whole)
-        encoded = self._encode_parts([plan for _, plan in pending])
-        for (place, plan), own in zip(pending, encoded, strict=True):
-            plans[place] = _with(plan, vectors=own)
-        return plans
+        return self._with_parts(plans)
 
     def read(self, texts: Sequence[str]) -> list[Verdict]:
         """Say how queries are read, sure or not; ``None`` for a text that is one operand."""
@@ -154,13 +149,9 @@ class Retriever:
             names = tuple(atom.text for atom in atoms(tree))
             is_composed = not isinstance(tree, Atom)
             plans.append(Plan(text, tree, names, (), plain[None], plain, is_composed, 1.0, tree))
-        places = [place for place, plan in enumerate(plans) if plan.is_composed]
-        encoded = self._encode_parts([plans[place] for place in places])
-        for place, own in zip(places, encoded, strict=True):
-            plans[place] = _with(plans[place], vectors=own)
-        return plans
+        return self._with_parts(plans)
 
-    def _encode_parts(self, plans: Sequence[Plan]) -> list[Array]:
+    def _with_parts(self, plans: Sequence[Plan]) -> list[Plan]:
         """Encode what composed plans name, all in one batch: operands, then the whole.
 
         The whole is what is wanted, said in one breath: the text as typed would bring along what
@@ -170,13 +161,17 @@ class Retriever:
         rest = [wanted(plan.tree) for plan in plans]
         texts: list[str] = []
         for plan, tree in zip(plans, rest, strict=True):
-            texts += plan.atoms
-            if isinstance(tree, And | Or):
-                texts.append(spoken(tree))
+            if plan.is_composed:
+                texts += plan.atoms
+                if isinstance(tree, And | Or):
+                    texts.append(spoken(tree))
         # One open expert would have the whole batch pay for it.
         encoded = iter(self.encode_operands(texts))
         found = []
         for plan, tree in zip(plans, rest, strict=True):
+            if not plan.is_composed:
+                found.append(plan)
+                continue
             own = np.stack([next(encoded) for _ in plan.atoms])
             match tree:
                 case None:
@@ -187,7 +182,7 @@ class Retriever:
                     whole = next(encoded)
             if Operator.NOT not in plan.operators:
                 whole = np.mean([whole, plan.plain], axis=0, dtype=np.float32)
-            found.append(np.concatenate([own, whole[None]]))
+            found.append(_with(plan, vectors=np.concatenate([own, whole[None]])))
         return found
 
     def encode_operands(self, texts: Sequence[str]) -> Array:

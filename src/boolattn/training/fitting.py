@@ -19,6 +19,7 @@ import torch
 from boolattn.composition.scores import compose, leaned
 from boolattn.errors import ConfigError
 from boolattn.logic.operators import OPERATORS, Operator
+from boolattn.training.validation import DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,6 @@ LEANS = (0.0, 0.25, 0.5)
 #: What a returned document that was excluded costs, in right documents: the place that it takes,
 #: and that nobody wanted to see it.
 LEAK_COST = 2.0
-_DEPTH = 100
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,11 @@ class Fitter:
         """Measure rankings of one query. Scores ``(tries, documents)``, results ``(tries,)``."""
         one = self.judged[place]
         n_gold, n_drop = len(one.gold), len(one.excluded)
-        depth = min(max(_DEPTH, n_gold + n_drop), len(self.documents))
+        depth = min(max(DEPTH, n_gold + n_drop), len(self.documents))
         best = torch.topk(scores, depth).indices
         return Measured(
             self._share(best[:, :n_gold], one.gold),
-            self._share(best[:, :_DEPTH], one.gold),
+            self._share(best[:, :DEPTH], one.gold),
             self._share(best[:, : n_gold + n_drop], one.excluded),
         )
 
