@@ -6,7 +6,7 @@ May import: boolattn.reproduction, boolattn.evaluation, boolattn.data.files, boo
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +41,7 @@ BASELINE = ("plain", "own")
 #: Tested against the baseline.
 TESTED = ("r_precision", "leak", "recall@100")
 #: Systems of the figure, and how they are asked.
-DRAWN = (("plain", "own"), ("corrected-lexicon", "own"), ("composed", "read"))
+DRAWN = (("plain", "own"), ("corrected-held", "own"), ("composed", "read"))
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,10 @@ def _draw(table: Table, out: Path) -> list[Path]:
         seeds = sorted(set.intersection(*(line.seeds(split) for line in own))) if own else []
         if len(own) < 2 or not seeds:
             continue
-        found = [table.averaged(line, split, seeds) for line in own]
+        # Several encoders are drawn, and a picture is looked at without its file's name.
+        mean = f", mean over {len(seeds)} seeds" if len(seeds) > 1 else ""
+        about = f"{table.dataset}, {table.encoder}{mean}"
+        found = [replace(table.averaged(line, split, seeds), dataset=about) for line in own]
         path = out / f"templates-{table.dataset}-{table.encoder}-{split}.png"
         figures.save(figures.by_template(found), path)
         paths.append(path)

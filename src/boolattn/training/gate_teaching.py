@@ -23,6 +23,7 @@ from boolattn.training.batches import label_columns
 from boolattn.training.losses import gate_loss
 from boolattn.training.polishing import States
 from boolattn.training.reading_batches import ReadingStore, reading_operators
+from boolattn.training.schedule import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,10 +83,7 @@ def teach_gate(
     used = [reading_operators(item.reading) for source in sources for item in source]
     labels = torch.tensor(used)[:, columns].float()
     optimizer = torch.optim.AdamW(gate.parameters(), lr=_LEARNING_RATE, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer,
-        lambda step: min((step + 1) / _WARMUP, (n_steps - step) / max(1, n_steps - _WARMUP)),
-    )
+    schedule = warm_up(optimizer, n_steps, _WARMUP)
     torch.manual_seed(seed)
     gate.train()
     right: list[float] = []

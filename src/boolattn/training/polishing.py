@@ -18,6 +18,7 @@ from boolattn.composition.reader import Labels, Reader, reading_loss
 from boolattn.composition.reading_pass import encode_layers
 from boolattn.errors import ConfigError
 from boolattn.training.reading_batches import ReadingStore
+from boolattn.training.schedule import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 _DRAW = 7
 _AT_ONCE = 256
 _LOG_EVERY = 200
+_WARMUP = 50
 
 
 class States:
@@ -133,9 +135,7 @@ def _fit(
     optimizer = torch.optim.AdamW(
         reader.parameters(), lr=settings.polish_learning_rate, weight_decay=0.01
     )
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / 50, (n_steps - step) / max(1, n_steps - 50))
-    )
+    schedule = warm_up(optimizer, n_steps, _WARMUP)
     reader.train()
     losses = []
     for step in range(n_steps):

@@ -16,6 +16,7 @@ from torch import nn
 from boolattn.composition.reader import Labels, Read, reading_loss
 from boolattn.errors import ConfigError
 from boolattn.training.reading_batches import reading_operators
+from boolattn.training.schedule import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,9 +100,4 @@ def _optimizer(
         fused=next(iter(old)).is_cuda,
     )
     n_steps = settings.read_steps
-    n_warm = max(1, n_steps // 20)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer,
-        lambda step: min((step + 1) / n_warm, (n_steps - step) / max(1, n_steps - n_warm)),
-    )
-    return optimizer, schedule
+    return optimizer, warm_up(optimizer, n_steps, max(1, n_steps // 20))
