@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from boolattn.cli import app
+from boolattn.reproduction.__main__ import main as reproduction
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "docs/quickstart.md")
@@ -72,18 +73,34 @@ def test_the_table_is_that_of_the_results():
     assert table in results, "copy the table of docs/results/README.md into README.md"
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/results/README.md"])
+def test_what_makes_the_tables_can_be_run(page, tmp_path, monkeypatch, capsys):
+    """Only said, not done: the runs take a GPU."""
+    monkeypatch.chdir(tmp_path)
+    commands = [
+        words
+        for block in _blocks(page, "sh")
+        for words in _commands(block, ["python", "-m", "boolattn.reproduction"])
+        if words[0] == "run"
+    ]
+    assert len(commands) >= 2
+    for words in commands:
+        assert reproduction(["list", *words[1:]]) == 0, words
+        assert re.search(r"^to do taxa (minilm|bert-base) ", capsys.readouterr().out, re.MULTILINE)
+
+
 def _blocks(page, language):
     text = (ROOT / page).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-def _commands(block):
-    """Yield the arguments of every call of the program."""
+def _commands(block, program=("boolattn",)):
+    """Yield the arguments of every call of a program."""
     block = re.sub(r"<<'END'\n.*?\nEND\n", "\n", block, flags=re.DOTALL)
     for line in block.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
-        if words[:1] == ["boolattn"]:
-            yield words[1:]
+        if words[: len(program)] == list(program):
+            yield words[len(program) :]
 
 
 def _parse(words):
