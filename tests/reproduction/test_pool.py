@@ -8,7 +8,7 @@ import pytest
 
 from boolattn.reproduction.places import Places
 from boolattn.reproduction.pool import Pool, Task
-from tests.reproduction.jobs import Fail, Say
+from tests.reproduction.jobs import Crowd, Fail, Hold, Say
 
 
 @pytest.fixture
@@ -51,3 +51,19 @@ def test_what_does_not_fit_into_the_time_is_left(places):
     assert outcome.left == ["long", "never"]
     assert not outcome.done
     assert not outcome.failed
+
+
+def test_a_job_without_room_beside_others_is_done_again_alone(places):
+    told: list[str] = []
+    tasks = [
+        Task(name="large", like="hold", work=Hold("large", 2.0)),
+        Task(name="small", like="crowd", work=Crowd("large", is_small=True)),
+        Task(name="huge", like="crowd", work=Crowd("large", is_small=False)),
+        Task(name="after", like="say", work=Say("after"), needs=("small",)),
+    ]
+    outcome = Pool(places, 3, n_threads=1, tell=told.append).run(tasks)
+    assert outcome.done == {"large": "large", "small": "alone", "after": "after"}
+    # Not for ever: what finds no room alone has failed.
+    assert outcome.failed == {"huge": "OutOfMemoryError: no room at all"}
+    assert sum("AGAIN, ALONE" in line for line in told) == 2
+    assert not outcome.left

@@ -1,8 +1,8 @@
 """Many jobs on few workers: in order, each after what it needs, until the time is up.
 
 A worker is a process of its own with a pipe to the parent. One that dies takes its job with it and
-is replaced; whatever else happens to a job, the others go on. May import: boolattn.reproduction,
-boolattn.errors.
+is replaced; whatever else happens to a job, the others go on. A job that finds the memory full of
+the others' is done again when it is alone. May import: boolattn.reproduction, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _SPAWN = multiprocessing.get_context("spawn")
 #: Seconds kept back to write what is left to write.
 _MARGIN = 5.0
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+#: Name of torch's error.
+_CROWDED = "OutOfMemoryError:"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +99,7 @@ class Pool:
         self.tell = tell
         self._workers: list[_Worker] = []
         self._longest: dict[str, float] = {}
+        self._alone: set[str] = set()
         self._begun = time.monotonic()
 
     def run(self, tasks: Sequence[Task]) -> Outcome:
@@ -108,7 +111,7 @@ class Pool:
                 pending = self._start(pending, outcome)
                 if not any(worker.task for worker in self._workers):
                     break
-                self._collect(outcome)
+                pending += self._collect(outcome)
                 if self.deadline is not None and time.monotonic() > self.deadline - _MARGIN:
                     break
         finally:
@@ -123,7 +126,7 @@ class Pool:
         for task in pending:
             if broken := [name for name in task.needs if name in outcome.failed]:
                 outcome.failed[task.name] = f"it needs {broken[0]}, which failed"
-            elif all(name in outcome.done for name in task.needs) and self._fits(task):
+            elif all(name in outcome.done for name in task.needs) and self._may_start(task):
                 worker = self._idle()
                 if worker is None or not self._give(worker, task):
                     waiting.append(task)
@@ -131,8 +134,11 @@ class Pool:
                 waiting.append(task)
         return waiting
 
-    def _fits(self, task: Task) -> bool:
-        """Whether a task like those before would end in time."""
+    def _may_start(self, task: Task) -> bool:
+        """Whether a task like those before would end in time, and has the room that it needs."""
+        at_work = {worker.task.name for worker in self._workers if worker.task}
+        if at_work & self._alone or (at_work and task.name in self._alone):
+            return False
         if self.deadline is None:
             return True
         ends = time.monotonic() + self._longest.get(task.like, 0.0)
@@ -156,8 +162,9 @@ class Pool:
         worker.task, worker.since = task, time.monotonic()
         return True
 
-    def _collect(self, outcome: Outcome) -> None:
-        """Wait for a word from a worker."""
+    def _collect(self, outcome: Outcome) -> list[Task]:
+        """Wait for a word from a worker; return what must be done again."""
+        again: list[Task] = []
         pipes = {worker.pipe: worker for worker in self._workers}
         for ready in wait(list(pipes), timeout=1.0):
             worker = pipes[ready]  # type: ignore[index]
@@ -174,14 +181,20 @@ class Pool:
             if task is None:
                 continue
             took = time.monotonic() - worker.since
+            state = ""
             if is_done:
                 outcome.done[task.name] = words
                 self._longest[task.like] = max(took, self._longest.get(task.like, 0.0))
+            elif words.startswith(_CROWDED) and any(other.task for other in self._workers):
+                self._alone.add(task.name)
+                again.append(task)
+                state = "AGAIN, ALONE "
             else:
                 outcome.failed[task.name] = words
-            state = "" if is_done else "FAILED "
+                state = "FAILED "
             at = time.monotonic() - self._begun
             self.tell(f"[{at:5.0f} s] {state}{task.name} ({took:.0f} s): {words}")
+        return again
 
     def _spawn(self) -> _Worker:
         here, there = _SPAWN.Pipe()
