@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataEr
 from boolattn.evaluation import figures
 from boolattn.evaluation.summary import Results
 from boolattn.logic.operators import Operator
+from boolattn.logic.tree import And, Atom, Not
 
 PLACES = ("Borneo", "Sumatra", "Peru", "Iceland")
 KINDS = ("moth", "orchid", "beetle")
@@ -150,9 +152,30 @@ def test_a_model_that_composes(folder, tmp_path, tiny_encoder, tokenizer):
         evaluate(tmp_path / "some", folder, tmp_path, "--gate", "label")
 
 
+def test_strict_not_drops_what_holds_the_words(
+    folder, tmp_path, monkeypatch, tiny_encoder, tokenizer
+):
+    tree = And((Atom("moths"), Not(Atom("moths of Sumatra"))))
+    monkeypatch.setattr(Retriever, "plan", lambda self, texts: self.plan_trees([tree] * len(texts)))
+    towers = build_towers(tiny_encoder(), tokenizer=tokenizer)
+    save_retriever(Retriever(towers), tmp_path / "some")
+    evaluate(tmp_path / "some", folder, tmp_path)
+    told = evaluate(tmp_path / "some", folder, tmp_path, "--strict-not").stdout
+    assert "some, strict NOT, composed" in told
+    counts = []
+    for kind in ("", "strict-NOT-"):
+        with gzip.open(tmp_path / f"some-{kind}composed-tiny-test.run.gz", "rt") as lines:
+            found = lines.read()
+        counts.append([found.count(place) for place in PLACES])
+    # Six queries, three documents of each place.
+    assert counts == [[18, 18, 18, 18], [18, 0, 18, 18]]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "complaint"),
     [
+        (["bm25", "--strict-not"], ConfigError, "strict NOT needs a model that reads"),
+        (["minilm", "--strict-not"], ConfigError, "all-MiniLM-L6-v2 does not read what a query"),
         (["bm25", "--on", "nowhere"], ConfigError, "no data set 'nowhere'; there are taxa"),
         (["bm25", "--on", "sfu"], ConfigError, "sfu has no queries"),
         (["bm25", "--split", "dev"], ConfigError, "no split 'dev'; there are test"),

@@ -127,6 +127,28 @@ def test_composed_scores_put_down_what_is_excluded(minilm):
     np.testing.assert_allclose(found.scores[0], -np.sort(-expected), atol=1e-4)
 
 
+def test_what_a_rule_forbids_is_dropped_and_others_move_up(minilm):
+    ranked = RetrieverRanker(Explicit(minilm), DOCUMENTS).rank(["-"], 2)
+    asked = []
+
+    def keeps(tree, row):
+        asked.append(tree)
+        return "Sumatra" not in DOCUMENTS[row]
+
+    found = RetrieverRanker(Explicit(minilm), DOCUMENTS, keeps=keeps).rank(["-"], 2)
+    whole = RetrieverRanker(Explicit(minilm), DOCUMENTS).rank(["-"], 5)
+    best = [row for row in whole.rows[0].tolist() if "Sumatra" not in DOCUMENTS[row]]
+    assert 3 in ranked.rows[0]
+    assert found.rows[0].tolist() == best[:2]
+    assert set(found.scores[0].tolist()) <= set(whole.scores[0].tolist())
+    assert asked[0] == Explicit(minilm).plan(["-"])[0].tree
+    # Where all is forbidden nothing is left; a query that excludes nothing is not asked about.
+    nothing = RetrieverRanker(Explicit(minilm), DOCUMENTS, keeps=lambda *_: False).rank(["-"], 2)
+    assert nothing.rows.tolist() == [[-1, -1]]
+    plain = RetrieverRanker(Retriever(minilm), DOCUMENTS, keeps=lambda *_: False).rank(["moth"], 5)
+    assert sorted(plain.rows[0].tolist()) == [0, 1, 2, 3, 4]
+
+
 def test_a_query_that_is_not_composed_ranks_as_the_towers_do(minilm):
     texts = ["volcanoes", "moths of Borneo"]
     composed = RetrieverRanker(Retriever(minilm), DOCUMENTS).rank(texts, 4)

@@ -1,6 +1,7 @@
 """The verbs ``evaluate`` and ``compare``: how well something ranks, and whether better.
 
-Tables go to stdout, progress to stderr. May import: boolattn.evaluation, boolattn.data.
+Tables go to stdout, progress to stderr. May import: boolattn.evaluation, boolattn.data,
+boolattn.search.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import json
 import math
 import re
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from boolattn.evaluation.benchmark import Benchmark
+    from boolattn.evaluation.rankers import Keeps
     from boolattn.evaluation.ranking import Ranking
     from boolattn.evaluation.summary import Results
     from boolattn.evaluation.systems import System
@@ -55,6 +58,9 @@ def evaluate(  # noqa: PLR0913 - one parameter for each option
     compose: Annotated[
         bool, typer.Option(help="Compose operand scores, if the model reads operands.")
     ] = True,
+    strict_not: Annotated[
+        bool, typer.Option("--strict-not", help="Drop what holds an excluded operand's words.")
+    ] = False,
     metrics: Metrics = None,
     limit_documents: Annotated[
         int, typer.Option(min=0, help="Rank about so many: all that queries name, and others.")
@@ -90,6 +96,8 @@ def evaluate(  # noqa: PLR0913 - one parameter for each option
     benchmark = prepare(
         data_set, split or (), n_documents=limit_documents, n_queries=limit_queries, seed=seed
     )
+    if strict_not:
+        how = replace(how, keeps=_word_rule(benchmark.texts))
     system = open_system(model, benchmark, how)
     if system.gate == "closed":
         _tell("note: this model is gated by label; without --gate label its gate stays closed")
@@ -140,6 +148,18 @@ def compare(  # noqa: PLR0913 - one parameter for each option
     if figure is not None:
         figures.save(figures.by_template(systems, FIGURE), figure)
         _tell(f"figure: {figure}")
+
+
+def _word_rule(texts: Sequence[str]) -> Keeps:
+    """Return what a search with strict NOT asks of a document."""
+    from boolattn.search.exclusion import is_kept_by_words
+    from boolattn.search.lexical import terms_of
+
+    @cache
+    def words(row: int) -> frozenset[str]:
+        return frozenset(terms_of(texts[row]))
+
+    return lambda tree, row: is_kept_by_words(tree, words(row))
 
 
 def _measure(

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
 
     from boolattn.composition.retriever import Retriever
+    from boolattn.logic.tree import Query
 
     Tell = Callable[[str, int, int], None]
+    Keeps = Callable[[Query, int], bool]
+    Rows = NDArray[np.int32]
+    Scores = NDArray[np.float32]
+    Mask = NDArray[np.bool_]
 
 # Documents encoded between two calls of `tell`.
 _CHUNK = 4096
@@ -116,6 +122,8 @@ class RetrieverRanker:
         documents: Texts of the corpus; they are encoded here, once.
         batch_size: Texts encoded at once.
         tell: Called with what is done, how much of it, and of how much.
+        keeps: Says of a query and of a document's row whether it may be returned; asked of queries
+            that exclude something. Left out, all may.
     """
 
     def __init__(
@@ -125,8 +133,10 @@ class RetrieverRanker:
         *,
         batch_size: int = 32,
         tell: Tell | None = None,
+        keeps: Keeps | None = None,
     ) -> None:
         self.retriever = retriever
+        self._keeps = keeps
         encoded = _encode_documents(retriever.towers, documents, batch_size, tell)
         self._documents = self._comparable(encoded)
 
@@ -134,23 +144,36 @@ class RetrieverRanker:
         """Rank the corpus; every document gets its exact score."""
         from boolattn.composition import ranking
 
-        width = min(depth, len(self._documents))
+        depth = min(depth, len(self._documents))
+        # What is dropped leaves room for others, up to as many again.
+        width = depth if self._keeps is None else min(2 * depth, len(self._documents))
         rows = np.zeros((len(texts), width), dtype=np.int32)
         scores = np.zeros((len(texts), width), dtype=np.float32)
         for start in range(0, len(texts), _QUERIES):
             plans = self.retriever.plan(list(texts[start : start + _QUERIES]))
             end = start + len(plans)
             rows[start:end], scores[start:end] = ranking.rank(
-                self.retriever, plans, self._documents, depth
+                self.retriever, plans, self._documents, width
             )
+            for place, plan in enumerate(plans, start):
+                if self._keeps is not None and plan.is_composed and any(plan.is_excluded):
+                    kept = [self._keeps(plan.tree, row) for row in rows[place].tolist()]
+                    _only(rows[place], scores[place], np.array(kept, bool))
         _refuse_nan(bool(np.isnan(scores).any()))
-        return Ranking(rows, scores)
+        return Ranking(rows[:, :depth], scores[:, :depth])
 
     def _comparable(self, vectors: Tensor) -> Tensor:
         from torch.nn import functional as F
 
         vectors = vectors.float()
         return F.normalize(vectors, dim=-1) if self.retriever.similarity == "cosine" else vectors
+
+
+def _only(rows: Rows, scores: Scores, kept: Mask) -> None:
+    """Move what is kept of one query's results to the front, in place; the rest is padding."""
+    n_kept = int(kept.sum())
+    rows[:n_kept], scores[:n_kept] = rows[kept], scores[kept]
+    rows[n_kept:], scores[n_kept:] = PADDING, -np.inf
 
 
 class Bm25Ranker:

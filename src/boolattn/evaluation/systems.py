@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.judgements import Judgements
-    from boolattn.evaluation.rankers import Tell
+    from boolattn.evaluation.rankers import Keeps, Tell
     from boolattn.evaluation.ranking import Ranking
 
 GATES = ("own", "label")
@@ -48,12 +48,14 @@ class How:
             by one vector a query.
         device: Where models run; left out, on a GPU if there is one.
         tell: Called with what is done, how much of it, and of how much.
+        keeps: Strict NOT: says of a query and of a document's row whether it may be returned.
     """
 
     gate: str = "own"
     is_composed: bool = True
     device: str | None = None
     tell: Tell | None = None
+    keeps: Keeps | None = None
 
     def __post_init__(self) -> None:
         if self.gate not in GATES:
@@ -87,6 +89,8 @@ def open_system(model: str, benchmark: Benchmark, how: How | None = None) -> Sys
         how: How it is asked.
     """
     how = how or How()
+    if how.keeps is not None and (not how.is_composed or model == "bm25" or model.endswith(RUNS)):
+        raise ConfigError("strict NOT needs a model that reads what a query excludes")
     if model.endswith(RUNS):
         return _run(Path(model), benchmark, how)
     if model == "bm25":
@@ -115,8 +119,11 @@ def _model(folder: Path, name: str, benchmark: Benchmark, how: How) -> System:
     if how.is_composed and (folder / SETTINGS).is_file():
         _refuse_label("a model that composes (add --no-compose for its single vector)", how)
         retriever = Retriever.load(folder, device=how.device)
-        ranker = RetrieverRanker(retriever, texts, tell=how.tell)
+        ranker = RetrieverRanker(retriever, texts, tell=how.tell, keeps=how.keeps)
+        name = name if how.keeps is None else f"{name}, strict NOT"
         return _texts_only(name, ranker, _gate(retriever.towers), is_composed=True)
+    if how.keeps is not None:
+        raise ConfigError(f"{name} does not read what a query excludes: leave out strict NOT")
     model = _load(folder, how.device)
     gate = _gate(model)
     if how.gate == "label" and not gate:

@@ -14,6 +14,7 @@ import numpy as np
 
 from boolattn.logic.syntax import unparse
 from boolattn.search.exclusion import is_kept_by_words, keeps_by_vectors
+from boolattn.search.lexical import terms_of
 from boolattn.search.ranking import Ranked, fuse, rank
 from boolattn.search.reading import read_queries
 from boolattn.search.result import KEPT, PUT_DOWN, Chances, Hit, SearchResult, against, judge
@@ -155,7 +156,9 @@ class Answering:
         for place, row in enumerate(ranked.rows.tolist()):
             if len(kept) == self.k:
                 break
-            if is_kept_by_words(plan.tree, self.searcher.rows.document(row)):
+            document = self.searcher.rows.document(row)
+            there = frozenset(terms_of(f"{document.title}\n{document.text}"))
+            if is_kept_by_words(plan.tree, there):
                 kept.append(place)
         return Ranked(ranked.rows[kept], ranked.scores[kept])
 

@@ -2,7 +2,7 @@
 
 Operands that are wanted are taken as given; only what is excluded can forbid. So in
 "(A NOT B) OR C" nothing is forbidden by B alone.
-May import: boolattn.logic, boolattn.composition, boolattn.search, boolattn.data.
+May import: boolattn.logic, boolattn.composition, boolattn.search.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from boolattn.search.lexical import terms_of
 from boolattn.search.result import BELONGS, holds
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from numpy.typing import NDArray
 
-    from boolattn.data.records import Document
     from boolattn.logic.tree import Query
 
 
@@ -46,9 +47,13 @@ def distinguishing_terms(tree: Query) -> list[frozenset[str]]:
     return [terms - wanted if out else frozenset() for terms, out in zip(own, is_out, strict=True)]
 
 
-def is_kept_by_words(tree: Query, document: Document) -> bool:
-    """Say whether a document is free of the words that tell excluded operands apart."""
-    there = frozenset(terms_of(f"{document.title}\n{document.text}"))
+def is_kept_by_words(tree: Query, there: Set[str]) -> bool:
+    """Say whether a document is free of the words that tell excluded operands apart.
+
+    Args:
+        tree: The query.
+        there: The document's words, as :func:`~boolattn.search.lexical.terms_of` gives them.
+    """
     is_out = (sign < 0 for sign in signs(tree))
     return holds(
         tree,
