@@ -49,7 +49,7 @@ class Hold:
     seconds: float
 
     def do(self, places):
-        (places.runs / self.name).touch()
+        (places.runs / self.name).write_text(str(os.getpid()))
         time.sleep(self.seconds)
         (places.runs / f"{self.name}-ended").touch()
         return self.name

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -67,3 +71,53 @@ def test_a_job_without_room_beside_others_is_done_again_alone(places):
     assert outcome.failed == {"huge": "OutOfMemoryError: no room at all"}
     assert sum("AGAIN, ALONE" in line for line in told) == 2
     assert not outcome.left
+
+
+RUN = """
+import sys
+from pathlib import Path
+from boolattn.reproduction.places import Places
+from boolattn.reproduction.pool import Pool, Task
+from tests.reproduction.jobs import Hold
+
+if __name__ == "__main__":
+    home = Path(sys.argv[1])
+    places = Places(runs=home / "runs", work=home / "work", made=home / "made")
+    Pool(places, 1, n_threads=1).run([Task(name="a", like="a", work=Hold("begun", 60.0))])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process there has no parent to look at")
+def test_workers_end_with_a_run_that_is_killed(places, tmp_path):
+    (tmp_path / "run.py").write_text(RUN)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.Popen([sys.executable, tmp_path / "run.py", tmp_path], env=environment)
+    pid = _await(lambda: int((places.runs / "begun").read_text() or 0))
+    run.kill()
+    run.wait()
+    assert _await(lambda: not _is_there(pid))
+
+
+def _await(look, seconds=30.0):
+    """Look again and again until there is something to see."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if found := look():
+                return found
+        except OSError:
+            pass
+        time.sleep(0.1)
+    return None
+
+
+def _is_there(pid):
+    """Whether a process runs; one that has ended may wait for somebody to notice."""
+    try:
+        os.kill(pid, 0)
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except ProcessLookupError:
+        return False
+    except FileNotFoundError:
+        # No such folder on this machine, or ended in between: the next look will tell.
+        return True

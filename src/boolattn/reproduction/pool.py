@@ -16,6 +16,7 @@ import time
 import traceback
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from boolattn.errors import BoolattnError
@@ -34,6 +35,8 @@ _SPAWN = multiprocessing.get_context("spawn")
 #: Seconds kept back to write what is left to write.
 _MARGIN = 5.0
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+#: Seconds between two looks at whether the parent is there.
+_LOOK = 1.0
 #: Name of torch's error.
 _CROWDED = "OutOfMemoryError:"
 
@@ -226,6 +229,7 @@ class Pool:
 
 def serve(pipe: Connection, places: Places, number: int) -> None:
     """Do jobs as they come through a pipe. Answers: done or not, words, fit for another job."""
+    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     _log_to(places.work / "logs" / f"worker-{number}.log")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["TQDM_DISABLE"] = "1"
@@ -245,6 +249,13 @@ def serve(pipe: Connection, places: Places, number: int) -> None:
             answer = (False, f"{type(error).__name__}: {line}", False)
         _clean()
         pipe.send(answer)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent is gone: a killed run must not go on training unseen."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK)
+    os._exit(1)
 
 
 def _clean() -> None:
