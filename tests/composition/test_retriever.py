@@ -185,6 +185,24 @@ def test_reading_changes_no_bit_of_a_vector(towers, n_states):
     assert read.tags.shape[:2] == features["input_ids"].shape
 
 
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("n_states", [1, 2])
+def test_towers_in_half_precision_are_read_too(towers, n_states, kind):
+    reader = Reader(ReaderConfig(hidden_size=32, n_states=n_states, depth=1)).eval()
+    features = towers.preprocess([NOT_TEXT, PLAIN_TEXT], task="query")
+    with torch.inference_mode():
+        _, whole = encode_and_read(towers.eval(), reader, features)
+        _, half = encode_and_read(towers.to(kind), reader, features)
+    assert half.tags.dtype is torch.float32
+    for own, expected in zip(half, whole, strict=True):
+        torch.testing.assert_close(own, expected, atol=0.1, rtol=0)
+    assert not torch.equal(half.tags, whole.tags)
+    # All the way to vectors and scores.
+    retriever = Retriever(towers, reader)
+    [plan] = retriever.plan([PLAIN_TEXT])
+    assert np.isfinite(retriever.score(plan, plan.vectors @ plan.vectors.T)).all()
+
+
 def test_told_operators_reach_every_layer_that_is_read(tiny_encoder, tokenizer):
     config = BoolAttnConfig(gate="label", rank=4)
     towers = build_towers(tiny_encoder(), config, tokenizer=tokenizer).eval()

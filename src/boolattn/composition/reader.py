@@ -142,6 +142,8 @@ class Reader(nn.Module):
             mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
         """
         states = layers[-1] if self.mixture is None else self.mixture(layers)
+        # An encoder may compute in half precision, for speed; so small a head has no need to.
+        states = states.to(self.norm.weight.dtype)
         mask = mask.to(states.dtype)
         states = self.norm(states) * mask[..., None]
         mixed = F.gelu(self.mix(states.transpose(1, 2)).transpose(1, 2)) * mask[..., None]
