@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # As many workers as cores: threads of each would only wait for the other's.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
