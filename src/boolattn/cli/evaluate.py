@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from boolattn.evaluation.ranking import Ranking
     from boolattn.evaluation.summary import Results
     from boolattn.evaluation.systems import System
+    from boolattn.logic.tree import Query
 
 FIGURE = "recall@100"
 # Seconds between two lines of progress.
@@ -151,15 +152,19 @@ def compare(  # noqa: PLR0913 - one parameter for each option
 
 
 def _word_rule(texts: Sequence[str]) -> Keeps:
-    """Return what a search with strict NOT asks of a document."""
-    from boolattn.search.exclusion import is_kept_by_words
+    """Return what a search with strict NOT asks of documents, here of their texts alone."""
+    from boolattn.search.exclusion import kept_by_words
     from boolattn.search.lexical import terms_of
 
     @cache
     def words(row: int) -> frozenset[str]:
         return frozenset(terms_of(texts[row]))
 
-    return lambda tree, row: is_kept_by_words(tree, words(row))
+    def keeps(tree: Query) -> Callable[[int], bool]:
+        is_kept = kept_by_words(tree)
+        return lambda row: is_kept(words(row))
+
+    return keeps
 
 
 def _measure(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from boolattn.logic.tree import Query
 
     Tell = Callable[[str, int, int], None]
-    Keeps = Callable[[Query, int], bool]
+    Keeps = Callable[[Query], Callable[[int], bool]]
     Rows = NDArray[np.int32]
     Scores = NDArray[np.float32]
     Mask = NDArray[np.bool_]
@@ -122,8 +122,8 @@ class RetrieverRanker:
         documents: Texts of the corpus; they are encoded here, once.
         batch_size: Texts encoded at once.
         tell: Called with what is done, how much of it, and of how much.
-        keeps: Says of a query and of a document's row whether it may be returned; asked of queries
-            that exclude something. Left out, all may.
+        keeps: Returns for a query that excludes something what says of a document's row whether
+            it may be returned. Left out, all may.
     """
 
     def __init__(
@@ -157,8 +157,8 @@ class RetrieverRanker:
             )
             for place, plan in enumerate(plans, start):
                 if self._keeps is not None and plan.is_composed and any(plan.is_excluded):
-                    kept = [self._keeps(plan.tree, row) for row in rows[place].tolist()]
-                    _only(rows[place], scores[place], np.array(kept, bool))
+                    kept = map(self._keeps(plan.tree), rows[place].tolist())
+                    _only(rows[place], scores[place], np.array(list(kept), bool))
         _refuse_nan(bool(np.isnan(scores).any()))
         return Ranking(rows[:, :depth], scores[:, :depth])
 

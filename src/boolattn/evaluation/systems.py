@@ -48,7 +48,7 @@ class How:
             by one vector a query.
         device: Where models run; left out, on a GPU if there is one.
         tell: Called with what is done, how much of it, and of how much.
-        keeps: Strict NOT: says of a query and of a document's row whether it may be returned.
+        keeps: Strict NOT, as :class:`~boolattn.evaluation.rankers.RetrieverRanker` takes it.
     """
 
     gate: str = "own"

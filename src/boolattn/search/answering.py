@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.logic.syntax import unparse
-from boolattn.search.exclusion import is_kept_by_words, keeps_by_vectors
+from boolattn.search.exclusion import keeps_by_vectors, kept_by_words
 from boolattn.search.lexical import terms_of
 from boolattn.search.ranking import Ranked, fuse, rank
 from boolattn.search.reading import read_queries
@@ -152,13 +152,13 @@ class Answering:
     def _strict(self, plan: Plan, ranked: Ranked) -> Ranked:
         if not plan.is_composed or not any(plan.is_excluded):
             return ranked
+        is_kept = kept_by_words(plan.tree)
         kept: list[int] = []
         for place, row in enumerate(ranked.rows.tolist()):
             if len(kept) == self.k:
                 break
             document = self.searcher.rows.document(row)
-            there = frozenset(terms_of(f"{document.title}\n{document.text}"))
-            if is_kept_by_words(plan.tree, there):
+            if is_kept(frozenset(terms_of(f"{document.title}\n{document.text}"))):
                 kept.append(place)
         return Ranked(ranked.rows[kept], ranked.scores[kept])
 

@@ -17,7 +17,7 @@ from boolattn.search.lexical import terms_of
 from boolattn.search.result import BELONGS, holds
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Callable, Set
 
     from numpy.typing import NDArray
 
@@ -47,18 +47,21 @@ def distinguishing_terms(tree: Query) -> list[frozenset[str]]:
     return [terms - wanted if out else frozenset() for terms, out in zip(own, is_out, strict=True)]
 
 
-def is_kept_by_words(tree: Query, there: Set[str]) -> bool:
-    """Say whether a document is free of the words that tell excluded operands apart.
+def kept_by_words(tree: Query) -> Callable[[Set[str]], bool]:
+    """Return what says whether a document is free of the words that tell excluded operands apart.
 
-    Args:
-        tree: The query.
-        there: The document's words, as :func:`~boolattn.search.lexical.terms_of` gives them.
+    It takes the document's words, as :func:`~boolattn.search.lexical.terms_of` gives them.
     """
-    is_out = (sign < 0 for sign in signs(tree))
-    return holds(
-        tree,
-        [
-            not out or (bool(terms) and terms <= there)
-            for terms, out in zip(distinguishing_terms(tree), is_out, strict=True)
-        ],
-    )
+    telling = distinguishing_terms(tree)
+    is_out = [sign < 0 for sign in signs(tree)]
+
+    def is_kept(there: Set[str]) -> bool:
+        return holds(
+            tree,
+            [
+                not out or (bool(terms) and terms <= there)
+                for terms, out in zip(telling, is_out, strict=True)
+            ],
+        )
+
+    return is_kept
