@@ -6,23 +6,19 @@ May import: boolattn.reproduction, boolattn.evaluation, boolattn.data.files, boo
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boolattn.data.files import whole_file
-from boolattn.errors import MissingDataError
 from boolattn.evaluation import figures
-from boolattn.evaluation.significance import compare
-from boolattn.evaluation.summary import average
+from boolattn.reproduction.comparing import TESTED, Table, load_tables
 from boolattn.reproduction.plan import NO_ENCODER, SEEDS, Wanted, combinations
-from boolattn.reproduction.runs import Run, RunKey, all_runs, load_queries, results
+from boolattn.reproduction.runs import Run, RunKey
 from boolattn.reproduction.systems import known
 from boolattn.reproduction.tables import (
-    Line,
     heads_table,
-    lines,
     markdown,
     negation_table,
     overview_table,
@@ -35,103 +31,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from boolattn.evaluation.significance import Comparison
-    from boolattn.evaluation.summary import Asked, Results
+    from boolattn.reproduction.tables import Line
 
-BASELINE = ("plain", "own")
-#: Tested against the baseline.
-TESTED = ("r_precision", "leak", "recall@100")
 #: Systems of the figure, and how they are asked.
 DRAWN = (("plain", "own"), ("corrected-held", "own"), ("composed", "read"))
-
-
-@dataclass(frozen=True)
-class Table:
-    """All lines of one data set and encoder.
-
-    Attributes:
-        dataset: Its name.
-        encoder: Its name.
-        lines: With BM25, which stands on no encoder, first.
-        queries: What was asked, by split.
-    """
-
-    dataset: str
-    encoder: str
-    lines: Sequence[Line]
-    queries: Mapping[str, tuple[Asked, ...]]
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Data set and encoder, as runs name them."""
-        return self.dataset, self.encoder
-
-    @property
-    def splits(self) -> list[str]:
-        """Those that were measured, in the order of the data set's."""
-        found = {split for line in self.lines for split in line.rows}
-        suite = known().suites.get(self.dataset)
-        order = [split for split in suite.splits if split in found] if suite else []
-        return order + sorted(found - set(order))
-
-    def named(self, split: str) -> str:
-        """Say what tables call a split."""
-        suite = known().suites.get(self.dataset)
-        return suite.splits.get(split, split) if suite else split
-
-    def line(self, system: str, ask: str) -> Line | None:
-        """Find a line."""
-        for line in self.lines:
-            if (line.system, line.ask) == (system, ask):
-                return line
-        return None
-
-    def averaged(self, line: Line, split: str, seeds: Sequence[int]) -> Results:
-        """Average every query's values over some seeds."""
-        chosen = [(seed, row) for seed, row in line.rows.get(split, ()) if seed in seeds]
-        found = []
-        for seed, row in chosen:
-            run = Run(RunKey(self.dataset, self.encoder, line.system, seed), [row], {})
-            found.append(results(run, row, self.queries[split], line.label))
-        return average(found)
-
-    def compared(self, line: Line) -> dict[str, dict[str, Comparison]]:
-        """Compare a line with the baseline, by split and metric, over the seeds both have."""
-        base = self.line(*BASELINE)
-        if base is None or line is base or not line.has_seeds:
-            return {}
-        compared: dict[str, dict[str, Comparison]] = {}
-        for split in self.splits:
-            seeds = base.seeds(split) & line.seeds(split)
-            if not seeds:
-                continue
-            first = self.averaged(base, split, sorted(seeds))
-            second = self.averaged(line, split, sorted(seeds))
-            compared[split] = {
-                metric: compare(first.values[metric], second.values[metric])
-                for metric in TESTED
-                if not np.isnan(second.values[metric] - first.values[metric]).all()
-            }
-        return compared
-
-
-def load_tables(folder: Path) -> tuple[list[Table], list[Run]]:
-    """Read all finished runs below a folder."""
-    runs = [Run.load(path) for path in all_runs(folder)]
-    if not runs:
-        raise MissingDataError(f"no finished run below {folder}; run some first")
-    order = list(known().systems)
-    runs.sort(key=lambda run: order.index(run.key.system) if run.key.system in order else 99)
-    found = lines(runs)
-    names = {dataset for dataset, _ in found}
-    queries = {dataset: load_queries(folder, dataset) for dataset in names}
-    tables = []
-    for dataset, encoder in sorted(found, key=_place):
-        bare = found.get((dataset, NO_ENCODER), [])
-        if encoder == NO_ENCODER and any(d == dataset and e != encoder for d, e in found):
-            continue
-        own = [] if encoder == NO_ENCODER else found[dataset, encoder]
-        tables.append(Table(dataset, encoder, [*bare, *own], queries[dataset]))
-    return tables, runs
 
 
 def report(folder: Path, out: Path, *, draw: bool = True) -> Path:
@@ -149,7 +52,8 @@ def report(folder: Path, out: Path, *, draw: bool = True) -> Path:
         sections.append(_section(table))
         if reading := reading_table(own):
             sections += [_READING, reading]
-        summary += [_plain(table, line) for line in table.lines]
+        both = zip(table.lines, table.compared, strict=True)
+        summary += [_plain(table, line, compared) for line, compared in both]
         if draw:
             for path in [*_draw(table, out), *_draw_reliability(table, own, out)]:
                 sections.append(f"![{path.stem}]({path.name})")
@@ -176,8 +80,8 @@ operators, told from outside (label), which a user's query does not come with.""
 _READING = """Systems that read. *Calibration error*: mean distance between the probability that a
 document belongs to an operand and the share that does, in ten bins, over all pairs (most of them
 improbable) and with each bin counted once. *Names taken apart*: real names with a cue word in them
-that were read as several operands. *Fresh queries*: written by somebody who had read none of our
-wordings, half about taxa."""
+that were read as several operands. *Fresh queries*: made by a language model that had seen none of
+our wordings, half about taxa."""
 
 
 def _section(table: Table) -> str:
@@ -221,8 +125,8 @@ each negation by itself, and on SFU for its own split: for orientation, not the 
 def _tests(table: Table) -> str:
     """Lay out each line's differences from the baseline."""
     rows = []
-    for line in table.lines:
-        for split, by_metric in table.compared(line).items():
+    for line, compared in zip(table.lines, table.compared, strict=True):
+        for split, by_metric in compared.items():
             cells = [_difference(by_metric.get(metric)) for metric in TESTED]
             rows.append([line.label, line.gate, table.named(split), *cells])
     heads = ["system", "gate", "queries", "R-precision", "leak", "Recall@100"]
@@ -237,7 +141,9 @@ def _difference(found: Comparison | None) -> str:
     return f"{sign}{short(found.difference)} [{short(found.low)}, {short(found.high)}] p {p}"
 
 
-def _plain(table: Table, line: Line) -> dict[str, Any]:
+def _plain(
+    table: Table, line: Line, compared: Mapping[str, Mapping[str, Comparison]]
+) -> dict[str, Any]:
     """Return one line of the summary."""
     splits: dict[str, Any] = {}
     for split, rows in line.rows.items():
@@ -247,9 +153,9 @@ def _plain(table: Table, line: Line) -> dict[str, Any]:
             "n_queries": len(table.queries[split]),
             "means": {name: _rounded(line.means(split, name)) for name in metrics},
         }
-    compared = {
+    against = {
         split: {metric: _round_all(asdict(value)) for metric, value in values.items()}
-        for split, values in table.compared(line).items()
+        for split, values in compared.items()
     }
     return {
         "dataset": table.dataset,
@@ -259,7 +165,7 @@ def _plain(table: Table, line: Line) -> dict[str, Any]:
         "ask": line.ask,
         "gate": line.gate,
         "splits": splits,
-        "against_plain": compared,
+        "against_plain": against,
     }
 
 
@@ -340,12 +246,3 @@ def _how(runs: Sequence[Run]) -> str:
         )
         parts.append(f"```sh\n{command}\n```\n\n{words}")
     return "\n\n".join(parts)
-
-
-def _place(key: tuple[str, str]) -> tuple[int, int]:
-    datasets, encoders = list(known().suites), list(known().encoders)
-    dataset, encoder = key
-    return (
-        datasets.index(dataset) if dataset in datasets else len(datasets),
-        encoders.index(encoder) if encoder in encoders else len(encoders),
-    )

@@ -16,9 +16,9 @@ from boolattn.data.files import whole_file
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation import figures
 from boolattn.reproduction import drawing
+from boolattn.reproduction.comparing import Table
 from boolattn.reproduction.paper import OURS, Reported, find_target, sizes
 from boolattn.reproduction.plan import SEEDS, Wanted, plan
-from boolattn.reproduction.report import Table
 from boolattn.reproduction.running import Limits, finished_runs, run
 from boolattn.reproduction.runs import load_queries
 from boolattn.reproduction.systems import Request, known, raw_preset
