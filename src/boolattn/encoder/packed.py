@@ -32,7 +32,7 @@ BLOCK = 64
 MIN_VALUES = 4096
 #: Below 25 MB with room for a part's header.
 MAX_PART = 24_500_000
-SHIPPED = "minilm-taxa"
+SHIPPED = "bge-small-taxa"
 
 
 def quantise(matrix: Tensor) -> tuple[Tensor, Tensor]:
