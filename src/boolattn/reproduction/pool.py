@@ -139,8 +139,8 @@ class Pool:
 
     def _may_start(self, task: Task) -> bool:
         """Whether a task like those before would end in time, and has the room that it needs."""
-        at_work = {worker.task.name for worker in self._workers if worker.task}
-        if at_work & self._alone or (at_work and task.name in self._alone):
+        # What is to be alone comes behind all that can start, so that nothing starts beside it.
+        if task.name in self._alone and any(worker.task for worker in self._workers):
             return False
         if self.deadline is None:
             return True
@@ -188,7 +188,7 @@ class Pool:
             if is_done:
                 outcome.done[task.name] = words
                 self._longest[task.like] = max(took, self._longest.get(task.like, 0.0))
-            elif words.startswith(_CROWDED) and any(other.task for other in self._workers):
+            elif self._was_crowded(task, words):
                 self._alone.add(task.name)
                 again.append(task)
                 state = "AGAIN, ALONE "
@@ -198,6 +198,11 @@ class Pool:
             at = time.monotonic() - self._begun
             self.tell(f"[{at:5.0f} s] {state}{task.name} ({took:.0f} s): {words}")
         return again
+
+    def _was_crowded(self, task: Task, words: str) -> bool:
+        """Whether a task found no room, and may find some when the others have ended."""
+        is_alone = task.name in self._alone or not any(worker.task for worker in self._workers)
+        return words.startswith(_CROWDED) and not is_alone
 
     def _spawn(self) -> _Worker:
         here, there = _SPAWN.Pipe()
