@@ -1,4 +1,4 @@
-"""The shipped model in one command: heads, towers with and without BoolAttn, and a table.
+"""A model of MiniLM in one command: heads, towers with and without BoolAttn, and a table.
 
     python -m benchmarks.train_minilm --data FOLDER --out FOLDER [--set KEY=VALUE ...]
 

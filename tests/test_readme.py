@@ -66,11 +66,13 @@ def test_the_pages_it_names_are_there(page):
         assert (path.parent / target).exists(), target
 
 
-def test_the_table_is_that_of_the_results():
+def test_the_tables_are_those_of_the_results():
     tables = re.findall(r"(?:^\|.*\n)+", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
-    [table] = [found for found in tables if "R-precision / leak" in found]
+    measured = [found for found in tables if "R-precision / leak" in found]
     results = (ROOT / "docs/results/README.md").read_text("utf-8")
-    assert table in results, "copy the table of docs/results/README.md into README.md"
+    assert len(measured) == 2
+    for table in measured:
+        assert table in results, "copy the tables of docs/results/README.md into README.md"
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/results/README.md"])
@@ -86,7 +88,7 @@ def test_what_makes_the_tables_can_be_run(page, tmp_path, monkeypatch, capsys):
     assert len(commands) >= 2
     for words in commands:
         assert reproduction(["list", *words[1:]]) == 0, words
-        assert re.search(r"^to do taxa (minilm|bert-base) ", capsys.readouterr().out, re.MULTILINE)
+        assert re.search(r"^to do taxa (minilm|bert-base|bge-small) ", capsys.readouterr().out, re.MULTILINE)
 
 
 def _blocks(page, language):
