@@ -88,7 +88,9 @@ def test_what_makes_the_tables_can_be_run(page, tmp_path, monkeypatch, capsys):
     assert len(commands) >= 2
     for words in commands:
         assert reproduction(["list", *words[1:]]) == 0, words
-        assert re.search(r"^to do taxa (minilm|bert-base|bge-small) ", capsys.readouterr().out, re.MULTILINE)
+        assert re.search(
+            r"^to do taxa (minilm|bert-base|bge-small) ", capsys.readouterr().out, re.MULTILINE
+        )
 
 
 def _blocks(page, language):

@@ -311,6 +311,17 @@ def test_teaching_the_gate_changes_no_document(preset, marked_corpus, tmp_path):
     assert all(".gate." in name for name in changed)
 
 
+def test_teaching_bare_operands_changes_breadth_alone(preset, marked_corpus, tmp_path):
+    chosen = preset(*COMPOSE, max_steps=2, keep="last")
+    train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
+    taught = replace(chosen, compose=replace(chosen.compose, bare_steps=3))
+    launch = Launch(out=tmp_path / "end", pretrained=tmp_path / "run" / "model")
+    assert set(finish(taught, launch, marked_corpus)) == {"bare_loss_before", "bare_loss"}
+    before, after = (_parts(tmp_path / name / "model") for name in ("run", "end"))
+    changed = [name for name in before if not torch.equal(before[name], after[name])]
+    assert changed == ["calibration.breadth"]
+
+
 @pytest.mark.parametrize("change", ["plugin.gate=lexicon", "model.use_plugin=false"])
 def test_a_gate_that_cannot_be_taught_is_refused_before_the_training(
     preset, marked_corpus, tmp_path, change

@@ -15,6 +15,7 @@ import torch
 from boolattn.composition.ranking import rank as rank_composed
 from boolattn.composition.ranking import single_vector
 from boolattn.composition.scores import RULES
+from boolattn.data.bare import bare_tree
 from boolattn.data.readings import mark
 from boolattn.evaluation.rankers import exact_search
 from boolattn.evaluation.ranking import Ranking
@@ -124,6 +125,8 @@ class Asker:
             return replace(self.retriever, threshold=0.0).plan(texts)
         if how == "explicit":
             return self.retriever.plan_trees([explicit_tree(query) for query in queries])
+        if how == "bare":
+            return self.retriever.plan_trees([bare_explicit_tree(query) for query in queries])
         return self.retriever.plan_trees([given_tree(query) for query in queries], texts)
 
 
@@ -149,7 +152,15 @@ def given_tree(query: Query) -> Tree:
 
 def explicit_tree(query: Query) -> Tree:
     """Return what the explicit syntax reads where somebody types the operands' names."""
-    tree = _named_tree(query)
+    return _typed(_named_tree(query))
+
+
+def bare_explicit_tree(query: Query) -> Tree:
+    """Return the same where what the first operand says is not typed again."""
+    return _typed(bare_tree(query) or _named_tree(query))
+
+
+def _typed(tree: Tree) -> Tree:
     return tree if isinstance(tree, Atom) else parse(unparse(tree))
 
 

@@ -32,6 +32,7 @@ ASKS: Mapping[str, str] = {
     "always": "operands read, no fall-back",
     "given": "operands given",
     "explicit": "explicit syntax",
+    "bare": "explicit syntax, bare operands",
     "typed": "operands read, the whole as typed",
     "single": "operands read, one vector with subtraction",
     "extremes": "operands read, least and greatest",

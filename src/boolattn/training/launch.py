@@ -20,11 +20,19 @@ from boolattn.data.made import Store
 from boolattn.errors import ConfigError
 from boolattn.plugin import attach, save
 from boolattn.training.batches import Collator, Steps, Tokens
+from boolattn.training.breadth import teach_bare
 from boolattn.training.checkpoints import last_checkpoint
 from boolattn.training.command import finish_command, pretrain_command, train_command
 from boolattn.training.composing import make_composing
 from boolattn.training.corpus import Corpus, label_operators
-from boolattn.training.finishing import fit, marked_split, polish, reading_sources, teach
+from boolattn.training.finishing import (
+    encode_corpus,
+    fit,
+    marked_split,
+    polish,
+    reading_sources,
+    teach,
+)
 from boolattn.training.graphs import documents_at_once
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.rankings import read_rankings
@@ -187,7 +195,8 @@ def _check_finish(preset: Preset, *, has_reader: bool, has_gate: bool) -> None:
     settings = preset.compose
     if _is_finished_apart(preset) and not has_reader:
         raise ConfigError(
-            "compose.polish_steps, gate_steps and fit_numbers need compose.use_reader=true"
+            "compose.polish_steps, gate_steps, bare_steps and fit_numbers need "
+            "compose.use_reader=true"
         )
     if settings.gate_steps and not has_gate:
         raise ConfigError("compose.gate_steps teaches a learned gate: set plugin.gate=learned")
@@ -197,7 +206,8 @@ def _check_finish(preset: Preset, *, has_reader: bool, has_gate: bool) -> None:
 
 def _is_finished_apart(preset: Preset) -> bool:
     settings = preset.compose
-    return bool(settings.polish_steps or settings.gate_steps or settings.fit_numbers)
+    steps = settings.polish_steps or settings.gate_steps or settings.bare_steps
+    return bool(steps or settings.fit_numbers)
 
 
 def _finish(
@@ -227,11 +237,22 @@ def _finish(
             also=lambda draft: write_parts(retriever, draft),
         )
 
-    # Choosing takes an hour where a CPU encodes all documents: what was taught is kept first.
+    # A CPU takes an hour to encode all documents: what was taught is kept first.
     keep()
-    if settings.fit_numbers:
-        queries = corpus.split(preset.data.validation)
-        metrics |= fit(retriever, preset, queries, corpus.documents, corpus.rows)
+    if settings.bare_steps or settings.fit_numbers:
+        vectors = encode_corpus(retriever, corpus.documents)
+        if settings.bare_steps:
+            metrics |= teach_bare(
+                retriever,
+                corpus.split(preset.data.train),
+                vectors,
+                corpus.rows,
+                n_steps=settings.bare_steps,
+                seed=preset.train.seed,
+            )
+        if settings.fit_numbers:
+            queries = corpus.split(preset.data.validation)
+            metrics |= fit(retriever, preset, queries, vectors, corpus.rows)
         logger.info("composition: %s", _words(metrics))
         keep()
     return metrics

@@ -240,6 +240,8 @@ class ComposeSettings(_Checked):
         polish_learning_rate: Highest learning rate of these.
         gate_steps: Steps of a learned gate alone, after the training, on texts whose operators are
             known; 0: none.
+        bare_steps: Steps of the calibration's breadth alone, after these, each over training
+            queries whose operands are said as barely as people type them; 0: none.
         fit_numbers: Whether the few numbers of the composition are chosen anew on the validation
             split, by R-precision, Recall@100 and leak, or stay as they were learned.
         threshold: Least confidence of a reading that is obeyed, in the saved model.
@@ -264,6 +266,7 @@ class ComposeSettings(_Checked):
     polish_anew: bool = True
     polish_learning_rate: float = 1e-3
     gate_steps: int = _at_least(0, 0)
+    bare_steps: int = _at_least(0, 0)
     fit_numbers: bool = False
     threshold: float = 0.5
 
