@@ -96,8 +96,10 @@ def teach_bare(
     if len(known) > N_QUERIES:
         known = [known[place] for place in sorted(rng.choice(len(known), N_QUERIES, replace=False))]
     logger.info("teaching bare operands on %d queries", len(known))
-    others = np.random.default_rng([seed, _OTHERS]).choice(
-        len(documents), min(OTHERS, len(documents)), replace=False
+    others = (
+        np.random.default_rng([seed, _OTHERS])
+        .choice(len(documents), min(OTHERS, len(documents)), replace=False)
+        .tolist()
     )
     plans = [
         plan
