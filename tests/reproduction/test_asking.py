@@ -9,7 +9,13 @@ from boolattn.composition.retriever import Retriever
 from boolattn.data.records import Operand, Query
 from boolattn.encoder import build_towers
 from boolattn.logic.tree import And, Atom, Not, Or
-from boolattn.reproduction.asking import Asker, explicit_tree, given_tree, shape
+from boolattn.reproduction.asking import (
+    Asker,
+    bare_explicit_tree,
+    explicit_tree,
+    given_tree,
+    shape,
+)
 from boolattn.training.corpus import Corpus
 from boolattn.training.preset_files import make_preset
 from tests.reproduction.tiny import make_queries
@@ -31,9 +37,11 @@ def test_given_operands_are_the_querys_words_and_explicit_ones_their_names():
     words = And((Atom("moths of borneo"), Not(Atom("moths of sumatra"))))
     assert given_tree(QUERY) == words
     assert explicit_tree(QUERY) == And((Atom("borneo moths"), Not(Atom("sumatra moths"))))
+    # Who types it barely does not say the moths again.
+    assert bare_explicit_tree(QUERY) == And((Atom("borneo moths"), Not(Atom("sumatra"))))
 
 
-@pytest.mark.parametrize("tree_of", [given_tree, explicit_tree])
+@pytest.mark.parametrize("tree_of", [given_tree, explicit_tree, bare_explicit_tree])
 def test_a_query_whose_operands_nobody_knows_is_one_operand(tree_of):
     assert tree_of(Query(id="q", text=TEXT, gold=frozenset())) == Atom(TEXT)
 
@@ -78,6 +86,12 @@ def test_given_operands_change_the_ranking_and_keep_the_whole_query(asker):
         np.testing.assert_allclose(plan.plain, whole.plain, atol=1e-6)
     given, plain = (asker.ask(how, queries, 48).ranking.rows for how in ("given", "own"))
     assert (given != plain).any()
+
+
+def test_each_way_to_type_a_query_asks_its_own_trees(asker):
+    queries = [q for q in asker.corpus.dataset.splits["test"] if q.template == "_ that are not _"]
+    for how, tree_of in (("explicit", explicit_tree), ("bare", bare_explicit_tree)):
+        assert [plan.tree for plan in asker._plans(how, queries)] == [*map(tree_of, queries)]
 
 
 @pytest.mark.parametrize("how", ["typed", "single", "extremes", "sum"])

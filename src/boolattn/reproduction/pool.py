@@ -1,8 +1,8 @@
 """Many jobs on few workers: in order, each after what it needs, until the time is up.
 
 A worker is a process of its own with a pipe to the parent. One that dies takes its job with it and
-is replaced; whatever else happens to a job, the others go on. A job that finds the memory full of
-the others' is done again when it is alone. May import: boolattn.reproduction, boolattn.errors.
+is replaced; whatever else happens to a job, the others go on. A job that finds the memory full is
+done again once, when it is alone. May import: boolattn.reproduction, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class Pool:
             if is_done:
                 outcome.done[task.name] = words
                 self._longest[task.like] = max(took, self._longest.get(task.like, 0.0))
-            elif self._was_crowded(task, words):
+            elif words.startswith(_CROWDED) and task.name not in self._alone:
                 self._alone.add(task.name)
                 again.append(task)
                 state = "AGAIN, ALONE "
@@ -198,11 +198,6 @@ class Pool:
             at = time.monotonic() - self._begun
             self.tell(f"[{at:5.0f} s] {state}{task.name} ({took:.0f} s): {words}")
         return again
-
-    def _was_crowded(self, task: Task, words: str) -> bool:
-        """Whether a task found no room, and may find some when the others have ended."""
-        is_alone = task.name in self._alone or not any(worker.task for worker in self._workers)
-        return words.startswith(_CROWDED) and not is_alone
 
     def _spawn(self) -> _Worker:
         here, there = _SPAWN.Pipe()
