@@ -35,7 +35,7 @@ SMALL = {
     ),
 }
 #: The same for what only a reader has.
-READER = ("polish_steps=1", "gate_steps=1", "bare_steps=1", "read_batch=4")
+READER = ("polish_steps=1", "gate_steps=1", "read_batch=4")
 
 
 def _write_rows(path, rows):

@@ -1,4 +1,4 @@
-"""What is left when the towers are trained: gate, reader and breadth taught, the numbers chosen.
+"""What is left when the towers are trained: gate and reader taught, the numbers chosen.
 
 Nothing of it changes a document's vector.
 May import: boolattn.composition, boolattn.data, boolattn.training.

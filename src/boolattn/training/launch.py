@@ -20,7 +20,6 @@ from boolattn.data.made import Store
 from boolattn.errors import ConfigError
 from boolattn.plugin import attach, save
 from boolattn.training.batches import Collator, Steps, Tokens
-from boolattn.training.breadth import teach_bare
 from boolattn.training.checkpoints import last_checkpoint
 from boolattn.training.command import finish_command, pretrain_command, train_command
 from boolattn.training.composing import make_composing
@@ -38,7 +37,7 @@ from boolattn.training.pretrain import Pretrainer
 from boolattn.training.rankings import read_rankings
 from boolattn.training.reading import teach_reading
 from boolattn.training.reading_batches import ComposingCollator, make_store
-from boolattn.training.retrieval import Job, Result, require_gpu
+from boolattn.training.retrieval import Job, Result, release_memory, require_gpu
 from boolattn.training.retrieval import train as train_towers
 from boolattn.training.run_folder import RunFolder, data_hashes, save_model
 from boolattn.training.sampling import Sampler, make_examples
@@ -158,6 +157,9 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
             teach_reading(job.composing, collator, preset, _log_reading)
     result = train_towers(job, resume=launch.resume)
     if _is_finished_apart(preset) and is_main_process():
+        # What follows loads the model again and keeps much besides.
+        del job, towers
+        release_memory()
         result.metrics.update(
             _finish(preset, corpus, run.model, run.model, command, Store(launch.made))
         )
@@ -195,8 +197,7 @@ def _check_finish(preset: Preset, *, has_reader: bool, has_gate: bool) -> None:
     settings = preset.compose
     if _is_finished_apart(preset) and not has_reader:
         raise ConfigError(
-            "compose.polish_steps, gate_steps, bare_steps and fit_numbers need "
-            "compose.use_reader=true"
+            "compose.polish_steps, gate_steps and fit_numbers need compose.use_reader=true"
         )
     if settings.gate_steps and not has_gate:
         raise ConfigError("compose.gate_steps teaches a learned gate: set plugin.gate=learned")
@@ -206,8 +207,7 @@ def _check_finish(preset: Preset, *, has_reader: bool, has_gate: bool) -> None:
 
 def _is_finished_apart(preset: Preset) -> bool:
     settings = preset.compose
-    steps = settings.polish_steps or settings.gate_steps or settings.bare_steps
-    return bool(steps or settings.fit_numbers)
+    return bool(settings.polish_steps or settings.gate_steps or settings.fit_numbers)
 
 
 def _finish(
@@ -239,20 +239,10 @@ def _finish(
 
     # A CPU takes an hour to encode all documents: what was taught is kept first.
     keep()
-    if settings.bare_steps or settings.fit_numbers:
+    if settings.fit_numbers:
+        queries = corpus.split(preset.data.validation)
         vectors = encode_corpus(retriever, corpus.documents)
-        if settings.bare_steps:
-            metrics |= teach_bare(
-                retriever,
-                corpus.split(preset.data.train),
-                vectors,
-                corpus.rows,
-                n_steps=settings.bare_steps,
-                seed=preset.train.seed,
-            )
-        if settings.fit_numbers:
-            queries = corpus.split(preset.data.validation)
-            metrics |= fit(retriever, preset, queries, vectors, corpus.rows)
+        metrics |= fit(retriever, preset, queries, vectors, corpus.rows)
         logger.info("composition: %s", _words(metrics))
         keep()
     return metrics

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from boolattn.composition.reader import N_SLOTS, Labels, make_labels, slots_of
+from boolattn.composition.reader import KEPT, N_SLOTS, Labels, make_labels, slots_of
+from boolattn.data.bare import bare_names
 from boolattn.data.readings import words
 from boolattn.logic.operators import OPERATORS, Operator
 from boolattn.training.batches import Collator, Features, Tokens
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from boolattn.training.sampling import Batch
     from boolattn.training.settings import Preset
 
-_READINGS = 5
+_READINGS, _BARE = 5, 11
 
 
 class ReadingStore:
@@ -151,7 +152,10 @@ class ComposingCollator(Collator):
         )
         self.store = store
         self.seed, self.n_readings = settings.seed, preset.compose.n_readings
-        self.operands = _Operands(tokenizer, store, preset.model.query_length)
+        self.bare_share = preset.compose.bare_share
+        self.operands = _Operands(
+            tokenizer, store, sorted(places.values()), preset.model.query_length
+        )
         self._n_experts = len(preset.plugin.operators) if preset.model.use_plugin else 0
 
     def __call__(self, batch: Batch, process: int = 0, n_processes: int = 1) -> Features:
@@ -168,7 +172,9 @@ class ComposingCollator(Collator):
             told = [reading_operators(self.store.readings[row]) for row in rows[share:]]
             own = [example.operators for example in mine]
             queries["operators"] = torch.tensor([*own, *told])[:, self.columns]
-        operands, slots = self.operands.features(rows[:share])
+        drawn = np.random.default_rng([self.seed, _BARE, batch.step, process]).random(share)
+        is_bare = (drawn < self.bare_share).tolist()
+        operands, slots = self.operands.features(rows[:share], is_bare)
         if self._n_experts:
             # An operand is one thing: what looks like an operator in its name opens nothing.
             operands["operators"] = torch.zeros(len(operands["input_ids"]), self._n_experts)
@@ -179,33 +185,62 @@ class ComposingCollator(Collator):
 
 
 class _Operands:
-    """The operands of the queries, as tokens."""
+    """The operands of the queries as tokens: in full, and as barely as people type them."""
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, store: ReadingStore, length: int
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        store: ReadingStore,
+        rows: Sequence[int],
+        length: int,
     ) -> None:
         self._numbers: dict[str, int] = {}
-        self._rows: dict[int, list[int]] = {}
+        #: Of each text its operands in full and barely.
+        self._rows: dict[int, tuple[list[int], list[int]]] = {}
         self._n_slots = store.n_slots
-        texts = store.texts
-        for row, reading in enumerate(store.readings):
-            if reading is not None:
-                named = [words(texts[row], spans) for spans, _ in slots_of(reading)]
-                self._rows[row] = [
-                    self._numbers.setdefault(name, len(self._numbers))
-                    for name in named[: self._n_slots]
-                ]
-        self._tokens = Tokens(tokenizer, list(self._numbers), length)
+        for row in rows:
+            if (reading := store.readings[row]) is not None:
+                text = store.texts[row]
+                self._rows[row] = (
+                    self._number(operand_words(text, reading)),
+                    self._number(operand_words(text, reading, is_bare=True)),
+                )
+        # Where no query is marked, a step still encodes something.
+        self._tokens = Tokens(tokenizer, list(self._numbers) or [""], length)
 
-    def features(self, rows: Sequence[int]) -> tuple[Features, Tensor]:
+    def _number(self, names: Sequence[str]) -> list[int]:
+        chosen = names[: self._n_slots]
+        return [self._numbers.setdefault(name, len(self._numbers)) for name in chosen]
+
+    def features(self, rows: Sequence[int], is_bare: Sequence[bool]) -> tuple[Features, Tensor]:
         """Return the operands of some queries, and where each query's are: -1 for none."""
         slots = torch.full((len(rows), self._n_slots), -1, dtype=torch.int64)
         chosen: list[int] = []
         for place, row in enumerate(rows):
-            for slot, number in enumerate(self._rows.get(row, ())):
+            for slot, number in enumerate(self._rows.get(row, ((), ()))[is_bare[place]]):
                 slots[place, slot] = len(chosen)
                 chosen.append(number)
         return self._tokens.features(chosen or [0]), slots
+
+
+def operand_words(text: str, reading: Reading, *, is_bare: bool = False) -> list[str]:
+    """Return the words of a text's operands, in the order of the text.
+
+    Args:
+        text: The text.
+        reading: How it is to be read.
+        is_bare: Whether to leave out what the first kept operand says already, as people do who
+            type "moths of Borneo NOT Sumatra". What is joined by OR stays in full: "moths of
+            Borneo or of Java" is not all that lives in Java.
+    """
+    slots = slots_of(reading)
+    names = [words(text, spans) for spans, _ in slots]
+    if not is_bare or (reading.joiner is Operator.OR and len(reading.kept) > 1):
+        return names
+    # What is excluded may come before it in the text.
+    first = [role for _, role in slots].index(KEPT)
+    bare = bare_names([names[first], *names[:first], *names[first + 1 :]])
+    return [*bare[1 : first + 1], bare[0], *bare[first + 1 :]]
 
 
 def reading_operators(reading: Reading | None) -> tuple[int, ...]:

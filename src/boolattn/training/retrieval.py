@@ -7,6 +7,7 @@ May import: boolattn.training, boolattn.errors.
 
 from __future__ import annotations
 
+import gc
 import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -68,6 +69,13 @@ def train(job: Job, *, resume: bool = False) -> Result:
         job.run.finish(metrics, trainer.state.log_history)
     trainer.accelerator.wait_for_everyone()
     return Result(job.run.model, trainer.state.global_step, metrics)
+
+
+def release_memory() -> None:
+    """Give back what nothing holds any more, to this process and to others on the same GPU."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def require_gpu(preset: Preset) -> None:

@@ -224,6 +224,8 @@ class ComposeSettings(_Checked):
         composed_weight: Factor of the loss of the composed score.
         plain_weight: Factor of the loss of the plain vector.
         reading_weight: Factor of the loss of the reading.
+        bare_share: Share of the queries whose operands, joined by AND or excluded, the composed
+            score takes as barely as people type them.
         n_readings: Texts a step that are only read, as many of each source: the queries that are
             learned from, generated texts, sentences in wide wordings, and natural queries.
         n_generated: How many texts of fifteen domains are made.
@@ -240,8 +242,6 @@ class ComposeSettings(_Checked):
         polish_learning_rate: Highest learning rate of these.
         gate_steps: Steps of a learned gate alone, after the training, on texts whose operators are
             known; 0: none.
-        bare_steps: Steps of the calibration's breadth alone, after these, each over training
-            queries whose operands are said as barely as people type them; 0: none.
         fit_numbers: Whether the few numbers of the composition are chosen anew on the validation
             split, by R-precision, Recall@100 and leak, or stay as they were learned.
         threshold: Least confidence of a reading that is obeyed, in the saved model.
@@ -254,6 +254,7 @@ class ComposeSettings(_Checked):
     composed_weight: float = 1.0
     plain_weight: float = 1.0
     reading_weight: float = 0.5
+    bare_share: float = 0.0
     n_readings: int = 224
     n_generated: int = 40_000
     n_wide: int = _at_least(0, 0)
@@ -266,9 +267,13 @@ class ComposeSettings(_Checked):
     polish_anew: bool = True
     polish_learning_rate: float = 1e-3
     gate_steps: int = _at_least(0, 0)
-    bare_steps: int = _at_least(0, 0)
     fit_numbers: bool = False
     threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.bare_share <= 1:
+            raise ConfigError(f"bare_share must be between 0 and 1, got {self.bare_share}")
 
 
 @dataclass(frozen=True, kw_only=True)
