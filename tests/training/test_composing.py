@@ -166,6 +166,23 @@ def test_a_step_without_marked_queries_has_no_operands(preset, dataset, tokenize
     assert len(batch["operands"]["input_ids"]) == 1
 
 
+def test_operands_beyond_the_slots_are_left_out(preset, dataset, tokenizer):
+    text = "moths of Borneo and of Java, not Sumatra"
+    spans = (((0, 15),), ((0, 5), (20, 27)), ((0, 5), (33, 40)))
+    operands = tuple(Operand(text[own[-1][0] : own[-1][1]], own) for own in spans)
+    changes = {"text": text, "template": "_ that are also _ but not _", "operands": operands}
+    queries = {
+        name: tuple(replace(query, **changes) for query in own)
+        for name, own in dataset.splits.items()
+    }
+    corpus = Corpus(replace(dataset, splits=queries), tokenizer, 32)
+    for n_slots in (2, 3):
+        steps = make_steps(preset(*COMPOSE, f"compose.n_slots={n_slots}"), corpus)
+        assert (steps[0]["slots"] >= 0).all()
+        wanted = ["moths of borneo", "moths of java", "moths sumatra"][:n_slots]
+        assert _operand_texts(steps, 0) == wanted * 4
+
+
 def test_a_share_is_at_most_all(preset):
     with pytest.raises(ConfigError, match="bare_share must be between 0 and 1"):
         preset(*COMPOSE, "compose.bare_share=1.5")
