@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from boolattn.data.records import Operand
 from boolattn.errors import ConfigError
 from boolattn.logic.operators import Operator
 from boolattn.logic.tree import And, Atom, Not, Or
+from boolattn.training import launch as launching
 from boolattn.training.composing import Objective, make_composing
 from boolattn.training.corpus import Corpus
 from boolattn.training.fitting import SHIFTS, WEIGHTS, Fitter, Judged, Tried, fit_numbers
@@ -334,6 +336,28 @@ def test_finishing_changes_no_vector(preset, marked_corpus, tmp_path):
     [marked] = marked_queries(queries[:1])
     [verdict] = ended.read([marked.text])
     assert verdict.reading.form == marked.reading.form
+
+
+def test_what_was_trained_is_let_go_before_it_is_finished(
+    preset, marked_corpus, tmp_path, monkeypatch
+):
+    made, held = [], []
+
+    def make(*args):
+        towers = make_towers(*args)
+        made.append(ref(towers))
+        return towers
+
+    def finish_nothing(*_):
+        held.extend(one() is not None for one in made)
+        return {}
+
+    monkeypatch.setattr(launching, "make_towers", make)
+    monkeypatch.setattr(launching, "_finish", finish_nothing)
+    chosen = preset(*COMPOSE, "compose.polish_steps=1", max_steps=1, keep="last")
+    train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
+    # Two models side by side would take twice the memory.
+    assert held == [False]
 
 
 def test_a_reader_is_polished_anew_or_goes_on(preset, marked_corpus, tmp_path):

@@ -1,4 +1,4 @@
-"""What is left when the towers are trained: gate and reader taught, the numbers chosen.
+"""What is left when the towers are trained: gate and reader polished, the numbers chosen.
 
 Nothing of it changes a document's vector.
 May import: boolattn.composition, boolattn.data, boolattn.training.
@@ -95,18 +95,11 @@ def teach(retriever: Retriever, preset: Preset, sources: Sequence[Sequence[Marke
     )
 
 
-def encode_corpus(retriever: Retriever, documents: Tokens) -> Tensor:
-    """Encode all documents. Shape ``(documents, dim)``."""
-    logger.info("encoding %d documents", len(documents))
-    with torch.inference_mode():
-        return encode(retriever.towers, documents, range(len(documents)), "document", _AT_ONCE)
-
-
 def fit(
     retriever: Retriever,
     preset: Preset,
     queries: Sequence[Query],
-    vectors: Tensor,
+    documents: Tokens,
     rows: dict[str, int],
 ) -> dict[str, float]:
     """Choose the composition's numbers on a validation split, among all documents.
@@ -114,19 +107,15 @@ def fit(
     Among fewer, an excluded set is a larger share of what competes, and exclusion looks better
     than it is: chosen among 20,000 of 219,002, it cost a third of the R-precision of NOT queries.
 
-    Args:
-        retriever: Its calibration is changed.
-        preset: Says how many queries are asked.
-        queries: Neither trained on nor reported.
-        vectors: Of the documents. Shape ``(documents, dim)``.
-        rows: Row of each document, by id.
-
     Returns:
         What was chosen, and what it measured there.
     """
     settings = preset.train
     asked = choose(queries, rows, settings.n_validation_queries, settings.seed)
-    logger.info("fitting on %d queries and %d documents", len(asked), len(vectors))
+    everything = range(len(documents))
+    logger.info("fitting on %d queries and %d documents", len(asked), len(documents))
+    with torch.inference_mode():
+        vectors = encode(retriever.towers, documents, everything, "document", _AT_ONCE)
     texts = [query.text for query in asked]
     plans = [
         plan

@@ -24,14 +24,7 @@ from boolattn.training.checkpoints import last_checkpoint
 from boolattn.training.command import finish_command, pretrain_command, train_command
 from boolattn.training.composing import make_composing
 from boolattn.training.corpus import Corpus, label_operators
-from boolattn.training.finishing import (
-    encode_corpus,
-    fit,
-    marked_split,
-    polish,
-    reading_sources,
-    teach,
-)
+from boolattn.training.finishing import fit, marked_split, polish, reading_sources, teach
 from boolattn.training.graphs import documents_at_once
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.rankings import read_rankings
@@ -237,12 +230,11 @@ def _finish(
             also=lambda draft: write_parts(retriever, draft),
         )
 
-    # A CPU takes an hour to encode all documents: what was taught is kept first.
+    # Choosing takes an hour where a CPU encodes all documents: what was taught is kept first.
     keep()
     if settings.fit_numbers:
         queries = corpus.split(preset.data.validation)
-        vectors = encode_corpus(retriever, corpus.documents)
-        metrics |= fit(retriever, preset, queries, vectors, corpus.rows)
+        metrics |= fit(retriever, preset, queries, corpus.documents, corpus.rows)
         logger.info("composition: %s", _words(metrics))
         keep()
     return metrics
