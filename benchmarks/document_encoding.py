@@ -33,8 +33,8 @@ from benchmarks import profiles
 from boolattn import BoolAttnConfig
 from boolattn.data.catalog import Options, open_dataset
 from boolattn.data.quest import load_quest_intro
+from boolattn.embedding.minilm import minilm_folder
 from boolattn.encoder import DocumentEncoder, build_towers, encode_documents
-from boolattn.weights import minilm_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

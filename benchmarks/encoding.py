@@ -21,8 +21,8 @@ import torch
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
 from boolattn import BoolAttnConfig, attach
+from boolattn.embedding.minilm import minilm_folder
 from boolattn.errors import MissingDataError
-from boolattn.weights import minilm_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from boolattn.composition.retriever import Retriever
-from boolattn.encoder.packed import shipped_model
+from boolattn.embedding.packed import shipped_model
+from boolattn.encoder.retriever import Retriever
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.composition.retriever import Retriever
 from boolattn.data import taxa
-from boolattn.data.readings import words
 from boolattn.data.readings_generated import generate_marked
 from boolattn.data.readings_names import name_queries
 from boolattn.data.readings_sources import marked_queries
-from boolattn.encoder.packed import shipped_model
+from boolattn.embedding.packed import shipped_model
+from boolattn.encoder.retriever import Retriever
+from boolattn.logic.parsed_query import words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from boolattn.composition.reader import Verdict
-    from boolattn.data.readings import Marked, Reading
+    from boolattn.encoder.parser_head import ParserOutput
+    from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery
 
 _AT_ONCE = 128
 
@@ -38,7 +38,7 @@ def main() -> None:
     """Read every set and print a table."""
     options = _options()
     retriever = Retriever.load(options.model or shipped_model())
-    sets: dict[str, list[Marked]] = {}
+    sets: dict[str, list[LabelledQuery]] = {}
     if options.data:
         benchmark = taxa.load(options.data)
         for name, split in (("taxa, seen", "validation"), ("taxa, unseen", "unseen")):
@@ -57,15 +57,15 @@ def main() -> None:
         options.json.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
 
 
-def measure(retriever: Retriever, items: Sequence[Marked]) -> dict[str, Any]:
+def measure(retriever: Retriever, items: Sequence[LabelledQuery]) -> dict[str, Any]:
     """Read texts and compare with what they are marked with."""
     structure, exact, sure = [], [], []
     for start in range(0, len(items), _AT_ONCE):
         part = items[start : start + _AT_ONCE]
-        for item, verdict in zip(part, retriever.read([m.text for m in part]), strict=True):
-            is_right = _form(verdict) == item.reading.form
+        for item, verdict in zip(part, retriever.parse([m.text for m in part]), strict=True):
+            is_right = _form(verdict) == item.parsed.form
             structure.append(is_right)
-            exact.append(is_right and _same_words(item, verdict.reading))
+            exact.append(is_right and _same_words(item, verdict.parsed))
             sure.append(verdict.confidence >= retriever.threshold)
     right, is_sure = np.array(structure), np.array(sure)
     return {
@@ -77,24 +77,24 @@ def measure(retriever: Retriever, items: Sequence[Marked]) -> dict[str, Any]:
     }
 
 
-def _form(verdict: Verdict) -> tuple[int, int, str]:
-    return verdict.reading.form if verdict.reading else (1, 0, "and")
+def _form(verdict: ParserOutput) -> tuple[int, int, str]:
+    return verdict.parsed.form if verdict.parsed else (1, 0, "and")
 
 
-def _same_words(item: Marked, found: Reading | None) -> bool:
-    if item.reading.is_plain or found is None:
-        return item.reading.is_plain
+def _same_words(item: LabelledQuery, found: ParsedQuery | None) -> bool:
+    if item.parsed.is_plain or found is None:
+        return item.parsed.is_plain
     return all(
         sorted(words(item.text, spans) for spans in own)
         == sorted(words(item.text, spans) for spans in wanted)
         for own, wanted in (
-            (found.kept, item.reading.kept),
-            (found.excluded, item.reading.excluded),
+            (found.positive, item.parsed.positive),
+            (found.negated, item.parsed.negated),
         )
     )
 
 
-def _some(items: list[Marked], n: int) -> list[Marked]:
+def _some(items: list[LabelledQuery], n: int) -> list[LabelledQuery]:
     """Take ``n`` spread over all."""
     return items[:: max(1, len(items) // n)]
 

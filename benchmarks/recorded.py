@@ -19,10 +19,10 @@ from torch import nn
 from transformers.utils.logging import disable_progress_bar
 
 from boolattn.training.corpus import Corpus
-from boolattn.training.graphs import Captured
+from boolattn.training.cuda_graphs import Captured
 from boolattn.training.launch import make_steps, open_data
-from boolattn.training.passes import Both
 from boolattn.training.preset_files import load_preset
+from boolattn.training.tower_pass import Both
 from boolattn.training.towers import load_encoder, make_towers
 
 if TYPE_CHECKING:

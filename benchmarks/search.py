@@ -29,15 +29,15 @@ import numpy as np
 from benchmarks.process import cpu_seconds, memory_mb, peak_mb
 from benchmarks.search_page import page, put
 from benchmarks.vectors import MadeVectors
-from boolattn.composition.retriever import Retriever
 from boolattn.data.catalog import Options, open_dataset
+from boolattn.embedding.minilm import minilm_folder
+from boolattn.encoder.retriever import Retriever
 from boolattn.logic.syntax import parse, unparse
 from boolattn.logic.templates import template_tree
 from boolattn.search import Searcher, load_model
-from boolattn.search.engines import Selection
+from boolattn.search.candidates import n_candidates, probes
+from boolattn.search.engines.base import Selection
 from boolattn.search.measuring import candidate_recall
-from boolattn.search.ranking import n_candidates, probes
-from boolattn.weights import minilm_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -45,7 +45,7 @@ from boolattn.encoder import query_encoder
 from boolattn.plugin import plugin_of
 from boolattn.training.batches import Features, Steps
 from boolattn.training.corpus import Corpus
-from boolattn.training.graphs import Captured
+from boolattn.training.cuda_graphs import Captured
 from boolattn.training.launch import make_steps, open_data
 from boolattn.training.preset_files import load_preset
 from boolattn.training.run_folder import RunFolder

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.composition.retriever import Retriever
     from boolattn.data.records import Document
+    from boolattn.encoder.retriever import Retriever
 
     Array = NDArray[np.float32]
 

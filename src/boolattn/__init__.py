@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from boolattn.attention.config import BoolAttnConfig
-    from boolattn.composition.retriever import Retriever
+    from boolattn.embedding.packed import shipped_model
     from boolattn.encoder import build_towers, encode_queries, query_encoder, save_towers
-    from boolattn.encoder.packed import shipped_model
+    from boolattn.encoder.retriever import Retriever
     from boolattn.errors import BoolattnError
-    from boolattn.explanation import explain
     from boolattn.logic.operators import Operator
     from boolattn.plugin import attach, detach, load, load_plugin, save, save_plugin
+    from boolattn.plugin.explain import explain
     from boolattn.search import Searcher
 
 __version__ = "0.1.0.dev0"
@@ -25,20 +25,20 @@ _HOME = {
     "BoolAttnConfig": "boolattn.attention.config",
     "BoolattnError": "boolattn.errors",
     "Operator": "boolattn.logic.operators",
-    "Retriever": "boolattn.composition.retriever",
+    "Retriever": "boolattn.encoder.retriever",
     "Searcher": "boolattn.search",
     "attach": "boolattn.plugin",
     "build_towers": "boolattn.encoder",
     "detach": "boolattn.plugin",
     "encode_queries": "boolattn.encoder",
-    "explain": "boolattn.explanation",
+    "explain": "boolattn.plugin.explain",
     "load": "boolattn.plugin",
     "load_plugin": "boolattn.plugin",
     "query_encoder": "boolattn.encoder",
     "save": "boolattn.plugin",
     "save_plugin": "boolattn.plugin",
     "save_towers": "boolattn.encoder",
-    "shipped_model": "boolattn.encoder.packed",
+    "shipped_model": "boolattn.embedding.packed",
 }
 
 __all__ = [  # noqa: RUF022 - grouped as a reader meets them

@@ -12,35 +12,35 @@ from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.composition.calibration import Calibration
-from boolattn.composition.ranking import rank
-from boolattn.composition.reader import Read, Reader, ReaderConfig, make_labels
-from boolattn.composition.reading_pass import encode_and_read
-from boolattn.composition.retriever import Retriever
+from boolattn.composition.exact import rank
 from boolattn.composition.scores import RULES
-from boolattn.composition.storage import SETTINGS, WEIGHTS, load_retriever, save_retriever
-from boolattn.data.readings import Reading
 from boolattn.encoder import build_towers
+from boolattn.encoder.parser_head import ParserConfig, ParserHead, ParserLogits, make_parser_labels
+from boolattn.encoder.parser_pass import encode_and_parse
+from boolattn.encoder.retriever import Retriever
+from boolattn.encoder.retriever_storage import SETTINGS, WEIGHTS, load_retriever, save_retriever
 from boolattn.errors import DataError, MissingDataError
 from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import ParsedQuery
 from boolattn.logic.syntax import parse
 from boolattn.logic.tree import And, Atom, Not, Or
 
 NOT_TEXT, PLAIN_TEXT = "moths of Borneo but not Sumatra", "moths of Borneo"
 READINGS = {
-    NOT_TEXT: Reading((((0, 15),),), (((0, 8), (24, 31)),)),
-    PLAIN_TEXT: Reading((((0, 15),),)),
+    NOT_TEXT: ParsedQuery((((0, 15),),), (((0, 8), (24, 31)),)),
+    PLAIN_TEXT: ParsedQuery((((0, 15),),)),
 }
 
 
-class _ByHeart(Reader):
+class _ByHeart(ParserHead):
     """A reader that knows the readings of two texts, by their length in tokens."""
 
     def __init__(self, tokenizer, hidden_size: int, certainty: float = 10.0) -> None:
-        super().__init__(ReaderConfig(hidden_size=hidden_size, n_slots=3))
+        super().__init__(ParserConfig(hidden_size=hidden_size, n_slots=3))
         self.known = {}
         for text, reading in READINGS.items():
             offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
-            self.known[len(offsets)] = make_labels([reading], [offsets], 3)
+            self.known[len(offsets)] = make_parser_labels([reading], [offsets], 3)
         self.certainty = certainty
 
     def forward(self, layers, mask):
@@ -51,7 +51,7 @@ class _ByHeart(Reader):
             tags[: int(length)] = labels.tags[0]
             roles = torch.nn.functional.one_hot(labels.roles[0], 3).float() * 2 * c - c
             rows.append((tags * 2 * c - c, roles, labels.is_or[0] * 2 * c - c))
-        return Read(*(torch.stack(part) for part in zip(*rows, strict=True)))
+        return ParserLogits(*(torch.stack(part) for part in zip(*rows, strict=True)))
 
 
 @pytest.fixture(params=["plain", "boolattn"])
@@ -80,9 +80,9 @@ def test_operands_are_read_encoded_apart_and_composed(retriever):
     plan = plans[0]
     tree = And((Atom("moths of Borneo"), Not(Atom("moths of Sumatra"))))
     assert plan.is_composed
-    assert plan.tree == plan.reading == tree
+    assert plan.tree == plan.parsed == tree
     assert plan.operators == (Operator.NOT,)
-    assert plan.is_excluded == (False, True)
+    assert plan.is_negated == (False, True)
     assert [NOT_TEXT[a:b] for spans in plan.spans for a, b in spans] == [
         "moths of Borneo",
         "moths of",
@@ -106,7 +106,7 @@ def test_an_unsure_reading_falls_back_and_is_still_shown(towers, tokenizer):
     [plan] = unsure.plan([NOT_TEXT])
     assert not plan.is_composed
     assert (plan.vectors == towers.encode_query([NOT_TEXT])).all()
-    assert isinstance(plan.reading, And)
+    assert isinstance(plan.parsed, And)
     assert plan.confidence < unsure.threshold
     unsure.threshold = 0.0
     assert unsure.plan([NOT_TEXT])[0].is_composed
@@ -176,11 +176,11 @@ def test_empty_and_single_trees(retriever):
 
 @pytest.mark.parametrize("n_states", [1, 2])
 def test_reading_changes_no_bit_of_a_vector(towers, n_states):
-    reader = Reader(ReaderConfig(hidden_size=32, n_states=n_states))
+    reader = ParserHead(ParserConfig(hidden_size=32, n_states=n_states))
     texts = [NOT_TEXT, PLAIN_TEXT]
     features = towers.preprocess(texts, task="query")
     with torch.inference_mode():
-        vectors, read = encode_and_read(towers.eval(), reader, features)
+        vectors, read = encode_and_parse(towers.eval(), reader, features)
     assert torch.equal(vectors, towers.encode_query(texts, convert_to_tensor=True))
     assert read.tags.shape[:2] == features["input_ids"].shape
 
@@ -188,11 +188,11 @@ def test_reading_changes_no_bit_of_a_vector(towers, n_states):
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("n_states", [1, 2])
 def test_towers_in_half_precision_are_read_too(towers, n_states, kind):
-    reader = Reader(ReaderConfig(hidden_size=32, n_states=n_states, depth=1)).eval()
+    reader = ParserHead(ParserConfig(hidden_size=32, n_states=n_states, depth=1)).eval()
     features = towers.preprocess([NOT_TEXT, PLAIN_TEXT], task="query")
     with torch.inference_mode():
-        _, whole = encode_and_read(towers.eval(), reader, features)
-        _, half = encode_and_read(towers.to(kind), reader, features)
+        _, whole = encode_and_parse(towers.eval(), reader, features)
+        _, half = encode_and_parse(towers.to(kind), reader, features)
     assert half.tags.dtype is torch.float32
     for own, expected in zip(half, whole, strict=True):
         torch.testing.assert_close(own, expected, atol=0.1, rtol=0)
@@ -206,32 +206,32 @@ def test_towers_in_half_precision_are_read_too(towers, n_states, kind):
 def test_told_operators_reach_every_layer_that_is_read(tiny_encoder, tokenizer):
     config = BoolAttnConfig(gate="label", rank=4)
     towers = build_towers(tiny_encoder(), config, tokenizer=tokenizer).eval()
-    reader = Reader(ReaderConfig(hidden_size=32, n_states=2)).eval()
+    reader = ParserHead(ParserConfig(hidden_size=32, n_states=2)).eval()
     features = towers.preprocess([NOT_TEXT], task="query")
     found = []
     for label in ([0, 0, 0], [0, 0, 1]):
         told = {**features, "operators": torch.tensor([label])}
         with torch.inference_mode():
-            found.append(encode_and_read(towers, reader, told))
+            found.append(encode_and_parse(towers, reader, told))
     assert not torch.equal(found[0][0], found[1][0])
     assert not torch.equal(found[0][1].tags, found[1][1].tags)
 
 
 def test_a_saved_retriever_reads_and_scores_the_same(towers, tmp_path):
     torch.manual_seed(3)
-    config = ReaderConfig(hidden_size=32, n_slots=3, n_states=2, depth=1)
-    first = Retriever(towers, Reader(config), threshold=0.25)
+    config = ParserConfig(hidden_size=32, n_slots=3, n_states=2, depth=1)
+    first = Retriever(towers, ParserHead(config), threshold=0.25)
     with torch.no_grad():
-        first.calibration.excluded_shift.fill_(0.07)
+        first.calibration.negation_offset.fill_(0.07)
         first.calibration.lean.fill_(0.3)
         first.calibration.scale.copy_(torch.tensor([[0.8, -2.0], [0.9, -4.0]]))
     save_retriever(first, tmp_path / "model")
     second = load_retriever(tmp_path / "model")
     assert second.threshold == 0.25
     assert second.fingerprint == first.fingerprint
-    assert second.reader is not None
-    for name, value in first.reader.state_dict().items():
-        assert torch.equal(value, second.reader.state_dict()[name])
+    assert second.parser is not None
+    for name, value in first.parser.state_dict().items():
+        assert torch.equal(value, second.parser.state_dict()[name])
     for name, value in first.calibration.state_dict().items():
         assert torch.equal(value, second.calibration.state_dict()[name])
     plain = SentenceTransformer(str(tmp_path / "model"))
@@ -274,7 +274,7 @@ def test_lean_changes_scores_of_exclusion_alone_and_only_by_probability(towers):
                 before = retriever.score(plan, similarities)
                 retriever.calibration.lean.fill_(0.5)
                 after = retriever.score(plan, similarities)
-            leans = rule == "probability" and any(plan.is_excluded)
+            leans = rule == "probability" and any(plan.is_negated)
             assert (before == after).all() != leans
 
 
@@ -282,14 +282,14 @@ def test_damaged_or_missing_parts_are_named(towers, tmp_path):
     with pytest.raises(MissingDataError, match="holds no model"):
         load_retriever(tmp_path)
     folder = tmp_path / "model"
-    save_retriever(Retriever(towers, Reader(ReaderConfig(hidden_size=32))), folder)
+    save_retriever(Retriever(towers, ParserHead(ParserConfig(hidden_size=32))), folder)
     (folder / WEIGHTS).write_bytes(b"junk")
     with pytest.raises(DataError, match="damaged"):
         load_retriever(folder)
     settings = json.loads((folder / SETTINGS).read_text())
     (folder / SETTINGS).write_text(json.dumps(settings | {"format": 99}))
     save = folder / SETTINGS
-    save_retriever(Retriever(towers, Reader(ReaderConfig(hidden_size=32))), tmp_path / "other")
+    save_retriever(Retriever(towers, ParserHead(ParserConfig(hidden_size=32))), tmp_path / "other")
     (folder / WEIGHTS).write_bytes((tmp_path / "other" / WEIGHTS).read_bytes())
     with pytest.raises(DataError, match="format 99"):
         load_retriever(folder)

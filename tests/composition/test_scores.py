@@ -13,10 +13,10 @@ from boolattn.composition.scores import (
     RULES,
     compose,
     compose_forms,
-    leaned,
+    in_words,
     log1mexp,
     signs,
-    spoken,
+    with_negation_margin,
 )
 from boolattn.errors import ConfigError, QueryError
 from boolattn.logic.tree import And, Atom, Not, Or, atoms
@@ -62,7 +62,7 @@ TREES = (
 )
 
 
-@pytest.mark.parametrize("tree", TREES, ids=spoken)
+@pytest.mark.parametrize("tree", TREES, ids=in_words)
 def test_compose_is_the_probability_of_independent_operands(tree):
     chances = {"a": 0.7, "b": 0.2, "c": 0.9}
     logits = torch.tensor(
@@ -71,7 +71,7 @@ def test_compose_is_the_probability_of_independent_operands(tree):
     assert compose(tree, logits).exp().item() == pytest.approx(_truth(tree, chances), abs=1e-6)
 
 
-@pytest.mark.parametrize("tree", TREES, ids=spoken)
+@pytest.mark.parametrize("tree", TREES, ids=in_words)
 def test_scores_and_gradients_stay_finite_at_both_ends(tree):
     n_operands = len(list(atoms(tree)))
     for extreme in (-1000.0, -100.0, 0.0, 100.0, 1000.0):
@@ -96,23 +96,23 @@ def test_forms_score_as_their_trees_do():
     for lean in (0.0, 0.7):
         found = compose_forms(z, kept, excluded, is_or, lean)
         for row, (tree, n) in enumerate(zip(trees, (2, 2, 2, 3), strict=True)):
-            own = leaned(tree, z[row, :n], lean)
+            own = with_negation_margin(tree, z[row, :n], lean)
             assert torch.allclose(found[row], compose(tree, own), atol=1e-5)
 
 
 def test_only_what_is_excluded_leans_and_only_on_what_stands_beside_it():
     z = torch.tensor([[4.0], [2.0], [3.0], [1.0]])
     tree = And((Or((A, B)), Not(Or((C, D)))))
-    assert leaned(tree, z, 0.5).flatten().tolist() == [4, 2, 1, -1]
+    assert with_negation_margin(tree, z, 0.5).flatten().tolist() == [4, 2, 1, -1]
     for alone in (
         Or((A, And((B, C)), D)),
         Or((And((A, B)), Not(C), D)),
         And((Not(A), Not(B), Not(C), Not(D))),
     ):
-        assert torch.equal(leaned(alone, z, 0.5), z)
+        assert torch.equal(with_negation_margin(alone, z, 0.5), z)
     nested = Or((And((A, Not(B))), And((C, Not(D)))))
-    assert leaned(nested, z, 1.0).flatten().tolist() == [4, -2, 3, -2]
-    assert torch.equal(leaned(tree, z, 0.0), z)
+    assert with_negation_margin(nested, z, 1.0).flatten().tolist() == [4, -2, 3, -2]
+    assert torch.equal(with_negation_margin(tree, z, 0.0), z)
 
 
 def test_a_reading_that_keeps_nothing_has_a_gradient():
@@ -145,7 +145,7 @@ def test_calibration_is_monotone_and_tells_excluded_operands_apart():
     calibration = Calibration(2)
     vectors = torch.zeros(2, 2)
     with torch.no_grad():
-        calibration.excluded_shift.fill_(0.1)
+        calibration.negation_offset.fill_(0.1)
     logits = calibration(torch.tensor([[0.1, 0.9], [0.1, 0.9]]), vectors, torch.tensor([0.0, 1.0]))
     assert (logits[:, 1] > logits[:, 0]).all()
     assert torch.allclose(logits[1] - logits[0], torch.tensor(1.5), atol=1e-5)
@@ -157,12 +157,12 @@ def test_the_whole_vector_counts_by_the_query_s_operator():
         calibration.whole.copy_(torch.tensor([2.0, 1.0, -5.0]))
     one = torch.ones(1)
     by_and, by_or, by_not, by_both = (
-        float(calibration.of_whole(one, torch.tensor(used)).detach())
+        float(calibration.whole_query_term(one, torch.tensor(used)).detach())
         for used in ([1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0], [1.0, 0, 1.0])
     )
     assert by_and > by_or > by_not > 0
     assert by_both == by_not
-    assert float(calibration.of_whole(one, torch.zeros(3)).detach()) == 0
+    assert float(calibration.whole_query_term(one, torch.zeros(3)).detach()) == 0
 
 
 def test_a_scale_is_found_again_and_keeps_the_order():
@@ -182,10 +182,10 @@ def test_a_scale_is_found_again_and_keeps_the_order():
 def test_what_is_shown_has_a_scale_of_its_own_for_what_is_excluded():
     calibration = Calibration(4)
     logits = torch.tensor([[-1.0, 2.0], [-1.0, 2.0]])
-    is_excluded = torch.tensor([False, True])
-    assert torch.equal(calibration.shown(logits, is_excluded), logits.sigmoid())
+    is_negated = torch.tensor([False, True])
+    assert torch.equal(calibration.shown(logits, is_negated), logits.sigmoid())
     calibration.scale.copy_(torch.tensor([[1.0, 0.0], [0.5, -3.0]]))
-    shown = calibration.shown(logits, is_excluded)
+    shown = calibration.shown(logits, is_negated)
     assert torch.equal(shown[0], logits[0].sigmoid())
     assert torch.allclose(shown[1], (0.5 * logits[1] - 3).sigmoid())
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from boolattn.data.bare import bare_names, bare_tree
 from boolattn.data.records import Operand, Query
+from boolattn.logic.elision import elided_names, elided_tree
 from boolattn.logic.tree import And, Atom, Not
 
 
@@ -19,7 +19,7 @@ from boolattn.logic.tree import And, Atom, Not
     ],
 )
 def test_what_the_first_says_is_not_said_again(names, bare):
-    assert bare_names(names) == bare
+    assert elided_names(names) == bare
 
 
 def _query(template, *names):
@@ -31,17 +31,17 @@ def _query(template, *names):
 
 def test_only_what_is_joined_or_excluded_is_said_barely():
     names = ("moths of Borneo", "moths of Sumatra")
-    assert bare_tree(_query("_ that are not _", *names)) == And(
+    assert elided_tree(_query("_ that are not _", *names)) == And(
         (Atom("moths of Borneo"), Not(Atom("Sumatra")))
     )
-    assert bare_tree(_query("_ that are also _", *names)) == And(
+    assert elided_tree(_query("_ that are also _", *names)) == And(
         (Atom("moths of Borneo"), Atom("Sumatra"))
     )
     # All of Sumatra, beetles too, is another question.
-    assert bare_tree(_query("_ or _", *names)) is None
-    assert bare_tree(_query("_", names[0])) is None
+    assert elided_tree(_query("_ or _", *names)) is None
+    assert elided_tree(_query("_", names[0])) is None
     # Nothing becomes shorter.
-    assert bare_tree(_query("_ that are not _", "mammals of Peru", "opossums")) is None
+    assert elided_tree(_query("_ that are not _", "mammals of Peru", "opossums")) is None
     # Not all operands are known.
-    assert bare_tree(_query("_ that are not _", names[0])) is None
-    assert bare_tree(_query("", *names)) is None
+    assert elided_tree(_query("_ that are not _", names[0])) is None
+    assert elided_tree(_query("", *names)) is None

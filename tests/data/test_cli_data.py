@@ -15,10 +15,10 @@ from boolattn.cli.data import app
 from boolattn.data import taxa
 from boolattn.data.beir import read_beir
 from boolattn.data.catalog import CATALOG, Options, open_dataset, open_negation
-from boolattn.data.files import read_jsonl, write_jsonl
 from boolattn.data.quest import load_quest_intro
 from boolattn.data.taxa.benchmark import FORMAT, Manifest
 from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.files import read_jsonl, write_jsonl
 
 SAMPLES = Path(__file__).parent / "samples"
 QUEST = ("--from", str(SAMPLES / "quest-intro"))

@@ -11,7 +11,8 @@ import zipfile
 import pytest
 import zstandard
 
-from boolattn.data.files import (
+from boolattn.errors import DataError, MissingDataError
+from boolattn.files import (
     find_file,
     read_jsonl,
     read_lines,
@@ -19,7 +20,6 @@ from boolattn.data.files import (
     whole_folder,
     write_jsonl,
 )
-from boolattn.errors import DataError, MissingDataError
 
 ROWS = [{"title": f"t{n}", "text": "Übung \u2028 " + "word " * n} for n in range(300)]
 ENDINGS = ["", ".gz", ".xz", ".zst"]

@@ -8,7 +8,6 @@ import pytest
 
 from boolattn.data.quest import load_quest_intro
 from boolattn.data.quest_generated import with_generated
-from boolattn.data.readings import words
 from boolattn.data.readings_alignment import align, align_operands
 from boolattn.data.readings_sources import (
     is_announced,
@@ -18,6 +17,7 @@ from boolattn.data.readings_sources import (
 )
 from boolattn.data.records import Operand, Query
 from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import words
 
 SAMPLE = Path(__file__).parent / "samples" / "quest-intro"
 
@@ -109,10 +109,10 @@ def test_the_marks_of_an_original_are_read():
     )
     original = "<mark>2017 science fiction films</mark> that are not <mark>2017 action films</mark>"
     marked = align(query, original)
-    assert [words(marked.text, spans) for spans in marked.reading.kept] == [
+    assert [words(marked.text, spans) for spans in marked.parsed.positive] == [
         "2017 science fiction films"
     ]
-    assert [words(marked.text, spans) for spans in marked.reading.excluded] == ["2017 action films"]
+    assert [words(marked.text, spans) for spans in marked.parsed.negated] == ["2017 action films"]
     assert align(query) is None, "without its original the operands are not known"
 
 
@@ -139,14 +139,14 @@ def test_word_for_word_queries_are_aligned_exactly():
     wrong = [
         text
         for text, m in marked.items()
-        if [words(text, s) for s in m.reading.kept + m.reading.excluded]
+        if [words(text, s) for s in m.parsed.positive + m.parsed.negated]
         != [words(text, s).replace("(", "").replace(")", "") for s in kept_and_not(exact[text])]
     ]
     assert len(wrong) <= 0.05 * len(marked), wrong
 
 
 def kept_and_not(marked):
-    return marked.reading.kept + marked.reading.excluded
+    return marked.parsed.positive + marked.parsed.negated
 
 
 def test_an_operator_without_a_word_for_it_is_known():
@@ -166,6 +166,6 @@ def test_an_operator_without_a_word_for_it_is_known():
 def test_sentences_are_marked_with_what_they_keep_and_exclude():
     found = list(marked_sentences(300, seed=1))
     assert len(found) == 300
-    forms = {marked.reading.form for marked in found}
+    forms = {marked.parsed.form for marked in found}
     assert {(1, 0, "and"), (2, 0, "or"), (1, 1, "and"), (2, 1, "and"), (3, 0, "or")} <= forms
-    assert all(is_announced(marked) for marked in found if marked.reading.joiner is Operator.OR)
+    assert all(is_announced(marked) for marked in found if marked.parsed.joiner is Operator.OR)

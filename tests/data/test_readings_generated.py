@@ -8,13 +8,13 @@ from collections import Counter
 
 import pytest
 
-from boolattn.data.readings import words
 from boolattn.data.readings_content import contents, taxa_content
 from boolattn.data.readings_generated import FORMS, _Writer, generate_marked
 from boolattn.data.readings_wordings import read_pattern, requests, table
 from boolattn.data.taxa import wordings
 from boolattn.logic.lexicon import find_cues
 from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import words
 from tests.data.held_out import BANNED
 
 TRAIN = list(generate_marked(3000, seed=5))
@@ -98,7 +98,7 @@ def test_equal_seeds_give_equal_queries():
 @pytest.mark.parametrize("marks", [TRAIN, HELD_OUT], ids=["train", "held out"])
 def test_spans_are_exact(marks):
     for marked in marks:
-        operands = marked.reading.kept + marked.reading.excluded
+        operands = marked.parsed.positive + marked.parsed.negated
         assert not re.search(r"[<>{}@*~\[\]]|\b[LE]\(", marked.text), marked.text
         assert len(set(operands)) == len(operands), marked.text
         for spans in operands:
@@ -121,31 +121,31 @@ def chars(spans):
 
 @pytest.mark.parametrize("marks", [TRAIN, HELD_OUT], ids=["train", "held out"])
 def test_every_form_is_there_and_a_quarter_is_plain(marks):
-    counts = Counter(marked.reading.form for marked in marks)
+    counts = Counter(marked.parsed.form for marked in marks)
     assert {(form.n_kept, form.n_excluded, form.joiner) for form, _ in FORMS} <= set(counts)
     assert 0.22 < counts[1, 0, "and"] / len(marks) < 0.28
-    assert {marked.reading.joiner for marked in marks} == {Operator.AND, Operator.OR}
+    assert {marked.parsed.joiner for marked in marks} == {Operator.AND, Operator.OR}
 
 
 def test_words_that_are_shared_belong_to_each_operand():
     shared = [
         marked
         for marked in TRAIN
-        if len(marked.reading.kept) > 1
-        and chars(marked.reading.kept[0]) & chars(marked.reading.kept[1])
+        if len(marked.parsed.positive) > 1
+        and chars(marked.parsed.positive[0]) & chars(marked.parsed.positive[1])
     ]
     assert len(shared) > 500
     leaning = [
         marked
         for marked in TRAIN
-        if marked.reading.excluded
-        and chars(marked.reading.kept[0]) & chars(marked.reading.excluded[0])
+        if marked.parsed.negated
+        and chars(marked.parsed.positive[0]) & chars(marked.parsed.negated[0])
     ]
     assert len(leaning) > 300
 
 
 def test_plain_queries_hold_cue_words_that_announce_nothing():
-    plain = [marked.text for marked in TRAIN if marked.reading.is_plain]
+    plain = [marked.text for marked in TRAIN if marked.parsed.is_plain]
     with_cue = [text for text in plain if find_cues(text)]
     assert len(with_cue) > 0.3 * len(plain)
     assert any(len(text.split()) >= 20 for text in plain)

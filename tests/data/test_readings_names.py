@@ -43,8 +43,8 @@ def test_there_are_enough_and_every_one_holds_a_cue_word():
 
 def test_each_query_is_one_operand():
     for marked in name_queries():
-        assert marked.reading.is_plain
-        ((start, end),) = marked.reading.kept[0]
+        assert marked.parsed.is_plain
+        ((start, end),) = marked.parsed.positive[0]
         assert (start, marked.text[end:].strip("?!")) == (0, "")
 
 
@@ -69,7 +69,7 @@ def test_no_name_of_training_is_part_of_one():
 
 
 def test_the_names_that_natural_queries_hold_are_known():
-    said = "\n".join(folded(one.reading().text) for one in natural_queries())
+    said = "\n".join(folded(one.labelled().text) for one in natural_queries())
     assert {name.text for name in names() if folded(name.text) in said} == IN_NATURAL
 
 

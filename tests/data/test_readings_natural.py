@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from boolattn.data.readings import unmarked
 from boolattn.data.readings_fresh import fresh_queries
 from boolattn.data.readings_natural import (
     natural_queries,
@@ -15,6 +14,7 @@ from boolattn.data.readings_natural import (
     short_readings,
 )
 from boolattn.errors import DataError
+from boolattn.logic.parsed_query import parse_labelled
 from tests.data.held_out import BANNED
 
 TRAIN, HELD_OUT = natural_queries(), natural_queries(held_out=True)
@@ -27,26 +27,26 @@ def said(text):
 def test_there_are_many_and_a_tenth_is_held_out():
     assert len(TRAIN) > 10_000
     assert 0.06 < len(HELD_OUT) / len(TRAIN) < 0.16
-    texts = [said(unmarked(one.marked)[0]) for one in TRAIN + HELD_OUT]
+    texts = [said(parse_labelled(one.marked)[0]) for one in TRAIN + HELD_OUT]
     assert len(set(texts)) == len(texts)
 
 
 def test_no_word_that_the_benchmark_holds_out_is_said():
-    found = [one.marked for one in TRAIN + HELD_OUT if BANNED.search(unmarked(one.marked)[0])]
+    found = [one.marked for one in TRAIN + HELD_OUT if BANNED.search(parse_labelled(one.marked)[0])]
     assert not found
 
 
 def test_no_query_of_the_frozen_test_set_is_among_them():
     frozen = {said(one.marked.text) for one in fresh_queries()}
-    assert not frozen & {said(unmarked(one.marked)[0]) for one in TRAIN + HELD_OUT}
+    assert not frozen & {said(parse_labelled(one.marked)[0]) for one in TRAIN + HELD_OUT}
 
 
 def test_every_form_has_its_operands():
     forms = set()
     for one in TRAIN + HELD_OUT:
         joiner, kept, excluded = one.form.split(":")
-        reading = one.reading().reading
-        assert (len(reading.kept), len(reading.excluded)) == (int(kept), int(excluded))
+        reading = one.labelled().parsed
+        assert (len(reading.positive), len(reading.negated)) == (int(kept), int(excluded))
         assert reading.joiner.value == ("or" if joiner == "or" else "and")
         forms.add(one.form)
     assert {"-:1:0", "-:1:1", "-:1:2", "and:2:1", "or:2:1", "or:4:0", "and:4:0"} <= forms
@@ -54,17 +54,17 @@ def test_every_form_has_its_operands():
 
 def test_they_come_as_written_first_and_then_with_other_words():
     made = list(natural_readings(len(TRAIN) + 300, 3))
-    assert made[: len(TRAIN)] == [one.reading() for one in TRAIN]
+    assert made[: len(TRAIN)] == [one.labelled() for one in TRAIN]
     assert made == list(natural_readings(len(TRAIN) + 300, 3))
     assert made[len(TRAIN) :] != list(natural_readings(len(TRAIN) + 300, 4))[len(TRAIN) :]
     known = {one.text for one in made[: len(TRAIN)]}
     others = made[len(TRAIN) :]
     assert sum(one.text not in known for one in others) > 250
-    forms = {one.reading().reading.form for one in TRAIN}
+    forms = {one.labelled().parsed.form for one in TRAIN}
     for one in others:
-        assert one.reading.form in forms
+        assert one.parsed.form in forms
         assert not BANNED.search(one.text)
-        for spans in one.reading.kept + one.reading.excluded:
+        for spans in one.parsed.positive + one.parsed.negated:
             assert all(one.text[start:end].strip() for start, end in spans)
 
 
@@ -73,12 +73,12 @@ def test_a_refilled_query_keeps_its_frame():
 
     def frame(marked):
         inside = {
-            at for spans in marked.reading.kept + marked.reading.excluded
+            at for spans in marked.parsed.positive + marked.parsed.negated
             for start, end in spans for at in range(start, end)
         }  # fmt: skip
         return "".join(c for at, c in enumerate(marked.text) if at not in inside)
 
-    frames = {frame(one.reading()) for one in TRAIN}
+    frames = {frame(one.labelled()) for one in TRAIN}
     assert all(frame(one) in frames for one in made)
 
 
@@ -88,10 +88,10 @@ def test_short_queries_have_few_words_and_every_operator():
     assert made != list(short_readings(400, 3))
     assert max(len(one.text.split()) for one in made) <= 12
     assert not [one.text for one in made if BANNED.search(one.text)]
-    forms = {one.reading.form for one in made}
+    forms = {one.parsed.form for one in made}
     assert {(1, 0, "and"), (2, 0, "or"), (3, 0, "or"), (2, 0, "and"), (1, 1, "and")} <= forms
     one = next(one for one in made if " without " in one.text)
-    kept, excluded = one.reading.kept[0], one.reading.excluded[0]
+    kept, excluded = one.parsed.positive[0], one.parsed.negated[0]
     assert kept[0] == excluded[0], "what lacks something is still the same thing"
 
 

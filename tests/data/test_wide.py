@@ -219,7 +219,7 @@ def test_the_store_keeps_each_mixture_apart(tmp_path):
 def test_readings_take_a_mixture():
     marks = list(marked_sentences(50, 4, WIDE))
     assert [mark.text for mark in marks] == [s.text for s in generate(50, 4, WIDE)]
-    assert any(mark.reading.joiner is Operator.OR for mark in marks)
+    assert any(mark.parsed.joiner is Operator.OR for mark in marks)
 
 
 def test_a_mixture_that_cannot_be_is_refused():

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from boolattn import BoolAttnConfig
-from boolattn.encoder import build_towers, encode_documents, encoding
-from boolattn.encoder.encoding import DocumentEncoder, group
+from boolattn.encoder import build_towers, encode_documents
+from boolattn.encoder import document_encoder as encoding
+from boolattn.encoder.document_encoder import DocumentEncoder, group
 from boolattn.errors import ConfigError
 from tests.conftest import FAMILIES, TEXTS
 

@@ -8,8 +8,9 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from boolattn import BoolAttnConfig
-from boolattn.encoder import build_towers, packed, save_towers
-from boolattn.encoder.packed import dequantise, pack, quantise, shipped_model, unpack
+from boolattn.embedding import packed
+from boolattn.embedding.packed import dequantise, pack, quantise, shipped_model, unpack
+from boolattn.encoder import build_towers, save_towers
 from boolattn.errors import DataError, MissingDataError
 from tests.conftest import TEXTS
 

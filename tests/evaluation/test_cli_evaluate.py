@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 
 from boolattn import BoolAttnConfig
 from boolattn.cli import app
-from boolattn.composition.retriever import Retriever
-from boolattn.composition.storage import save_retriever
 from boolattn.data.beir import write_beir
 from boolattn.data.records import Document, Query
 from boolattn.encoder import build_towers, save_towers
+from boolattn.encoder.retriever import Retriever
+from boolattn.encoder.retriever_storage import save_retriever
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
 from boolattn.evaluation import figures
-from boolattn.evaluation.summary import Results
+from boolattn.evaluation.results import Results
 from boolattn.logic.operators import Operator
 from boolattn.logic.tree import And, Atom, Not
 
@@ -219,7 +219,7 @@ def test_a_figure_of_a_metric_that_was_not_measured_is_refused(folder, tmp_path)
 
 def test_metrics_need_no_torch():
     code = (
-        "import sys, boolattn.evaluation.metrics, boolattn.evaluation.summary, "
+        "import sys, boolattn.evaluation.metrics, boolattn.evaluation.results, "
         "boolattn.evaluation.ranking, boolattn.evaluation.judgements, "
         "boolattn.evaluation.rankers, boolattn.evaluation.systems, boolattn.cli.evaluate; "
         "print({'torch', 'matplotlib', 'tantivy', 'transformers', 'pandas'} & set(sys.modules))"

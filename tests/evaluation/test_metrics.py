@@ -192,7 +192,7 @@ def test_random_runs_measure_as_ranx_does():
 
 
 def test_the_check_of_the_training_measures_the_same():
-    from boolattn.training.validation import Asked, summarize
+    from boolattn.training.validation import ValidationQuery, summarize
 
     rng = np.random.default_rng(5)
     n_documents, n_queries = 150, 30
@@ -210,7 +210,7 @@ def test_the_check_of_the_training_measures_the_same():
     names = ["recall@100", "r_precision", "leak"]
     ours = measure(Ranking.of(ranked), judgements, names)
     asked = [
-        Asked("", (), tuple(right), tuple(wrong))
+        ValidationQuery("", (), tuple(right), tuple(wrong))
         for right, wrong in zip(gold, excluded, strict=True)
     ]
     theirs = summarize(ranked, asked, range(n_documents))

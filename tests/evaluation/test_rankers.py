@@ -6,8 +6,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from boolattn import BoolAttnConfig
-from boolattn.composition.retriever import Retriever
+from boolattn.embedding.minilm import minilm_folder
 from boolattn.encoder import build_towers, encode_queries
+from boolattn.encoder.retriever import Retriever
 from boolattn.errors import ConfigError, DataError, GateError
 from boolattn.evaluation import rankers
 from boolattn.evaluation.rankers import (
@@ -18,7 +19,6 @@ from boolattn.evaluation.rankers import (
     exact_search,
 )
 from boolattn.logic.tree import And, Atom, Not
-from boolattn.weights import minilm_folder
 
 DOCUMENTS = [
     "A moth found in Borneo.",

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from boolattn.composition import membership
-from boolattn.composition.retriever import Retriever
 from boolattn.data.readings_fresh import FORMS, fresh_queries
 from boolattn.data.readings_names import names
 from boolattn.data.records import Operand, Query
 from boolattn.encoder import build_towers
-from boolattn.evaluation import figures, reading
+from boolattn.encoder.retriever import Retriever
+from boolattn.evaluation import figures
+from boolattn.evaluation import operand_samples as membership
+from boolattn.evaluation import parse_accuracy as reading
 from boolattn.logic.tree import And, Atom, Not, Or
-from boolattn.training.finishing import scale_probabilities
+from boolattn.training.post_training import scale_probabilities
 
 N, DIM = 500, 8
 
@@ -98,7 +99,7 @@ def test_the_same_seed_looks_at_the_same_documents(known):
 def test_an_excluded_operand_is_judged_by_its_own_threshold(known):
     towers, documents, rows = known
     with torch.no_grad():
-        towers.calibration.excluded_shift.fill_(0.5)
+        towers.calibration.negation_offset.fill_(0.5)
     found = reading.operand_reliability(towers, [query(["d1"], ["d1"])], documents, rows)
     means = {kind: np.average(c["said"], weights=c["count"]) for kind, c in found.items()}
     assert means["excluded"] > means["kept"] + 0.1
@@ -186,11 +187,11 @@ def test_fresh_queries_are_judged_by_what_is_read_and_what_is_obeyed(retriever, 
     assert nothing["structure"] == nothing["obeyed"] == round(len(plain) / len(queries), 4)
     assert nothing["words"] == 0
     assert "words" not in nothing["forms"]["plain"]
-    trees = {query.marked.text: query.marked.reading.tree(query.marked.text) for query in queries}
+    trees = {query.marked.text: query.marked.parsed.tree(query.marked.text) for query in queries}
     own = Retriever.plan
 
     def read(self, texts):
-        return [replace(plan, reading=trees[plan.text]) for plan in own(self, texts)]
+        return [replace(plan, parsed=trees[plan.text]) for plan in own(self, texts)]
 
     monkeypatch.setattr(Retriever, "plan", read)
     found = reading.read_fresh(retriever)

@@ -8,7 +8,7 @@ import pytest
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.evaluation.judgements import Judgements
-from boolattn.evaluation.summary import (
+from boolattn.evaluation.results import (
     Results,
     average,
     compare_results,

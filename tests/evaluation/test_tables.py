@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from boolattn.evaluation.summary import Asked, Results, compare_results
+from boolattn.evaluation.results import QueryInfo, Results, compare_results
 from boolattn.evaluation.tables import comparison_table, overall_table, split_table
 
 NAN = float("nan")
@@ -28,8 +28,8 @@ def results() -> Results:
         split="test",
         n_documents=1000,
         queries=(
-            Asked("1", "_ that are also both _ and _", ("and",), "plants", "seen"),
-            Asked("2", "_", (), "plants", "unseen"),
+            QueryInfo("1", "_ that are also both _ and _", ("and",), "plants", "seen"),
+            QueryInfo("2", "_", (), "plants", "unseen"),
         ),
         values={name: np.array([0.25, 1.0]) for name in names} | {"violations@10": np.full(2, NAN)},
     )
@@ -65,7 +65,7 @@ def test_splits_say_their_wordings(results):
 def test_better_and_worse_are_marked_by_what_is_better(results):
     many = replace(
         results,
-        queries=tuple(Asked(str(i)) for i in range(50)),
+        queries=tuple(QueryInfo(str(i)) for i in range(50)),
         values={name: np.full(50, 0.5) for name in ("recall@20", "leak", "mrr@10")},
     )
     lower = {name: np.full(50, 0.4) for name in ("recall@20", "leak")} | {

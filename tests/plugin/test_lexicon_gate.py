@@ -5,12 +5,12 @@ import torch
 from transformers import AutoTokenizer, BertTokenizer
 
 from boolattn import BoolAttnConfig, attach
+from boolattn.embedding.minilm import minilm_folder
 from boolattn.errors import ConfigError, GateError
 from boolattn.logic.labels import cue_labels
 from boolattn.logic.lexicon import CUES, NOT_CUES
 from boolattn.plugin import recording
 from boolattn.plugin.vocabulary import lexicon_gate
-from boolattn.weights import minilm_folder
 from tests.conftest import TEXTS, VOCABULARY
 
 SENTENCES = (
@@ -97,7 +97,7 @@ def random_texts(n, has_curly):
             if has_curly and generator.random() < 0.3:
                 piece = piece.replace("'", "\u2019")
             text += piece + generator.choice(GAPS)
-        if "as as well" not in text.lower() and "as well as well" not in text.lower():
+        if "as as well" not in text.lower() and "as well" not in text.lower():
             texts.append(text)
     return texts
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from boolattn.composition.retriever import Retriever
 from boolattn.data.records import Operand, Query
 from boolattn.encoder import build_towers
+from boolattn.encoder.retriever import Retriever
 from boolattn.logic.tree import And, Atom, Not, Or
 from boolattn.reproduction.asking import (
     Asker,

@@ -9,7 +9,7 @@ import pytest
 from boolattn.data.readings_fresh import fresh_queries
 from boolattn.data.readings_names import names
 from boolattn.encoder import build_towers
-from boolattn.evaluation import reading
+from boolattn.evaluation import parse_accuracy as reading
 from boolattn.reproduction.__main__ import main
 
 

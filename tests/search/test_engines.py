@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from boolattn.composition.ranking import single_vector
+from boolattn.composition.exact import single_vector
 from boolattn.errors import IndexFolderError
 from boolattn.logic.syntax import parse
 from boolattn.search import Document, Searcher
-from boolattn.search.engines import Selection, best
+from boolattn.search.candidates import fuse, probes
+from boolattn.search.engines.base import Selection, best
+from boolattn.search.engines.tuning import TARGETS
 from boolattn.search.measuring import candidate_recall
-from boolattn.search.ranking import fuse, probes
-from boolattn.search.tuning import TARGETS
 from tests.search import words
 
 faiss = pytest.importorskip("faiss")

@@ -20,8 +20,8 @@ from boolattn.errors import (
     IndexMismatchError,
 )
 from boolattn.search import Document, IndexSettings, Searcher
-from boolattn.search.manifest import MANIFEST, Manifest, read_manifest
-from boolattn.search.writing import Writer
+from boolattn.search.index.manifest import MANIFEST, Manifest, read_manifest
+from boolattn.search.index.writer import Writer
 from tests.search import words
 
 N = len(words.corpus())

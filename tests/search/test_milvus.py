@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from boolattn.errors import IndexFolderError, QueryError
-from boolattn.search import Document, Searcher, milvus
-from boolattn.search.engines import Selection
-from boolattn.search.folder import MILVUS
+from boolattn.search import Document, Searcher
+from boolattn.search.engines import milvus
+from boolattn.search.engines.base import Selection
+from boolattn.search.index.transaction import MILVUS
 from tests.search import words
 
 pytest.importorskip("pymilvus")
@@ -133,14 +134,14 @@ def test_more_than_milvus_gives_is_refused(searcher):
 
 
 def test_a_server_that_does_not_answer_in_time_is_one_line(searcher, monkeypatch):
-    monkeypatch.setattr("boolattn.search.milvus._TIMEOUT", -1.0)
+    monkeypatch.setattr("boolattn.search.engines.milvus._TIMEOUT", -1.0)
     with pytest.raises(IndexFolderError, match=r"Milvus \(boolattn_\w+\): ") as caught:
         searcher.search("moths")
     assert "\n" not in str(caught.value)
 
 
 def test_no_server_is_one_line(retriever, folder, monkeypatch):
-    monkeypatch.setattr("boolattn.search.milvus._TIMEOUT", 0.5)
+    monkeypatch.setattr("boolattn.search.engines.milvus._TIMEOUT", 0.5)
     with pytest.raises(IndexFolderError, match="Milvus ") as caught:
         Searcher.build(folder, words.corpus(), retriever, engine="milvus", uri="http://127.0.0.1:9")
     assert "\n" not in str(caught.value)

@@ -8,7 +8,7 @@ import pytest
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
 from boolattn.logic.syntax import parse
 from boolattn.search import Document, Searcher
-from boolattn.search.reading import is_contradiction
+from boolattn.search.queries import is_contradiction
 from boolattn.search.result import Chances, against, judge
 from tests.search import words
 

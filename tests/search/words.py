@@ -7,7 +7,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from boolattn.composition.retriever import Retriever
+from boolattn.encoder.retriever import Retriever
 from boolattn.search import Document
 
 PLACES = ("Borneo", "Sumatra", "Java", "Peru", "Ecuador", "Kenya")

@@ -125,7 +125,7 @@ def test_filters_reach_the_searcher_and_keep_apart_what_python_holds_equal(serve
     client = serve()
     reply = client.post("/search", json={"query": "moth", "filters": {"place": "Sumatra"}}).json()
     assert [hit["id"] for hit in reply["hits"]] == ["s"]
-    from boolattn.service.desk import Options
+    from boolattn.service.handlers import Options
 
     one, true = (Options.of(1, filters={"a": value}) for value in (1, True))
     assert one != true
@@ -238,7 +238,7 @@ def test_what_nobody_foresaw_is_named_and_kept_in_the_log(serve, caplog):
 def test_a_users_error_is_one_line_in_the_log(serve, caplog):
     with caplog.at_level(logging.INFO, logger="boolattn.service"):
         serve().get("/search", params={"q": "moths AND (secret words"})
-    [record] = [r for r in caplog.records if r.name == "boolattn.service.guard"]
+    [record] = [r for r in caplog.records if r.name == "boolattn.service.middleware"]
     assert re.fullmatch(r"GET /search 400 \d+\.\d ms query_syntax", record.getMessage())
     assert not any(r.exc_info for r in caplog.records)
     # What people look for is theirs.

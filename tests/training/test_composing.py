@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 import torch
 
-from boolattn.composition.retriever import Retriever
-from boolattn.composition.storage import load_retriever, save_retriever
 from boolattn.data.made import Store
-from boolattn.data.readings import Reading
 from boolattn.data.readings_sources import marked_queries
 from boolattn.data.records import Operand
+from boolattn.encoder.retriever import Retriever
+from boolattn.encoder.retriever_storage import load_retriever, save_retriever
 from boolattn.errors import ConfigError
 from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import ParsedQuery
 from boolattn.logic.tree import And, Atom, Not, Or
 from boolattn.training import launch as launching
 from boolattn.training.composing import Objective, make_composing
 from boolattn.training.corpus import Corpus
-from boolattn.training.fitting import SHIFTS, WEIGHTS, Fitter, Judged, Tried, fit_numbers
-from boolattn.training.graphs import capture
+from boolattn.training.cuda_graphs import capture
+from boolattn.training.hyperparameters import SHIFTS, WEIGHTS, Fitter, Judged, Tried, fit_numbers
 from boolattn.training.launch import Launch, finish, make_steps, train
-from boolattn.training.reading_batches import (
+from boolattn.training.parser_batches import (
     ComposingCollator,
     operand_words,
     reading_operators,
@@ -60,7 +60,7 @@ def _parts(folder):
     retriever = load_retriever(folder)
     return {
         **{f"towers.{k}": v for k, v in retriever.towers.state_dict().items()},
-        **{f"reader.{k}": v for k, v in retriever.reader.state_dict().items()},
+        **{f"reader.{k}": v for k, v in retriever.parser.state_dict().items()},
         **{f"calibration.{k}": v for k, v in retriever.calibration.state_dict().items()},
     }
 
@@ -117,7 +117,7 @@ def _read(text, kept, excluded=(), joiner=Operator.AND):
     def spans(parts):
         return tuple((text.index(part), text.index(part) + len(part)) for part in parts)
 
-    return Reading(tuple(map(spans, kept)), tuple(map(spans, excluded)), joiner)
+    return ParsedQuery(tuple(map(spans, kept)), tuple(map(spans, excluded)), joiner)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_share_is_at_most_all(preset):
 
 def test_labels_of_readings(marked_corpus):
     [first, *_] = marked_queries(marked_corpus.split("train"))
-    assert reading_operators(first.reading) == (0, 0, 1)
+    assert reading_operators(first.parsed) == (0, 0, 1)
     assert reading_operators(None) == (0, 0, 0)
 
 
@@ -273,7 +273,7 @@ def test_training_moves_every_part(preset, marked_corpus, tmp_path, gate):
         "reader.tag.weight",
         "reader.role.weight",
         "calibration.log_alpha",
-        "calibration.excluded_shift",
+        "calibration.negation_offset",
         "calibration.breadth",
     ):
         assert part in moved
@@ -331,11 +331,11 @@ def test_finishing_changes_no_vector(preset, marked_corpus, tmp_path):
     ended = load_retriever(tmp_path / "end" / "model")
     assert ended.threshold == 0.0
     # It reads what it was polished on.
-    assert ended.reader.config.n_states == 3
+    assert ended.parser.config.n_states == 3
     queries = marked_corpus.dataset.splits["train"]
     [marked] = marked_queries(queries[:1])
-    [verdict] = ended.read([marked.text])
-    assert verdict.reading.form == marked.reading.form
+    [verdict] = ended.parse([marked.text])
+    assert verdict.parsed.form == marked.parsed.form
 
 
 def test_what_was_trained_is_let_go_before_it_is_finished(
@@ -376,7 +376,7 @@ def test_a_reader_is_polished_anew_or_goes_on(preset, marked_corpus, tmp_path):
         out = tmp_path / str(is_new)
         launch = Launch(out=out, pretrained=tmp_path / "run" / "model")
         finish(replace(chosen, compose=settings), launch, marked_corpus)
-        ended = load_retriever(out / "model").reader
+        ended = load_retriever(out / "model").parser
         # What goes on keeps its own layers, whatever the settings say.
         assert ended.config.n_states == (3 if is_new else 1)
         is_same = torch.allclose(ended.role.weight, before, atol=1e-6)
@@ -419,7 +419,7 @@ def test_numbers_stay_where_nothing_is_read(preset, marked_corpus, tmp_path, cap
     result = train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
     assert "no validation query was read" in caplog.text
     assert "composed_leak" not in result.metrics
-    assert load_retriever(result.model).reader is not None
+    assert load_retriever(result.model).parser is not None
 
 
 def test_finishing_needs_a_reader_and_a_model(preset, marked_corpus, tmp_path):
@@ -497,9 +497,9 @@ class TestFitting:
         assert self._measure(fitter, 0.0) == (1.0, 1.0)
         assert self._measure(fitter, 0.2) == (0.0, 0.0)
         found = fit_numbers(fitter)
-        assert (found.excluded_shift, found.lean) == (0.1, 0.0)
+        assert (found.negation_offset, found.lean) == (0.1, 0.0)
         assert (found.r_precision, found.leak) == (1.0, 0.0)
-        assert retriever.calibration.excluded_shift.item() == pytest.approx(0.1)
+        assert retriever.calibration.negation_offset.item() == pytest.approx(0.1)
         assert retriever.calibration.lean.item() == 0
 
     def test_what_fits_the_wanted_best_may_be_near_the_excluded(self, retriever):
@@ -578,11 +578,11 @@ class TestFitting:
         judged = [self._judged(retriever, Or((Atom("a"), Atom("b"))), np.eye(3), [0])] * 2
         with torch.no_grad():
             retriever.calibration.lean.fill_(0.3)
-            retriever.calibration.excluded_shift.fill_(0.07)
+            retriever.calibration.negation_offset.fill_(0.07)
         before = retriever.calibration.whole.detach().clone()
         fit_numbers(Fitter(retriever, judged, _wide(documents)))
         after = retriever.calibration
-        assert (after.lean.item(), after.excluded_shift.item()) == pytest.approx((0.3, 0.07))
+        assert (after.lean.item(), after.negation_offset.item()) == pytest.approx((0.3, 0.07))
         assert torch.allclose(after.whole[[0, 2]], before[[0, 2]], atol=1e-4)
         assert not torch.allclose(after.whole[1], before[1], atol=1e-2)
 

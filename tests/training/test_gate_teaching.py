@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from boolattn.attention.config import BoolAttnConfig
-from boolattn.composition.retriever import Retriever
 from boolattn.data.readings_generated import generate_marked
 from boolattn.encoder import build_towers
+from boolattn.encoder.retriever import Retriever
 from boolattn.errors import ConfigError
-from boolattn.training.gate_teaching import gate_of, teach_gate
+from boolattn.training.gate_training import gate_of, teach_gate
 
 TEXTS = list(generate_marked(120, 0))
 

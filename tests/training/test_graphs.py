@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from boolattn.plugin import hooks
 from boolattn.training import trainer
-from boolattn.training.graphs import (
+from boolattn.training.cuda_graphs import (
     Captured,
     Pass,
     capture,
@@ -19,10 +19,10 @@ from boolattn.training.graphs import (
     padded_length,
     typical,
 )
+from boolattn.training.graph_recording import Recording, Weights
 from boolattn.training.launch import make_steps
-from boolattn.training.passes import Both, encode
 from boolattn.training.preset_files import load_preset
-from boolattn.training.recording import Recording, Weights
+from boolattn.training.tower_pass import Both, encode
 from boolattn.training.towers import make_towers
 
 

@@ -16,10 +16,10 @@ from boolattn.plugin import recording
 from boolattn.training import trainer as trainer_module
 from boolattn.training.checkpoints import last_checkpoint
 from boolattn.training.launch import Launch, make_steps, plain, train
-from boolattn.training.passes import Both
 from boolattn.training.retrieval import Job
 from boolattn.training.retrieval import train as train_job
 from boolattn.training.run_folder import RunFolder
+from boolattn.training.tower_pass import Both
 from boolattn.training.towers import make_towers
 from boolattn.training.trainer import RetrievalTrainer
 

@@ -10,8 +10,8 @@ from sentence_transformers.base.trainer import BaseTrainer
 
 from boolattn.training.launch import make_steps
 from boolattn.training.losses import softmax_loss
-from boolattn.training.passes import Both
 from boolattn.training.sentence_trainer import StepCollator, TowersLoss
+from boolattn.training.tower_pass import Both
 from boolattn.training.towers import make_towers
 
 

@@ -7,13 +7,13 @@ import torch
 
 from boolattn.training.batches import Tokens
 from boolattn.training.towers import make_towers
-from boolattn.training.validation import Asked, choose, encode, sample_rows, summarize
+from boolattn.training.validation import ValidationQuery, choose, encode, sample_rows, summarize
 
 
 def test_numbers_by_hand():
     asked = [
-        Asked("a", (0, 0, 1), gold=(10, 11), excluded=(12, 13)),
-        Asked("b", (0, 0, 0), gold=(14,), excluded=()),
+        ValidationQuery("a", (0, 0, 1), gold=(10, 11), excluded=(12, 13)),
+        ValidationQuery("b", (0, 0, 0), gold=(14,), excluded=()),
     ]
     rows = [10, 11, 12, 13, 14, 15]
     # By place: first query finds 10, 12, 11, 15; second finds 15, 14.
@@ -26,7 +26,7 @@ def test_numbers_by_hand():
 
 
 def test_recall_stops_at_its_depth():
-    asked = [Asked("a", (0, 0, 0), gold=(0, 150), excluded=())]
+    asked = [ValidationQuery("a", (0, 0, 0), gold=(0, 150), excluded=())]
     measured = summarize([list(range(200))], asked, list(range(200)))
     assert measured["recall@100"] == pytest.approx(0.5)
     assert measured["leak"] == 0

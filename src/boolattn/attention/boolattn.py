@@ -21,7 +21,7 @@ from boolattn.attention.scope import Scope, ScopePredictor
 
 
 @dataclass(frozen=True)
-class Reading:
+class CueReading:
     """What was read off a batch before its first layer; every layer uses it.
 
     Attributes:
@@ -69,7 +69,7 @@ class BoolAttnLayer(nn.Module):
     def forward(
         self,
         hidden: Tensor,
-        reading: Reading,
+        reading: CueReading,
         operators: Tensor,
         position: Tensor | None = None,
     ) -> LayerBias:
@@ -148,7 +148,7 @@ class BoolAttn(nn.Module):
             {str(index): BoolAttnLayer(config, hidden_size, n_heads) for index in chosen}
         )
 
-    def read(self, hidden: Tensor, mask: Tensor, gate: Gate) -> Reading:
+    def read(self, hidden: Tensor, mask: Tensor, gate: Gate) -> CueReading:
         """Find the cues of a batch.
 
         Args:
@@ -160,7 +160,7 @@ class BoolAttn(nn.Module):
         logits = self.cue(hidden, mask, self.operators)
         cue = torch.sigmoid(logits.float()) * mask[:, None]
         squared = squared_distance(self.config, hidden.shape[1], hidden.device)
-        return Reading(mask, gate, logits, cue, squared, self._positions(cue, squared))
+        return CueReading(mask, gate, logits, cue, squared, self._positions(cue, squared))
 
     def _positions(self, cue: Tensor, squared: Tensor) -> dict[str, Tensor]:
         """Weight tokens by their cues for all layers at once, which differ only in sigma.
@@ -191,7 +191,7 @@ class BoolAttn(nn.Module):
         for part in (self.cue, *self.layers.values()):
             part.compile(**{"dynamic": True, **options})
 
-    def forward(self, index: int, hidden: Tensor, reading: Reading) -> LayerBias:
+    def forward(self, index: int, hidden: Tensor, reading: CueReading) -> LayerBias:
         """Compute the bias of the encoder layer ``index``."""
         name = str(index)
         position = reading.positions.get(name)

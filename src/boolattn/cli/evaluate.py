@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.rankers import Keeps
     from boolattn.evaluation.ranking import Ranking
-    from boolattn.evaluation.summary import Results
+    from boolattn.evaluation.results import Results
     from boolattn.evaluation.systems import System
-    from boolattn.logic.tree import Query
+    from boolattn.logic.tree import QueryTree
 
 FIGURE = "recall@100"
 # Seconds between two lines of progress.
@@ -130,7 +130,7 @@ def compare(  # noqa: PLR0913 - one parameter for each option
     several seeds are averaged for each query first.
     """
     from boolattn.evaluation import figures, tables
-    from boolattn.evaluation.summary import compare_results
+    from boolattn.evaluation.results import compare_results
 
     systems = [_load(first), _load(second)]
     groups = {"": systems}
@@ -153,14 +153,14 @@ def compare(  # noqa: PLR0913 - one parameter for each option
 
 def _word_rule(texts: Sequence[str]) -> Keeps:
     """Return what a search with strict NOT asks of documents, here of their texts alone."""
-    from boolattn.search.exclusion import kept_by_words
     from boolattn.search.lexical import terms_of
+    from boolattn.search.lexical_exclusion import kept_by_words
 
     @cache
     def words(row: int) -> frozenset[str]:
         return frozenset(terms_of(texts[row]))
 
-    def keeps(tree: Query) -> Callable[[int], bool]:
+    def keeps(tree: QueryTree) -> Callable[[int], bool]:
         is_kept = kept_by_words(tree)
         return lambda row: is_kept(words(row))
 
@@ -179,7 +179,7 @@ def _measure(
     from boolattn.evaluation import figures
     from boolattn.evaluation.metrics import measure, needed_depth
     from boolattn.evaluation.ranking import write_run
-    from boolattn.evaluation.summary import results_of
+    from boolattn.evaluation.results import results_of
 
     judgements = benchmark.splits[split]
     depth = needed_depth(judgements, metrics)
@@ -235,7 +235,7 @@ def _stem(results: Results) -> list[str]:
 
 
 def _load(paths: str) -> Results:
-    from boolattn.evaluation.summary import Results, average
+    from boolattn.evaluation.results import Results, average
 
     return average([Results.load(Path(path)) for path in paths.split(",")])
 

@@ -1,6 +1,6 @@
 """The verb ``explain``: what a model reads in a sentence, and does to its attention.
 
-May import: boolattn.composition, boolattn.encoder, boolattn.plugin, boolattn.explanation,
+May import: boolattn.composition, boolattn.encoder, boolattn.plugin, boolattn.plugin.explain,
 boolattn.logic, boolattn.errors.
 """
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.composition.plan import Plan
-    from boolattn.composition.retriever import Retriever
-    from boolattn.explanation import Explanation
+    from boolattn.encoder.retriever import Retriever
+    from boolattn.plugin.explain import Explanation
 
 FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
 
@@ -39,7 +39,7 @@ def explain(
     """Show the tree that is read, and cue, scope, bias and change of attention by token."""
     if not text.strip():
         raise QueryError("the text is empty; there is nothing to explain")
-    from boolattn.explanation import explain as explain_text
+    from boolattn.plugin.explain import explain as explain_text
 
     encoder, tokenizer, retriever = _load(_shipped() if model is None else Path(model))
     result = explain_text(encoder, tokenizer, text, operators=operator)
@@ -64,7 +64,7 @@ def _plan(retriever: Retriever, text: str) -> Plan:
 
 def _shipped() -> Path:
     """Return the model this package brings: all-MiniLM-L6-v2 with BoolAttn, trained on taxa."""
-    from boolattn.encoder.packed import shipped_model
+    from boolattn.embedding.packed import shipped_model
 
     return shipped_model()
 
@@ -81,11 +81,11 @@ def _load(
 
     disable_progress_bar()
     if (folder / "modules.json").is_file():
-        from boolattn.composition.retriever import Retriever
         from boolattn.encoder import query_encoder
+        from boolattn.encoder.retriever import Retriever
 
         retriever = Retriever.load(folder)
-        reads = retriever.reader is not None
+        reads = retriever.parser is not None
         encoder = query_encoder(retriever.towers)
         return encoder, retriever.towers.tokenizer, retriever if reads else None
     from transformers import AutoTokenizer
@@ -100,12 +100,12 @@ def _reading(plan: Plan) -> dict[str, Any]:
     from boolattn.logic.syntax import unparse
 
     return {
-        "tree": unparse(plan.reading),
+        "tree": unparse(plan.parsed),
         "confidence": plan.confidence,
         "is_composed": plan.is_composed,
         "operands": list(plan.atoms),
         "spans": [[list(span) for span in spans] for spans in plan.spans],
-        "excluded": list(plan.is_excluded),
+        "excluded": list(plan.is_negated),
     }
 
 
@@ -149,7 +149,7 @@ def _said(plan: Plan) -> str:
     from boolattn.logic.syntax import unparse
     from boolattn.logic.tree import Atom
 
-    if isinstance(plan.reading, Atom):
+    if isinstance(plan.parsed, Atom):
         return "read as one operand: its one vector is searched"
     trusted = "" if plan.is_composed else ", not enough: its one vector is searched"
-    return f"read as {unparse(plan.reading)}   ({plan.confidence:.0%} sure{trusted})"
+    return f"read as {unparse(plan.parsed)}   ({plan.confidence:.0%} sure{trusted})"

@@ -60,9 +60,9 @@ def index(  # noqa: PLR0913 - options of a command line
     # Before a model is loaded, because this is the commonest slip.
     if not documents.is_file():
         raise ConfigError(f"there is no file {documents}")
+    from boolattn.embedding.models import SHIPPED, model_name
     from boolattn.search import Searcher, load_model
-    from boolattn.search.corpus import read_documents
-    from boolattn.search.models import SHIPPED, model_name
+    from boolattn.search.document_files import read_documents
 
     start = time.perf_counter()
     _quiet()
@@ -273,7 +273,7 @@ def _encoder(ray: str, model: str, fingerprint: str, batch_size: int) -> Iterato
     if not ray:
         yield None
         return
-    from boolattn.search.cluster import cluster
+    from boolattn.search.ray_encoder import cluster
 
     address = "" if ray == "local" else ray
     with cluster(model, fingerprint, address=address, batch_size=batch_size) as encode:

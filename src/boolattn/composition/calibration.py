@@ -56,7 +56,7 @@ class Calibration(nn.Module):
         self.log_alpha = nn.Parameter(torch.tensor(ALPHA).log())
         self.threshold = nn.Parameter(torch.tensor(BETA / ALPHA))
         self.breadth = nn.Parameter(torch.zeros(dimension))
-        self.excluded_shift = nn.Parameter(torch.tensor(0.0))
+        self.negation_offset = nn.Parameter(torch.tensor(0.0))
         self.lean = nn.Parameter(torch.tensor(lean))
         self.whole = nn.Parameter(torch.full((len(OPERATORS),), -1.0))
         # Rows: kept, excluded; columns: a and b. No training moves them.
@@ -66,28 +66,28 @@ class Calibration(nn.Module):
         """Show what is composed, as before anything was fitted."""
         self.scale.copy_(torch.tensor([1.0, 0.0]))
 
-    def forward(self, similarities: Tensor, vectors: Tensor, is_excluded: Tensor) -> Tensor:
+    def forward(self, similarities: Tensor, vectors: Tensor, is_negated: Tensor) -> Tensor:
         """Return logits.
 
         Args:
             similarities: Shape ``(..., operands, documents)``.
             vectors: The operands'. Shape ``(..., operands, dim)``.
-            is_excluded: Which operands stand under a NOT. Shape ``(..., operands)``.
+            is_negated: Which operands stand under a NOT. Shape ``(..., operands)``.
         """
-        middle = self.threshold + vectors @ self.breadth - self.excluded_shift * is_excluded
+        middle = self.threshold + vectors @ self.breadth - self.negation_offset * is_negated
         return self.log_alpha.exp() * (similarities - middle[..., None])
 
-    def shown(self, logits: Tensor, is_excluded: Tensor) -> Tensor:
+    def shown(self, logits: Tensor, is_negated: Tensor) -> Tensor:
         """Return probabilities that hold in the corpus they were fitted to.
 
         Args:
             logits: Shape ``(..., operands, documents)``.
-            is_excluded: Shape ``(..., operands)``.
+            is_negated: Shape ``(..., operands)``.
         """
-        a, b = self.scale[is_excluded.long()][..., None].unbind(-2)
+        a, b = self.scale[is_negated.long()][..., None].unbind(-2)
         return torch.sigmoid(a * logits + b)
 
-    def of_whole(self, similarities: Tensor, operators: Tensor) -> Tensor:
+    def whole_query_term(self, similarities: Tensor, operators: Tensor) -> Tensor:
         """Return what the whole query's vector adds to a composed score.
 
         Args:

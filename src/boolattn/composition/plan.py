@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from boolattn.data.readings import Spans
     from boolattn.logic.operators import Operator
-    from boolattn.logic.tree import Query
+    from boolattn.logic.parsed_query import Spans
+    from boolattn.logic.tree import QueryTree
 
     Array = NDArray[np.float32]
 
@@ -42,14 +42,14 @@ class Plan:
     """
 
     text: str
-    tree: Query
+    tree: QueryTree
     atoms: tuple[str, ...]
     spans: tuple[Spans, ...]
     vectors: Array
     plain: Array
     is_composed: bool
     confidence: float
-    reading: Query
+    parsed: QueryTree
 
     @property
     def operators(self) -> tuple[Operator, ...]:
@@ -62,6 +62,6 @@ class Plan:
         return self.vectors[: len(self.atoms)]
 
     @property
-    def is_excluded(self) -> tuple[bool, ...]:
+    def is_negated(self) -> tuple[bool, ...]:
         """Which operands stand under a NOT."""
         return tuple(sign < 0 for sign in signs(self.tree))

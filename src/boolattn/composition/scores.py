@@ -8,8 +8,9 @@ it belongs. The tree of the query says what becomes of them:
     \log p(A \lor B) = \log(1 - (1 - p_A)(1 - p_B)) \qquad
     \log p(\lnot A) = \log(1 - p_A)
 
-What is excluded is held against what is wanted beside it (:func:`leaned`): a document that fits
-"moths of Borneo" very well must fit "moths of Sumatra" better still to be put down.
+What is excluded is held against what is wanted beside it (:func:`with_negation_margin`): a
+document that fits "moths of Borneo" very well must fit "moths of Sumatra" better still to be
+put down.
 
 May import: boolattn.logic, boolattn.errors.
 """
@@ -22,7 +23,7 @@ import torch
 from torch.nn import functional as F
 
 from boolattn.errors import ConfigError, QueryError
-from boolattn.logic.tree import And, Atom, Not, Or, Query, atoms
+from boolattn.logic.tree import And, Atom, Not, Or, QueryTree, atoms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -54,10 +55,10 @@ class _Held(NamedTuple):
     no: Tensor
 
 
-def _by_probability(query: Query, logits: Tensor) -> Tensor:
+def _by_probability(query: QueryTree, logits: Tensor) -> Tensor:
     rows = iter(logits)
 
-    def walk(node: Query) -> _Held:
+    def walk(node: QueryTree) -> _Held:
         match node:
             case Atom():
                 z = next(rows)
@@ -75,11 +76,11 @@ def _by_probability(query: Query, logits: Tensor) -> Tensor:
     return walk(query).yes
 
 
-def _by_extremes(query: Query, logits: Tensor) -> Tensor:
+def _by_extremes(query: QueryTree, logits: Tensor) -> Tensor:
     """Fuzzy logic: AND is the least, OR the greatest, NOT the negative."""
     rows = iter(logits.unbind())
 
-    def walk(node: Query) -> Tensor:
+    def walk(node: QueryTree) -> Tensor:
         match node:
             case Atom():
                 z: Tensor = next(rows)
@@ -94,7 +95,7 @@ def _by_extremes(query: Query, logits: Tensor) -> Tensor:
     return walk(query)
 
 
-def leaned(query: Query, logits: Tensor, lean: Tensor | float) -> Tensor:
+def with_negation_margin(query: QueryTree, logits: Tensor, lean: Tensor | float) -> Tensor:
     """Lessen the logits of what is excluded by a part of those of what is wanted beside it.
 
     Beside a NOT stand the other parts of its AND; a NOT that stands alone has nothing to lean on.
@@ -105,14 +106,14 @@ def leaned(query: Query, logits: Tensor, lean: Tensor | float) -> Tensor:
         lean: Which part.
 
     >>> tree = And((Atom("a"), Atom("b"), Not(Atom("c"))))
-    >>> leaned(tree, torch.tensor([[4.0], [2.0], [3.0]]), 0.5).flatten().tolist()
+    >>> with_negation_margin(tree, torch.tensor([[4.0], [2.0], [3.0]]), 0.5).flatten().tolist()
     [4.0, 2.0, 2.0]
     """
     return torch.stack(list(_lean(query, logits, lean, None)))
 
 
 def _lean(
-    node: Query, logits: Tensor, lean: Tensor | float, beside: Tensor | None
+    node: QueryTree, logits: Tensor, lean: Tensor | float, beside: Tensor | None
 ) -> Iterator[Tensor]:
     """Yield the logits of a part of the tree, less a part of what is wanted beside it."""
     match node:
@@ -131,27 +132,27 @@ def _lean(
                 yield from _lean(part, own, lean, least if isinstance(part, Not) else beside)
 
 
-def _divided(parts: Sequence[Query], logits: Tensor) -> list[tuple[Query, Tensor]]:
+def _divided(parts: Sequence[QueryTree], logits: Tensor) -> list[tuple[QueryTree, Tensor]]:
     """Give each part the logits of its own operands."""
     sizes = [sum(1 for _ in atoms(part)) for part in parts]
     return list(zip(parts, logits.split(sizes), strict=True))
 
 
-def _by_sum(query: Query, logits: Tensor) -> Tensor:
+def _by_sum(query: QueryTree, logits: Tensor) -> Tensor:
     """Add what is wanted, subtract what is not: what one vector with subtraction would score."""
     own = torch.tensor(list(signs(query)), dtype=logits.dtype, device=logits.device)
     total: Tensor = torch.tensordot(own, logits, dims=1)
     return total
 
 
-def signs(query: Query) -> Iterator[int]:
+def signs(query: QueryTree) -> Iterator[int]:
     """Yield 1 for each operand that is wanted, -1 for each that is excluded, left to right.
 
     >>> list(signs(And((Atom("a"), Not(Or((Atom("b"), Atom("c"))))))))
     [1, -1, -1]
     """
 
-    def walk(node: Query, sign: int) -> Iterator[int]:
+    def walk(node: QueryTree, sign: int) -> Iterator[int]:
         match node:
             case Atom():
                 yield sign
@@ -164,26 +165,26 @@ def signs(query: Query) -> Iterator[int]:
     yield from walk(query, 1)
 
 
-def spoken(query: Query) -> str:
+def in_words(query: QueryTree) -> str:
     """Say a tree in words.
 
-    >>> spoken(And((Atom("moths"), Or((Atom("Borneo"), Atom("Java"))), Not(Atom("Sumatra")))))
+    >>> in_words(And((Atom("moths"), Or((Atom("Borneo"), Atom("Java"))), Not(Atom("Sumatra")))))
     'moths and Borneo or Java but not Sumatra'
     """
     match query:
         case Atom(text):
             return text
         case Not(part):
-            return f"not {spoken(part)}"
+            return f"not {in_words(part)}"
         case Or(parts):
-            return " or ".join(map(spoken, parts))
+            return " or ".join(map(in_words, parts))
         case And(parts):
-            kept = " and ".join(spoken(part) for part in parts if not isinstance(part, Not))
-            drop = " and ".join(spoken(part) for part in parts if isinstance(part, Not))
+            kept = " and ".join(in_words(part) for part in parts if not isinstance(part, Not))
+            drop = " and ".join(in_words(part) for part in parts if isinstance(part, Not))
             return f"{kept} but {drop}" if kept and drop else kept or drop
 
 
-def structure(query: Query) -> str:
+def structure(query: QueryTree) -> str:
     """Say a tree without its operands: trees that say the same are composed alike.
 
     >>> structure(And((Atom("a"), Or((Atom("b"), Atom("c"))), Not(Atom("d")))))
@@ -200,14 +201,14 @@ def structure(query: Query) -> str:
 
 
 #: Ways to compose, by name.
-RULES: dict[str, Callable[[Query, Tensor], Tensor]] = {
+RULES: dict[str, Callable[[QueryTree, Tensor], Tensor]] = {
     "probability": _by_probability,
     "extremes": _by_extremes,
     "sum": _by_sum,
 }
 
 
-def compose(query: Query, logits: Tensor, rule: str = "probability") -> Tensor:
+def compose(query: QueryTree, logits: Tensor, rule: str = "probability") -> Tensor:
     """Score documents by a tree.
 
     Args:
@@ -244,7 +245,7 @@ def compose_forms(
         kept: Whether a slot's operand is wanted. Shape ``(batch, slots)``.
         excluded: Whether it is excluded. Same shape.
         is_or: Whether OR joins the kept operands. Shape ``(batch,)``.
-        lean: As in :func:`leaned`.
+        lean: As in :func:`with_negation_margin`.
 
     Returns:
         Shape ``(batch, documents)``.

@@ -2,7 +2,7 @@
 
 What BEIR has no place for is kept where its tools do not look: excluded documents in
 ``qrels/<split>.excluded.tsv``, everything else of a query in its ``metadata``.
-May import: boolattn.data.files, boolattn.data.records, boolattn.logic, boolattn.errors.
+May import: boolattn.files, boolattn.data.records, boolattn.logic, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from boolattn.data.files import (
+from boolattn.data.records import Dataset, Document, Operand, Query
+from boolattn.errors import DataError
+from boolattn.files import (
     find_file,
     read_jsonl,
     read_lines,
@@ -18,8 +20,6 @@ from boolattn.data.files import (
     whole_folder,
     write_jsonl,
 )
-from boolattn.data.records import Dataset, Document, Operand, Query
-from boolattn.errors import DataError
 from boolattn.logic.operators import Operator
 from boolattn.logic.templates import TEMPLATES
 

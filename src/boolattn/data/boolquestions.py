@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from boolattn.data.download import cache_folder, fetch
-from boolattn.data.files import check_fields, find_file, read_jsonl
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.files import check_fields, find_file, read_jsonl
 from boolattn.logic.operators import Operator
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from boolattn.data.files import read_jsonl, write_jsonl
 from boolattn.data.sentences import (
     Mixture,
     Scope,
@@ -23,6 +22,7 @@ from boolattn.data.sentences import (
     generate_triplets,
 )
 from boolattn.data.taxa.phrases import CueSpan
+from boolattn.files import read_jsonl, write_jsonl
 from boolattn.logic.operators import Operator
 
 if TYPE_CHECKING:

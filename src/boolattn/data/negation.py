@@ -1,7 +1,7 @@
 """Negation scope: CD-SCO (*SEM 2012) and the SFU review corpus as tokens, cues and scopes.
 
 Both are research data that a user brings; nothing of them is in the package.
-May import: boolattn.data.files, boolattn.errors.
+May import: boolattn.files, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
-from boolattn.data.files import read_lines
 from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.files import read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -12,16 +12,16 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from boolattn.data.readings import Marked, mark
 from boolattn.data.readings_board import Board, Name, Unit, likeness, word_set
 from boolattn.logic.lexicon import find_cues
 from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import LabelledQuery, label_template
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from boolattn.data import records
-    from boolattn.data.readings import Spans
+    from boolattn.logic.parsed_query import Spans
 
 _MARK = re.compile(r"<mark>(.*?)</mark>", re.DOTALL)
 #: A preposition of a category stands for any of these in a paraphrase.
@@ -34,7 +34,7 @@ _SURE = 0.7
 _MOST_BETWEEN = 5
 
 
-def align(query: records.Query, original: str = "") -> Marked | None:
+def align(query: records.Query, original: str = "") -> LabelledQuery | None:
     """Mark the operands in a query whose wording is not that of its operands.
 
     Args:
@@ -49,7 +49,7 @@ def align(query: records.Query, original: str = "") -> Marked | None:
     ...               template="_ that are not _")
     >>> found = align(query, "<mark>Fish of Bolivia</mark> that are not "
     ...               "<mark>Fish of Brazil</mark>")
-    >>> print(found.reading.tree(found.text))
+    >>> print(found.parsed.tree(found.text))
     And(parts=(Atom(text='Fish of Bolivia'), Not(part=Atom(text='Fish of Brazil'))))
     """
     names = [" ".join(name.split()) for name in _MARK.findall(original)]
@@ -57,16 +57,16 @@ def align(query: records.Query, original: str = "") -> Marked | None:
     if not names or query.template.count("_") != len(names):
         return None
     spans = align_operands(query.text, names)
-    marked = mark(query.text, query.template, spans) if spans else None
+    marked = label_template(query.text, query.template, spans) if spans else None
     return marked if marked and _excludes_what_it_says(marked) else None
 
 
-def _excludes_what_it_says(marked: Marked) -> bool:
+def _excludes_what_it_says(marked: LabelledQuery) -> bool:
     """Say whether after every NOT comes an excluded operand, and every one after a NOT.
 
     Some paraphrases lost their exclusion or turned it round.
     """
-    operands = marked.reading.kept + marked.reading.excluded
+    operands = marked.parsed.positive + marked.parsed.negated
     owned = [{at for start, end in spans for at in range(start, end)} for spans in operands]
     own = [
         places - set().union(*(other for other in owned if other is not places)) for places in owned
@@ -77,7 +77,7 @@ def _excludes_what_it_says(marked: Marked) -> bool:
             after = [min((at for at in places if at > cue.start), default=None) for places in own]
             firsts = [(at, index) for index, at in enumerate(after) if at is not None]
             negated.add(min(firsts)[1] if firsts else -1)
-    return negated == set(range(len(marked.reading.kept), len(operands)))
+    return negated == set(range(len(marked.parsed.positive), len(operands)))
 
 
 def align_operands(text: str, names: Sequence[str]) -> list[Spans] | None:

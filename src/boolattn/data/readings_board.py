@@ -18,7 +18,7 @@ from boolattn.logic.lexicon import find_cues
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from boolattn.data.readings import Span, Spans
+    from boolattn.logic.parsed_query import Span, Spans
 
 _WORD = re.compile(r"\w+(?:[’'](?:s\b|t\b))?")
 _SHORTEST_STEM = 4

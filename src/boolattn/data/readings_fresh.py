@@ -3,7 +3,7 @@
 Every other text that readings are measured on was made from tables we wrote, and a model may have
 learned our habits rather than the language. Half of these ask for taxa, half for anything else.
 Nothing is trained on them, chosen by them, or mended after them.
-May import: boolattn.data.readings, boolattn.logic, boolattn.errors.
+May import: boolattn.logic.parsed_query, boolattn.logic, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from boolattn.data.readings import Marked, Reading, in_order, unmarked
 from boolattn.errors import DataError
 from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery, in_text_order, parse_labelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -58,7 +58,7 @@ class Fresh:
 
     form: str
     domain: str
-    marked: Marked
+    marked: LabelledQuery
 
 
 @lru_cache(maxsize=1)
@@ -75,7 +75,7 @@ def read_fresh(lines: Iterable[str], where: str = "the text") -> list[Fresh]:
 
     >>> line = "a_not_b\ttaxa\t<01|moths> <0|of Borneo>, but none <1|of Java>"
     >>> [one] = read_fresh([line])
-    >>> print(one.marked.reading.tree(one.marked.text))
+    >>> print(one.marked.parsed.tree(one.marked.text))
     And(parts=(Atom(text='moths of Borneo'), Not(part=Atom(text='moths of Java'))))
     """
     found = []
@@ -85,12 +85,14 @@ def read_fresh(lines: Iterable[str], where: str = "the text") -> list[Fresh]:
         parts = line.split("\t")
         if len(parts) != 3 or parts[0] not in FORMS:
             raise DataError(f"{where}:{number}: not a known form, a domain and a marked text")
-        text, operands = unmarked(parts[2])
+        text, operands = parse_labelled(parts[2])
         form = FORMS[parts[0]]
         if len(operands) not in form.n_operands or not all(operands) or re.search("[<>]", text):
             raise DataError(f"{where}:{number}: the marks do not fit the form {parts[0]}")
         n_kept = len(operands) - form.n_excluded
-        kept, excluded = (in_order(own, operands) for own in (operands[:n_kept], operands[n_kept:]))
-        marked = Marked(text, Reading(kept, excluded, form.joiner))
+        kept, excluded = (
+            in_text_order(own, operands) for own in (operands[:n_kept], operands[n_kept:])
+        )
+        marked = LabelledQuery(text, ParsedQuery(kept, excluded, form.joiner))
         found.append(Fresh(parts[0], parts[1], marked))
     return found

@@ -11,7 +11,6 @@ import random
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from boolattn.data.readings import Marked, Reading, in_order
 from boolattn.data.readings_content import Content, contents, taxa_content
 from boolattn.data.readings_wordings import (
     Form,
@@ -25,6 +24,7 @@ from boolattn.data.readings_wordings import (
 )
 from boolattn.data.taxa.phrases import Builder, fill, slots_of
 from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery, in_text_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,7 +65,7 @@ _CONTRACTIONS = ("n't", "'re", "'m", "'s", "'d", "'ve")
 _FEWEST_LETTERS = 5
 
 
-def generate_marked(n: int, seed: int, *, held_out: bool = False) -> Iterator[Marked]:
+def generate_marked(n: int, seed: int, *, held_out: bool = False) -> Iterator[LabelledQuery]:
     """Make queries with their readings; equal arguments give equal queries on every machine.
 
     Args:
@@ -75,7 +75,7 @@ def generate_marked(n: int, seed: int, *, held_out: bool = False) -> Iterator[Ma
             of each query (cue, list, clause, plain phrase) is none that training has.
 
     >>> marked = next(generate_marked(1, seed=0))
-    >>> all(marked.text[start:end] for spans in marked.reading.kept for start, end in spans)
+    >>> all(marked.text[start:end] for spans in marked.parsed.positive for start, end in spans)
     True
     """
     writer = _Writer(random.Random(f"readings {seed} {held_out}"), held_out=held_out)
@@ -94,21 +94,21 @@ class _Writer:
         self._kinds = [kind for kind, _ in _PLAIN_KINDS]
         self._kind_weights = _running([weight for _, weight in _PLAIN_KINDS])
 
-    def composed(self) -> Marked:
+    def composed(self) -> LabelledQuery:
         """Write a query with operators."""
         form = self.rng.choices(self._forms, cum_weights=self._form_weights)[0]
         content = self._content()
         wording = self._wording(form, content)
         phrase = self._written(wording.skeleton(), content, form.n_kept + form.n_excluded)
         kept, excluded = phrase.operands[: form.n_kept], phrase.operands[form.n_kept :]
-        reading = Reading(
-            in_order(kept, phrase.operands),
-            in_order(excluded, phrase.operands),
+        reading = ParsedQuery(
+            in_text_order(kept, phrase.operands),
+            in_text_order(excluded, phrase.operands),
             Operator(form.joiner),
         )
-        return Marked(phrase.text, reading)
+        return LabelledQuery(phrase.text, reading)
 
-    def plain(self) -> Marked:
+    def plain(self) -> LabelledQuery:
         """Write a query without operators."""
         kind = self.rng.choices(self._kinds, cum_weights=self._kind_weights)[0]
         content = self._content()
@@ -132,7 +132,7 @@ class _Writer:
         else:
             skeleton = f"<0|{self._part(_plain('literal'))}>"
         phrase = self._written(skeleton, content, 1)
-        return Marked(phrase.text, Reading(phrase.operands))
+        return LabelledQuery(phrase.text, ParsedQuery(phrase.operands))
 
     def _content(self) -> Content:
         if self.rng.random() < TAXA:

@@ -2,7 +2,7 @@
 
 A test set: no name of it stands in a table that training queries are made from, and one, "Argyll
 & Bute", in a natural query.
-May import: boolattn.data.readings.
+May import: boolattn.logic.parsed_query.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
-from boolattn.data.readings import Marked, Reading
+from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery
 
 _N_FIELDS = 3
 
@@ -39,12 +39,13 @@ def names() -> tuple[Name, ...]:
     return tuple(Name(*row[:_N_FIELDS]) for row in rows)
 
 
-def name_queries() -> list[Marked]:
+def name_queries() -> list[LabelledQuery]:
     """Return the queries, each read as one operand.
 
-    >>> all(marked.reading.is_plain for marked in name_queries())
+    >>> all(marked.parsed.is_plain for marked in name_queries())
     True
     """
     return [
-        Marked(name.query, Reading((((0, len(name.query.rstrip("?!"))),),))) for name in names()
+        LabelledQuery(name.query, ParsedQuery((((0, len(name.query.rstrip("?!"))),),)))
+        for name in names()
     ]

@@ -2,7 +2,7 @@
 
 Skeletons and cues, however many, are put together by one machine; these were written one by one.
 No word held out by the taxa benchmark stands in them, and a tenth is kept for choosing between
-models. May import: boolattn.data.readings, boolattn.logic, boolattn.errors.
+models. May import: boolattn.logic.parsed_query, boolattn.logic, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from boolattn.data.readings import MARK, Marked, Reading, in_order, unmarked
 from boolattn.errors import DataError
 from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import (
+    MARK,
+    LabelledQuery,
+    ParsedQuery,
+    in_text_order,
+    parse_labelled,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -79,16 +85,16 @@ class Natural:
     domain: str
     marked: str
 
-    def reading(self) -> Marked:
+    def labelled(self) -> LabelledQuery:
         """Return the text and how it is to be read."""
-        text, operands = unmarked(self.marked)
+        text, operands = parse_labelled(self.marked)
         joiner, kept, _ = self.form.split(":")
         first, last = operands[: int(kept)], operands[int(kept) :]
-        return Marked(
+        return LabelledQuery(
             text,
-            Reading(
-                in_order(first, operands),
-                in_order(last, operands),
+            ParsedQuery(
+                in_text_order(first, operands),
+                in_text_order(last, operands),
                 Operator.OR if joiner == "or" else Operator.AND,
             ),
         )
@@ -109,7 +115,7 @@ def read_natural(lines: Iterable[str], where: str = "the text") -> list[Natural]
     r"""Read lines of form, domain and marked text, between tabs.
 
     >>> [one] = read_natural(["-:1:1\ttaxa\t<01|moths> <0|of Borneo>, none <1|of Java>"])
-    >>> print(one.reading().reading.tree(one.reading().text))
+    >>> print(one.labelled().parsed.tree(one.labelled().text))
     And(parts=(Atom(text='moths of Borneo'), Not(part=Atom(text='moths of Java'))))
     """
     found = []
@@ -120,7 +126,7 @@ def read_natural(lines: Iterable[str], where: str = "the text") -> list[Natural]
         domain, tab, marked = rest.partition("\t")
         if not tab or not (counts := _FORM.fullmatch(form)):
             raise DataError(f"{where}:{number}: not a known form, a domain and a marked text")
-        text, operands = unmarked(marked)
+        text, operands = parse_labelled(marked)
         n_operands = int(counts[2]) + int(counts[3])
         if len(operands) != n_operands or not all(operands) or re.search("[<>]", text):
             raise DataError(f"{where}:{number}: the marks do not fit the form {form}")
@@ -130,19 +136,19 @@ def read_natural(lines: Iterable[str], where: str = "the text") -> list[Natural]
     return found
 
 
-def natural_readings(n: int, seed: int) -> Iterator[Marked]:
+def natural_readings(n: int, seed: int) -> Iterator[LabelledQuery]:
     """Yield each query as it was written, then others of the same frames, ``n`` in all."""
     queries = natural_queries()
     rng = random.Random(f"natural {seed}")
     fillings = _Fillings(queries)
     for place in range(n):
         if place < len(queries):
-            yield queries[place].reading()
+            yield queries[place].labelled()
         else:
-            yield fillings.refill(rng.choice(queries), rng).reading()
+            yield fillings.refill(rng.choice(queries), rng).labelled()
 
 
-def short_readings(n: int, seed: int) -> Iterator[Marked]:
+def short_readings(n: int, seed: int) -> Iterator[LabelledQuery]:
     """Yield queries of a few words: operands of one or two words, joined in the shortest ways."""
     own = sorted(
         {
@@ -157,7 +163,7 @@ def short_readings(n: int, seed: int) -> Iterator[Marked]:
         form, _, frame = rng.choice(_SHORT).partition("\t")
         for letter, text in zip("ABC", rng.sample(own, 3), strict=True):
             frame = frame.replace(f"|{letter}>", f"|{text}>")
-        yield Natural(form, "short", frame).reading()
+        yield Natural(form, "short", frame).labelled()
 
 
 class _Fillings:

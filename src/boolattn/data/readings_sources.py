@@ -7,44 +7,46 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from boolattn.data.readings import mark
 from boolattn.data.readings_alignment import align
 from boolattn.data.sentences import generate
 from boolattn.logic.lexicon import find_cues
 from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import label_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from boolattn.data import records
-    from boolattn.data.readings import Marked
     from boolattn.data.sentences import Mixture, Sentence
+    from boolattn.logic.parsed_query import LabelledQuery
 
 
-def marked_queries(queries: Iterable[records.Query]) -> Iterator[Marked]:
+def marked_queries(queries: Iterable[records.Query]) -> Iterator[LabelledQuery]:
     """Mark the queries of a data set that knows where its operands stand; others are left out."""
     for query in queries:
-        marked = mark(query.text, query.template, [operand.spans for operand in query.operands])
+        marked = label_template(
+            query.text, query.template, [operand.spans for operand in query.operands]
+        )
         if marked:
             yield marked
 
 
-def marked_sentences(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[Marked]:
+def marked_sentences(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[LabelledQuery]:
     """Mark generated Boolean sentences; left out, the mixture has what training may see."""
     yield from mark_sentences(generate(n, seed, mixture))
 
 
-def mark_sentences(sentences: Iterable[Sentence]) -> Iterator[Marked]:
+def mark_sentences(sentences: Iterable[Sentence]) -> Iterator[LabelledQuery]:
     """Mark Boolean sentences that are there already."""
     for sentence in sentences:
-        marked = mark(sentence.text, sentence.template, sentence.operands)
+        marked = label_template(sentence.text, sentence.template, sentence.operands)
         if marked:
             yield marked
 
 
 def marked_paraphrases(
     queries: Iterable[records.Query], *, announced: bool = True
-) -> Iterator[Marked]:
+) -> Iterator[LabelledQuery]:
     """Mark queries whose operands are known in other words, such as QUEST's.
 
     Args:
@@ -58,23 +60,23 @@ def marked_paraphrases(
             yield marked
 
 
-def is_announced(marked: Marked) -> bool:
+def is_announced(marked: LabelledQuery) -> bool:
     """Say whether every operator of a reading has a cue of the lexicon outside the operands.
 
-    >>> from boolattn.data.readings import Marked, Reading
+    >>> from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery
     >>> spans = (((0, 4), (14, 20)), ((5, 20),))
-    >>> is_announced(Marked("1990 American novels", Reading(spans)))
+    >>> is_announced(LabelledQuery("1990 American novels", ParsedQuery(spans)))
     False
     """
-    reading = marked.reading
+    reading = marked.parsed
     asked = set()
-    if len(reading.kept) > 1:
+    if len(reading.positive) > 1:
         asked.add(reading.joiner)
-    if reading.excluded:
+    if reading.negated:
         asked.add(Operator.NOT)
     inside = {
         at
-        for spans in reading.kept + reading.excluded
+        for spans in reading.positive + reading.negated
         for start, end in spans
         for at in range(start, end)
     }

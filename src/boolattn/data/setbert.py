@@ -1,6 +1,6 @@
 """SetBERT's Boolean sentences, where a user has made them: and.jsonl, or.jsonl, not.jsonl.
 
-May import: boolattn.data.files, boolattn.logic, boolattn.errors.
+May import: boolattn.files, boolattn.logic, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from boolattn.data.files import find_file, read_jsonl
 from boolattn.errors import ConfigError, DataError
+from boolattn.files import find_file, read_jsonl
 from boolattn.logic.operators import OPERATORS, Operator
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ boolattn.data (the cache folder), boolattn.settings, boolattn.errors.
 
 from boolattn.encoder.bool_bert import BoolBertConfig, BoolBertModel, register
 from boolattn.encoder.card import Card
-from boolattn.encoder.encoding import DocumentEncoder, encode_documents
-from boolattn.encoder.storage import save_towers
+from boolattn.encoder.document_encoder import DocumentEncoder, encode_documents
+from boolattn.encoder.tower_storage import save_towers
 from boolattn.encoder.towers import (
     TowerConfig,
     build_towers,

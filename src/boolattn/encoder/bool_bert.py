@@ -26,7 +26,7 @@ from boolattn.plugin.storage import saved_config
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from boolattn.plugin.labels import Labels
+    from boolattn.plugin.labels import OperatorLabels
 
 MODEL_TYPE = "bool_bert"
 #: The task under which the plug-in works; under any other the bare encoder runs.
@@ -145,7 +145,7 @@ class BoolBertModel(PreTrainedModel):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         *,
-        operators: Labels | None = None,
+        operators: OperatorLabels | None = None,
         task: str | None = QUERY,
         **kwargs: Any,
     ) -> BaseModelOutput:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from boolattn.evaluation.summary import Results
+    from boolattn.evaluation.results import Results
 
 # Blue, orange, green, red, violet, brown of a palette that people with any colour vision tell
 # apart (Okabe and Ito).
@@ -67,7 +67,7 @@ def reliability_curves(title: str, curves: Mapping[str, Mapping[str, Any]]) -> A
     Args:
         title: What was measured.
         curves: For each line, by its label, what
-            :func:`boolattn.evaluation.reading.operand_reliability` returned.
+            :func:`boolattn.evaluation.parse_accuracy.operand_reliability` returned.
     """
     figure = _figures()(figsize=(7.6, 4.8), layout="constrained")
     panels = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))

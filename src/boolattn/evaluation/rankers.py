@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
 
-    from boolattn.composition.retriever import Retriever
-    from boolattn.logic.tree import Query
+    from boolattn.encoder.retriever import Retriever
+    from boolattn.logic.tree import QueryTree
 
     Tell = Callable[[str, int, int], None]
-    Keeps = Callable[[Query], Callable[[int], bool]]
+    Keeps = Callable[[QueryTree], Callable[[int], bool]]
     Rows = NDArray[np.int32]
     Scores = NDArray[np.float32]
     Mask = NDArray[np.bool_]
@@ -142,7 +142,7 @@ class RetrieverRanker:
 
     def rank(self, texts: Sequence[str], depth: int) -> Ranking:
         """Rank the corpus; every document gets its exact score."""
-        from boolattn.composition import ranking
+        from boolattn.composition import exact as ranking
 
         depth = min(depth, len(self._documents))
         # What is dropped leaves room for others, up to as many again.
@@ -156,7 +156,7 @@ class RetrieverRanker:
                 self.retriever, plans, self._documents, width
             )
             for place, plan in enumerate(plans, start):
-                if self._keeps is not None and plan.is_composed and any(plan.is_excluded):
+                if self._keeps is not None and plan.is_composed and any(plan.is_negated):
                     kept = map(self._keeps(plan.tree), rows[place].tolist())
                     _only(rows[place], scores[place], np.array(list(kept), bool))
         _refuse_nan(bool(np.isnan(scores).any()))

@@ -1,6 +1,6 @@
 """What a system returned: rows of the corpus, best first; read from and written to TREC runs.
 
-May import: boolattn.data.files, boolattn.errors.
+May import: boolattn.files, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from boolattn.data.files import read_lines, whole_file
 from boolattn.errors import ConfigError, DataError
+from boolattn.files import read_lines, whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

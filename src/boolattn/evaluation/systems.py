@@ -1,7 +1,7 @@
 """What is evaluated, by the name a person gives: a model's folder, a known name, a run file.
 
 May import: boolattn.composition, boolattn.encoder, boolattn.evaluation, boolattn.plugin,
-boolattn.weights, boolattn.errors.
+boolattn.embedding.minilm, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boolattn.data.files import ENDINGS
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation.rankers import (
     Bm25Ranker,
@@ -19,6 +18,7 @@ from boolattn.evaluation.rankers import (
     RunRanker,
     TowersRanker,
 )
+from boolattn.files import ENDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,8 +112,8 @@ def _run(path: Path, benchmark: Benchmark, how: How) -> System:
 
 
 def _model(folder: Path, name: str, benchmark: Benchmark, how: How) -> System:
-    from boolattn.composition.retriever import Retriever
-    from boolattn.composition.storage import SETTINGS
+    from boolattn.encoder.retriever import Retriever
+    from boolattn.encoder.retriever_storage import SETTINGS
 
     texts = benchmark.texts
     if how.is_composed and (folder / SETTINGS).is_file():
@@ -151,11 +151,11 @@ def _refuse_label(what: str, how: How) -> None:
 
 def _folder(model: str) -> tuple[Path, str]:
     if model == "minilm":
-        from boolattn.weights import minilm_folder
+        from boolattn.embedding.minilm import minilm_folder
 
         return minilm_folder(), "all-MiniLM-L6-v2"
     if model == "shipped":
-        from boolattn.encoder.packed import shipped_model
+        from boolattn.embedding.packed import shipped_model
 
         return shipped_model(), "shipped"
     folder = Path(model)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from boolattn.evaluation.results import Group, Results
     from boolattn.evaluation.significance import Comparison
-    from boolattn.evaluation.summary import Group, Results
 
 #: Columns where no terminal says its own.
 WIDTH = 130

@@ -21,7 +21,7 @@ from boolattn.errors import QueryError, QuerySyntaxError
 from boolattn.logic.tree import And, Atom, Not, Or, atoms
 
 if TYPE_CHECKING:
-    from boolattn.logic.tree import Query
+    from boolattn.logic.tree import QueryTree
 
     Span = tuple[int, int]
 
@@ -46,7 +46,7 @@ class _Token:
     end: int
 
 
-def parse(text: str) -> Query:
+def parse(text: str) -> QueryTree:
     """Read a query in explicit syntax.
 
     >>> parse("hawk moths AND Borneo NOT Sumatra")
@@ -58,7 +58,7 @@ def parse(text: str) -> Query:
     return parse_with_spans(text)[0]
 
 
-def parse_with_spans(text: str) -> tuple[Query, tuple[Span, ...]]:
+def parse_with_spans(text: str) -> tuple[QueryTree, tuple[Span, ...]]:
     """Read a query, and say where in the text each operand stands, in the order of ``atoms``."""
     parser = _Parser(text, _tokens(text))
     tree = parser.any_of(0)
@@ -89,7 +89,7 @@ def is_explicit(text: str) -> bool:
     )
 
 
-def unparse(tree: Query) -> str:
+def unparse(tree: QueryTree) -> str:
     """Write a tree in explicit syntax; ``parse`` reads it back.
 
     >>> unparse(And((Or((Atom("moths"), Atom("Romeo AND Juliet"))), Not(Atom("Borneo")))))
@@ -111,23 +111,23 @@ def unparse(tree: Query) -> str:
             )
 
 
-def is_anchored(tree: Query, *, is_excluded: bool = False) -> bool:
+def is_anchored(tree: QueryTree, *, is_negated: bool = False) -> bool:
     """Say whether every document that satisfies a tree has some operand that it must match.
 
     "NOT moths" and "Borneo OR NOT moths" are not anchored: nearly everything satisfies them.
     """
     match tree:
         case Atom():
-            return not is_excluded
+            return not is_negated
         case Not(part):
-            return is_anchored(part, is_excluded=not is_excluded)
+            return is_anchored(part, is_negated=not is_negated)
         case And(parts) | Or(parts):
-            found = [is_anchored(part, is_excluded=is_excluded) for part in parts]
+            found = [is_anchored(part, is_negated=is_negated) for part in parts]
             # Under an exclusion AND and OR change places.
-            return any(found) if isinstance(tree, And) != is_excluded else all(found)
+            return any(found) if isinstance(tree, And) != is_negated else all(found)
 
 
-def check_anchored(tree: Query) -> None:
+def check_anchored(tree: QueryTree) -> None:
     """Refuse a query that says only what to leave out."""
     if not is_anchored(tree):
         first = next(atoms(tree)).text
@@ -156,14 +156,14 @@ class _Parser:
     def fail(self, message: str, token: _Token) -> QuerySyntaxError:
         return QuerySyntaxError(message, column=token.start + 1, text=self.text)
 
-    def any_of(self, depth: int) -> Query:
+    def any_of(self, depth: int) -> QueryTree:
         parts = [self.all_of(depth)]
         while self.here.kind == "OR":
             self.take()
             parts.append(self.all_of(depth))
         return _joined(Or, parts)
 
-    def all_of(self, depth: int) -> Query:
+    def all_of(self, depth: int) -> QueryTree:
         parts = [self.signed(depth)]
         while self.here.kind not in ("OR", ")", "end"):
             if self.here.kind == "AND":
@@ -171,21 +171,21 @@ class _Parser:
             parts.append(self.signed(depth))
         return _joined(And, parts)
 
-    def signed(self, depth: int) -> Query:
-        is_excluded = False
+    def signed(self, depth: int) -> QueryTree:
+        is_negated = False
         while self.here.kind in ("NOT", "-"):
             is_single = self.take().kind == "-"
-            is_excluded = not is_excluded
+            is_negated = not is_negated
             if is_single:
                 break
         else:
             is_single = False
         item = self.item(depth, is_single=is_single)
-        if not is_excluded:
+        if not is_negated:
             return item
         return item.part if isinstance(item, Not) else Not(item)
 
-    def item(self, depth: int, *, is_single: bool) -> Query:
+    def item(self, depth: int, *, is_single: bool) -> QueryTree:
         token = self.take()
         if token.kind == "(":
             return self.group(token, depth)
@@ -202,7 +202,7 @@ class _Parser:
         self.spans.append((token.start, words[-1].end))
         return Atom(" ".join(word.text for word in words))
 
-    def group(self, opening: _Token, depth: int) -> Query:
+    def group(self, opening: _Token, depth: int) -> QueryTree:
         if depth >= MAX_DEPTH:
             raise self.fail(f"parentheses are nested more than {MAX_DEPTH} deep", opening)
         inside = self.any_of(depth + 1)
@@ -273,17 +273,17 @@ def _quote(text: str, start: int) -> _Token:
     raise QuerySyntaxError("this quote is never closed", column=start + 1, text=text)
 
 
-def _joined(kind: type[And] | type[Or], parts: list[Query]) -> Query:
+def _joined(kind: type[And] | type[Or], parts: list[QueryTree]) -> QueryTree:
     """Join parts, with parts of the same kind spread out: "(A AND B) AND C" has three."""
     if len(parts) == 1:
         return parts[0]
-    spread: list[Query] = []
+    spread: list[QueryTree] = []
     for part in parts:
         spread += part.parts if isinstance(part, kind) else [part]
     return kind(tuple(spread))
 
 
-def _grouped(tree: Query) -> str:
+def _grouped(tree: QueryTree) -> str:
     return unparse(tree) if isinstance(tree, Atom) else f"({unparse(tree)})"
 
 

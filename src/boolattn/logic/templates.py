@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from boolattn.errors import QueryError
-from boolattn.logic.tree import And, Atom, Not, Or, Query, operators_of
+from boolattn.logic.tree import And, Atom, Not, Or, QueryTree, operators_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from boolattn.logic.operators import Operator
 
 #: Template name -> (number of operands, tree of the operands).
-TEMPLATES: Mapping[str, tuple[int, Callable[[Sequence[Query]], Query]]] = {
+TEMPLATES: Mapping[str, tuple[int, Callable[[Sequence[QueryTree]], QueryTree]]] = {
     "_": (1, lambda part: part[0]),
     "_ or _": (2, lambda part: Or(tuple(part))),
     "_ or _ or _": (3, lambda part: Or(tuple(part))),
@@ -27,7 +27,7 @@ TEMPLATES: Mapping[str, tuple[int, Callable[[Sequence[Query]], Query]]] = {
 }
 
 
-def template_tree(template: str, operands: Sequence[str]) -> Query:
+def template_tree(template: str, operands: Sequence[str]) -> QueryTree:
     """Put operands into a template.
 
     >>> template_tree("_ that are not _", ["moths", "moths of Sumatra"])

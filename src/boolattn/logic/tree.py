@@ -27,28 +27,28 @@ class Atom:
 class And:
     """Every part holds."""
 
-    parts: tuple[Query, ...]
+    parts: tuple[QueryTree, ...]
 
 
 @dataclass(frozen=True)
 class Or:
     """At least one part holds."""
 
-    parts: tuple[Query, ...]
+    parts: tuple[QueryTree, ...]
 
 
 @dataclass(frozen=True)
 class Not:
     """The part does not hold."""
 
-    part: Query
+    part: QueryTree
 
 
-Query = Atom | And | Or | Not
+QueryTree = Atom | And | Or | Not
 
 
 def answers(
-    query: Query,
+    query: QueryTree,
     postings: Mapping[str, frozenset[str]],
     universe: frozenset[str] | None = None,
 ) -> frozenset[str]:
@@ -90,7 +90,7 @@ def _everything(universe: frozenset[str] | None) -> frozenset[str]:
     return universe
 
 
-def atoms(query: Query) -> Iterator[Atom]:
+def atoms(query: QueryTree) -> Iterator[Atom]:
     """Walk the operands, left to right."""
     match query:
         case Atom():
@@ -102,20 +102,20 @@ def atoms(query: Query) -> Iterator[Atom]:
                 yield from atoms(part)
 
 
-def excluded_atoms(query: Query, *, is_excluded: bool = False) -> Iterator[Atom]:
+def excluded_atoms(query: QueryTree, *, is_negated: bool = False) -> Iterator[Atom]:
     """Walk the operands that stand under an odd number of ``Not``."""
     match query:
         case Atom():
-            if is_excluded:
+            if is_negated:
                 yield query
         case Not(part):
-            yield from excluded_atoms(part, is_excluded=not is_excluded)
+            yield from excluded_atoms(part, is_negated=not is_negated)
         case And(parts) | Or(parts):
             for part in parts:
-                yield from excluded_atoms(part, is_excluded=is_excluded)
+                yield from excluded_atoms(part, is_negated=is_negated)
 
 
-def wanted(query: Query, *, is_excluded: bool = False) -> Query | None:
+def wanted(query: QueryTree, *, is_negated: bool = False) -> QueryTree | None:
     """Return what a document must belong to, without what it must not; ``None`` for nothing.
 
     A choice between something and the lack of something asks for nothing in particular.
@@ -127,20 +127,20 @@ def wanted(query: Query, *, is_excluded: bool = False) -> Query | None:
     """
     match query:
         case Atom():
-            return None if is_excluded else query
+            return None if is_negated else query
         case Not(part):
-            return wanted(part, is_excluded=not is_excluded)
+            return wanted(part, is_negated=not is_negated)
         case And(parts) | Or(parts):
             # What is not "a and b" is not a, or not b; and the other way round.
-            is_all = isinstance(query, And) != is_excluded
-            found = [wanted(part, is_excluded=is_excluded) for part in parts]
+            is_all = isinstance(query, And) != is_negated
+            found = [wanted(part, is_negated=is_negated) for part in parts]
             kept = tuple(part for part in found if part is not None)
             if not kept or (not is_all and len(kept) < len(found)):
                 return None
             return kept[0] if len(kept) == 1 else (And if is_all else Or)(kept)
 
 
-def operators_of(query: Query) -> tuple[Operator, ...]:
+def operators_of(query: QueryTree) -> tuple[Operator, ...]:
     """Return the operators a tree uses, in the fixed order.
 
     An ``And`` whose other parts are all excluded is a difference, which is NOT alone, as in
@@ -153,7 +153,7 @@ def operators_of(query: Query) -> tuple[Operator, ...]:
     """
     used: set[Operator] = set()
 
-    def walk(node: Query) -> None:
+    def walk(node: QueryTree) -> None:
         match node:
             case Not(part):
                 used.add(Operator.NOT)

@@ -16,7 +16,7 @@ from boolattn.attention.gate import Gate, LearnedGate, LexiconGate, turned_over
 from boolattn.errors import GateError, UnsupportedEncoderError
 from boolattn.plugin.backend import BACKENDS, BIAS, PASS, Applied, with_bias
 from boolattn.plugin.labels import label_gate
-from boolattn.plugin.recording import Pass, current
+from boolattn.plugin.recording import ForwardPass, current
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from boolattn.attention.boolattn import BoolAttn
     from boolattn.plugin.families import Family
-    from boolattn.plugin.labels import Labels
+    from boolattn.plugin.labels import OperatorLabels
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 #: What a call without Boolean bias is: no gate, nothing read.
-UNTOUCHED = Pass(torch.empty(0), None)
+UNTOUCHED = ForwardPass(torch.empty(0), None)
 
 
 def visible_tokens(mask: object, tokens: Tensor) -> Tensor:
@@ -61,14 +61,14 @@ class ModelHooks:
 
     #: Stands in for the thread's own pass while a compiler traces: it does not see through
     #: thread-local state, and would drop the bias without a word.
-    traced: Pass | None = None
+    traced: ForwardPass | None = None
 
     def __init__(self, plugin: BoolAttn, family: Family, names: tuple[str, ...]) -> None:
         self.plugin = plugin
         self.family = family
         self.names = names  # of the model's arguments, in their order
 
-    def now(self) -> Pass:
+    def now(self) -> ForwardPass:
         """Return the pass under way in this thread."""
         if not torch.compiler.is_compiling():
             return current.passes.get(id(self), UNTOUCHED)
@@ -79,7 +79,7 @@ class ModelHooks:
             )
         return self.traced
 
-    def _enter(self, this: Pass | None) -> None:
+    def _enter(self, this: ForwardPass | None) -> None:
         if torch.compiler.is_compiling():
             self.traced = this
         elif this is None:
@@ -116,7 +116,7 @@ class ModelHooks:
             return args, kwargs  # the model itself says what is missing
         mask = visible_tokens(given.get("attention_mask"), tokens)
         gate = self._gate(labels, input_ids, mask)
-        this = Pass(mask, gate, is_told=labels is not None)
+        this = ForwardPass(mask, gate, is_told=labels is not None)
         self._enter(this)
         if self.family.carries_kwargs:
             kwargs[PASS] = this
@@ -140,7 +140,9 @@ class ModelHooks:
         """Read what enters the first layer, in a family that has none."""
         self._read(self.now(), hidden)
 
-    def _gate(self, labels: Labels | None, input_ids: Tensor | None, mask: Tensor) -> Gate | None:
+    def _gate(
+        self, labels: OperatorLabels | None, input_ids: Tensor | None, mask: Tensor
+    ) -> Gate | None:
         """Open by label, else by lexicon; ``None`` leaves it to the learned gate."""
         config, gate = self.plugin.config, self.plugin.gate
         if labels is not None:
@@ -157,7 +159,7 @@ class ModelHooks:
         found: Gate = gate(input_ids, mask)
         return found
 
-    def _read(self, this: Pass, hidden: Tensor) -> None:
+    def _read(self, this: ForwardPass, hidden: Tensor) -> None:
         record = None if torch.compiler.is_compiling() else current.record
         if this is UNTOUCHED:
             return

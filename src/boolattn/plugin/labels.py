@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from boolattn.attention.config import BoolAttnConfig
 
 #: One collection of operator names for each text, or 0 and 1 in the shape (batch, operators).
-Labels = Sequence[Sequence[str]] | Tensor
+OperatorLabels = Sequence[Sequence[str]] | Tensor
 
 
-def label_gate(labels: Labels, config: BoolAttnConfig, batch: int, device: torch.device) -> Gate:
+def label_gate(
+    labels: OperatorLabels, config: BoolAttnConfig, batch: int, device: torch.device
+) -> Gate:
     """Check labels and open the gate by them."""
     if not isinstance(labels, Tensor):
         labels = _from_names(labels, config, batch)

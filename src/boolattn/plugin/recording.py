@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from boolattn.attention.boolattn import LayerBias, Reading
+    from boolattn.attention.boolattn import CueReading, LayerBias
     from boolattn.attention.gate import Gate
 
 
@@ -34,13 +34,13 @@ class Record:
     """
 
     wants_attention: bool = False
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[CueReading] = field(default_factory=list)
     biases: dict[int, LayerBias] = field(default_factory=dict)
     attention: dict[int, Tensor] = field(default_factory=dict)
 
 
 @dataclass
-class Pass:
+class ForwardPass:
     """One forward pass of one encoder: opened at the model, read at the entrance of its layers.
 
     Attributes:
@@ -52,7 +52,7 @@ class Pass:
 
     mask: Tensor
     gate: Gate | None
-    reading: Reading | None = None
+    reading: CueReading | None = None
     is_told: bool = False
 
 
@@ -63,7 +63,7 @@ class _Current(threading.local):
 
     def __init__(self) -> None:
         #: By the encoder's hooks: an encoder may run while another one runs.
-        self.passes: dict[int, Pass] = {}
+        self.passes: dict[int, ForwardPass] = {}
 
 
 current = _Current()

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from boolattn.composition.ranking import rank as rank_composed
-from boolattn.composition.ranking import single_vector
+from boolattn.composition.exact import rank as rank_composed
+from boolattn.composition.exact import single_vector
 from boolattn.composition.scores import RULES
-from boolattn.data.bare import bare_tree
-from boolattn.data.readings import mark
+from boolattn.evaluation.parse_accuracy import has_same_words, shape
 from boolattn.evaluation.rankers import exact_search
 from boolattn.evaluation.ranking import Ranking
-from boolattn.evaluation.reading import has_same_words, shape
+from boolattn.logic.elision import elided_tree
 from boolattn.logic.operators import OPERATORS
+from boolattn.logic.parsed_query import label_template
 from boolattn.logic.syntax import parse, unparse
 from boolattn.logic.templates import template_tree
 from boolattn.logic.tree import Atom
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.composition.plan import Plan
-    from boolattn.composition.retriever import Retriever
     from boolattn.data.records import Query
-    from boolattn.logic.tree import Query as Tree
+    from boolattn.encoder.retriever import Retriever
+    from boolattn.logic.tree import QueryTree
     from boolattn.training.corpus import Corpus
     from boolattn.training.settings import Preset
 
@@ -144,27 +144,29 @@ def _as_one(plan: Plan) -> Plan:
     return replace(plan, vectors=single_vector(plan)[None], is_composed=False)
 
 
-def given_tree(query: Query) -> Tree:
+def given_tree(query: Query) -> QueryTree:
     """Return the tree of a query's own words; of its operands' names where no words are known."""
-    marked = mark(query.text, query.template, [operand.spans for operand in query.operands])
-    return _named_tree(query) if marked is None else marked.reading.tree(query.text)
+    marked = label_template(
+        query.text, query.template, [operand.spans for operand in query.operands]
+    )
+    return _named_tree(query) if marked is None else marked.parsed.tree(query.text)
 
 
-def explicit_tree(query: Query) -> Tree:
+def explicit_tree(query: Query) -> QueryTree:
     """Return what the explicit syntax reads where somebody types the operands' names."""
     return _typed(_named_tree(query))
 
 
-def bare_explicit_tree(query: Query) -> Tree:
+def bare_explicit_tree(query: Query) -> QueryTree:
     """Return the same where what the first operand says is not typed again."""
-    return _typed(bare_tree(query) or _named_tree(query))
+    return _typed(elided_tree(query) or _named_tree(query))
 
 
-def _typed(tree: Tree) -> Tree:
+def _typed(tree: QueryTree) -> QueryTree:
     return tree if isinstance(tree, Atom) else parse(unparse(tree))
 
 
-def _named_tree(query: Query) -> Tree:
+def _named_tree(query: Query) -> QueryTree:
     names = [operand.text for operand in query.operands]
     if not query.template or not names or not all(names):
         return Atom(query.text)
@@ -181,9 +183,11 @@ def _reading_values(plans: Sequence[Plan], queries: Sequence[Query]) -> Values:
         if not query.template:
             continue
         wanted = template_tree(query.template, ["_"] * query.template.count("_"))
-        values["structure"][place] = float(shape(plan.reading) == shape(wanted))
-        marked = mark(query.text, query.template, [operand.spans for operand in query.operands])
-        if marked is not None and not marked.reading.is_plain:
-            right = marked.reading.tree(query.text)
-            values["words"][place] = float(has_same_words(right, plan.reading))
+        values["structure"][place] = float(shape(plan.parsed) == shape(wanted))
+        marked = label_template(
+            query.text, query.template, [operand.spans for operand in query.operands]
+        )
+        if marked is not None and not marked.parsed.is_plain:
+            right = marked.parsed.tree(query.text)
+            values["words"][place] = float(has_same_words(right, plan.parsed))
     return values

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boolattn.errors import MissingDataError
+from boolattn.evaluation.results import average
 from boolattn.evaluation.significance import compare
-from boolattn.evaluation.summary import average
 from boolattn.reproduction.plan import NO_ENCODER
 from boolattn.reproduction.runs import Run, RunKey, all_runs, load_queries, results
 from boolattn.reproduction.systems import known
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from boolattn.evaluation.results import QueryInfo, Results
     from boolattn.evaluation.significance import Comparison
-    from boolattn.evaluation.summary import Asked, Results
 
 BASELINE = ("plain", "own")
 #: Tested against the baseline.
@@ -45,7 +45,7 @@ class Table:
     dataset: str
     encoder: str
     lines: Sequence[Line]
-    queries: Mapping[str, tuple[Asked, ...]]
+    queries: Mapping[str, tuple[QueryInfo, ...]]
 
     @property
     def key(self) -> tuple[str, str]:

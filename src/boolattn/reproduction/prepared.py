@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import numpy as np
 import torch
 
-from boolattn.data.files import whole_folder
 from boolattn.data.records import Dataset, Document, Operand, Query
 from boolattn.errors import ConfigError, DataError
+from boolattn.files import whole_folder
 from boolattn.logic.operators import Operator
 from boolattn.reproduction.jobs import LAYOUT_FORMAT
 from boolattn.training.batches import Features, Tokens

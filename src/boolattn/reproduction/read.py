@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from boolattn.composition.retriever import Retriever
-from boolattn.encoder.packed import shipped_model
+from boolattn.embedding.packed import shipped_model
+from boolattn.encoder.retriever import Retriever
 from boolattn.errors import ConfigError
-from boolattn.evaluation.reading import misread_names, read_fresh
+from boolattn.evaluation.parse_accuracy import misread_names, read_fresh
 from boolattn.reproduction.tables import markdown, short
 from boolattn.training.run_folder import write_json
 
@@ -34,7 +34,7 @@ def read(model: str, path: Path | None = None) -> str:
         A table.
     """
     retriever = Retriever.load(shipped_model() if model == SHIPPED else model)
-    if retriever.reader is None:
+    if retriever.parser is None:
         raise ConfigError(f"{model} has no reader: to it, every text is one operand")
     names, fresh = misread_names(retriever), read_fresh(retriever)
     if path is not None:

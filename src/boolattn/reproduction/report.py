@@ -1,6 +1,6 @@
 """The page of results: from the files of finished runs to tables, tests and figures.
 
-May import: boolattn.reproduction, boolattn.evaluation, boolattn.data.files, boolattn.errors.
+May import: boolattn.reproduction, boolattn.evaluation, boolattn.files, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.data.files import whole_file
 from boolattn.evaluation import figures
+from boolattn.files import whole_file
 from boolattn.reproduction.comparing import TESTED, Table, load_tables
 from boolattn.reproduction.plan import NO_ENCODER, SEEDS, Wanted, combinations
 from boolattn.reproduction.runs import Run, RunKey

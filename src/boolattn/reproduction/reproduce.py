@@ -1,6 +1,6 @@
 """One table or figure of the paper: run what it needs, and lay ours beside the paper's.
 
-May import: boolattn.reproduction, boolattn.evaluation, boolattn.explanation, boolattn.data.files,
+May import: boolattn.reproduction, boolattn.evaluation, boolattn.plugin.explain, boolattn.files,
 boolattn.errors.
 """
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.data.files import whole_file
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation import figures
+from boolattn.files import whole_file
 from boolattn.reproduction import drawing
 from boolattn.reproduction.comparing import Table
 from boolattn.reproduction.paper import OURS, Reported, find_target, sizes
@@ -128,7 +128,7 @@ def wanted_for(target: Target, size: Size) -> Wanted:
 def figure1(model: Path | None, out: Path, text: str = SENTENCE) -> str:
     """Draw what BoolAttn does to one sentence: what the paper's Figure 1 sketches."""
     import boolattn.encoder  # noqa: F401 - makes Bool-BERT known to transformers
-    from boolattn.explanation import explain
+    from boolattn.plugin.explain import explain
     from boolattn.reproduction.loading import load_explained
 
     encoder, tokenizer = load_explained(model)

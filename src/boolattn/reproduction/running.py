@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from boolattn.data.files import whole_file
+from boolattn.files import whole_file
 from boolattn.reproduction.jobs import Negate, NegationSettings
 from boolattn.reproduction.plan import plan
 from boolattn.reproduction.pool import Pool, Task

@@ -2,7 +2,7 @@
 
 ``runs/<data set>/<encoder>/<system>-<seed>.json.gz`` holds the values; what they are values of
 stands once for a data set, in ``runs/<data set>/queries.json.gz``.
-May import: boolattn.evaluation, boolattn.data.files, boolattn.errors.
+May import: boolattn.evaluation, boolattn.files, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.data.files import whole_file
 from boolattn.errors import DataError
-from boolattn.evaluation.summary import Asked, Results
+from boolattn.evaluation.results import QueryInfo, Results
+from boolattn.files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -148,14 +148,14 @@ def save_queries(folder: Path, dataset: str, asked: Mapping[str, Judgements]) ->
         handle.write(json.dumps(plain, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
-def load_queries(folder: Path, dataset: str) -> dict[str, tuple[Asked, ...]]:
+def load_queries(folder: Path, dataset: str) -> dict[str, tuple[QueryInfo, ...]]:
     """Read what :func:`save_queries` wrote, by split."""
     path = _queries_path(folder, dataset)
     names = ("ids", "templates", "operators", "domains", "wordings")
     try:
         return {
             split: tuple(
-                Asked(qid, template, tuple(operators), domain, wording)
+                QueryInfo(qid, template, tuple(operators), domain, wording)
                 for qid, template, operators, domain, wording in zip(
                     *(table[name] for name in names), strict=True
                 )
@@ -171,7 +171,7 @@ def all_runs(folder: Path) -> Iterator[Path]:
     yield from sorted(folder.glob(f"*/*/*{ENDING}"))
 
 
-def results(run: Run, row: Row, queries: Sequence[Asked], label: str) -> Results:
+def results(run: Run, row: Row, queries: Sequence[QueryInfo], label: str) -> Results:
     """Turn a row into results that can be compared."""
     return Results(
         system=label,

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from boolattn.composition.retriever import Retriever
 from boolattn.data.made import Store
+from boolattn.encoder.retriever import Retriever
 from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import DEFAULT, measure, needed_depth
-from boolattn.evaluation.reading import misread_names, operand_reliability, read_fresh
+from boolattn.evaluation.parse_accuracy import misread_names, operand_reliability, read_fresh
 from boolattn.plugin import attach, save
 from boolattn.plugin.folder import whole_folder
 from boolattn.reproduction.asking import Asker
@@ -108,7 +108,7 @@ def train(job: Train, places: Places) -> str:
         for split, queries in asked.items()
     ]
     clock.lap("rank")
-    if retriever.reader is not None:
+    if retriever.parser is not None:
         details |= _reading(asker, asked)
         clock.lap("reading")
     if job.heads:

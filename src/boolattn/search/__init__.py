@@ -1,13 +1,13 @@
 """Indexes on disk, engines, and the searcher over them.
 
 May import: boolattn.composition, boolattn.encoder, boolattn.data, boolattn.logic,
-boolattn.settings, boolattn.weights, boolattn.errors.
+boolattn.settings, boolattn.embedding.minilm, boolattn.errors.
 """
 
 from boolattn.data.records import Document
+from boolattn.embedding.models import load_model
 from boolattn.search.answering import SearchOptions
-from boolattn.search.index_settings import IndexSettings
-from boolattn.search.models import load_model
+from boolattn.search.index.settings import IndexSettings
 from boolattn.search.result import Hit, SearchResult
 from boolattn.search.searcher import Searcher
 

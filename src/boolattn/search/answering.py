@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.logic.syntax import unparse
-from boolattn.search.exclusion import keeps_by_vectors, kept_by_words
+from boolattn.search.candidates import Ranked, fuse, rank
 from boolattn.search.lexical import terms_of
-from boolattn.search.ranking import Ranked, fuse, rank
-from boolattn.search.reading import read_queries
+from boolattn.search.lexical_exclusion import keeps_by_vectors, kept_by_words
+from boolattn.search.queries import read_queries
 from boolattn.search.result import KEPT, PUT_DOWN, Chances, Hit, SearchResult, against, judge
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.composition.plan import Plan
-    from boolattn.search.reading import Question
+    from boolattn.search.queries import Question
     from boolattn.search.searcher import Searcher
 
 #: Results of a branch that are joined in hybrid search, at least.
@@ -126,11 +126,11 @@ class Answering:
             query=question.text,
             tree=unparse(plan.tree),
             operands=plan.atoms,
-            excluded=plan.is_excluded,
+            excluded=plan.is_negated,
             spans=plan.spans,
             confidence=float(plan.confidence),
             is_composed=plan.is_composed,
-            reading=unparse(plan.reading),
+            reading=unparse(plan.parsed),
             hits=hits,
             put_down=put_down,
             warnings=warnings,
@@ -144,13 +144,13 @@ class Answering:
             if lexical is None
             else lexical.search(plan.tree, self.depth, self.selection.mask)
         )
-        if not plan.is_composed or not any(plan.is_excluded) or not len(rows):
+        if not plan.is_composed or not any(plan.is_negated) or not len(rows):
             return rows
         composed, _ = self._chances(plan, rows)
         return rows[keeps_by_vectors(plan.tree, composed)]
 
     def _strict(self, plan: Plan, ranked: Ranked) -> Ranked:
-        if not plan.is_composed or not any(plan.is_excluded):
+        if not plan.is_composed or not any(plan.is_negated):
             return ranked
         is_kept = kept_by_words(plan.tree)
         kept: list[int] = []
@@ -235,7 +235,7 @@ class Answering:
 
 def _strictly(plan: Plan, n_kept: int, n_looked: int, k: int) -> tuple[str, ...]:
     """Say what strict NOT did that a caller would not expect."""
-    if not plan.is_composed or not any(plan.is_excluded):
+    if not plan.is_composed or not any(plan.is_negated):
         return ("strict NOT dropped nothing: no excluded operand was read in the query",)
     if n_kept < min(k, n_looked):
         return (

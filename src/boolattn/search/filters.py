@@ -2,7 +2,7 @@
 
 ``{"country": "Peru", "family": ["Sphingidae", "Noctuidae"], "year": {"gte": 1990, "lt": 2000},
 "status": {"not": "draft"}}``: all of them hold. A document without a value passes only ``not``.
-May import: boolattn.search.segments, boolattn.errors.
+May import: boolattn.search.index.segments, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import QueryError
-from boolattn.search.segments import value_hash
+from boolattn.search.index.segments import value_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
-    from boolattn.search.segments import Rows
+    from boolattn.search.index.segments import Rows
 
     Mask = NDArray[np.bool_]
     Value = str | int | float | bool

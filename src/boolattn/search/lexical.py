@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.data.records import Document
-    from boolattn.logic.tree import Query
+    from boolattn.logic.tree import QueryTree
 
     # What tantivy builds and takes.
     Analyzer = Any
@@ -139,7 +139,7 @@ class Lexical:
         self._tantivy = tantivy
 
     def search(
-        self, tree: Query, n: int, allowed: NDArray[np.bool_] | None = None
+        self, tree: QueryTree, n: int, allowed: NDArray[np.bool_] | None = None
     ) -> NDArray[np.int64]:
         """Return the rows of the best documents, best first, at most ``n``.
 
@@ -167,7 +167,7 @@ class Lexical:
         terms = [(self._tantivy.Occur.Should, self._term(word)) for word in terms_of(atom.text)]
         return self._tantivy.Query.boolean_query(terms) if terms else None
 
-    def _query(self, tree: Query) -> TantivyQuery:
+    def _query(self, tree: QueryTree) -> TantivyQuery:
         """Build tantivy's query; ``None`` where a part has no word to look up."""
         occur, make = self._tantivy.Occur, self._tantivy.Query
         match tree:

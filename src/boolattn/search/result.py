@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from boolattn.composition.scores import spoken
+from boolattn.composition.scores import in_words
 from boolattn.logic.tree import And, Atom, Not, Or
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from boolattn.logic.tree import Query
+    from boolattn.logic.tree import QueryTree
 
 KEPT, DOUBTFUL, PUT_DOWN = "kept", "doubtful", "put down"
 #: What is excluded speaks against a result where its probability is over the first, and the chance
@@ -115,7 +115,7 @@ class SearchResult:
         return asdict(self)
 
 
-def judge(tree: Query, own: Chances, before: Sequence[Chances]) -> tuple[str, str]:
+def judge(tree: QueryTree, own: Chances, before: Sequence[Chances]) -> tuple[str, str]:
     """Say whether what is excluded speaks against a result, beside those before it.
 
     Args:
@@ -137,7 +137,7 @@ def judge(tree: Query, own: Chances, before: Sequence[Chances]) -> tuple[str, st
     return (DOUBTFUL, "; ".join(said)) if before and said else (KEPT, "")
 
 
-def against(tree: Query, own: Chances, before: Sequence[Chances]) -> str:
+def against(tree: QueryTree, own: Chances, before: Sequence[Chances]) -> str:
     """Say what speaks most against a document that is not among the results.
 
     Args:
@@ -158,13 +158,13 @@ def against(tree: Query, own: Chances, before: Sequence[Chances]) -> str:
 class _Row(NamedTuple):
     """What must hold, how probably it does as composed, the middle of others, and that in words."""
 
-    part: Query
+    part: QueryTree
     own: float
     usual: float
     told: str
 
 
-def _rows(tree: Query, own: Chances, before: Sequence[Chances]) -> list[_Row]:
+def _rows(tree: QueryTree, own: Chances, before: Sequence[Chances]) -> list[_Row]:
     parts = tree.parts if isinstance(tree, And) else (tree,)
     composed = _beside(parts, own.composed, [one.composed for one in before])
     shown = _beside(parts, own.seen, [one.seen for one in before])
@@ -175,7 +175,7 @@ def _rows(tree: Query, own: Chances, before: Sequence[Chances]) -> list[_Row]:
 
 
 def _beside(
-    parts: Sequence[Query], own: Sequence[float], before: Sequence[Sequence[float]]
+    parts: Sequence[QueryTree], own: Sequence[float], before: Sequence[Sequence[float]]
 ) -> list[tuple[float, float]]:
     """Return how probably each part holds, and the middle of what others have."""
     rows = [_chances(parts, row) for row in before] or [[1.0] * len(parts)]
@@ -183,7 +183,7 @@ def _beside(
     return list(zip(_chances(parts, own), usual, strict=True))
 
 
-def _compared(part: Query, own: float, usual: float) -> str:
+def _compared(part: QueryTree, own: float, usual: float) -> str:
     is_out = isinstance(part, Not)
     if isinstance(part, Not):
         part, own, usual = part.part, 1 - own, 1 - usual
@@ -192,7 +192,7 @@ def _compared(part: Query, own: float, usual: float) -> str:
         mine, theirs = f"{own:.1g}", f"{usual:.1g}"
     if mine == theirs:
         return ""
-    told = f"{spoken(part)!r} ({mine}) than those before it ({theirs})"
+    told = f"{in_words(part)!r} ({mine}) than those before it ({theirs})"
     return f"more like {told}, and that is excluded" if is_out else f"less like {told}"
 
 
@@ -200,13 +200,13 @@ def _shown(p: float) -> str:
     return f"{p:.2f}".removeprefix("0")
 
 
-def _chances(parts: Sequence[Query], probabilities: Sequence[float]) -> list[float]:
+def _chances(parts: Sequence[QueryTree], probabilities: Sequence[float]) -> list[float]:
     """Return how probably each of some parts holds."""
     values = iter(probabilities)
     return [_chance(part, values) for part in parts]
 
 
-def _chance(tree: Query, values: Iterator[float]) -> float:
+def _chance(tree: QueryTree, values: Iterator[float]) -> float:
     match tree:
         case Atom():
             return next(values)
@@ -218,7 +218,7 @@ def _chance(tree: Query, values: Iterator[float]) -> float:
             return 1 - math.prod([1 - _chance(part, values) for part in parts])
 
 
-def holds(tree: Query, truths: Sequence[bool]) -> bool:
+def holds(tree: QueryTree, truths: Sequence[bool]) -> bool:
     """Evaluate a tree.
 
     Args:
@@ -227,7 +227,7 @@ def holds(tree: Query, truths: Sequence[bool]) -> bool:
     """
     values = iter(truths)
 
-    def walk(node: Query) -> bool:
+    def walk(node: QueryTree) -> bool:
         match node:
             case Atom():
                 return next(values)

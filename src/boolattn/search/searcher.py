@@ -9,18 +9,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boolattn.composition.retriever import Retriever
+from boolattn.embedding.models import load_model
+from boolattn.encoder.retriever import Retriever
 from boolattn.errors import ConfigError, DataError, IndexFolderError, QueryError
 from boolattn.search.answering import Answering, SearchOptions
-from boolattn.search.engines import Flat, Selection
+from boolattn.search.engines.base import Flat, Selection
+from boolattn.search.engines.registry import find_engine
 from boolattn.search.filters import allowed_rows, read_filters
-from boolattn.search.index_settings import IndexSettings
+from boolattn.search.index.manifest import check_files, read_manifest
+from boolattn.search.index.opening import check_model, live_rows, open_rows
+from boolattn.search.index.settings import IndexSettings
+from boolattn.search.index.writer import Writer
 from boolattn.search.lexical import Lexical
-from boolattn.search.manifest import check_files, read_manifest
-from boolattn.search.models import load_model
-from boolattn.search.opening import check_model, live_rows, open_rows
-from boolattn.search.registry import find_engine
-from boolattn.search.writing import Writer
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from boolattn.data.records import Document
-    from boolattn.search.engines import Engine
-    from boolattn.search.index_settings import Encode
-    from boolattn.search.manifest import Manifest
+    from boolattn.search.engines.base import Engine
+    from boolattn.search.index.manifest import Manifest
+    from boolattn.search.index.settings import Encode
     from boolattn.search.result import SearchResult
 
 

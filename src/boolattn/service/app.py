@@ -15,11 +15,11 @@ from fastapi.responses import PlainTextResponse, Response
 import boolattn
 from boolattn.search.filters import parse_filters
 from boolattn.service.assets import load_page
-from boolattn.service.desk import Desk
-from boolattn.service.guard import Guard
+from boolattn.service.errors import RefusedError, leave_to_guard
+from boolattn.service.handlers import Desk
 from boolattn.service.judgements import KnownQueries
 from boolattn.service.metrics import CONTENT_TYPE
-from boolattn.service.problems import RefusedError, leave_to_guard
+from boolattn.service.middleware import Guard
 from boolattn.service.schemas import (
     QUERY,
     AboutReply,

@@ -3,7 +3,7 @@
 The files are those of the benchmarks: JSON lines with ``text``, ``gold`` and, where there are
 any, ``excluded`` and ``partial``. A query that is typed as it stands there can be judged, and so
 can its explicit form where ``template`` and ``operands`` tell it; of any other nothing is claimed.
-May import: boolattn.data.files, boolattn.logic, boolattn.errors.
+May import: boolattn.files, boolattn.logic, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from boolattn.data.files import read_jsonl
 from boolattn.errors import BoolattnError, DataError
+from boolattn.files import read_jsonl
 from boolattn.logic.syntax import unparse
 from boolattn.logic.templates import template_tree
 

@@ -18,7 +18,7 @@ from boolattn.service.schemas import Elsewhere, HitReply, Judged, OperandReply, 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from boolattn.logic.tree import Query
+    from boolattn.logic.tree import QueryTree
     from boolattn.search import Hit, SearchResult
     from boolattn.service.judgements import Known
 
@@ -32,8 +32,8 @@ def reading(result: SearchResult) -> dict[str, Any]:
         "tree": result.tree,
         "nodes": _node(tree, count()),
         "operands": [
-            OperandReply(text=text, spans=list(own), is_excluded=is_excluded)
-            for text, own, is_excluded in zip(result.operands, spans, result.excluded, strict=True)
+            OperandReply(text=text, spans=list(own), is_excluded=is_negated)
+            for text, own, is_negated in zip(result.operands, spans, result.excluded, strict=True)
         ],
         "operators": [operator.value for operator in operators_of(tree)],
         "confidence": _number(result.confidence),
@@ -43,7 +43,7 @@ def reading(result: SearchResult) -> dict[str, Any]:
     }
 
 
-def _node(tree: Query, places: Iterator[int]) -> TreeNode:
+def _node(tree: QueryTree, places: Iterator[int]) -> TreeNode:
     """Write a tree for programs; operands are numbered left to right."""
     match tree:
         case Atom():

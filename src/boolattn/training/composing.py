@@ -14,23 +14,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boolattn.composition.calibration import Calibration
-from boolattn.composition.reader import (
-    EXCLUDED,
-    KEPT,
-    Labels,
-    Read,
-    Reader,
-    ReaderConfig,
-    reading_loss,
-)
-from boolattn.composition.reading_pass import encode_and_read
-from boolattn.composition.retriever import Retriever
 from boolattn.composition.scores import compose_forms
-from boolattn.composition.storage import SETTINGS, load_retriever, write_parts
 from boolattn.encoder import query_encoder
+from boolattn.encoder.parser_head import (
+    NEGATED,
+    POSITIVE,
+    ParserConfig,
+    ParserHead,
+    ParserLabels,
+    ParserLogits,
+    parser_loss,
+)
+from boolattn.encoder.parser_pass import encode_and_parse
+from boolattn.encoder.retriever import Retriever
+from boolattn.encoder.retriever_storage import SETTINGS, load_retriever, write_retriever_files
 from boolattn.errors import ConfigError
 from boolattn.training.losses import SIMILARITIES, softmax_loss
-from boolattn.training.passes import encode, gather
+from boolattn.training.tower_pass import encode, gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,14 +59,14 @@ class Encoded(NamedTuple):
     queries: Tensor
     documents: Tensor
     operands: Tensor
-    read: Read
+    read: ParserLogits
 
 
 class Composing(nn.Module):
     """Towers, reader and calibration in one forward pass."""
 
     def __init__(
-        self, towers: SentenceTransformer, reader: Reader, calibration: Calibration
+        self, towers: SentenceTransformer, reader: ParserHead, calibration: Calibration
     ) -> None:
         super().__init__()
         self.towers = towers
@@ -85,7 +85,7 @@ class Composing(nn.Module):
     ) -> Encoded:
         """Encode a step; arguments as in :class:`Both`, and the operands."""
         parts = [self._encode(part, slot) for slot, part in enumerate(documents)]
-        vectors, read = encode_and_read(self.towers, self.reader, queries)
+        vectors, read = encode_and_parse(self.towers, self.reader, queries)
         return Encoded(
             vectors[:n_queries],
             torch.cat(parts)[places],
@@ -98,14 +98,14 @@ class Composing(nn.Module):
             return encode(self.towers, documents, "document")
         return self.encode_batch(documents, "document", slot)
 
-    def read(self, queries: Features) -> Read:
+    def read(self, queries: Features) -> ParserLogits:
         """Read texts."""
-        return encode_and_read(self.towers, self.reader, queries)[1]
+        return encode_and_parse(self.towers, self.reader, queries)[1]
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> ParserHead:
         """What reads."""
-        return cast("Reader", self.composer["reader"])
+        return cast("ParserHead", self.composer["reader"])
 
     def retriever(self, preset: Preset) -> Retriever:
         """Return the parts as a retriever, sharing their weights."""
@@ -115,7 +115,7 @@ class Composing(nn.Module):
 
     def writer(self, preset: Preset) -> Callable[[Path], None]:
         """Return what writes the reader and the calibration into a model's folder."""
-        return lambda draft: write_parts(self.retriever(preset), draft)
+        return lambda draft: write_retriever_files(self.retriever(preset), draft)
 
 
 class Objective:
@@ -142,7 +142,7 @@ class Objective:
             scale=self.preset.train.scale,
         )
         with torch.autocast(targets.device.type, enabled=False):
-            wanted = Labels(**labels)
+            wanted = ParserLabels(**labels)
             if settings.composed_weight:
                 scores, is_marked = self._scores(model, found, documents, slots, wanted)
                 each = F.cross_entropy(
@@ -152,13 +152,18 @@ class Objective:
                 loss = loss + settings.composed_weight * (
                     (each * weight).sum() / weight.sum().clamp(min=1)
                 )
-            loss = loss + settings.reading_weight * reading_loss(
-                Read(*(part.float() for part in found.read)), wanted, mask, is_known
+            loss = loss + settings.reading_weight * parser_loss(
+                ParserLogits(*(part.float() for part in found.read)), wanted, mask, is_known
             )
         return loss, found
 
     def _scores(
-        self, model: nn.Module, found: Encoded, documents: Tensor, slots: Tensor, wanted: Labels
+        self,
+        model: nn.Module,
+        found: Encoded,
+        documents: Tensor,
+        slots: Tensor,
+        wanted: ParserLabels,
     ) -> tuple[Tensor, Tensor]:
         """Compose the operands' scores. Shapes ``(queries, documents)`` and ``(queries,)``."""
         own: Any = getattr(model, "module", model)
@@ -168,15 +173,15 @@ class Objective:
         flat = compare(operands, documents.float())
         roles = wanted.roles[: len(slots)]
         chosen = slots.clamp(min=0)
-        logits = calibration(flat[chosen], operands[chosen], (roles == EXCLUDED).float())
+        logits = calibration(flat[chosen], operands[chosen], (roles == NEGATED).float())
         is_or = wanted.is_or[: len(slots)] > 0.5
-        scores = compose_forms(logits, roles == KEPT, roles == EXCLUDED, is_or, calibration.lean)
-        is_joined = (roles == KEPT).sum(-1) > 1
-        used = torch.stack([is_joined & ~is_or, is_joined & is_or, (roles == EXCLUDED).any(-1)], -1)
+        scores = compose_forms(logits, roles == POSITIVE, roles == NEGATED, is_or, calibration.lean)
+        is_joined = (roles == POSITIVE).sum(-1) > 1
+        used = torch.stack([is_joined & ~is_or, is_joined & is_or, (roles == NEGATED).any(-1)], -1)
         # Of the text as typed: what a search compares by would cost texts more. The weights are
         # chosen anew afterwards, where compose.fit_numbers says so.
         whole = compare(found.queries.float(), documents.float())
-        return scores + calibration.of_whole(whole, used.float()), slots[:, 0] >= 0
+        return scores + calibration.whole_query_term(whole, used.float()), slots[:, 0] >= 0
 
 
 def make_composing(
@@ -186,22 +191,22 @@ def make_composing(
     hidden = towers.get_embedding_dimension() or 0
     if pretrained is not None and (pretrained / SETTINGS).is_file():
         found = load_retriever(pretrained)
-        if found.reader is not None:
-            if (n_slots := found.reader.config.n_slots) != preset.compose.n_slots:
+        if found.parser is not None:
+            if (n_slots := found.parser.config.n_slots) != preset.compose.n_slots:
                 raise ConfigError(
                     f"{pretrained} reads {n_slots} operands; set compose.n_slots={n_slots}"
                 )
             # What was shown was fitted to numbers that training moves.
             found.calibration.reset_scale()
-            return Composing(towers, found.reader, found.calibration)
+            return Composing(towers, found.parser, found.calibration)
     settings = preset.compose
     n_layers: int = query_encoder(towers).config.num_hidden_layers
-    config = ReaderConfig(
+    config = ParserConfig(
         hidden_size=hidden,
         n_slots=settings.n_slots,
         # What enters the first layer counts as one.
         n_states=min(settings.n_states, n_layers + 1),
         depth=settings.depth,
     )
-    reader = Reader(config)
+    reader = ParserHead(config)
     return Composing(towers, reader, Calibration(hidden, _LEAN))

@@ -1,7 +1,7 @@
 """One run from a preset: data, model, batches, check, training, all put together.
 
 The command lines call these two functions and nothing else. May import: boolattn.data,
-boolattn.encoder, boolattn.plugin, boolattn.training, boolattn.weights, boolattn.errors.
+boolattn.encoder, boolattn.plugin, boolattn.training, boolattn.embedding.minilm, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import nn
 
-from boolattn.composition.storage import load_retriever, write_parts
 from boolattn.data.catalog import Options, open_dataset
 from boolattn.data.made import Store
+from boolattn.encoder.retriever_storage import load_retriever, write_retriever_files
 from boolattn.errors import ConfigError
 from boolattn.plugin import attach, save
 from boolattn.training.batches import Collator, Steps, Tokens
@@ -24,12 +24,12 @@ from boolattn.training.checkpoints import last_checkpoint
 from boolattn.training.command import finish_command, pretrain_command, train_command
 from boolattn.training.composing import make_composing
 from boolattn.training.corpus import Corpus, label_operators
-from boolattn.training.finishing import fit, marked_split, polish, reading_sources, teach
-from boolattn.training.graphs import documents_at_once
+from boolattn.training.cuda_graphs import documents_at_once
+from boolattn.training.parser_batches import ComposingCollator, make_store
+from boolattn.training.post_training import fit, marked_split, polish, reading_sources, teach
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.rankings import read_rankings
 from boolattn.training.reading import teach_reading
-from boolattn.training.reading_batches import ComposingCollator, make_store
 from boolattn.training.retrieval import Job, Result, release_memory, require_gpu
 from boolattn.training.retrieval import train as train_towers
 from boolattn.training.run_folder import RunFolder, data_hashes, save_model
@@ -210,7 +210,7 @@ def _finish(
     settings = preset.compose
     metrics: dict[str, float] = {}
     retriever.threshold = settings.threshold
-    if retriever.reader is None:
+    if retriever.parser is None:
         raise ConfigError(f"{source} has no reader; train one: compose.use_reader=true")
     if settings.polish_steps or settings.gate_steps:
         marked = marked_split(corpus.split(preset.data.train))
@@ -227,7 +227,7 @@ def _finish(
             target,
             preset,
             command=command,
-            also=lambda draft: write_parts(retriever, draft),
+            also=lambda draft: write_retriever_files(retriever, draft),
         )
 
     # Choosing takes an hour where a CPU encodes all documents: what was taught is kept first.

@@ -1,7 +1,7 @@
 """Another engine's ranking, as a source of negatives: a TREC run, or JSON.
 
 ``boolattn evaluate bm25 --split train --out FOLDER`` writes such a run.
-May import: boolattn.data.files, boolattn.errors.
+May import: boolattn.files, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import json
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from boolattn.data.files import read_lines
 from boolattn.errors import DataError
+from boolattn.files import read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence

@@ -13,16 +13,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from boolattn.composition.reader import Labels, Read, reading_loss
+from boolattn.encoder.parser_head import ParserLabels, ParserLogits, parser_loss
 from boolattn.errors import ConfigError
-from boolattn.training.reading_batches import reading_operators
+from boolattn.training.parser_batches import reading_operators
 from boolattn.training.schedule import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from boolattn.training.composing import Composing
-    from boolattn.training.reading_batches import ComposingCollator
+    from boolattn.training.parser_batches import ComposingCollator
     from boolattn.training.settings import Preset
 
 logger = logging.getLogger(__name__)
@@ -64,9 +64,9 @@ def teach_reading(
         use_bf16 = device.type == "cuda" and preset.train.use_bf16
         with torch.autocast(device.type, torch.bfloat16, enabled=use_bf16):
             read = composing.read(features)
-        loss = reading_loss(
-            Read(*(part.float() for part in read)),
-            Labels(*(part.to(device) for part in labels)),
+        loss = parser_loss(
+            ParserLogits(*(part.float() for part in read)),
+            ParserLabels(*(part.to(device) for part in labels)),
             features["attention_mask"],
         )
         loss.backward()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from boolattn.training.losses import softmax_loss
-from boolattn.training.passes import encode, gather
+from boolattn.training.tower_pass import encode, gather
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The towers a run begins with: from an encoder, from heads, or from another training.
 
-May import: boolattn.encoder, boolattn.plugin, boolattn.training.settings, boolattn.weights,
-boolattn.errors.
+May import: boolattn.encoder, boolattn.plugin, boolattn.training.settings,
+boolattn.embedding, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
+from boolattn.embedding.minilm import minilm_folder
 from boolattn.encoder import BoolBertModel, build_towers, query_encoder, settings_of
 from boolattn.errors import ConfigError
 from boolattn.plugin import plugin_of
-from boolattn.weights import minilm_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,11 +23,11 @@ from boolattn.training import checkpoints
 from boolattn.training.batches import Features, Steps, single
 from boolattn.training.clock import Clock
 from boolattn.training.composing import Objective
-from boolattn.training.graphs import capture
+from boolattn.training.cuda_graphs import capture
 from boolattn.training.losses import softmax_loss
 from boolattn.training.parameter_groups import parameter_groups
-from boolattn.training.passes import Both, gather
 from boolattn.training.run_folder import save_model
+from boolattn.training.tower_pass import Both, gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

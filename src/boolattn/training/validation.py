@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from boolattn.logic.operators import OPERATORS
-from boolattn.training import passes
+from boolattn.training import tower_pass as passes
 from boolattn.training.batches import label_columns
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _LOG_EVERY = 25_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class ValidationQuery:
     """A query to validate with; documents are rows of the corpus."""
 
     text: str
@@ -44,14 +44,16 @@ class Asked:
     excluded: tuple[int, ...]
 
 
-def choose(queries: Sequence[Query], rows: dict[str, int], n: int, seed: int) -> list[Asked]:
+def choose(
+    queries: Sequence[Query], rows: dict[str, int], n: int, seed: int
+) -> list[ValidationQuery]:
     """Take at most ``n`` queries that have an answer, spread over all; 0 takes every one."""
     usable = [query for query in queries if any(name in rows for name in query.gold)]
     if n and len(usable) > n:
         chosen = np.random.default_rng([seed, _SAMPLE]).choice(len(usable), n, replace=False)
         usable = [usable[index] for index in sorted(chosen)]
     return [
-        Asked(
+        ValidationQuery(
             query.text,
             tuple(int(operator in query.operators) for operator in OPERATORS),
             tuple(sorted(rows[name] for name in query.gold if name in rows)),
@@ -61,7 +63,7 @@ def choose(queries: Sequence[Query], rows: dict[str, int], n: int, seed: int) ->
     ]
 
 
-def sample_rows(asked: Sequence[Asked], n_documents: int, n: int, seed: int) -> list[int]:
+def sample_rows(asked: Sequence[ValidationQuery], n_documents: int, n: int, seed: int) -> list[int]:
     """Return what is ranked: all that is asked for or excluded, and ``n`` others; 0: everything."""
     if not n:
         return list(range(n_documents))
@@ -85,7 +87,7 @@ class Validator:
 
     def __init__(
         self,
-        asked: Sequence[Asked],
+        asked: Sequence[ValidationQuery],
         queries: Tokens,
         documents: Tokens,
         *,
@@ -167,7 +169,7 @@ def encode(
 
 
 def summarize(
-    ranked: Sequence[Sequence[int]], asked: Sequence[Asked], rows: Sequence[int]
+    ranked: Sequence[Sequence[int]], asked: Sequence[ValidationQuery], rows: Sequence[int]
 ) -> dict[str, float]:
     """Work out the numbers.
 

@@ -91,7 +91,7 @@ def _introduce(console: Console, stage: Stage, names: list[str]) -> None:
     from boolattn.cli.demo.lists import legend
 
     about = "operands are read, each is scored apart, and the scores are composed"
-    if stage.boolean.retriever.reader is None:
+    if stage.boolean.retriever.parser is None:
         about = "it has no reader, so plain text is one operand and one vector"
     console.print(
         f"\n{len(stage.benchmark.documents):,} introductions of Wikipedia on animals and plants: "
@@ -149,7 +149,7 @@ def _evaluate(console: Console, stage: Stage, names: list[str], how: str) -> Non
 
 def _go_on(stage: Stage) -> None:
     from boolattn.cli.demo.searches import choose_searches
-    from boolattn.data.files import write_jsonl
+    from boolattn.files import write_jsonl
 
     judged, own = stage.folder / _JUDGEMENTS, stage.judgements.queries
     ours = choose_searches(own, stage.benchmark.documents, len(own))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from boolattn.cli.demo.searches import Asked
-    from boolattn.logic.tree import Query
+    from boolattn.logic.tree import QueryTree
     from boolattn.search import Hit, SearchResult
 
 _STYLES = {ANSWERS: "green", EXCLUDED: "bold red", PARTLY: "yellow", OTHER: "dim"}
@@ -95,7 +95,7 @@ def _lettered(tree: str) -> str:
     """Write a tree with letters for its operands."""
     letters = iter(ascii_uppercase)
 
-    def walk(node: Query) -> Query:
+    def walk(node: QueryTree) -> QueryTree:
         match node:
             case Atom():
                 return Atom(next(letters, "…"))

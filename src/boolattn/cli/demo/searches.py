@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from boolattn.data.records import Document
-    from boolattn.logic.tree import Query as Tree
+    from boolattn.logic.tree import QueryTree
 
 ANSWERS, EXCLUDED, PARTLY, OTHER = "answers", "excluded", "partly", "other"
 
@@ -159,7 +159,7 @@ def _of_kind(
 
 def typed_query(typed: Typed, documents: Sequence[Document]) -> Query:
     """Work out the answers of a query that the benchmark does not have."""
-    tree: Tree = parse(typed.text) if is_explicit(typed.text) else Atom(typed.text)
+    tree: QueryTree = parse(typed.text) if is_explicit(typed.text) else Atom(typed.text)
     names = [atom.text for atom in atoms(tree)]
     postings = {
         name: frozenset(d.id for d in documents if _belongs(d, wanted))

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from boolattn.cli.demo.steps import Steps
-    from boolattn.composition.retriever import Retriever
     from boolattn.data.records import Document
+    from boolattn.encoder.retriever import Retriever
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.judgements import Judgements
     from boolattn.search import Searcher
-    from boolattn.search.index_settings import Encode
+    from boolattn.search.index.settings import Encode
 
 #: What the plain encoder is called.
 PLAIN = "all-MiniLM-L6-v2"
@@ -96,8 +96,8 @@ def _folder(documents: Sequence[Document]) -> Path:
 
 def _index(folder: Path, model: str, documents: Sequence[Document], steps: Steps) -> Searcher:
     """Open a model's index of the documents, or build it."""
+    from boolattn.embedding.models import model_name
     from boolattn.search import Searcher, load_model
-    from boolattn.search.models import model_name
 
     retriever = load_model(model)
     stem = PLAIN if model == "minilm" else Path(model_name(model)).name
@@ -125,8 +125,8 @@ def _index(folder: Path, model: str, documents: Sequence[Document], steps: Steps
 
 def _towers(model: str, retriever: Retriever) -> SentenceTransformer:
     """Return the model as two towers, if it can be one."""
+    from boolattn.embedding.models import model_folder
     from boolattn.encoder import build_towers
-    from boolattn.search.models import model_folder
 
     # Mean, cosine, 256 tokens: its vectors stay what they are.
     return build_towers(model_folder(model)) if model == "minilm" else retriever.towers

@@ -67,7 +67,7 @@ def evaluate(
         names[0]: _by_vector(plain, bare, depth),
         f"{names[1]}, one vector": _by_vector(boolean, own, depth),
     }
-    if boolean.retriever.reader is not None:
+    if boolean.retriever.parser is not None:
         rankings[f"{names[1]}, composed"] = _composed(boolean, own, depth)
     systems = {name: measure(one, judgements, METRICS) for name, one in rankings.items()}
     return Evaluation(judgements, systems, sum(plan.is_composed for plan in own))
@@ -127,7 +127,7 @@ def _by_vector(searcher: Searcher, plans: Sequence[Plan], depth: int) -> Ranking
 def _composed(searcher: Searcher, plans: Sequence[Plan], depth: int) -> Ranking:
     import torch
 
-    from boolattn.composition import ranking
+    from boolattn.composition import exact as ranking
     from boolattn.evaluation.ranking import Ranking
 
     documents = torch.from_numpy(_vectors(searcher)).to(searcher.retriever.towers.device)

@@ -2,7 +2,7 @@
 
 Lineages make sets ("Cerambycidae"), places named in the introductions cut them ("of Peru"), and
 seven structures of queries combine them, in wordings that are frozen under a version and a hash.
-May import: boolattn.logic, boolattn.data.records, boolattn.data.files, boolattn.errors.
+May import: boolattn.logic, boolattn.data.records, boolattn.files, boolattn.errors.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from importlib.metadata import version as package_version
 from typing import TYPE_CHECKING, Any
 
 from boolattn.data import records
-from boolattn.data.files import find_file, read_jsonl, whole_folder, write_jsonl
 from boolattn.data.taxa import wordings
 from boolattn.data.taxa.plan import Planner
 from boolattn.data.taxa.queries import Speaker, make_query
@@ -24,6 +23,7 @@ from boolattn.data.taxa.sets import find_groups, find_sets, members_of, read_mem
 from boolattn.data.taxa.small import choose_small
 from boolattn.data.taxa.source import Registry
 from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.files import find_file, read_jsonl, whole_folder, write_jsonl
 from boolattn.logic.operators import Operator
 from boolattn.logic.templates import TEMPLATES
 from boolattn.settings import build as build_settings

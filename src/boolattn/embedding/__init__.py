@@ -1,0 +1,1 @@
+"""Text to vectors: model names, the shipped model and its packed form."""

@@ -1,0 +1,328 @@
+"""Results: every query's values, their means by group, over seeds, and as a file.
+
+The file keeps every query's values, so that two systems can be compared long after they ran.
+May import: boolattn.evaluation, boolattn.files, boolattn.logic, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.evaluation import significance
+from boolattn.files import whole_file
+from boolattn.logic.operators import OPERATORS
+from boolattn.logic.templates import TEMPLATES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from boolattn.evaluation.judgements import Judgements
+    from boolattn.evaluation.significance import Comparison
+
+    Floats = NDArray[np.float64]
+
+FORMAT = "boolattn-results-1"
+#: What queries can be grouped by.
+GROUPINGS = ("template", "operator", "domain", "wording")
+DIGITS = 5
+_ORDER = {"template": tuple(TEMPLATES), "operator": ("none", *OPERATORS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Some queries and the means of their values; nan where no query has one."""
+
+    n: int
+    means: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One metric over several seeds.
+
+    Attributes:
+        mean: Of the seeds' means.
+        deviation: Standard deviation of the seeds' means (n - 1); nan for one seed.
+        n: How many seeds.
+    """
+
+    mean: float
+    deviation: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryInfo:
+    """What results keep of a query: its name and what it is grouped by."""
+
+    id: str
+    template: str = ""
+    operators: tuple[str, ...] = ()
+    domain: str = ""
+    wording: str = ""
+
+    def groups(self, grouping: str) -> tuple[str, ...]:
+        """Name the groups it belongs to; a query with two operators belongs to both."""
+        if grouping == "operator":
+            return self.operators or ("none",)
+        if grouping == "template":
+            return (self.template or " ".join(self.operators) or "unknown",)
+        value = getattr(self, grouping)
+        return (value,) if value else ()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Results:
+    """What one system reached on one split.
+
+    Attributes:
+        system: What tables call it.
+        dataset: Name of the data set.
+        split: Of its queries.
+        n_documents: How many were ranked.
+        queries: Those that were judged.
+        values: For each metric one number a query, nan where undefined.
+        gate: Who opened the gates: ``label``, ``own``, or empty.
+        seed: Of the training, where it has one.
+        details: Further plain values: command, versions, seconds.
+    """
+
+    system: str
+    dataset: str
+    split: str
+    n_documents: int
+    queries: tuple[QueryInfo, ...]
+    values: Mapping[str, Floats]
+    gate: str = ""
+    seed: int | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, values in self.values.items():
+            if values.shape != (len(self.queries),):
+                raise ConfigError(
+                    f"{name} has values of shape {values.shape} for {len(self.queries)} queries"
+                )
+
+    @property
+    def overall(self) -> Group:
+        """All queries."""
+        return self._group(np.arange(len(self.queries)))
+
+    def by(self, grouping: str) -> dict[str, Group]:
+        """Group the queries by template, operator, domain or wording.
+
+        Templates and operators come in their own order, other groups as the queries do.
+        """
+        if grouping not in GROUPINGS:
+            raise ConfigError(f"no grouping {grouping!r}; there are {', '.join(GROUPINGS)}")
+        members: dict[str, list[int]] = {}
+        for place, query in enumerate(self.queries):
+            for name in query.groups(grouping):
+                members.setdefault(name, []).append(place)
+        first = [name for name in _ORDER.get(grouping, ()) if name in members]
+        names = dict.fromkeys([*first, *members])
+        return {name: self._group(np.array(members[name])) for name in names}
+
+    def only(self, grouping: str, name: str) -> Results:
+        """Keep the queries of one group."""
+        places = [i for i, query in enumerate(self.queries) if name in query.groups(grouping)]
+        if not places:
+            raise ConfigError(f"no query of {grouping} {name!r} in {self.dataset} {self.split}")
+        return replace(
+            self,
+            queries=tuple(self.queries[place] for place in places),
+            values={metric: values[places] for metric, values in self.values.items()},
+        )
+
+    def _group(self, places: NDArray[np.int64]) -> Group:
+        means = {name: mean(values[places]) for name, values in self.values.items()}
+        return Group(len(places), means)
+
+    def save(self, path: Path) -> None:
+        """Write JSON: means to read, and every query's values to compare with."""
+        plain: dict[str, Any] = {"format": FORMAT}
+        plain |= {
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if one.name not in ("queries", "values")
+        }
+        plain["overall"] = _plain_group(self.overall)
+        plain["by"] = {
+            grouping: {name: _plain_group(group) for name, group in groups.items()}
+            for grouping in GROUPINGS
+            if (groups := self.by(grouping))
+        }
+        plain["queries"] = {
+            one.name: [getattr(query, one.name) for query in self.queries]
+            for one in fields(QueryInfo)
+        }
+        plain["values"] = {
+            name: [_rounded(value) for value in values.tolist()]
+            for name, values in self.values.items()
+        }
+        with whole_file(path) as file:
+            file.write(_dump(plain) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Results:
+        """Read what :meth:`save` wrote."""
+        try:
+            plain = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+                raise DataError(f"{path} holds no results in format {FORMAT}; evaluate again")
+            table = plain["queries"]
+            columns = [table[one.name] for one in fields(QueryInfo)]
+            queries = tuple(
+                QueryInfo(qid, template, tuple(operators), domain, wording)
+                for qid, template, operators, domain, wording in zip(*columns, strict=True)
+            )
+            values = {
+                name: np.array([np.nan if v is None else v for v in column], dtype=np.float64)
+                for name, column in plain["values"].items()
+            }
+            kept = {one.name: plain[one.name] for one in fields(cls)}
+            return cls(**kept | {"queries": queries, "values": values})
+        except FileNotFoundError as error:
+            raise MissingDataError(f"no results file {path}") from error
+        except OSError as error:
+            raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+        except (ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
+            raise DataError(f"{path} is damaged ({error!r}); evaluate again") from error
+
+
+def results_of(
+    judgements: Judgements,
+    values: Mapping[str, Floats],
+    *,
+    system: str,
+    dataset: str,
+    split: str,
+    **more: Any,
+) -> Results:
+    """Join measured values with what is known of their queries."""
+    queries = zip(
+        judgements.ids,
+        judgements.templates,
+        judgements.operators,
+        judgements.domains,
+        judgements.wordings,
+        strict=True,
+    )
+    return Results(
+        system=system,
+        dataset=dataset,
+        split=split,
+        n_documents=judgements.n_documents,
+        queries=tuple(QueryInfo(*query) for query in queries),
+        values=values,
+        **more,
+    )
+
+
+def over_seeds(results: Sequence[Results]) -> dict[str, Spread]:
+    """Mean and spread of every metric's mean over runs that differ by their seed."""
+    _check_alike(results)
+    means = {
+        name: np.array([mean(one.values[name]) for one in results]) for name in _shared(results)
+    }
+    return {
+        name: Spread(
+            float(column.mean()),
+            float(column.std(ddof=1)) if len(column) > 1 else float("nan"),
+            len(column),
+        )
+        for name, column in means.items()
+    }
+
+
+def average(results: Sequence[Results]) -> Results:
+    """Average every query's values over seeds, so that systems can be compared by queries."""
+    _check_alike(results)
+    if len(results) == 1:
+        return results[0]
+    values = {
+        name: np.mean([one.values[name] for one in results], axis=0) for name in _shared(results)
+    }
+    return replace(results[0], values=values, seed=None)
+
+
+def compare_results(
+    first: Results, second: Results, *, metrics: Sequence[str] | None = None, seed: int = 0
+) -> dict[str, Comparison]:
+    """Compare two systems on the same queries; a metric no query has is left out.
+
+    Args:
+        first: The one compared with.
+        second: The one whose gain is told.
+        metrics: Which; left out, those that both have.
+        seed: Of the draws.
+    """
+    _check_alike([first, second])
+    names = [name for name in first.values if name in second.values]
+    if missing := [name for name in metrics or () if name not in names]:
+        raise ConfigError(f"not both results have {missing[0]}; both have {', '.join(names)}")
+    return {
+        name: significance.compare(first.values[name], second.values[name], seed=seed)
+        for name in metrics or names
+        if not np.isnan(second.values[name] - first.values[name]).all()
+    }
+
+
+def mean(values: Floats) -> float:
+    """Mean of the values that are defined; nan when none is."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _shared(results: Sequence[Results]) -> list[str]:
+    return [name for name in results[0].values if all(name in one.values for one in results)]
+
+
+def _check_alike(results: Sequence[Results]) -> None:
+    """Refuse results over other queries or documents: their means are not comparable."""
+    if not results:
+        raise ConfigError("there are no results to compare")
+    first = results[0]
+    for other in results[1:]:
+        for name in ("dataset", "split", "n_documents"):
+            here, there = getattr(first, name), getattr(other, name)
+            if here != there:
+                raise ConfigError(f"results of {name} {here!r} and {there!r} are not comparable")
+        if [query.id for query in first.queries] != [query.id for query in other.queries]:
+            raise ConfigError(
+                f"{first.system} and {other.system} were asked other queries: "
+                f"{len(first.queries)} and {len(other.queries)}"
+            )
+
+
+def _plain_group(group: Group) -> dict[str, Any]:
+    return {"n": group.n, **{name: _rounded(value) for name, value in group.means.items()}}
+
+
+def _rounded(value: float) -> float | None:
+    return None if np.isnan(value) else round(value, DIGITS)
+
+
+def _dump(plain: Mapping[str, Any]) -> str:
+    """Write one line for each entry of the first two levels: short, and kind to diffs."""
+
+    def text(value: object) -> str:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+    entries = []
+    for key, value in plain.items():
+        if isinstance(value, dict) and value:
+            inner = ",\n".join(f"  {text(name)}: {text(item)}" for name, item in value.items())
+            entries.append(f" {text(key)}: {{\n{inner}\n }}")
+        else:
+            entries.append(f" {text(key)}: {text(value)}")
+    return "{\n" + ",\n".join(entries) + "\n}"

@@ -1,0 +1,267 @@
+"""Milvus as an engine: a file (Milvus Lite), a server or a cluster by its address, one code.
+
+Milvus finds the neighbours, filters and deletes by itself; documents, and the vectors that a
+composed score is computed from, stay in the index's folder. Metadata go there as tags (a field's
+name with the hash of its value) and numbers, so that a filter means the same everywhere.
+A cluster's token is read from ``MILVUS_TOKEN`` and stored nowhere.
+May import: boolattn.search, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boolattn.errors import BoolattnError, IndexFolderError, MissingDataError
+from boolattn.search.engines.base import Found
+from boolattn.search.engines.tuning import as_settings, effort_for, efforts_of, tune
+from boolattn.search.filters import RANGES
+from boolattn.search.index.manifest import read_manifest
+from boolattn.search.index.segments import value_hash
+from boolattn.search.index.transaction import MILVUS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from boolattn.search.engines.base import Job, Selection
+    from boolattn.search.filters import Condition
+    from boolattn.search.index.manifest import FileEntry, Manifest
+    from boolattn.search.index.segments import Rows
+
+    Array = NDArray[np.float32]
+    Client = Any
+
+#: Most results of one search; Milvus's own limit.
+LIMIT = 16_384
+N_SAMPLE = 50
+_BATCH = 1000
+_QUERIES = 16
+_FIRST_EFFORT, _MOST_EFFORT = 32, 4096
+_TIMEOUT = 30.0
+_SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+
+
+class Milvus:
+    """A collection opened for searching."""
+
+    is_exact = False
+    limit = LIMIT
+
+    def __init__(
+        self,
+        client: Client,
+        collection: str,
+        rows: Rows,
+        n_documents: int,
+        efforts: dict[int, float],
+    ) -> None:
+        self._client, self._collection, self._rows = client, collection, rows
+        self.efforts = efforts
+        with _one_line(collection):
+            client.load_collection(collection)
+            found = int(client.get_collection_stats(collection)["row_count"])
+        if found < n_documents:
+            raise IndexFolderError(
+                f"Milvus holds {found} of the index's {n_documents} documents; index again"
+            )
+        # A writer that was killed may have left some, or not have deleted them yet.
+        self._n_extra = found - n_documents
+
+    def vectors(self, rows: NDArray[np.int64]) -> Array:
+        """Return the vectors of some rows, from the index's folder."""
+        return self._rows.vectors(rows)
+
+    def search(self, queries: Array, n: int, selection: Selection) -> Found:
+        """Ask Milvus, with the filters as its own expression."""
+        n = min(n, len(self._rows), LIMIT)
+        limit = min(n + self._n_extra, LIMIT)
+        # The candidates that its graph keeps on the way; never fewer than the results.
+        effort = round(max(effort_for(self.efforts, n), limit))
+        data = list(np.ascontiguousarray(queries, np.float32))
+        answers: list[Any] = []
+        with _one_line(self._collection):
+            # Few at a time, so that many queries together do not run out of the time of one call.
+            for start in range(0, len(data), _QUERIES):
+                answers += self._client.search(
+                    self._collection,
+                    data=data[start : start + _QUERIES],
+                    limit=limit,
+                    search_params={"params": {"ef": effort}},
+                    filter=expression(selection.conditions),
+                    output_fields=["row"],
+                    timeout=_TIMEOUT,
+                )
+        rows = np.full((len(queries), n), -1, np.int64)
+        scores = np.full((len(queries), n), -np.inf, np.float32)
+        for place, answer in enumerate(answers):
+            own = np.array([hit["row"] for hit in answer], np.int64)
+            values = np.array([hit["distance"] for hit in answer], np.float32)
+            inside = own < len(self._rows)
+            kept = inside & selection.keeps(np.where(inside, own, -1))
+            count = min(n, int(kept.sum()))
+            rows[place, :count], scores[place, :count] = own[kept][:n], values[kept][:n]
+        return Found(rows, scores)
+
+
+def expression(conditions: tuple[Condition, ...]) -> str:
+    """Write conditions as Milvus does."""
+    parts = []
+    for condition in conditions:
+        if condition.kind in RANGES:
+            sign = _SIGNS[condition.kind]
+            parts.append(f"numbers[{json.dumps(condition.name)}] {sign} {condition.values[0]}")
+            continue
+        tags = json.dumps([_tag(condition.name, value_hash(v)) for v in condition.values])
+        own = f"array_contains_any(tags, {tags})" if condition.values else "row < 0"
+        parts.append(f"(not {own})" if condition.kind == "not" else own)
+    return " and ".join(parts)
+
+
+def write_engine(job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
+    """Make a collection, or add rows to the one that is there."""
+    rows, manifest = job.rows, job.manifest
+    uri = manifest.engine_settings.get("uri", job.uri)
+    client = _client(_place(job.folder, uri))
+    name = manifest.engine_settings.get(
+        "collection", f"{_prefix(job.folder)}_{manifest.generation}"
+    )
+    with _one_line(name):
+        if job.first_row:
+            # What a writer that was killed left of the same rows.
+            client.delete(name, filter=f"row >= {job.first_row}")
+        else:
+            _drop_stale(client, job.folder)
+            _create(client, name, manifest.dimension)
+        for start in range(job.first_row, len(rows), _BATCH):
+            client.insert(name, _entries(rows, start, min(start + _BATCH, len(rows))))
+        client.flush(name)
+        if not job.first_row:
+            # What was just written is compared one by one until it is loaded anew, which would
+            # make the recall too good. One that is in use is not taken from its readers.
+            client.release_collection(name)
+    queries = job.sample()[:N_SAMPLE]
+    engine = Milvus(client, name, rows, manifest.n_documents, {})
+    recalls = tune(engine, rows, queries, _FIRST_EFFORT, _MOST_EFFORT)
+    own = as_settings(engine.efforts, recalls, len(queries))
+    return {"uri": uri, "collection": name, **own}, {}
+
+
+def open_engine(folder: Path, manifest: Manifest, rows: Rows) -> Milvus:
+    """Open a collection."""
+    settings = manifest.engine_settings
+    client = _client(_place(folder, settings["uri"]))
+    efforts = efforts_of(settings)
+    return Milvus(client, settings["collection"], rows, manifest.n_documents, efforts)
+
+
+def forget(folder: Path, manifest: Manifest, rows: NDArray[np.int64]) -> None:
+    """Delete rows."""
+    settings = manifest.engine_settings
+    client, own = _client(_place(folder, settings["uri"])), rows.tolist()
+    with _one_line(settings["collection"]):
+        for start in range(0, len(own), _BATCH):
+            client.delete(settings["collection"], ids=own[start : start + _BATCH])
+        client.flush(settings["collection"])
+
+
+def _create(client: Client, name: str, dimension: int) -> None:
+    from pymilvus import DataType, MilvusClient
+
+    schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
+    schema.add_field("row", DataType.INT64, is_primary=True)
+    schema.add_field("vector", DataType.FLOAT_VECTOR, dim=dimension)
+    schema.add_field(
+        "tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=1024, max_length=256
+    )
+    schema.add_field("numbers", DataType.JSON)
+    index = client.prepare_index_params()
+    # Vectors of cosine models have length 1, so the inner product is the cosine.
+    index.add_index(
+        "vector",
+        index_type="HNSW",
+        metric_type="IP",
+        params={"M": 32, "efConstruction": 80},
+    )
+    client.create_collection(name, schema=schema, index_params=index, consistency_level="Strong")
+
+
+def _entries(rows: Rows, start: int, end: int) -> list[dict[str, Any]]:
+    chosen = np.arange(start, end)
+    vectors, names = rows.vectors(chosen), rows.names()
+    hashes = {name: rows.column(f"hash:{name}")[start:end].tolist() for name in names}
+    numbers = {name: rows.column(f"number:{name}")[start:end].tolist() for name in names}
+    return [
+        {
+            "row": row,
+            "vector": vectors[place],
+            "tags": [_tag(name, hashes[name][place]) for name in names if hashes[name][place]],
+            # Not equal to itself: not a number, so no value.
+            "numbers": {n: v[place] for n, v in numbers.items() if v[place] == v[place]},
+        }
+        for place, row in enumerate(chosen.tolist())
+    ]
+
+
+def _drop_stale(client: Client, folder: Path) -> None:
+    """Drop what builds of this index left behind, but for the one that is in use."""
+    in_use = ""
+    with suppress(BoolattnError):
+        in_use = read_manifest(folder).engine_settings.get("collection", "")
+    for name in client.list_collections():
+        if name.startswith(_prefix(folder) + "_") and name != in_use:
+            client.drop_collection(name)
+
+
+def _tag(name: str, value: int) -> str:
+    short = name if len(name) < 64 else hashlib.sha256(name.encode()).hexdigest()
+    return f"{short}={value:016x}"
+
+
+def _prefix(folder: Path) -> str:
+    return "boolattn_" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
+
+
+def _place(folder: Path, uri: str) -> str:
+    """Return the address, or the path of a file, which is the index's own if none is named."""
+    return uri if "://" in uri else str(folder.resolve() / (uri or MILVUS))
+
+
+@cache
+def _client(place: str) -> Client:
+    """Connect once: a file of Milvus Lite serves one connection."""
+    try:
+        from pymilvus import MilvusClient
+    except ImportError as error:
+        raise MissingDataError("Milvus needs pymilvus; pip install 'boolattn[milvus]'") from error
+    # They log every error with a traceback, and raise it besides.
+    for name in ("pymilvus", "milvus_lite"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    hint = "" if "://" in place else "; a file serves one process, so is it open in another?"
+    with _one_line(place, hint):
+        return MilvusClient(place, token=os.environ.get("MILVUS_TOKEN", ""), timeout=_TIMEOUT)
+
+
+@contextmanager
+def _one_line(what: str, hint: str = "") -> Iterator[None]:
+    import grpc
+    from pymilvus.exceptions import MilvusException
+
+    try:
+        yield
+    except (MilvusException, grpc.RpcError) as error:
+        said = error.message if isinstance(error, MilvusException) else _details(error)
+        raise IndexFolderError(f"Milvus ({what}): {' '.join(str(said).split())}{hint}") from error
+
+
+def _details(error: Any) -> str:  # noqa: ANN401 - grpc's, which says it in two ways
+    return str(error.details() if hasattr(error, "details") else error)

@@ -1,0 +1,1 @@
+"""The index on disk: manifest, segments, writer."""

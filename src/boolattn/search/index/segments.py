@@ -1,0 +1,246 @@
+"""Documents and their vectors on disk, in parts that never change once they are written.
+
+A segment's folder is named by a hash of the model and the documents, so a build that was stopped
+finds what it finished, and a rebuild encodes only what changed. It holds ``vectors.npy``,
+``documents.jsonl`` and ``rows.safetensors`` (offsets, hashed ids, hashed and numeric metadata).
+May import: boolattn.search.index, boolattn.data, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import shutil
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from boolattn.data.records import Document
+from boolattn.errors import DataError, IndexFolderError
+from boolattn.search.index.manifest import FileEntry, SegmentEntry, describe
+from boolattn.search.index.transaction import PART, SEGMENTS, sync, sync_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float32]
+    Value = str | int | float | bool
+
+VECTORS, DOCUMENTS, ROWS, ABOUT = "vectors.npy", "documents.jsonl", "rows.safetensors", "about.json"
+#: Text of one segment; larger ones would have to be held in memory whole.
+MAX_BYTES = 1 << 26
+
+
+def value_hash(value: Value | None) -> int:
+    """Return a number that equal values share; 0 stands for no value. 1 and 1.0 are equal."""
+    if value is None:
+        return 0
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    raw = json.dumps(value).encode()
+    return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little") or 1
+
+
+@dataclass
+class Draft:
+    """The documents of a segment, before they are encoded."""
+
+    documents: list[Document] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)
+    n_bytes: int = 0
+
+    def add(self, document: Document) -> None:
+        """Take one more."""
+        line = _line(document)
+        self.documents.append(document)
+        self.lines.append(line)
+        self.n_bytes += len(line)
+
+    def name(self, fingerprint: str) -> str:
+        """Return a hash of the model and the documents."""
+        digest = hashlib.sha256(fingerprint.encode() + b"\n")
+        for line in self.lines:
+            digest.update(line)
+        return digest.hexdigest()[:32]
+
+    def rows(self) -> dict[str, NDArray[Any]]:
+        """Return what is looked up by row."""
+        ends = np.cumsum([len(line) for line in self.lines], dtype=np.uint64)
+        found: dict[str, NDArray[Any]] = {
+            "offset": np.concatenate([np.zeros(1, np.uint64), ends]),
+            "key": np.array([value_hash(d.id) for d in self.documents], np.uint64),
+        }
+        for name in sorted({name for d in self.documents for name in d.metadata}):
+            values = [d.metadata.get(name) for d in self.documents]
+            found[f"hash:{name}"] = np.array([value_hash(v) for v in values], np.uint64)
+            if any(_is_number(value) for value in values):
+                numbers = [float(v) if _is_number(v) else np.nan for v in values]  # type: ignore[arg-type]
+                found[f"number:{name}"] = np.array(numbers, np.float64)
+        return found
+
+
+def drafts(documents: Iterable[Document], size: int) -> Iterator[Draft]:
+    """Cut a corpus into segments."""
+    draft = Draft()
+    for document in documents:
+        draft.add(document)
+        if len(draft.lines) >= size or draft.n_bytes >= MAX_BYTES:
+            yield draft
+            draft = Draft()
+    if draft.lines:
+        yield draft
+
+
+def write_segment(folder: Path, name: str, draft: Draft, vectors: Array) -> SegmentEntry:
+    """Write a segment; its folder appears under its name when everything is on the disk."""
+    target = folder / SEGMENTS / name
+    part = target.with_name(name + PART)
+    part.mkdir(parents=True, exist_ok=True)
+    # Written by plain calls: the libraries' own hide why a disk refused.
+    vectors = np.ascontiguousarray(vectors, np.float32)
+    with (part / VECTORS).open("wb") as handle:
+        npy.write_array_header_1_0(handle, npy.header_data_from_array_1_0(vectors))
+        handle.write(vectors.data)
+    (part / DOCUMENTS).write_bytes(b"".join(draft.lines))
+    (part / ROWS).write_bytes(save(draft.rows()))
+    entries = {file: describe(part / file) for file in (VECTORS, DOCUMENTS, ROWS)}
+    about = {"count": len(draft.lines), "files": {k: asdict(v) for k, v in entries.items()}}
+    (part / ABOUT).write_text(json.dumps(about), encoding="utf-8")
+    for file in (*entries, ABOUT):
+        sync(part / file)
+    sync_folder(part)
+    # One that is there was found damaged.
+    shutil.rmtree(target, ignore_errors=True)
+    part.rename(target)
+    sync_folder(target.parent)
+    return SegmentEntry(name, len(draft.lines))
+
+
+def find_segment(folder: Path, name: str) -> SegmentEntry | None:
+    """Return a segment that an earlier build finished, if its files are whole."""
+    path = folder / SEGMENTS / name
+    try:
+        about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
+        entries = {file: FileEntry(**entry) for file, entry in about["files"].items()}
+        if any(describe(path / file) != entry for file, entry in entries.items()):
+            return None
+        return SegmentEntry(name, int(about["count"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def segment_files(folder: Path, segment: SegmentEntry) -> dict[str, FileEntry]:
+    """Return a finished segment's files, by path in the index."""
+    path = folder / SEGMENTS / segment.name
+    about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
+    return {f"{SEGMENTS}/{segment.name}/{k}": FileEntry(**v) for k, v in about["files"].items()}
+
+
+class Segment:
+    """A segment opened for reading. Nothing is read before it is asked for."""
+
+    def __init__(self, path: Path, count: int, dimension: int) -> None:
+        self.path, self.count = path, count
+        try:
+            # "c": a private view that torch takes without a copy; nobody writes to it.
+            self.vectors: Array = np.load(path / VECTORS, mmap_mode="c", allow_pickle=False)
+            self.columns: Mapping[str, NDArray[Any]] = load_file(path / ROWS)
+            with (path / DOCUMENTS).open("rb") as handle:
+                self._text = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError, SafetensorError) as error:
+            raise IndexFolderError(f"cannot open {path}: {error}") from error
+        if self.vectors.shape != (count, dimension) or len(self.columns["key"]) != count:
+            raise IndexFolderError(f"{path} does not fit its manifest; build the index again")
+
+    def document(self, row: int) -> Document:
+        """Read one document."""
+        start, end = (int(value) for value in self.columns["offset"][row : row + 2])
+        return Document(**json.loads(self._text[start:end]))
+
+    def documents(self) -> Iterator[Document]:
+        """Read all documents."""
+        return (self.document(row) for row in range(self.count))
+
+
+class Rows:
+    """All segments as one sequence of rows."""
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self.segments = segments
+        self.starts = np.cumsum([0, *(segment.count for segment in segments)])
+        self._columns: dict[str, NDArray[Any]] = {}
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def vectors(self, rows: NDArray[np.int64]) -> Array:
+        """Return the vectors of some rows. Shape ``(rows, dim)``."""
+        dimension = self.segments[0].vectors.shape[1] if self.segments else 0
+        found = np.empty((len(rows), dimension), np.float32)
+        places = np.searchsorted(self.starts, rows, side="right") - 1
+        for place in np.unique(places):
+            own = places == place
+            found[own] = self.segments[place].vectors[rows[own] - self.starts[place]]
+        return found
+
+    def document(self, row: int) -> Document:
+        """Read one document."""
+        place = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return self.segments[place].document(int(row - self.starts[place]))
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column over all rows; where a segment lacks it, 0 or not-a-number."""
+        if name not in self._columns:
+            kind, empty = (np.float64, np.nan) if name.startswith("number:") else (np.uint64, 0)
+            parts = [
+                segment.columns.get(name, np.full(segment.count, empty, kind))
+                for segment in self.segments
+            ]
+            self._columns[name] = np.concatenate(parts) if parts else np.zeros(0, kind)
+        return self._columns[name]
+
+    def names(self) -> list[str]:
+        """Return the names of the metadata."""
+        prefix = "hash:"
+        found = {name for segment in self.segments for name in segment.columns}
+        return sorted(name.removeprefix(prefix) for name in found if name.startswith(prefix))
+
+    def find(self, ids: Sequence[str]) -> dict[str, list[int]]:
+        """Return the rows of some ids, those of deleted documents too; unknown ids are absent."""
+        wanted = set(ids)
+        hashes = np.array([value_hash(name) for name in wanted], np.uint64)
+        hits = np.flatnonzero(np.isin(self.column("key"), hashes))
+        found: dict[str, list[int]] = {}
+        for row in hits.tolist():
+            # Two ids may share a hash, however unlikely: the document says which it is.
+            if (own := self.document(row).id) in wanted:
+                found.setdefault(own, []).append(row)
+        return found
+
+
+def _line(document: Document) -> bytes:
+    row = {
+        "id": document.id,
+        "title": document.title,
+        "text": document.text,
+        "metadata": dict(document.metadata),
+    }
+    try:
+        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return text.encode() + b"\n"
+    except UnicodeEncodeError as error:
+        raise DataError(f"document {document.id!a} holds half a character; mend it") from error
+    except (TypeError, ValueError) as error:
+        raise DataError(f"document {document.id!r}: {error}; metadata are plain values") from error
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,338 @@
+"""Making and changing an index: new files first, the manifest last.
+
+May import: boolattn.search, boolattn.composition, boolattn.data, boolattn.settings,
+boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from boolattn.errors import DataError, IndexFolderError
+from boolattn.search.engines.base import Job
+from boolattn.search.engines.registry import find_engine
+from boolattn.search.index import transaction as disk
+from boolattn.search.index.manifest import (
+    MANIFEST,
+    FileEntry,
+    Manifest,
+    SegmentEntry,
+    check_files,
+    describe,
+    read_manifest,
+)
+from boolattn.search.index.opening import check_model, live_rows, open_rows, unit
+from boolattn.search.index.segments import (
+    Rows,
+    Segment,
+    drafts,
+    find_segment,
+    segment_files,
+    value_hash,
+    write_segment,
+)
+from boolattn.search.index.settings import IndexSettings
+from boolattn.search.lexical import write_lexical
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from boolattn.data.records import Document
+    from boolattn.encoder.retriever import Retriever
+    from boolattn.search.index.segments import Draft
+    from boolattn.search.index.settings import Encode
+
+    Array = NDArray[np.float32]
+
+#: Characters of a text that can matter to an encoder, for each token that it reads.
+_CHARACTERS = 32
+_TOKENS = 8192
+#: Queries with which the recall of an approximate engine is measured.
+_N_SAMPLE = 200
+
+
+@dataclass
+class Writer:
+    """Writes one index.
+
+    Attributes:
+        folder: Of the index.
+        retriever: The model.
+        settings: How the index is made.
+        encode: Encodes the texts; left out, the retriever does, here.
+        tell: Called with the number of documents done, after each batch or each segment.
+    """
+
+    folder: Path
+    retriever: Retriever
+    settings: IndexSettings = field(default_factory=IndexSettings)
+    encode: Encode | None = None
+    tell: Callable[[int], None] = lambda _: None
+
+    def build(self, documents: Iterable[Document]) -> Manifest:
+        """Make a new index."""
+        with disk.writing(self.folder):
+            self._check_free()
+            disk.clean(self.folder, keep_segments=self.settings.resume)
+            old = self._old()
+            segments = self._segments(documents, np.zeros(0, np.uint64))
+            if not segments:
+                raise DataError("the corpus holds no documents, so there is nothing to index")
+            manifest = Manifest(
+                fingerprint=self.retriever.fingerprint,
+                model=self.settings.model,
+                dimension=self.retriever.dimension,
+                similarity=self.retriever.similarity,
+                engine=self.settings.engine,
+                generation=old.generation + 1 if old else 1,
+            )
+            return self._finish(manifest, segments)
+
+    def add(self, documents: Iterable[Document], *, replace_old: bool = False) -> Manifest:
+        """Add documents to an index.
+
+        Args:
+            documents: To add.
+            replace_old: Whether one whose id is there takes its place; else it is refused.
+        """
+        with disk.writing(self.folder):
+            manifest = self._own()
+            disk.clean(self.folder, keep_segments=True)
+            rows = open_rows(self.folder, manifest)
+            live = live_rows(self.folder, manifest)
+            known = rows.column("key") if live is None else rows.column("key")[live]
+            segments = self._segments(documents, np.zeros(0, np.uint64) if replace_old else known)
+            if not segments:
+                return manifest
+            deleted = self._taken(segments, rows, live) if replace_old else np.zeros(0, np.int64)
+            changed = self._delete(manifest, deleted) if len(deleted) else manifest
+            changed = replace(changed, generation=manifest.generation + 1)
+            changed = self._finish(changed, segments)
+            if len(deleted):
+                find_engine(changed.engine).forget(self.folder, changed, deleted)
+            # What other additions that were stopped left: no reader can know of it.
+            used = {f"{disk.SEGMENTS}/{segment.name}" for segment in changed.segments}
+            disk.clean_segments(self.folder, used)
+            return changed
+
+    def delete(self, ids: Iterable[str]) -> Manifest:
+        """Remove documents; an id that is not there is an error, and nothing is removed."""
+        with disk.writing(self.folder):
+            manifest = self._own()
+            disk.clean(self.folder)
+            rows, live = open_rows(self.folder, manifest), live_rows(self.folder, manifest)
+            wanted = list(dict.fromkeys(ids))
+            found = rows.find(wanted)
+            chosen = [
+                row for name in wanted for row in found.get(name, []) if live is None or live[row]
+            ]
+            if len(chosen) < len(wanted):
+                there = {rows.document(row).id for row in chosen}
+                missing = next(name for name in wanted if name not in there)
+                raise DataError(f"no document {missing!r} in {self.folder}; nothing was deleted")
+            if not chosen:
+                return manifest
+            changed = replace(manifest, generation=manifest.generation + 1)
+            gone = np.array(chosen, np.int64)
+            changed = self._delete(changed, gone)
+            disk.commit(self.folder, changed)
+            find_engine(changed.engine).forget(self.folder, changed, gone)
+            return changed
+
+    def _check_free(self) -> None:
+        if self.settings.replace or self.settings.resume:
+            return
+        if (self.folder / MANIFEST).exists():
+            raise IndexFolderError(
+                f"{self.folder} holds an index: add to it with --append, or build it anew with "
+                "--replace"
+            )
+        if (self.folder / disk.SEGMENTS).is_dir():
+            raise IndexFolderError(
+                f"a build was stopped in {self.folder}: go on with --resume, or begin again with "
+                "--replace"
+            )
+
+    def _old(self) -> Manifest | None:
+        try:
+            return read_manifest(self.folder)
+        except IndexFolderError:
+            return None
+
+    def _own(self) -> Manifest:
+        manifest = read_manifest(self.folder)
+        check_files(self.folder, manifest)
+        check_model(self.folder, manifest, self.retriever)
+        return manifest
+
+    def _segments(
+        self, documents: Iterable[Document], known: NDArray[np.uint64]
+    ) -> list[SegmentEntry]:
+        """Encode and write the documents; segments that are there already are taken as they are."""
+        found: list[SegmentEntry | None] = []
+        waiting: deque[tuple[int, str, Draft]] = deque()
+        seen = _Ids(known)
+
+        def missing() -> Iterator[list[str]]:
+            for draft in drafts(documents, self.settings.segment_size):
+                seen.take(draft)
+                name = draft.name(self.retriever.fingerprint)
+                old = find_segment(self.folder, name)
+                found.append(old)
+                if old is not None:
+                    self.tell(old.count)
+                    continue
+                waiting.append((len(found) - 1, name, draft))
+                yield [self._encodable(document) for document in draft.documents]
+
+        for vectors in (self.encode or self._encode)(missing()):
+            place, name, draft = waiting.popleft()
+            checked = self._checked(vectors, draft)
+            found[place] = write_segment(self.folder, name, draft, checked)
+            if self.encode is not None:
+                self.tell(len(draft.documents))
+        return [segment for segment in found if segment is not None]
+
+    def _encode(self, batches: Iterable[list[str]]) -> Iterator[Array]:
+        for texts in batches:
+            # A segment takes minutes, so what is told is each batch, as its last layer is done.
+            hook = list(self.retriever.towers.children())[-1].register_forward_hook(
+                lambda _layer, _given, made: self.tell(len(made["sentence_embedding"]))
+            )
+            try:
+                vectors = self.retriever.encode_documents(
+                    texts, batch_size=self.settings.batch_size
+                )
+            finally:
+                hook.remove()
+            yield vectors
+
+    def _encodable(self, document: Document) -> str:
+        """Return what the encoder reads: of a book only as much as it can."""
+        text = document.text if document.text.strip() else document.title
+        if not text.strip():
+            raise DataError(f"document {document.id!r} has no text; leave it out")
+        # Models without a limit have none, or infinity.
+        length = min(getattr(self.retriever.towers, "max_seq_length", None) or 512, _TOKENS)
+        return text[: _CHARACTERS * int(length)]
+
+    def _checked(self, vectors: Array, draft: Draft) -> Array:
+        if vectors.shape != (len(draft.documents), self.retriever.dimension):
+            raise DataError(
+                f"the encoder gave vectors of shape {vectors.shape} for {len(draft.documents)} "
+                f"documents and dimension {self.retriever.dimension}"
+            )
+        broken = np.flatnonzero(~np.isfinite(vectors).all(1))
+        if len(broken):
+            name = draft.documents[broken[0]].id
+            raise DataError(f"the model gives no finite vector for document {name!r}")
+        return unit(vectors) if self.retriever.similarity == "cosine" else vectors
+
+    def _taken(
+        self, segments: list[SegmentEntry], rows: Rows, live: NDArray[np.bool_] | None
+    ) -> NDArray[np.int64]:
+        """Return the live rows whose documents come anew."""
+        paths = [self.folder / disk.SEGMENTS / segment.name for segment in segments]
+        new = [
+            Segment(path, segment.count, self.retriever.dimension)
+            for path, segment in zip(paths, segments, strict=True)
+        ]
+        ids = [document.id for segment in new for document in segment.documents()]
+        found = [row for own in rows.find(ids).values() for row in own]
+        return np.array([row for row in found if live is None or live[row]], np.int64)
+
+    def _delete(self, manifest: Manifest, chosen: NDArray[np.int64]) -> Manifest:
+        live = live_rows(self.folder, manifest)
+        old = np.zeros(0, np.int64) if live is None else np.flatnonzero(~live)
+        gone = np.union1d(old, chosen)
+        name = f"deleted-{manifest.generation}-{len(gone)}.npy"
+        with (self.folder / name).open("wb") as handle:
+            np.lib.format.write_array(handle, gone, allow_pickle=False)
+        files = {k: v for k, v in manifest.files.items() if k != manifest.deleted}
+        files[name] = describe(self.folder / name)
+        return replace(manifest, deleted=name, n_deleted=len(gone), files=files)
+
+    def _finish(self, manifest: Manifest, segments: list[SegmentEntry]) -> Manifest:
+        """Add segments, bring engine and lexical index up to date, and commit."""
+        first_row = manifest.n_rows
+        files = dict(manifest.files)
+        for segment in segments:
+            files |= segment_files(self.folder, segment)
+        changed = replace(manifest, segments=(*manifest.segments, *segments), files=files)
+        rows = open_rows(self.folder, changed)
+        changed = self._with_engine(changed, rows, first_row)
+        if self.settings.lexical if not first_row else bool(manifest.lexical):
+            changed = self._with_lexical(changed, rows, first_row)
+        disk.commit(self.folder, changed)
+        return changed
+
+    def _with_engine(self, manifest: Manifest, rows: Rows, first_row: int) -> Manifest:
+        job = Job(
+            folder=self.folder,
+            manifest=manifest,
+            rows=rows,
+            first_row=first_row,
+            uri=self.settings.uri,
+            sample=lambda: self._sample(rows),
+        )
+        settings, own = find_engine(manifest.engine).write(job)
+        files = {k: v for k, v in manifest.files.items() if not k.startswith("engine-")}
+        return replace(manifest, engine_settings=settings, files=files | own)
+
+    def _sample(self, rows: Rows) -> Array:
+        """Encode some titles, or first words, as queries: a document's own vector is too easy."""
+        chosen = np.unique(np.linspace(0, len(rows) - 1, _N_SAMPLE).astype(np.int64))
+        documents = [rows.document(row) for row in chosen.tolist()]
+        texts = [d.title or " ".join(d.text[:200].split()[:6]) for d in documents]
+        vectors = self.retriever.encode_operands(texts)
+        return unit(vectors) if self.retriever.similarity == "cosine" else vectors
+
+    def _with_lexical(self, manifest: Manifest, rows: Rows, first_row: int) -> Manifest:
+        name = f"lexical-{manifest.generation}"
+        target = self.folder / name
+        part = target.with_name(name + disk.PART)
+        base = self.folder / manifest.lexical if manifest.lexical else None
+        shutil.rmtree(target, ignore_errors=True)
+        new = ((row, rows.document(row)) for row in range(first_row, len(rows)))
+        write_lexical(part, new, base)
+        part.rename(target)
+        files = {k: v for k, v in manifest.files.items() if not k.startswith("lexical-")}
+        files |= _described(self.folder, target)
+        return replace(manifest, lexical=name, files=files)
+
+
+class _Ids:
+    """Finds an id that comes twice."""
+
+    def __init__(self, known: NDArray[np.uint64]) -> None:
+        self._known = [np.sort(known)]
+
+    def take(self, draft: Draft) -> None:
+        keys = np.array([value_hash(d.id) for d in draft.documents], np.uint64)
+        counts = Counter(document.id for document in draft.documents)
+        twice = [name for name, count in counts.items() if count > 1]
+        is_old = np.logical_or.reduce([np.isin(keys, old) for old in self._known])
+        twice += [draft.documents[i].id for i in np.flatnonzero(is_old)]
+        if twice:
+            raise DataError(f"the id {twice[0]!r} comes twice; every document needs its own")
+        self._known.append(np.sort(keys))
+        # Lists of like length become one, so that a large corpus has few to look through.
+        while len(self._known) > 1 and 2 * len(self._known[-1]) >= len(self._known[-2]):
+            last = self._known.pop()
+            self._known[-1] = np.sort(np.concatenate([self._known[-1], last]))
+
+
+def _described(folder: Path, target: Path) -> dict[str, FileEntry]:
+    return {
+        path.relative_to(folder).as_posix(): describe(path)
+        for path in sorted(target.rglob("*"))
+        if path.is_file()
+    }

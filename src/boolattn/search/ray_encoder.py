@@ -1,0 +1,142 @@
+"""Encoding a corpus on several processes or machines with Ray; the same code for one or many.
+
+A segment's texts are encoded together wherever it happens, so the vectors are those of a build
+on one machine. The model travels to the workers; they need this package, not the model's folder.
+May import: boolattn.search, boolattn.composition, boolattn.encoder, boolattn.errors.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from boolattn.embedding.models import load_model, model_folder
+from boolattn.errors import ConfigError, IndexMismatchError, MissingDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from boolattn.search.index.settings import Encode
+
+    Array = NDArray[np.float32]
+
+#: Segments a worker has waiting, beyond the one it encodes.
+_WAITING = 1
+_TIMEOUT = 10.0
+
+
+class Worker:
+    """Encodes texts in a process of its own."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        with TemporaryDirectory(prefix="boolattn-") as folder:
+            for name, content in files.items():
+                path = Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            self._retriever = load_model(folder)
+
+    def fingerprint(self) -> str:
+        """Return the model's."""
+        return self._retriever.fingerprint
+
+    def encode(self, texts: list[str], batch_size: int) -> Array:
+        """Encode one segment's texts."""
+        return self._retriever.encode_documents(texts, batch_size=batch_size)
+
+
+@contextmanager
+def cluster(
+    model: str, fingerprint: str, *, address: str = "", batch_size: int = 32, n_workers: int = 0
+) -> Iterator[Encode]:
+    """Give what encodes segments on Ray's workers.
+
+    Args:
+        model: As in :func:`boolattn.embedding.models.load_model`.
+        fingerprint: Of the model of the index; workers with another are refused.
+        address: Of a running cluster; left out, Ray starts here.
+        batch_size: Documents encoded at once.
+        n_workers: Left out, one for each GPU of the cluster, or else for each core.
+    """
+    ray = _ray()
+    _check_address(address)
+    # Ray's workers would set devices aside for themselves and tell of it at length.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        ray.init(address=address or "local", log_to_driver=False, logging_level="error")
+    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"no Ray cluster at {address or 'local'!r}: {reason}") from error
+    try:
+        files = ray.put(_files(model_folder(model)))
+        resources = ray.cluster_resources()
+        n_gpus = int(resources.get("GPU", 0))
+        count = n_workers or n_gpus or max(1, int(resources.get("CPU", 1)))
+        kind = ray.remote(num_cpus=1, num_gpus=1 if n_gpus else 0)(Worker)
+        workers = [kind.remote(files) for _ in range(count)]
+        check_models(ray.get([worker.fingerprint.remote() for worker in workers]), fingerprint)
+        yield lambda batches: _encode(ray, workers, batches, batch_size)
+    finally:
+        ray.shutdown()
+
+
+def check_models(found: Iterable[str], fingerprint: str) -> None:
+    """Refuse workers whose model is not the index's."""
+    if others := sorted(set(found) - {fingerprint}):
+        raise IndexMismatchError(
+            f"Ray's workers loaded another model ({', '.join(others)}) than the index has "
+            f"({fingerprint}); install the same version everywhere"
+        )
+
+
+def _check_address(address: str) -> None:
+    """Knock first: Ray itself takes minutes to find out that nobody is there."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_TIMEOUT).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"no Ray cluster at {address}: {reason}") from error
+
+
+def _encode(
+    ray: Any,  # noqa: ANN401 - a module
+    workers: list[Any],
+    batches: Iterable[list[str]],
+    batch_size: int,
+) -> Iterator[Array]:
+    """Hand out segments in turn and yield their vectors in order."""
+    under_way: deque[Any] = deque()
+    for number, texts in enumerate(batches):
+        worker = workers[number % len(workers)]
+        under_way.append(worker.encode.remote(texts, batch_size))
+        if len(under_way) >= (1 + _WAITING) * len(workers):
+            yield ray.get(under_way.popleft())
+    while under_way:
+        yield ray.get(under_way.popleft())
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _ray() -> Any:  # noqa: ANN401 - a module
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingDataError("--ray needs Ray; pip install 'boolattn[ray]'") from error
+    return ray

@@ -1,0 +1,233 @@
+"""CUDA graphs of the towers' passes: a step's many small kernels, started all at once.
+
+A query pass is 32 short texts: on a GPU its kernels take microseconds, and starting them one by
+one takes longer than the work. Recorded once for every padded length, forward and backward are
+one call each. Nothing changes but the padding. Without a GPU, or with several processes, passes
+run as usual. May import: boolattn.training.tower_pass, boolattn.training.graph_recording.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, distributed, nn
+
+from boolattn.training.graph_recording import Recorder, Weights
+from boolattn.training.tower_pass import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sentence_transformers import SentenceTransformer
+
+    from boolattn.training.batches import Features
+    from boolattn.training.graph_recording import Recording
+    from boolattn.training.settings import TrainSettings
+
+logger = logging.getLogger(__name__)
+
+#: Lengths are padded to multiples of these, so that few graphs serve all batches.
+MULTIPLES = {"query": 16, "document": 32}
+#: Features with one column a token, and what their padding holds; None: the tokenizer's.
+_PADDING = {"input_ids": None, "attention_mask": 0, "token_type_ids": 0}
+#: Tasks that are recorded, by the setting ``captured``.
+_TASKS = {"none": (), "queries": ("query",), "all": ("query", "document")}
+#: Documents encoded at once, where the setting leaves it open: batches of like length have little
+#: padding; one recorded batch is one graph to start, and one graph's memory.
+_USUAL, _RECORDED = 64, 192
+
+
+def documents_at_once(settings: TrainSettings) -> int:
+    """Return how many documents go into a batch: as set, or as suits the device."""
+    if settings.chunk:
+        return settings.chunk
+    is_alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+    is_recorded = "document" in _TASKS[settings.captured] and is_alone
+    return _RECORDED if is_recorded and torch.cuda.is_available() else _USUAL
+
+
+def capture(towers: SentenceTransformer, which: str) -> Captured | None:
+    """Return what encodes a training's batches, or None where nothing is to be recorded.
+
+    Args:
+        towers: The model.
+        which: "none", "queries" or "all".
+    """
+    return Captured(towers, _TASKS[which]) if _TASKS[which] else None
+
+
+class Captured:
+    """Encodes batches like :func:`encode`, by graphs where that is possible.
+
+    Args:
+        towers: The model.
+        tasks: Which of ``query`` and ``document`` are recorded; none after a failure.
+
+    Attributes:
+        failure: Why recording failed, where it did; passes then run as usual.
+        is_overlapped: Whether queries are encoded beside documents.
+    """
+
+    is_overlapped = True
+
+    def __init__(self, towers: SentenceTransformer, tasks: Collection[str]) -> None:
+        self.towers = towers
+        self.tasks = frozenset(tasks)
+        self.failure: RuntimeError | None = None
+        tokenizer: Any = towers.tokenizer
+        self._pad = int(tokenizer.pad_token_id or 0)
+        self._passes: dict[tuple[Any, ...], _Recorded] = {}
+        self._pools: dict[tuple[str, int], Any] = {}
+        # One for each task: passes that overlap must not share a library's scratch memory.
+        self._recorders: dict[str, Recorder] = {}
+        self._began: torch.cuda.Event | None = None
+
+    def __call__(self, features: Features, task: str, slot: int = 0) -> Tensor:
+        """Encode one batch.
+
+        Args:
+            features: What the encoder takes.
+            task: "query" or "document".
+            slot: Which of a step's batches of this task it is. A graph holds one pass until its
+                backward pass is over, so batches of one step must not share it.
+        """
+        if not self._can_record(features, task):
+            return encode(self.towers, features, task)
+        n_tokens = padded_length(features["input_ids"].shape[1], task)
+        others = tuple(name for name in sorted(features) if name not in _PADDING)
+        key = (task, slot, len(features["input_ids"]), n_tokens, others)
+        found = self._passes.get(key)
+        if found is None or not found.recording.weights.are_current():
+            try:
+                found = self._record(padded(features, n_tokens, self._pad), task, slot)
+            except RuntimeError as error:
+                logger.warning("no CUDA graphs, passes run as usual: %s", error, exc_info=True)
+                # Memory may be what is missing: nothing may hold what the failed pass computed, or
+                # other recordings. Those under way in this step are held by autograd's graph.
+                self.failure, self.tasks = error.with_traceback(None), frozenset()
+                self._passes.clear()
+                found = None
+        if found is None:
+            return encode(self.towers, features, task)
+        self._passes[key] = found
+        return self._replay(found, features, task, slot)
+
+    def _replay(self, found: _Recorded, features: Features, task: str, slot: int) -> Tensor:
+        """Replay; queries beside the documents of their step, whose kernels leave room.
+
+        Autograd goes back on the streams it came by, and waits where they meet.
+        """
+        main = torch.cuda.current_stream()
+        if task != "query" or not self.is_overlapped:
+            if slot == 0:
+                self._began = main.record_event()
+            return found(features, self._pad)
+        side = self._recorders[task].stream
+        side.wait_event(self._began or main.record_event())
+        self._began = None
+        with torch.cuda.stream(side):
+            vectors = found(features, self._pad)
+        main.wait_stream(side)
+        return vectors
+
+    def _can_record(self, features: Features, task: str) -> bool:
+        is_alone = not (distributed.is_available() and distributed.is_initialized())
+        is_training = self.towers.training and torch.is_grad_enabled()
+        return task in self.tasks and is_alone and is_training and features["input_ids"].is_cuda
+
+    def _record(self, features: Features, task: str, slot: int) -> _Recorded:
+        # Graphs of one slot are never under way together, so they may share their memory.
+        if (task, slot) not in self._pools:
+            self._pools[task, slot] = torch.cuda.graph_pool_handle()
+        if task not in self._recorders:
+            self._recorders[task] = Recorder(features["input_ids"].device)
+        module = Pass(self.towers, task, tuple(features))
+        # A cast that autocast remembers from outside would not be in the graph.
+        with torch.autocast(
+            "cuda",
+            dtype=torch.get_autocast_dtype("cuda"),
+            enabled=torch.is_autocast_enabled("cuda"),
+            cache_enabled=False,
+        ):
+            recording = self._recorders[task].record(
+                Weights(module),
+                tuple(features.values()),
+                tuple(typical(features).values()),
+                self._pools[task, slot],
+            )
+        return _Recorded(recording, features)
+
+
+class Pass(nn.Module):
+    """One pass as a function of tensors alone; its parameters are the towers'."""
+
+    def __init__(self, towers: SentenceTransformer, task: str, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.towers = towers
+        self.task = task
+        self.names = names
+
+    def forward(self, *values: Tensor) -> Tensor:
+        """Encode a batch whose tensors come in the order of the names."""
+        return encode(self.towers, dict(zip(self.names, values, strict=True)), self.task)
+
+
+class _Recorded:
+    """A recorded pass, and the tensors it reads from."""
+
+    def __init__(self, recording: Recording, features: Features) -> None:
+        self.recording = recording
+        self.features = features
+
+    def __call__(self, features: Features, pad: int) -> Tensor:
+        for name, place in self.features.items():
+            fill(place, features[name], name, pad)
+        return self.recording()
+
+
+def typical(features: Features) -> Features:
+    """Copy a batch so that it takes the way through the encoder that a graph must serve.
+
+    A pass as usual looks at its batch: without padding it leaves the mask away, without an open
+    gate the plug-in. A recorded one cannot look, and does everything.
+    """
+    some = {name: value.clone() for name, value in features.items()}
+    if "attention_mask" in some:
+        some["attention_mask"][:, -1] = 0
+    if "operators" in some:
+        some["operators"].fill_(1)
+    return some
+
+
+def padded_length(n_tokens: int, task: str) -> int:
+    """Round a length up to what graphs are recorded for.
+
+    >>> padded_length(20, "query"), padded_length(20, "document")
+    (32, 32)
+    """
+    multiple = MULTIPLES[task]
+    return -(-n_tokens // multiple) * multiple
+
+
+def padded(features: Features, n_tokens: int, pad: int) -> Features:
+    """Copy a batch into wider tensors; what has no column a token keeps its shape."""
+    wide: Features = {}
+    for name, value in features.items():
+        is_wide = name in _PADDING
+        shape = (len(value), n_tokens) if is_wide else tuple(value.shape)
+        wide[name] = torch.empty(shape, dtype=value.dtype, device=value.device)
+        fill(wide[name], value, name, pad)
+    return wide
+
+
+def fill(place: Tensor, value: Tensor, name: str, pad: int) -> None:
+    """Write a batch over an earlier one."""
+    if place.shape == value.shape:
+        place.copy_(value, non_blocking=True)
+        return
+    padding = _PADDING[name]
+    place.fill_(pad if padding is None else padding)
+    place[:, : value.shape[1]].copy_(value, non_blocking=True)
