@@ -1,0 +1,65 @@
+"""Files of labelled queries: written and read back the same; a wrong line is named."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from boolattn.data.labelled_queries import read_labelled_queries, write_labelled_queries
+from boolattn.errors import DataError, MissingDataError
+from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery
+
+NOT_QUERY = LabelledQuery(
+    "moths of Borneo but not Sumatra", ParsedQuery((((0, 15),),), (((0, 8), (24, 31)),))
+)
+OR_QUERY = LabelledQuery("é or b", ParsedQuery((((0, 1),), ((5, 6),)), (), Operator.OR))
+ROW = {"text": "a or b", "positive": [[[0, 1]]], "negated": [], "joiner": "or", "source": "x"}
+
+
+@pytest.mark.parametrize("ending", ["", ".xz"])
+def test_queries_are_read_back_by_source_in_file_order(tmp_path, ending):
+    path = tmp_path / f"queries.jsonl{ending}"
+    rows = [("b", NOT_QUERY), ("a", OR_QUERY), ("b", OR_QUERY)]
+    assert write_labelled_queries(path, iter(rows)) == 3
+    found = read_labelled_queries(path)
+    assert found == {"b": [NOT_QUERY, OR_QUERY], "a": [OR_QUERY]}
+    assert list(found) == ["b", "a"]
+
+
+def test_a_row_has_the_documented_fields(tmp_path):
+    write_labelled_queries(tmp_path / "q.jsonl", [("natural", NOT_QUERY)])
+    assert json.loads((tmp_path / "q.jsonl").read_text(encoding="utf-8")) == {
+        "text": "moths of Borneo but not Sumatra",
+        "positive": [[[0, 15]]],
+        "negated": [[[0, 8], [24, 31]]],
+        "joiner": "and",
+        "source": "natural",
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"joiner": "not"}, "joiner must be 'and' or 'or', not 'not'"),
+        ({"positive": []}, "'positive' is empty"),
+        ({"positive": [[]]}, r"must be a list of \[start, end\], not \[\]"),
+        ({"negated": [[0, 1]]}, r"must be a list of \[start, end\], not \[0, 1\]"),
+        ({"negated": [[[0, "1"]]]}, "must be a list of"),
+        ({"negated": [[[0, 7]]]}, r"\[0, 7\] is no span of a text of 6 letters"),
+        ({"negated": [[[3, 3]]]}, r"\[3, 3\] is no span"),
+        ({"source": 1}, "'source' must be str, not int"),
+    ],
+)
+def test_a_wrong_row_is_named_by_file_and_line(tmp_path, change, message):
+    path = tmp_path / "q.jsonl"
+    path.write_text(f"{json.dumps(ROW)}\n{json.dumps({**ROW, **change})}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=f"q.jsonl:2: .*{message}") as caught:
+        read_labelled_queries(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(MissingDataError, match=r"no file .*q\.jsonl"):
+        read_labelled_queries(tmp_path / "q.jsonl")
