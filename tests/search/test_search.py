@@ -7,9 +7,10 @@ import pytest
 
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
 from boolattn.logic.syntax import parse
+from boolattn.logic.tree import Atom
 from boolattn.search import Document, Searcher
 from boolattn.search.queries import is_contradiction
-from boolattn.search.result import Chances, against, judge
+from boolattn.search.verdicts import Probabilities, explain_lower_rank, judge
 from tests.search import words
 
 
@@ -33,7 +34,7 @@ def test_operators_mean_what_they_say(shared, query, expected, hybrid):
     result = shared.search(query, k=len(expected), hybrid=hybrid)
     assert set(ids(result)) == expected
     assert result.is_composed
-    assert parse(result.tree) == parse(query)
+    assert result.tree == parse(query)
     exhaustive = shared.search(query, k=len(expected), hybrid=hybrid, exhaustive=True)
     assert ids(exhaustive) == ids(result)
 
@@ -49,7 +50,7 @@ def test_a_plain_query_is_scored_by_its_one_vector(shared, retriever):
         assert hit.score == pytest.approx(by_hand[hit.id], abs=1e-6)
         assert (hit.probabilities, hit.verdict) == ((), "kept")
     assert not result.is_composed
-    assert result.tree == "moths Borneo"
+    assert (result.tree, result.tree_text) == (Atom("moths Borneo"), "moths Borneo")
 
 
 def test_composed_scores_are_the_composition_of_exact_similarities(shared, retriever):
@@ -65,7 +66,7 @@ def test_composed_scores_are_the_composition_of_exact_similarities(shared, retri
     assert verdicts["moths-borneo"] == ("kept", "")
     assert verdicts["both"] == (
         "doubtful",
-        "more like 'Sumatra' (.84) than those before it (.00), and that is excluded",
+        "matches the negated operand 'Sumatra' more (.84) than the results above it (.00)",
     )
 
 
@@ -87,15 +88,17 @@ def test_one_vector_reads_no_operands(shared, monkeypatch):
 def test_explain_shows_what_was_put_down_and_why(shared):
     result = shared.search("moths NOT Kenya", k=4, explain=True)
     assert "moths-kenya" not in ids(result)
-    [down] = [hit for hit in result.put_down if hit.id == "moths-kenya"]
+    [down] = [hit for hit in result.ranked_lower if hit.id == "moths-kenya"]
     assert down.verdict == "put down"
-    assert down.why == "more like 'Kenya' (.91) than those before it (.00), and that is excluded"
+    assert down.why == (
+        "matches the negated operand 'Kenya' more (.91) than the results above it (.00)"
+    )
     assert down.score < min(hit.score for hit in result.hits)
     # What the text's one vector would have found: not what is wanted alone has near it.
     one = ids(shared.search("moths NOT Kenya", k=4, compose=False))
-    assert {hit.id for hit in result.put_down} == set(one) - set(ids(result))
+    assert {hit.id for hit in result.ranked_lower} == set(one) - set(ids(result))
     assert set(one) != set(ids(shared.search("moths", k=4)))
-    assert shared.search("moths NOT Kenya", k=4).put_down == ()
+    assert shared.search("moths NOT Kenya", k=4).ranked_lower == ()
     back = json.loads(json.dumps(result.to_dict()))
     assert back["operands"] == ["moths", "Kenya"]
     assert back["excluded"] == [False, True]
@@ -135,35 +138,40 @@ def test_a_lexical_hit_of_an_excluded_operand_comes_from_no_branch(retriever, fo
     assert "vague" in ids(searcher.search("(moths NOT hawk) OR hawk", k=20, strict_not=True))
 
 
-def test_a_result_is_judged_beside_those_before_it():
+def same(*values):
+    """Probabilities that are displayed as they are composed."""
+    return Probabilities(values, values)
+
+
+def test_a_result_is_compared_with_those_above_it():
     tree = parse("moths AND Borneo NOT Sumatra")
-    usual = [Chances([0.1, 0.2, 0.6])]
-    # Among right documents a probability may be low, or that of what is excluded high.
-    assert judge(tree, Chances([0.1, 0.1, 0.7]), usual) == ("kept", "")
-    assert judge(tree, Chances([0.1, 0.1, 0.97]), usual)[0] == "doubtful"
-    assert judge(tree, Chances([0.1, 0.1, 0.97]), []) == ("kept", "")
+    usual = [same(0.1, 0.2, 0.6)]
+    # A relevant document may have a low probability, or a high one of the negated operand.
+    assert judge(tree, same(0.1, 0.1, 0.7), usual) == ("kept", "")
+    assert judge(tree, same(0.1, 0.1, 0.97), usual)[0] == "doubtful"
+    assert judge(tree, same(0.1, 0.1, 0.97), []) == ("kept", "")
     either = parse("moths OR birds")
-    assert judge(either, Chances([0.9, 0.0]), [Chances([0.9, 0.9])]) == ("kept", "")
-    before = [Chances([0.5, 0.4, 0.1]), Chances([0.6, 0.5, 0.2])]
-    assert against(tree, Chances([0.5, 0.1, 0.1]), before).startswith("less like 'Borneo' (.10)")
-    assert against(tree, Chances([0.5, 0.4, 0.9]), before).startswith("more like 'Sumatra' (.90)")
-    assert against(tree, Chances([0.9, 0.9, 0.0]), before) == ""
-    others = [Chances([0.9, 0.0]), Chances([0.0, 0.9])]
-    assert "'moths or birds' (.19)" in against(either, Chances([0.1, 0.1]), others)
+    assert judge(either, same(0.9, 0.0), [same(0.9, 0.9)]) == ("kept", "")
+    above = [same(0.5, 0.4, 0.1), same(0.6, 0.5, 0.2)]
+    why = explain_lower_rank(tree, same(0.5, 0.1, 0.1), above)
+    assert why.startswith("matches 'Borneo' less (.10)")
+    why = explain_lower_rank(tree, same(0.5, 0.4, 0.9), above)
+    assert why.startswith("matches the negated operand 'Sumatra' more (.90)")
+    assert explain_lower_rank(tree, same(0.9, 0.9, 0.0), above) == ""
+    others = [same(0.9, 0.0), same(0.0, 0.9)]
+    assert "'moths or birds' less (.19)" in explain_lower_rank(either, same(0.1, 0.1), others)
 
 
-def test_a_verdict_goes_by_what_is_composed_and_says_what_is_shown():
+def test_a_verdict_compares_composed_probabilities_and_names_displayed_ones():
     tree = parse("moths NOT Sumatra")
-    before = [Chances([0.9, 0.1], [0.5, 0.002])]
-    found = judge(tree, Chances([0.9, 0.99], [0.5, 0.31]), before)
-    assert found[0] == "doubtful"
-    assert "'Sumatra' (.31) than those before it (.00)" in found[1]
-    assert judge(tree, Chances([0.9, 0.2], [0.5, 0.99]), before) == ("kept", "")
-    # Two that look alike are told apart.
-    assert (
-        "(0.004) than those before it (0.002)"
-        in judge(tree, Chances([0.9, 0.99], [0.5, 0.004]), before)[1]
-    )
+    above = [Probabilities([0.9, 0.1], [0.5, 0.002])]
+    verdict, why = judge(tree, Probabilities([0.9, 0.99], [0.5, 0.31]), above)
+    assert verdict == "doubtful"
+    assert "'Sumatra' more (.31) than the results above it (.00)" in why
+    assert judge(tree, Probabilities([0.9, 0.2], [0.5, 0.99]), above) == ("kept", "")
+    # More digits where two would be the same.
+    _, why = judge(tree, Probabilities([0.9, 0.99], [0.5, 0.004]), above)
+    assert "(0.004) than the results above it (0.002)" in why
 
 
 def test_strict_not_says_that_it_leaves_fewer_results(shared):

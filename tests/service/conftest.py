@@ -13,10 +13,10 @@ from starlette.testclient import TestClient
 
 from boolattn.composition.scores import signs
 from boolattn.errors import DataError
-from boolattn.logic.syntax import is_explicit, parse_with_spans, unparse
+from boolattn.logic.syntax import is_explicit, parse_with_spans
 from boolattn.logic.tree import And, Atom, Not, Or, atoms
 from boolattn.search import Hit, SearchOptions, SearchResult
-from boolattn.search.result import judge
+from boolattn.search.verdicts import judge
 from boolattn.service.app import create_app
 from boolattn.service.settings import ServiceSettings
 
@@ -82,16 +82,16 @@ class WordSearcher:
             shown = own if is_composed else ()
             found.append(Hit(name, title, text, metadata, score, shown, shown))
         found.sort(key=lambda hit: -hit.score)
-        before = [hit.chances for hit in found]
+        before = [hit.all_probabilities for hit in found]
         for place, own in enumerate(before if is_composed else ()):
             verdict, why = judge(tree, own, before[:place])
             found[place] = replace(found[place], verdict=verdict, why=why)
         return SearchResult(
             query=query,
-            tree=unparse(tree),
-            reading=unparse(tree),
+            tree=tree,
+            parsed=tree,
             operands=operands,
-            excluded=tuple(sign < 0 for sign in signs(tree)),
+            is_negated=tuple(sign < 0 for sign in signs(tree)),
             spans=spans,
             confidence=0.9,
             is_composed=is_composed,

@@ -84,7 +84,7 @@ def test_comparing_says_where_the_other_list_has_each_document(serve):
         "looked": 6,
         "probabilities": [0.98, 0.98],
         "verdict": "doubtful",
-        "why": "more like 'Sumatra' (.98) than those before it (.02), and that is excluded",
+        "why": "matches the negated operand 'Sumatra' more (.98) than the results above it (.02)",
     }
     assert reply["hits"][0]["other"]["rank"] == 2
     assert reply["hits"][0]["other"]["verdict"] == ""
@@ -94,7 +94,8 @@ def test_comparing_says_where_the_other_list_has_each_document(serve):
     [other] = [hit["other"] for hit in reply["plain"]["hits"]]
     assert (other["rank"], other["verdict"]) == (2, "put down")
     assert (
-        other["why"] == "more like 'Sumatra' (.98) than those before it (.02), and that is excluded"
+        other["why"]
+        == "matches the negated operand 'Sumatra' more (.98) than the results above it (.02)"
     )
 
 

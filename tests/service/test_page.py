@@ -163,7 +163,10 @@ def test_a_search_shows_both_lists_and_how_the_query_was_read(tab, address):
     first = page.locator("#plain .hit").first
     assert first.locator(".title").inner_text() == "Sunda moth"
     assert "violates the query" in first.inner_text()
-    assert "doubtful: more like 'Sumatra' (.98) than those before it" in first.inner_text()
+    assert (
+        "doubtful: matches the negated operand 'Sumatra' more (.98) than the results above it"
+        in first.inner_text()
+    )
     assert "Boolean model: 2nd" in first.inner_text()
     assert "doubtful: more like 'Sumatra'" in page.locator("#boolean .hit").nth(2).inner_text()
     best = page.locator("#boolean .hit").first
@@ -176,7 +179,10 @@ def test_what_the_boolean_model_does_not_show_is_put_down(tab, address):
     page = tab(f"{address}?q=moths+of+Borneo+but+not+Sumatra&k=1")
     page.wait_for_selector("#boolean .hit")
     [only] = page.locator("#plain .hit").all_inner_texts()
-    assert "put down: more like 'Sumatra' (.98) than those before it (.02)" in only
+    assert (
+        "put down: matches the negated operand 'Sumatra' more (.98) than the results above it (.02)"
+        in only
+    )
     assert "Boolean model: 2nd" in only
     [only] = page.locator("#boolean .hit").all_inner_texts()
     assert "kept · plain encoder: 2nd" in only

@@ -156,17 +156,17 @@ def show(result: SearchResult, *, explain: bool = False) -> None:
     aside = Console(stderr=True, highlight=False)
     aside.print(coloured_query(result))
     if result.is_composed:
-        aside.print("read as  ", _coloured_tree(result.tree), end="")
+        aside.print("read as  ", _coloured_tree(result.tree_text), end="")
         aside.print(f"   ({result.confidence:.0%} sure)", style="dim")
-    elif result.reading != result.tree:
-        aside.print("not trusted  ", _coloured_tree(result.reading), style="dim")
+    elif result.parsed != result.tree:
+        aside.print("not trusted  ", _coloured_tree(result.parsed_text), style="dim")
     for warning in result.warnings:
         aside.print(f"note: {warning}", style="yellow")
     console = Console(highlight=False)
     console.print(_table(result, result.hits, explain=explain))
-    if result.put_down:
+    if result.ranked_lower:
         console.print("put down: one vector would have shown them", style="dim")
-        console.print(_table(result, result.put_down, explain=explain))
+        console.print(_table(result, result.ranked_lower, explain=explain))
     aside.print(f"{len(result.hits)} results in {result.took['total']:.0f} ms", style="dim")
 
 
@@ -178,7 +178,7 @@ def _table(result: SearchResult, hits: tuple[Hit, ...], *, explain: bool) -> Tab
     table.add_column("", justify="right")
     table.add_column("score", justify="right")
     if explain and result.is_composed:
-        for name, is_out in zip(result.operands, result.excluded, strict=True):
+        for name, is_out in zip(result.operands, result.is_negated, strict=True):
             head = f"[red]NOT[/red] {escape(name)}" if is_out else escape(name)
             table.add_column(head, justify="right")
     table.add_column("document")
@@ -200,7 +200,7 @@ def coloured_query(result: SearchResult) -> Text:
     from rich.text import Text
 
     text = Text(result.query, style="bold" if not result.is_composed else "")
-    pairs = zip(result.spans, result.excluded, strict=False)
+    pairs = zip(result.spans, result.is_negated, strict=False)
     for place, (spans, is_out) in enumerate(pairs):
         style = "red strike" if is_out else _OPERANDS[place % len(_OPERANDS)]
         for start, end in spans:

@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.logic.syntax import unparse
 from boolattn.search.candidates import Ranked, fuse, rank
 from boolattn.search.lexical import terms_of
 from boolattn.search.lexical_exclusion import keeps_by_vectors, kept_by_words
 from boolattn.search.queries import read_queries
-from boolattn.search.result import KEPT, PUT_DOWN, Chances, Hit, SearchResult, against, judge
+from boolattn.search.result import Hit, SearchResult
+from boolattn.search.verdicts import (
+    KEPT,
+    RANKED_LOWER,
+    Probabilities,
+    explain_lower_rank,
+    judge,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -121,18 +127,18 @@ class Answering:
                 warnings += _strictly(plan, len(ranked.rows), n_looked, self.k)
             rows, scores = ranked.rows[: self.k], ranked.scores[: self.k]
             hits = tuple(self._hits(plan, rows, scores, branches))
-            put_down = self._put_down(plan, rows, hits) if self.options.explain else ()
+            ranked_lower = self._ranked_lower(plan, rows, hits) if self.options.explain else ()
         return SearchResult(
             query=question.text,
-            tree=unparse(plan.tree),
+            tree=plan.tree,
+            parsed=plan.parsed,
             operands=plan.atoms,
-            excluded=plan.is_negated,
+            is_negated=plan.is_negated,
             spans=plan.spans,
             confidence=float(plan.confidence),
             is_composed=plan.is_composed,
-            reading=unparse(plan.parsed),
             hits=hits,
-            put_down=put_down,
+            ranked_lower=ranked_lower,
             warnings=warnings,
         )
 
@@ -174,10 +180,10 @@ class Answering:
             name: {row: place for place, row in enumerate(own.tolist(), start=1)}
             for name, own in branches.items()
         }
-        before: list[Chances] = []
+        before: list[Probabilities] = []
         for place, (row, score) in enumerate(zip(rows.tolist(), scores.tolist(), strict=True)):
             document = self.searcher.rows.document(row)
-            own = Chances(tuple(composed[:, place].tolist()), tuple(shown[:, place].tolist()))
+            own = Probabilities(tuple(composed[:, place].tolist()), tuple(shown[:, place].tolist()))
             verdict, why = judge(plan.tree, own, before) if plan.is_composed else (KEPT, "")
             if len(before) < _COMPARED:
                 before.append(own)
@@ -187,7 +193,7 @@ class Answering:
                 text=document.text,
                 metadata=document.metadata,
                 score=score,
-                probabilities=tuple(own.seen) if plan.is_composed else (),
+                probabilities=tuple(own.displayed) if plan.is_composed else (),
                 composed=tuple(own.composed) if plan.is_composed else (),
                 verdict=verdict,
                 why=why,
@@ -207,7 +213,7 @@ class Answering:
         similarities = plan.vectors @ self.searcher.engine.vectors(rows).T
         return self.searcher.retriever.chances(plan, similarities)
 
-    def _put_down(
+    def _ranked_lower(
         self, plan: Plan, shown: NDArray[np.int64], hits: Sequence[Hit]
     ) -> tuple[Hit, ...]:
         """Return what one vector would have found among the first, and the result does not show."""
@@ -220,9 +226,13 @@ class Answering:
             return ()
         similarities = plan.vectors @ self.searcher.engine.vectors(rows).T
         scores = self.searcher.retriever.score(plan, similarities)
-        results = [hit.chances for hit in hits[:_COMPARED]]
+        results = [hit.all_probabilities for hit in hits[:_COMPARED]]
         return tuple(
-            replace(hit, verdict=PUT_DOWN, why=against(plan.tree, hit.chances, results))
+            replace(
+                hit,
+                verdict=RANKED_LOWER,
+                why=explain_lower_rank(plan.tree, hit.all_probabilities, results),
+            )
             for hit in self._hits(plan, rows, scores, {})
         )
 

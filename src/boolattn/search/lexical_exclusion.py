@@ -14,7 +14,7 @@ import numpy as np
 from boolattn.composition.scores import signs
 from boolattn.logic.tree import atoms
 from boolattn.search.lexical import terms_of
-from boolattn.search.result import BELONGS, holds
+from boolattn.search.verdicts import BELONGS, probability
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
@@ -33,7 +33,7 @@ def keeps_by_vectors(tree: QueryTree, probabilities: NDArray[np.float32]) -> NDA
     """
     wanted = np.array(list(signs(tree))) > 0
     truths = wanted[:, None] | (probabilities >= BELONGS)
-    return np.array([holds(tree, column.tolist()) for column in truths.T], bool)
+    return probability(tree, truths.astype(np.float32)) > 0
 
 
 def distinguishing_terms(tree: QueryTree) -> list[frozenset[str]]:
@@ -56,12 +56,10 @@ def kept_by_words(tree: QueryTree) -> Callable[[Set[str]], bool]:
     is_out = [sign < 0 for sign in signs(tree)]
 
     def is_kept(there: Set[str]) -> bool:
-        return holds(
-            tree,
-            [
-                not out or (bool(terms) and terms <= there)
-                for terms, out in zip(telling, is_out, strict=True)
-            ],
-        )
+        truths = [
+            not out or (bool(terms) and terms <= there)
+            for terms, out in zip(telling, is_out, strict=True)
+        ]
+        return probability(tree, map(float, truths)) > 0
 
     return is_kept

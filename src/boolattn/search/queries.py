@@ -13,7 +13,7 @@ from boolattn.composition.plan import Plan
 from boolattn.errors import ConfigError, QueryError
 from boolattn.logic.syntax import check_anchored, is_explicit, parse_with_spans
 from boolattn.logic.tree import Atom, atoms, excluded_atoms
-from boolattn.search.result import holds
+from boolattn.search.verdicts import probability
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,7 +107,7 @@ def is_contradiction(tree: QueryTree) -> bool:
         return False
     for values in product((True, False), repeat=len(different)):
         truth = dict(zip(different, values, strict=True))
-        if holds(tree, [truth[name] for name in names]):
+        if probability(tree, [float(truth[name]) for name in names]):
             return False
     return True
 

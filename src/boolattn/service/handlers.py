@@ -210,7 +210,7 @@ class Desk:
             put_down=(
                 []
                 if request.compare
-                else replies.hits(found.put_down, request.k, snippet, known=known)
+                else replies.hits(found.ranked_lower, request.k, snippet, known=known)
             ),
             judged=replies.judged(shown, known),
             plain=plain,

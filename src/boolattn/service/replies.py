@@ -10,9 +10,8 @@ import math
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from boolattn.logic.syntax import parse
 from boolattn.logic.tree import And, Atom, Not, Or, operators_of
-from boolattn.search.result import PUT_DOWN, against
+from boolattn.search.verdicts import RANKED_LOWER, explain_lower_rank
 from boolattn.service.schemas import Elsewhere, HitReply, Judged, OperandReply, TreeNode
 
 if TYPE_CHECKING:
@@ -25,20 +24,19 @@ if TYPE_CHECKING:
 
 def reading(result: SearchResult) -> dict[str, Any]:
     """Say how a query was read: the fields of a ReadingReply."""
-    tree = parse(result.tree) if result.is_composed else Atom(result.query)
     spans = [*result.spans, *[()] * (len(result.operands) - len(result.spans))]
     return {
         "query": result.query,
-        "tree": result.tree,
-        "nodes": _node(tree, count()),
+        "tree": result.tree_text,
+        "nodes": _node(result.tree, count()),
         "operands": [
             OperandReply(text=text, spans=list(own), is_excluded=is_negated)
-            for text, own, is_negated in zip(result.operands, spans, result.excluded, strict=True)
+            for text, own, is_negated in zip(result.operands, spans, result.is_negated, strict=True)
         ],
-        "operators": [operator.value for operator in operators_of(tree)],
+        "operators": [operator.value for operator in operators_of(result.tree)],
         "confidence": _number(result.confidence),
         "is_composed": result.is_composed,
-        "reading": result.reading,
+        "reading": result.parsed_text,
         "warnings": list(result.warnings),
     }
 
@@ -108,13 +106,13 @@ def _hit(hit: Hit, rank: int, snippet: int, **further: Any) -> HitReply:
 
 def _places(other: SearchResult, k: int) -> dict[str, Elsewhere]:
     """Say of every document that a system looked at where it has it, and why not higher."""
-    tree = parse(other.tree) if other.is_composed else None
-    shown = [hit.chances for hit in other.hits[:k]]
+    tree = other.tree if other.is_composed else None
+    shown = [hit.all_probabilities for hit in other.hits[:k]]
     found = {}
-    for place, hit in enumerate((*other.hits, *other.put_down), start=1):
+    for place, hit in enumerate((*other.hits, *other.ranked_lower), start=1):
         verdict, why = hit.verdict if tree else "", hit.why
         if tree is not None and place > k:
-            verdict, why = PUT_DOWN, against(tree, hit.chances, shown)
+            verdict, why = RANKED_LOWER, explain_lower_rank(tree, hit.all_probabilities, shown)
         found[hit.id] = Elsewhere(
             rank=place if place <= len(other.hits) else None,
             looked=len(other.hits),
@@ -126,7 +124,7 @@ def _places(other: SearchResult, k: int) -> dict[str, Elsewhere]:
 
 
 def _absent(other: SearchResult) -> str:
-    return PUT_DOWN if other.is_composed else ""
+    return RANKED_LOWER if other.is_composed else ""
 
 
 def judged(shown: Sequence[HitReply], known: Known | None) -> Judged | None:

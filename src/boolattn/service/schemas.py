@@ -159,7 +159,9 @@ class HitReply(BaseModel):
         str,
         Field(
             description="What speaks against it, beside the results before it.",
-            examples=["more like 'Sumatra' (.80) than those before it (.15), and that is excluded"],
+            examples=[
+                "matches the negated operand 'Sumatra' more (.80) than the results above it (.15)"
+            ],
         ),
     ]
     branches: Annotated[

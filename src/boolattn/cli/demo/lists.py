@@ -10,8 +10,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 from boolattn.cli.demo.searches import ANSWERS, EXCLUDED, OTHER, PARTLY
-from boolattn.errors import QueryError
-from boolattn.logic.syntax import parse, unparse
+from boolattn.logic.syntax import unparse
 from boolattn.logic.tree import And, Atom, Not, Or
 
 if TYPE_CHECKING:
@@ -72,26 +71,27 @@ def reading(result: SearchResult) -> list[str]:
     """Say how a query was read, with a letter for each operand.
 
     >>> from boolattn.search import SearchResult
-    >>> for line in reading(SearchResult(query="", tree='"wall lizards" NOT Turkey', operands=(
-    ...         "wall lizards", "Turkey"), excluded=(False, True), spans=(), confidence=1.0,
-    ...         is_composed=True, reading="", hits=())):
+    >>> tree = And((Atom("wall lizards"), Not(Atom("Turkey"))))
+    >>> for line in reading(SearchResult(query="", tree=tree, parsed=tree, operands=(
+    ...         "wall lizards", "Turkey"), is_negated=(False, True), spans=(), confidence=1.0,
+    ...         is_composed=True, hits=())):
     ...     print(line)
       read as  A NOT B
                A  wall lizards
                B  Turkey
     """
     if not result.is_composed:
-        if result.reading == result.tree:
+        if result.parsed == result.tree:
             return [f"{_INDENT}read as  one operand: its one vector is searched"]
         doubt = f"not sure enough ({result.confidence:.0%}): its one vector is searched"
-        return [f"{_INDENT}read as  {result.reading}", f"{_INDENT}         {doubt}"]
+        return [f"{_INDENT}read as  {result.parsed_text}", f"{_INDENT}         {doubt}"]
     sure = "" if result.confidence == 1 else f"   ({result.confidence:.0%} sure)"
     lines = [f"{_INDENT}read as  {_lettered(result.tree)}{sure}"]
     pairs = zip(ascii_uppercase, result.operands, strict=False)
     return [*lines, *(f"{_INDENT}         {letter}  {name}" for letter, name in pairs)]
 
 
-def _lettered(tree: str) -> str:
+def _lettered(tree: QueryTree) -> str:
     """Write a tree with letters for its operands."""
     letters = iter(ascii_uppercase)
 
@@ -106,10 +106,7 @@ def _lettered(tree: str) -> str:
             case Or(parts):
                 return Or(tuple(map(walk, parts)))
 
-    try:
-        return unparse(walk(parse(tree)))
-    except QueryError:
-        return tree
+    return unparse(walk(tree))
 
 
 def _coloured(result: SearchResult) -> Text:
@@ -138,7 +135,7 @@ def _both(
     table.add_column(names[0], ratio=1, no_wrap=True, overflow="ellipsis")
     table.add_column(names[1], ratio=1, no_wrap=True, overflow="ellipsis")
     letters = ascii_uppercase[: len(boolean.operands)] if boolean.is_composed else ""
-    for letter, is_out in zip(letters, boolean.excluded, strict=False):
+    for letter, is_out in zip(letters, boolean.is_negated, strict=False):
         head = f"[red]not {letter}[/red]" if is_out else letter
         table.add_column(head, justify="right", width=5 if is_out else 4)
     signs = _signs(console)
