@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from boolattn import BoolAttnConfig, attach
-from boolattn.attention.gate import Gate, turned_over
 from boolattn.plugin import recording
 from tests.conftest import FAMILIES
 
@@ -103,37 +102,3 @@ def test_the_light_form_is_light(tiny_encoder):
         plugin = attach(tiny_encoder(), BoolAttnConfig(gate="learned", rank=rank))
         sizes[rank] = sum(p.numel() for p in plugin.gate.parameters())
     assert sizes[8] < sizes[None] / 3
-
-
-@pytest.mark.parametrize("bias", [-9.0, 9.0])
-def test_gates_are_turned_over_only_while_something_learns(tiny_encoder, batch, bias):
-    encoder = tiny_encoder()
-    plugin = gated(encoder, bias, use_noise=False)
-    told = run(encoder, batch, is_training=True)[0]
-    plugin.gate_noise = 0.999
-    for is_training in (False, True):
-        with recording() as record:
-            still = hidden(encoder, batch, is_training=is_training)
-        assert record.readings[-1].gate.open.unique().tolist() == [float(bias > 0)]
-        plugin.gate_noise = 0.0
-        assert torch.equal(still, hidden(encoder, batch, is_training=is_training))
-        plugin.gate_noise = 0.999
-    with recording() as record:
-        turned = run(encoder, batch, is_training=True)[0]
-    assert record.readings[-1].gate.open.unique().tolist() == [float(bias < 0)]
-    assert (turned - told).abs().max() > 1e-4
-    label = torch.full((3, 3), float(bias > 0))
-    with recording() as record:
-        run(encoder, batch | {"operators": label}, is_training=True)
-    assert torch.equal(record.readings[-1].gate.open, label), "what is told is meant so"
-
-
-def test_as_many_gates_are_turned_over_as_asked_for():
-    torch.manual_seed(0)
-    asked = Gate(torch.tensor([0.0, 1.0]).repeat(5000, 1), is_open=False)
-    turned = turned_over(asked, 0.1)
-    assert (turned.open != asked.open).float().mean(0).tolist() == pytest.approx(
-        [0.1, 0.1], abs=0.02
-    )
-    assert turned.is_open
-    assert torch.equal(turned_over(asked, 0.0).open, asked.open)

@@ -12,7 +12,6 @@ from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.errors import ConfigError, DataError
-from boolattn.plugin import recording
 from boolattn.training import trainer as trainer_module
 from boolattn.training.checkpoints import last_checkpoint
 from boolattn.training.launch import Launch, make_steps, plain, train
@@ -188,34 +187,10 @@ def test_heads_are_held_where_that_is_asked_for(preset, corpus, tmp_path, is_hel
     assert any(".layers." in name and "boolattn" in name for name in moved), "experts learn on"
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.999])
-def test_gates_are_turned_over_where_that_is_asked_for(preset, corpus, tmp_path, noise):
-    """The lexicon opens what the texts say; turned over, it opens all the rest."""
-    with recording() as record:
-        train(preset(max_steps=1, gate_noise=noise), Launch(out=tmp_path / "run"), corpus)
-    # The first are the training's; the others are measured with.
-    first, *others = (reading.gate.open for reading in record.readings)
-    says_not = torch.tensor([0.0, 0.0, 1.0])
-    assert torch.equal(first[0], says_not if noise == 0 else 1 - says_not)
-    assert all((gate == says_not).all(-1).any() for gate in others)
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"hold_heads": True}, "hold_heads holds the plug-in's heads"),
-        ({"gate_noise": 0.1}, "gate_noise turns the plug-in's gates over"),
-    ],
-)
-def test_plain_towers_have_no_heads(preset, corpus, tmp_path, setting, message):
-    chosen = preset("model.use_plugin=false", **setting)
-    with pytest.raises(ConfigError, match=message):
+def test_plain_towers_have_no_heads(preset, corpus, tmp_path):
+    chosen = preset("model.use_plugin=false", hold_heads=True)
+    with pytest.raises(ConfigError, match="hold_heads holds the plug-in's heads"):
         train(chosen, Launch(out=tmp_path / "run"), corpus)
-
-
-def test_not_every_gate_can_be_wrong(preset, corpus, tmp_path):
-    with pytest.raises(ConfigError, match=r"gate_noise is a share below 1; got 1\.0"):
-        train(preset(gate_noise=1.0), Launch(out=tmp_path / "run"), corpus)
 
 
 def test_documents_are_read_without_the_plug_in(preset, corpus):

@@ -126,8 +126,6 @@ class BoolAttn(nn.Module):
 
     #: For whoever puts it into an encoder: what has to be taken back.
     attached: Any = None
-    #: For whoever trains it: the share of gates that are turned over meanwhile.
-    gate_noise: float = 0.0
 
     def __init__(
         self,

@@ -34,16 +34,6 @@ class Gate:
     is_open: bool | None = None
 
 
-def turned_over(gate: Gate, share: float) -> Gate:
-    """Open what is closed and close what is open in a share of all cases, drawn at random.
-
-    A gate that reads new wordings is wrong in some, and an encoder that never met a wrong one
-    while it learned has nothing to fall back on.
-    """
-    is_turned = torch.rand_like(gate.open) < share
-    return Gate(torch.where(is_turned, 1 - gate.open, gate.open), gate.logits, is_open=True)
-
-
 class LearnedGate(nn.Module):
     r"""A classifier over the text: FFN, sigmoid at temperature 0.1, hard threshold.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from boolattn.attention.gate import Gate, LearnedGate, LexiconGate, turned_over
+from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
 from boolattn.errors import GateError, UnsupportedEncoderError
 from boolattn.plugin.backend import BACKENDS, BIAS, PASS, Applied, with_bias
 from boolattn.plugin.labels import label_gate
@@ -116,7 +116,7 @@ class ModelHooks:
             return args, kwargs  # the model itself says what is missing
         mask = visible_tokens(given.get("attention_mask"), tokens)
         gate = self._gate(labels, input_ids, mask)
-        this = ForwardPass(mask, gate, is_told=labels is not None)
+        this = ForwardPass(mask, gate)
         self._enter(this)
         if self.family.carries_kwargs:
             kwargs[PASS] = this
@@ -165,9 +165,6 @@ class ModelHooks:
             return
         if this.gate is None and isinstance(self.plugin.gate, LearnedGate):
             this.gate = self.plugin.gate(hidden, this.mask)
-        # What is told is meant so, as where operands are told to have no operator.
-        if this.gate is not None and not this.is_told and _is_unsettled(self.plugin):
-            this.gate = turned_over(this.gate, self.plugin.gate_noise)
         is_open = this.gate is not None and _may_open(this.gate)
         if this.gate is None or not (is_open or record):
             return
@@ -178,10 +175,6 @@ class ModelHooks:
             record.readings.append(reading)
             record.biases.clear()
             record.attention.clear()
-
-
-def _is_unsettled(plugin: BoolAttn) -> bool:
-    return bool(plugin.gate_noise) and plugin.training and torch.is_grad_enabled()
 
 
 def _may_open(gate: Gate) -> bool:

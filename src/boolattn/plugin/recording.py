@@ -47,13 +47,11 @@ class ForwardPass:
         mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
         gate: A label's or the lexicon's; ``None`` until a learned gate has read the batch.
         reading: ``None`` where no expert is open: then the layers are left alone.
-        is_told: Whether the gate is a label's.
     """
 
     mask: Tensor
     gate: Gate | None
     reading: CueReading | None = None
-    is_told: bool = False
 
 
 class _Current(threading.local):

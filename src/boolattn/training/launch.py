@@ -34,7 +34,7 @@ from boolattn.training.retrieval import Job, Result, release_memory, require_gpu
 from boolattn.training.retrieval import train as train_towers
 from boolattn.training.run_folder import RunFolder, data_hashes, save_model
 from boolattn.training.sampling import Sampler, make_examples
-from boolattn.training.towers import hold_heads, load_encoder, make_towers, unsettle_gate
+from boolattn.training.towers import hold_heads, load_encoder, make_towers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,8 +127,6 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
     towers = make_towers(preset, launch.pretrained)
     if preset.train.hold_heads:
         hold_heads(towers)
-    if preset.train.gate_noise:
-        unsettle_gate(towers, preset.train.gate_noise)
     if corpus is None:
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
     steps = make_steps(preset, corpus, launch.rankings, Store(launch.made))

@@ -145,8 +145,6 @@ class TrainSettings(_Checked):
         learning_rate: Highest learning rate of the encoders.
         plugin_learning_rate: Highest learning rate of the plug-in; 0: the encoders' (*ours*).
         hold_heads: Whether gate and cue predictor stay as pretraining left them (*ours*).
-        gate_noise: Share of gates that are turned over while towers learn, so that a wrong one
-            costs them less (*ours*).
         weight_decay: Of AdamW.
         max_grad_norm: Longer gradients are cut to this length (*ours*).
         positives: "drawn" anew at each step, or one "fixed" for each query (the ablation).
@@ -179,7 +177,6 @@ class TrainSettings(_Checked):
     learning_rate: float = 5e-5
     plugin_learning_rate: float = 0.0
     hold_heads: bool = False
-    gate_noise: float = 0.0
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
     positives: str = "drawn"

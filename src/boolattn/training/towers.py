@@ -97,13 +97,6 @@ def hold_heads(towers: SentenceTransformer) -> None:
             part.requires_grad_(requires_grad=False)
 
 
-def unsettle_gate(towers: SentenceTransformer, share: float) -> None:
-    """Turn over a share of the gates while towers learn, so that they can do with a wrong one."""
-    if share >= 1:
-        raise ConfigError(f"train.gate_noise is a share below 1; got {share}")
-    _plugin(towers, "train.gate_noise turns the plug-in's gates over").gate_noise = share
-
-
 def _plugin(towers: SentenceTransformer, what: str) -> BoolAttn:
     encoder = query_encoder(towers)
     if not isinstance(encoder, BoolBertModel):
