@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.data import taxa
+from boolattn.data.parser_tests import cue_word_name_queries
 from boolattn.data.readings_generated import generate_marked
-from boolattn.data.readings_names import name_queries
 from boolattn.data.readings_sources import marked_queries
 from boolattn.embedding.packed import shipped_model
 from boolattn.encoder.retriever import Retriever
@@ -44,7 +44,7 @@ def main() -> None:
         for name, split in (("taxa, seen", "validation"), ("taxa, unseen", "unseen")):
             sets[name] = _some(list(marked_queries(benchmark.queries(split))), options.n)
     sets["generated, unseen"] = list(generate_marked(options.n, 1, held_out=True))
-    sets["names"] = _some(name_queries(), options.n)
+    sets["names"] = _some(cue_word_name_queries(), options.n)
     rows = {name: measure(retriever, items) for name, items in sets.items()}
     print("| set | texts | structure | words | sure | structure, if sure |")
     print("|---|---|---|---|---|---|")

@@ -8,8 +8,8 @@ from importlib.resources import files
 
 import pytest
 
+from boolattn.data.parser_tests import cue_word_name_queries, cue_word_names
 from boolattn.data.readings_generated import generate_marked
-from boolattn.data.readings_names import name_queries, names
 from boolattn.data.readings_natural import natural_queries
 from boolattn.data.readings_wordings import table
 from boolattn.logic.lexicon import find_cues
@@ -32,17 +32,19 @@ def strings(node):
 
 
 def test_there_are_enough_and_every_one_holds_a_cue_word():
-    assert len(names()) >= 300
-    assert len({folded(name.text) for name in names()}) == len(names())
-    assert all(CUES.search(name.text) for name in names())
-    assert all(folded(name.text) in folded(name.query) for name in names())
-    assert len({name.kind for name in names()}) >= 6
+    assert len(cue_word_names()) >= 300
+    assert len({folded(name.text) for name in cue_word_names()}) == len(cue_word_names())
+    assert all(CUES.search(name.text) for name in cue_word_names())
+    assert all(folded(name.text) in folded(name.query) for name in cue_word_names())
+    assert len({name.kind for name in cue_word_names()}) >= 6
     # A lexicon sees an operator in most of them: that is what they are for.
-    assert sum(bool(find_cues(name.query)) for name in names()) > 0.8 * len(names())
+    assert sum(bool(find_cues(name.query)) for name in cue_word_names()) > 0.8 * len(
+        cue_word_names()
+    )
 
 
 def test_each_query_is_one_operand():
-    for marked in name_queries():
+    for marked in cue_word_name_queries():
         assert marked.parsed.is_plain
         ((start, end),) = marked.parsed.positive[0]
         assert (start, marked.text[end:].strip("?!")) == (0, "")
@@ -58,23 +60,23 @@ def every_table():
 
 def test_no_name_stands_in_a_table_of_training():
     said = "\n".join(folded(text) for part in every_table() for text in strings(part))
-    assert not [name.text for name in names() if folded(name.text) in said]
+    assert not [name.text for name in cue_word_names() if folded(name.text) in said]
 
 
 def test_no_name_of_training_is_part_of_one():
     plain = table("readings_plain")
     trained = [folded(text) for text in strings(plain["names"]) + strings(plain["expressions"])]
-    inside = [(n.text, t) for n in names() for t in trained if t in folded(n.text)]
+    inside = [(n.text, t) for n in cue_word_names() for t in trained if t in folded(n.text)]
     assert not inside
 
 
 def test_the_names_that_natural_queries_hold_are_known():
     said = "\n".join(folded(one.labelled().text) for one in natural_queries())
-    assert {name.text for name in names() if folded(name.text) in said} == IN_NATURAL
+    assert {name.text for name in cue_word_names() if folded(name.text) in said} == IN_NATURAL
 
 
 @pytest.mark.parametrize("held_out", [False, True])
 def test_no_generated_query_holds_a_name(held_out):
     said = "\n".join(folded(m.text) for m in generate_marked(400, seed=2, held_out=held_out))
-    long_names = [name.text for name in names() if len(name.text.split()) > 3]
+    long_names = [name.text for name in cue_word_names() if len(name.text.split()) > 3]
     assert not [text for text in long_names if folded(text) in said]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from boolattn.data.readings_fresh import fresh_queries
+from boolattn.data.parser_tests import unseen_queries
 from boolattn.data.readings_natural import (
     natural_queries,
     natural_readings,
@@ -37,7 +37,7 @@ def test_no_word_that_the_benchmark_holds_out_is_said():
 
 
 def test_no_query_of_the_frozen_test_set_is_among_them():
-    frozen = {said(one.marked.text) for one in fresh_queries()}
+    frozen = {said(one.labelled.text) for one in unseen_queries()}
     assert not frozen & {said(parse_labelled(one.marked)[0]) for one in TRAIN + HELD_OUT}
 
 

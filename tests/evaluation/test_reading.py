@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from boolattn.data.readings_fresh import FORMS, fresh_queries
-from boolattn.data.readings_names import names
+from boolattn.data.parser_tests import FORMS, cue_word_names, unseen_queries
 from boolattn.data.records import Operand, Query
 from boolattn.encoder import build_towers
 from boolattn.encoder.retriever import Retriever
@@ -146,8 +145,8 @@ def test_at_most_so_many_queries_are_taken(known, monkeypatch):
 
 def test_names_are_counted_by_kind(retriever, monkeypatch):
     nothing = reading.misread_names(retriever)
-    assert (nothing["n"], nothing["misread"]) == (len(names()), 0)
-    wrong = {names()[0].query, names()[-1].query}
+    assert (nothing["n"], nothing["misread"]) == (len(cue_word_names()), 0)
+    wrong = {cue_word_names()[0].query, cue_word_names()[-1].query}
     own = Retriever.plan
 
     def read(self, texts):
@@ -157,8 +156,8 @@ def test_names_are_counted_by_kind(retriever, monkeypatch):
     monkeypatch.setattr(Retriever, "plan", read)
     found = reading.misread_names(retriever)
     assert found["misread"] == 2
-    assert found["kinds"][names()[0].kind]["misread"] >= 1
-    assert sum(kind["n"] for kind in found["kinds"].values()) == len(names())
+    assert found["kinds"][cue_word_names()[0].kind]["misread"] >= 1
+    assert sum(kind["n"] for kind in found["kinds"].values()) == len(cue_word_names())
 
 
 def test_what_is_excluded_must_be_what_is_excluded():
@@ -180,14 +179,16 @@ def test_words_given_to_a_wrong_operand_cost():
 
 
 def test_fresh_queries_are_judged_by_what_is_read_and_what_is_obeyed(retriever, monkeypatch):
-    queries = fresh_queries()
+    queries = unseen_queries()
     plain = [query for query in queries if query.form == "plain"]
     nothing = reading.read_fresh(retriever)
     assert nothing["n"] == len(queries)
     assert nothing["structure"] == nothing["obeyed"] == round(len(plain) / len(queries), 4)
     assert nothing["words"] == 0
     assert "words" not in nothing["forms"]["plain"]
-    trees = {query.marked.text: query.marked.parsed.tree(query.marked.text) for query in queries}
+    trees = {
+        query.labelled.text: query.labelled.parsed.tree(query.labelled.text) for query in queries
+    }
     own = Retriever.plan
 
     def read(self, texts):

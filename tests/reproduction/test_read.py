@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from boolattn.data.readings_fresh import fresh_queries
-from boolattn.data.readings_names import names
+from boolattn.data.parser_tests import cue_word_names, unseen_queries
 from boolattn.encoder import build_towers
 from boolattn.evaluation import parse_accuracy as reading
 from boolattn.reproduction.__main__ import main
@@ -16,8 +15,8 @@ from boolattn.reproduction.__main__ import main
 @pytest.fixture
 def some(monkeypatch):
     """Every ninth query and every twentieth name: all of them take seconds."""
-    monkeypatch.setattr(reading, "fresh_queries", lambda: fresh_queries()[::9])
-    monkeypatch.setattr(reading, "names", lambda: names()[::20])
+    monkeypatch.setattr(reading, "unseen_queries", lambda: unseen_queries()[::9])
+    monkeypatch.setattr(reading, "cue_word_names", lambda: cue_word_names()[::20])
 
 
 @pytest.mark.usefixtures("some")
@@ -27,7 +26,7 @@ def test_the_shipped_model_reads(tmp_path, capsys):
     found = json.loads(path.read_text())
     said = capsys.readouterr().out
     assert f"{found['names']['misread']} of 18 names were taken apart (film " in said
-    assert f"| all | {len(fresh_queries()[::9])} | ." in said
+    assert f"| all | {len(unseen_queries()[::9])} | ." in said
     assert "| plain | " in said
     # Better than a model that reads nothing, which has only the plain ones right.
     plain = found["fresh"]["forms"]["plain"]

@@ -10,8 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from boolattn.data.readings_fresh import fresh_queries
-from boolattn.data.readings_names import names
+from boolattn.data.parser_tests import cue_word_names, unseen_queries
 from boolattn.reproduction.__main__ import main
 from boolattn.reproduction.runs import Run, RunKey, load_queries
 from boolattn.reproduction.systems import known
@@ -74,8 +73,8 @@ def test_systems_are_trained_measured_and_not_done_twice(files, capsys):
     composed = Run.load(folder / "beir/minilm/composed-0.json.gz")
     assert [row.ask for row in composed.rows] == list(known().system("composed").asked(0))
     assert set(composed.rows[0].values) >= {"structure", "composed", "words"}
-    assert composed.details["names"]["n"] == len(names())
-    assert composed.details["fresh"]["n"] == len(fresh_queries())
+    assert composed.details["names"]["n"] == len(cue_word_names())
+    assert composed.details["fresh"]["n"] == len(unseen_queries())
     assert "names" not in plain.details
     assert not list((files / "out/work/models").glob("*"))
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}

@@ -16,8 +16,7 @@ import torch
 
 from boolattn.composition.calibration import reliability
 from boolattn.composition.scores import signs
-from boolattn.data.readings_fresh import fresh_queries
-from boolattn.data.readings_names import names
+from boolattn.data.parser_tests import cue_word_names, unseen_queries
 from boolattn.evaluation.operand_samples import drawn_operands, looked_at
 from boolattn.logic.tree import And, Not, Or, atoms
 
@@ -93,9 +92,11 @@ def misread_names(retriever: Retriever) -> dict[str, Any]:
     Returns:
         ``n`` and ``misread``, and ``kinds``: the same two for each kind of name.
     """
-    plans = plan_all(retriever, [name.query for name in names()])
-    every = Counter(name.kind for name in names())
-    wrong = Counter(n.kind for n, plan in zip(names(), plans, strict=True) if plan.is_composed)
+    plans = plan_all(retriever, [name.query for name in cue_word_names()])
+    every = Counter(name.kind for name in cue_word_names())
+    wrong = Counter(
+        n.kind for n, plan in zip(cue_word_names(), plans, strict=True) if plan.is_composed
+    )
     return {
         "n": every.total(),
         "misread": wrong.total(),
@@ -112,16 +113,16 @@ def read_fresh(retriever: Retriever) -> dict[str, Any]:
         of the queries of several operands, ``words`` (all words of each operand too) and the mean
         ``word_f1``. Then the same by ``forms`` and ``domains``, and for all domains but taxa.
     """
-    queries = fresh_queries()
-    plans = plan_all(retriever, [query.marked.text for query in queries])
+    queries = unseen_queries()
+    plans = plan_all(retriever, [query.labelled.text for query in queries])
     rows = []
     for query, plan in zip(queries, plans, strict=True):
-        right = query.marked.parsed.tree(query.marked.text)
+        right = query.labelled.parsed.tree(query.labelled.text)
         row = {
             "structure": float(shape(plan.parsed) == shape(right)),
             "obeyed": float(shape(plan.tree) == shape(right)),
         }
-        if not query.marked.parsed.is_plain:
+        if not query.labelled.parsed.is_plain:
             row["words"] = float(has_same_words(right, plan.parsed))
             row["word_f1"] = word_f1(right, plan.parsed)
         rows.append(row)

@@ -1,0 +1,132 @@
+"""Two frozen test sets of query parsing: unseen wordings, and names with a cue word inside.
+
+The 484 queries in unseen wordings were written without sight of any wording used for training,
+half about taxa, half about other domains. Nothing is trained on, selected by, or changed after
+either set.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from boolattn.errors import DataError
+from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery, in_text_order, parse_labelled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A query structure: allowed numbers of operands, how many are negated, and the joiner."""
+
+    n_operands: tuple[int, ...]
+    n_negated: int = 0
+    joiner: Operator = Operator.AND
+
+
+FORMS: Mapping[str, Form] = {
+    "plain": Form((1,)),
+    "a_or_b": Form((2,), joiner=Operator.OR),
+    "a_or_b_or_c": Form((3,), joiner=Operator.OR),
+    "a_and_b": Form((2,)),
+    "a_and_b_and_c": Form((3,)),
+    "a_not_b": Form((2,), 1),
+    "a_and_b_not_c": Form((3,), 1),
+    "a_or_b_not_c": Form((3,), 1, Operator.OR),
+    "a_not_b_not_c": Form((3,), 2),
+    "list_or": Form((4, 5), joiner=Operator.OR),
+    "list_and": Form((4, 5)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UnseenQuery:
+    """One query in an unseen wording: its form, its domain ("taxa", "films") and its parse."""
+
+    form: str
+    domain: str
+    labelled: LabelledQuery
+
+
+@dataclass(frozen=True, slots=True)
+class CueWordName:
+    """One name with a cue word inside.
+
+    Attributes:
+        kind: "film", "book", "place", "group", "species", "song", "tv" or "law".
+        text: The name.
+        query: A query that contains the name, in any capitalisation.
+    """
+
+    kind: str
+    text: str
+    query: str
+
+
+@lru_cache(maxsize=1)
+def unseen_queries() -> tuple[UnseenQuery, ...]:
+    """Return the queries in unseen wordings, in file order."""
+    return tuple(parse_unseen(_lines("unseen_wordings.txt"), "unseen_wordings.txt"))
+
+
+def parse_unseen(lines: Iterable[str], where: str = "the text") -> list[UnseenQuery]:
+    r"""Parse lines of form, domain and labelled text, separated by tabs.
+
+    Words in ``<01|...>`` belong to the operands 0 and 1; negated operands come last.
+
+    >>> line = "a_not_b\ttaxa\t<01|moths> <0|of Borneo>, but none <1|of Java>"
+    >>> [one] = parse_unseen([line])
+    >>> print(one.labelled.parsed.tree(one.labelled.text))
+    And(parts=(Atom(text='moths of Borneo'), Not(part=Atom(text='moths of Java'))))
+    """
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("#"):
+            continue
+        parts = line.split("\t")
+        if len(parts) != 3 or parts[0] not in FORMS:
+            raise DataError(f"{where}:{number}: not a known form, a domain and a labelled text")
+        text, operands = parse_labelled(parts[2])
+        form = FORMS[parts[0]]
+        if len(operands) not in form.n_operands or not all(operands) or re.search("[<>]", text):
+            raise DataError(f"{where}:{number}: the labels do not fit the form {parts[0]}")
+        n_positive = len(operands) - form.n_negated
+        positive, negated = (
+            in_text_order(own, operands) for own in (operands[:n_positive], operands[n_positive:])
+        )
+        labelled = LabelledQuery(text, ParsedQuery(positive, negated, form.joiner))
+        found.append(UnseenQuery(parts[0], parts[1], labelled))
+    return found
+
+
+@lru_cache(maxsize=1)
+def cue_word_names() -> tuple[CueWordName, ...]:
+    """Return the names with a cue word inside ("Not of This Earth"), in file order.
+
+    None is in a table that training queries are generated from; one, "Argyll & Bute", is in a
+    natural query.
+    """
+    rows = [line.split("\t") for line in _lines("cue_word_names.txt") if line and line[0] != "#"]
+    return tuple(CueWordName(*row[:3]) for row in rows)
+
+
+def cue_word_name_queries() -> list[LabelledQuery]:
+    """Return the queries with a cue-word name, each labelled as one operand.
+
+    >>> all(query.parsed.is_plain for query in cue_word_name_queries())
+    True
+    """
+    return [
+        LabelledQuery(name.query, ParsedQuery((((0, len(name.query.rstrip("?!"))),),)))
+        for name in cue_word_names()
+    ]
+
+
+def _lines(name: str) -> list[str]:
+    return files("boolattn.data").joinpath(name).read_text(encoding="utf-8").splitlines()

@@ -1,0 +1,85 @@
+"""The frozen test set of unseen wordings: its bytes, its forms, and that no training uses it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import boolattn
+from boolattn.data.parser_tests import FORMS, parse_unseen, unseen_queries
+from boolattn.errors import DataError
+from boolattn.logic.parsed_query import words
+
+#: A test set that is changed after a look at results tests nothing: a new sum needs a new set.
+FROZEN = "592bd1adbf358094b67cc4724fdbda54ac07facf354c14fe1d6b7ed10ca58a0c"
+
+
+def test_file_is_frozen():
+    source = files("boolattn.data").joinpath("unseen_wordings.txt").read_bytes()
+    assert sha256(source).hexdigest() == FROZEN
+
+
+def test_all_forms_occur_in_taxa_and_in_other_domains():
+    queries = unseen_queries()
+    assert len(queries) == 484
+    assert {query.form for query in queries} == set(FORMS)
+    n_taxa = Counter(query.form for query in queries if query.domain == "taxa")
+    n_all = Counter(query.form for query in queries)
+    assert all(2 * n_taxa[form] == n_all[form] >= 22 for form in FORMS)
+    assert len({query.domain for query in queries}) > 10
+    assert len({query.labelled.text.casefold() for query in queries}) == len(queries)
+
+
+def test_every_operand_has_words_and_fits_its_form():
+    for query in unseen_queries():
+        text, parsed = query.labelled.text, query.labelled.parsed
+        form = FORMS[query.form]
+        assert len(parsed.negated) == form.n_negated
+        assert len(parsed.positive) + form.n_negated in form.n_operands
+        assert all(words(text, spans).strip() for spans in (*parsed.positive, *parsed.negated))
+        assert not set("<>\t") & set(text)
+
+
+def test_labels_become_spans():
+    line = "a_and_b_not_c\ttaxa\t<01|moths> <0|of Borneo> and <1|that fly>, not <2|hawk moths>"
+    [one] = parse_unseen(["# a remark", "", line])
+    assert one.labelled.text == "moths of Borneo and that fly, not hawk moths"
+    parsed = one.labelled.parsed
+    operands = [words(one.labelled.text, spans) for spans in (*parsed.positive, *parsed.negated)]
+    assert operands == ["moths of Borneo", "moths that fly", "hawk moths"]
+    assert parsed.form == (2, 1, "and")
+    # Operands are sorted by position, whatever their numbers.
+    [turned] = parse_unseen(["a_or_b\tx\t<1|ants> or <0|bees>"])
+    assert turned.labelled.parsed.positive == (((0, 4),), ((8, 12),))
+    assert turned.labelled.parsed.form == (2, 0, "or")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a_or_b\ttaxa",
+        "either\ttaxa\t<0|ants> or <1|bees>",
+        "a_or_b\ttaxa\t<0|ants> or bees",
+        "a_or_b\ttaxa\t<0|ants> or <2|bees>",
+        "a_or_b\ttaxa\t<0|ants> or <1|bees",
+        "plain\ttaxa\tants",
+    ],
+)
+def test_a_wrong_line_is_named_by_its_number(line):
+    with pytest.raises(DataError, match=r"^sample:2: "):
+        parse_unseen(["# remark", line], "sample")
+
+
+def test_only_evaluation_uses_them():
+    root = Path(boolattn.__file__).parent
+    texts = {path: path.read_text("utf-8") for path in root.rglob("*.py")}
+    users = {
+        path.relative_to(root).as_posix()
+        for path, text in texts.items()
+        if "parser_tests" in text or "unseen_wordings.txt" in text
+    }
+    assert users == {"data/parser_tests.py", "evaluation/parse_accuracy.py"}
