@@ -65,7 +65,7 @@ def ranx_evaluation(ranking: Ranking, judgements: Judgements) -> Callable[[], di
     depth = ranking.depth
     qrels = Qrels(
         {
-            qid: {str(row): 1 for row in judgements.gold[place]}
+            qid: {str(row): 1 for row in judgements.relevant[place]}
             for place, qid in enumerate(judgements.ids)
         }
     )

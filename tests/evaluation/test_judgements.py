@@ -9,25 +9,25 @@ from boolattn.evaluation.judgements import Judgements
 from tests.evaluation.conftest import ROWS
 
 
-def test_queries_without_an_answer_in_the_corpus_are_left_out(queries):
+def test_queries_without_a_relevant_document_are_left_out(queries):
     corpus = {name: row for row, name in enumerate("345678")}
     judgements = Judgements.of(queries, corpus)
     assert judgements.ids == ("not", "and")
     assert judgements.n_documents == 6
-    assert judgements.gold[0].tolist() == [0, 1]
+    assert judgements.relevant[0].tolist() == [0, 1]
     assert judgements.excluded[0].tolist() == [2, 3]
     # Document 9 is not in the corpus.
     assert judgements.partial[1].tolist() == [5]
 
 
-def test_what_queries_are_grouped_by(queries):
+def test_properties_of_the_queries(queries):
     judgements = Judgements.of(queries, ROWS)
     assert judgements.templates == ("_", "_ that are not _", "_ that are also _")
     assert judgements.operators == ((), ("not",), ("and",))
     assert judgements.domains == ("animals", "animals", "plants")
 
 
-def test_a_wording_is_seen_or_unseen_as_the_benchmark_froze_it():
+def test_wordings_are_seen_or_unseen():
     known = [wording for group in wordings().values() for wording in group]
     names = [
         next(wording.name for wording in known if wording.is_unseen == unseen)
@@ -39,7 +39,7 @@ def test_a_wording_is_seen_or_unseen_as_the_benchmark_froze_it():
     assert Judgements.of(queries, ROWS).wordings == ("seen", "unseen", "")
 
 
-def test_gold_is_neither_excluded_nor_partial():
+def test_a_relevant_document_is_neither_excluded_nor_partial():
     query = Query(
         id="q", text="", gold=frozenset("1"), excluded=frozenset("12"), partial=frozenset("13")
     )
@@ -48,6 +48,8 @@ def test_gold_is_neither_excluded_nor_partial():
     assert judgements.partial.rows.tolist() == [3]
 
 
-def test_a_corpus_without_any_answer_is_refused(queries):
-    with pytest.raises(DataError, match="none of 3 queries has a gold document among 1 documents"):
+def test_a_corpus_without_relevant_documents_is_refused(queries):
+    with pytest.raises(
+        DataError, match="none of 3 queries has a relevant document among 1 documents"
+    ):
         Judgements.of(queries, {"x": 0})

@@ -11,21 +11,30 @@ import pytest
 from boolattn.data.records import Query
 from boolattn.errors import ConfigError, DataError
 from boolattn.evaluation.judgements import Judgements, RowSets
-from boolattn.evaluation.metrics import DEFAULT, measure, needed_depth, parse
+from boolattn.evaluation.metrics import (
+    DEFAULT,
+    JudgedRanking,
+    leak,
+    measure,
+    needed_depth,
+    parse,
+    r_precision,
+    recall,
+)
 from boolattn.evaluation.ranking import Ranking
 from tests.evaluation.conftest import ROWS
 
 
-def judged(gold, excluded=(), partial=(), n_documents=20) -> Judgements:
-    """One query."""
+def judgements_of(relevant, excluded=(), partial=(), n_documents=20) -> Judgements:
+    """Judgements of one query."""
     query = Query(id="q", text="", gold=frozenset())
-    sets = (RowSets.of([one]) for one in (gold, excluded, partial))
+    sets = (RowSets.of([one]) for one in (relevant, excluded, partial))
     return Judgements((query,), n_documents, *sets)
 
 
 def value(metric: str, ranked, *, depth=20, **sets) -> float:
-    """One metric of one query's ranking, padded."""
-    return measure(Ranking.of([ranked], depth), judged(**sets), [metric])[metric][0]
+    """One metric of one query, its ranking padded."""
+    return measure(Ranking.of([ranked], depth), judgements_of(**sets), [metric])[metric][0]
 
 
 @pytest.mark.parametrize(
@@ -46,14 +55,14 @@ def value(metric: str, ranked, *, depth=20, **sets) -> float:
         ("mrecall@2", [1, 9, 2], 0),
     ],
 )
-def test_metric_of_three_gold_documents_by_hand(metric, ranked, expected):
-    assert value(metric, ranked, gold={1, 2, 3}) == pytest.approx(expected)
+def test_metrics_of_three_relevant_documents_by_hand(metric, ranked, expected):
+    assert value(metric, ranked, relevant={1, 2, 3}) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
     ("metric", "ranked", "expected"),
     [
-        # Two gold and two excluded: the first four results count.
+        # Two relevant and two excluded: the first four results count.
         ("leak", [5, 1, 6, 2, 9], 1),
         ("leak", [1, 2, 9, 5, 6], 1 / 2),
         ("leak", [1, 2, 8, 9, 5, 6], 0),
@@ -62,8 +71,8 @@ def test_metric_of_three_gold_documents_by_hand(metric, ranked, expected):
         ("violations@1", [1, 5, 6], 0),
     ],
 )
-def test_excluded_documents_by_hand(metric, ranked, expected):
-    assert value(metric, ranked, gold={1, 2}, excluded={5, 6}) == pytest.approx(expected)
+def test_metrics_of_excluded_documents_by_hand(metric, ranked, expected):
+    assert value(metric, ranked, relevant={1, 2}, excluded={5, 6}) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -72,30 +81,30 @@ def test_excluded_documents_by_hand(metric, ranked, expected):
         ([1, 2, 7, 8], 0),
         ([7, 8, 1, 2], 1),
         ([7, 1, 8, 2], 3 / 4),
-        # 2 is not returned: both parts stand before it.
+        # 2 is not returned: both partial matches rank before it.
         ([1, 7, 8], 1 / 2),
-        # Neither 2 nor 8 is: 7 stands before 2, and 8 half.
+        # Neither 2 nor 8 is returned: 7 ranks before 2, and 8 counts one half.
         ([1, 7], (1 + 1 / 2) / 4),
         ([], 1 / 2),
     ],
 )
-def test_parts_before_full_matches_by_hand(ranked, expected):
-    found = value("partial_before_full", ranked, gold={1, 2}, partial={7, 8}, excluded={3})
+def test_partial_and_excluded_before_full_by_hand(ranked, expected):
+    found = value("partial_before_full", ranked, relevant={1, 2}, partial={7, 8}, excluded={3})
     assert found == pytest.approx(expected)
-    found = value("excluded_before_full", ranked, gold={1, 2}, partial={3}, excluded={7, 8})
+    found = value("excluded_before_full", ranked, relevant={1, 2}, partial={3}, excluded={7, 8})
     assert found == pytest.approx(expected)
 
 
-def test_parts_beyond_a_thousand_results_are_not_read():
+def test_pairs_are_read_from_the_first_thousand_results():
     ranked = [*range(100, 1100), 1, 7]
     ranking = Ranking.of([ranked])
-    judgements = judged({1}, partial={7}, n_documents=2000)
+    judgements = judgements_of({1}, partial={7}, n_documents=2000)
     names = ["partial_before_full", "recall@1002"]
     assert measure(ranking, judgements, names)["partial_before_full"] == [0.5]
 
 
-def test_undefined_is_nan():
-    values = measure(Ranking.of([[1, 2]], 20), judged({1}), DEFAULT)
+def test_undefined_metrics_are_nan():
+    values = measure(Ranking.of([[1, 2]], 20), judgements_of({1}), DEFAULT)
     undefined = {name for name, value in values.items() if np.isnan(value[0])}
     assert undefined == {
         "leak",
@@ -105,25 +114,25 @@ def test_undefined_is_nan():
     }
 
 
-def test_without_gold_everything_of_gold_is_nan():
-    values = measure(Ranking.of([[1, 5]], 20), judged((), {5}, {7}))
+def test_without_relevant_documents_their_metrics_are_nan():
+    values = measure(Ranking.of([[1, 5]], 20), judgements_of((), {5}, {7}))
     known = {name: value[0] for name, value in values.items() if not np.isnan(value[0])}
     assert known == {"leak": 0, "violations@10": 0.1}
 
 
-def test_padding_is_no_document():
-    # Row -1 would read the last document if it were taken for a place in the corpus.
-    assert value("recall@20", [], gold={19}) == 0
-    assert value("violations@10", [1], gold={1}, excluded={19}) == 0
+def test_padding_is_not_a_document():
+    # As an index, -1 would be the last document.
+    assert value("recall@20", [], relevant={19}) == 0
+    assert value("violations@10", [1], relevant={1}, excluded={19}) == 0
 
 
 def test_ties_keep_the_order_of_the_ranking():
     ranking = Ranking(np.array([[9, 1, 2]], dtype=np.int32), np.zeros((1, 3), dtype=np.float32))
-    assert measure(ranking, judged({1}), ["mrr@3"])["mrr@3"] == [0.5]
+    assert measure(ranking, judgements_of({1}), ["mrr@3"])["mrr@3"] == [0.5]
 
 
 def test_a_ranking_over_the_whole_corpus_may_be_shorter_than_the_metric():
-    values = measure(Ranking.of([[1, 0, 2]]), judged({0, 1}, n_documents=3), ["recall@100"])
+    values = measure(Ranking.of([[1, 0, 2]]), judgements_of({0, 1}, n_documents=3), ["recall@100"])
     assert values["recall@100"] == [1]
 
 
@@ -136,20 +145,20 @@ def test_needed_depth(queries):
     assert needed_depth(Judgements.of(queries, ROWS)) == 10
 
 
-def test_a_ranking_cut_too_early_is_refused():
-    with pytest.raises(ConfigError, match="leak reads 4 results and the ranking holds 3"):
-        measure(Ranking.of([[1, 2, 3]]), judged({1, 2}, {5, 6}), ["mrr@3", "leak"])
+def test_a_ranking_that_is_too_short_is_refused():
+    with pytest.raises(ConfigError, match="leak needs 4 results and the ranking has 3"):
+        measure(Ranking.of([[1, 2, 3]]), judgements_of({1, 2}, {5, 6}), ["mrr@3", "leak"])
 
 
 @pytest.mark.parametrize("row", [20, -2])
 def test_a_ranking_of_another_corpus_is_refused(row):
-    with pytest.raises(DataError, match="corpus of 20 documents"):
-        measure(Ranking.of([[1, row]]), judged({1}), ["mrr@2"])
+    with pytest.raises(DataError, match="corpus has 20 documents"):
+        measure(Ranking.of([[1, row]]), judgements_of({1}), ["mrr@2"])
 
 
-def test_a_document_that_comes_twice_is_refused():
-    with pytest.raises(DataError, match="names document row 1 twice"):
-        measure(Ranking.of([[1, 3, 1]]), judged({1}), ["recall@3"])
+def test_a_repeated_document_is_refused():
+    with pytest.raises(DataError, match="has document row 1 twice"):
+        measure(Ranking.of([[1, 3, 1]]), judgements_of({1}), ["recall@3"])
 
 
 def test_rankings_of_other_queries_are_refused(queries):
@@ -163,23 +172,25 @@ def test_unknown_metrics_are_refused(name):
         parse(name)
 
 
-def test_random_runs_measure_as_ranx_does():
+def test_random_rankings_have_the_metrics_of_ranx():
     from ranx import Qrels, Run, evaluate
 
     rng = np.random.default_rng(7)
     n_queries, n_documents, depth = 60, 300, 120
-    gold = [rng.choice(n_documents, rng.integers(1, 40), replace=False) for _ in range(n_queries)]
-    # Some systems return less than was asked, and some nothing that is right.
+    relevant = [
+        rng.choice(n_documents, rng.integers(1, 40), replace=False) for _ in range(n_queries)
+    ]
+    # Some rankings are short, and some have nothing relevant.
     lengths = rng.integers(1, depth + 1, n_queries)
     ranked = [rng.permutation(n_documents)[:length].tolist() for length in lengths]
     queries = tuple(Query(id=f"q{i:02}", text="", gold=frozenset()) for i in range(n_queries))
     empty = RowSets.of([()] * n_queries)
-    judgements = Judgements(queries, n_documents, RowSets.of(gold), empty, empty)
+    judgements = Judgements(queries, n_documents, RowSets.of(relevant), empty, empty)
 
     names = ["recall@5", "recall@20", "recall@100", "mrr@10", "ndcg@10", "ndcg@100", "r_precision"]
     ours = measure(Ranking.of(ranked, depth), judgements, names)
 
-    qrels = Qrels({f"q{i:02}": {f"d{row}": 1 for row in one} for i, one in enumerate(gold)})
+    qrels = Qrels({f"q{i:02}": {f"d{row}": 1 for row in one} for i, one in enumerate(relevant)})
     run = Run(
         {
             f"q{i:02}": {f"d{row}": float(depth - rank) for rank, row in enumerate(one)}
@@ -191,29 +202,32 @@ def test_random_runs_measure_as_ranx_does():
         np.testing.assert_allclose(ours[name], theirs[name.replace("_", "-")], err_msg=name)
 
 
-def test_the_check_of_the_training_measures_the_same():
-    from boolattn.training.validation import ValidationQuery, summarize
-
+def test_rows_alone_are_measured_as_judged_queries_are():
     rng = np.random.default_rng(5)
     n_documents, n_queries = 150, 30
     sets = [rng.permutation(n_documents) for _ in range(n_queries)]
-    gold, excluded = [one[:9].tolist() for one in sets], [one[9:15].tolist() for one in sets]
+    relevant, excluded = [one[:9].tolist() for one in sets], [one[9:15].tolist() for one in sets]
+    excluded[0] = []
     ranked = [rng.permutation(n_documents).tolist() for _ in range(n_queries)]
-    queries = tuple(Query(id=str(i), text="", gold=frozenset()) for i in range(n_queries))
-    judgements = Judgements(
-        queries,
-        n_documents,
-        RowSets.of(gold),
-        RowSets.of(excluded),
-        RowSets.of([()] * n_queries),
-    )
-    names = ["recall@100", "r_precision", "leak"]
-    ours = measure(Ranking.of(ranked), judgements, names)
-    asked = [
-        ValidationQuery("", (), tuple(right), tuple(wrong))
-        for right, wrong in zip(gold, excluded, strict=True)
+    rows = {str(row): row for row in range(n_documents)}
+    queries = [
+        Query(
+            id=str(i), text="", gold=frozenset(map(str, right)), excluded=frozenset(map(str, out))
+        )
+        for i, (right, out) in enumerate(zip(relevant, excluded, strict=True))
     ]
-    theirs = summarize(ranked, asked, range(n_documents))
-    assert {name: values.mean() for name, values in ours.items()} == pytest.approx(
-        {name: theirs[name] for name in names}
-    )
+    names = ["recall@100", "r_precision", "leak"]
+    expected = measure(Ranking.of(ranked), Judgements.of(queries, rows), names)
+    found = measure(Ranking.of(ranked), Judgements.of_rows(relevant, excluded, n_documents), names)
+    for name in names:
+        np.testing.assert_array_equal(found[name], expected[name])
+    for i, (right, out) in enumerate(zip(relevant, excluded, strict=True)):
+        judged = JudgedRanking.of_query(ranked, right, out)
+        own = (recall(judged, 100)[i], r_precision(judged)[i], leak(judged)[i])
+        np.testing.assert_array_equal(own, [expected[name][i] for name in names])
+
+
+def test_a_repeated_document_of_an_unnamed_query_is_refused():
+    judgements = Judgements.of_rows([[1]], [[]], 5)
+    with pytest.raises(DataError, match="query 0 has document row 1 twice"):
+        measure(Ranking.of([[1, 1]]), judgements, ["recall@2"])

@@ -9,12 +9,11 @@ from boolattn import BoolAttnConfig
 from boolattn.embedding.minilm import minilm_folder
 from boolattn.encoder import build_towers, encode_queries
 from boolattn.encoder.retriever import Retriever
-from boolattn.errors import ConfigError, DataError, GateError
+from boolattn.errors import DataError, GateError
 from boolattn.evaluation import rankers
 from boolattn.evaluation.rankers import (
     Bm25Ranker,
     RetrieverRanker,
-    RunRanker,
     TowersRanker,
     exact_search,
 )
@@ -182,13 +181,3 @@ def test_bm25_reads_no_operators():
 def test_bm25_orders_equal_documents_as_the_corpus_does():
     found = Bm25Ranker(["moth"] * 30).rank(["moth"], 30)
     assert found.rows[0].tolist() == list(range(30))
-
-
-def test_a_run_ranks_as_it_says_padded_or_cut(tmp_path):
-    path = tmp_path / "x.run"
-    path.write_text("q Q0 b 1 2.5 x\nq Q0 a 2 1.5 x\n")
-    ranker = RunRanker(path, ["q"], {"a": 0, "b": 1})
-    assert ranker.rank(["?"], 4).rows.tolist() == [[1, 0, -1, -1]]
-    assert ranker.rank(["?"], 1).rows.tolist() == [[1]]
-    with pytest.raises(ConfigError, match="read for 1 queries, not 2"):
-        ranker.rank(["?", "!"], 1)

@@ -1,7 +1,4 @@
-"""What is right: for each query the rows of its gold, excluded and partly matching documents.
-
-May import: boolattn.data, boolattn.errors.
-"""
+"""Relevance judgements: rows of the relevant, excluded and partly matching documents."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RowSets:
-    """One set of rows for each query, all in one array.
+    """One set of rows for each query, in one array.
 
     Attributes:
-        rows: The sets one after the other, each in rising order, int32.
-        starts: Where each begins; one more than there are sets, int64.
+        rows: All sets, each sorted, int32.
+        starts: Offset of each set, and the end of the last one, int64.
     """
 
     rows: NDArray[np.int32]
@@ -49,7 +46,7 @@ class RowSets:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """How many rows each set has."""
+        """Number of rows in each set."""
         return np.diff(self.starts)
 
     def __len__(self) -> int:
@@ -61,82 +58,98 @@ class RowSets:
 
 @dataclass(frozen=True, eq=False)
 class Judgements:
-    """Queries with a gold document in the corpus, and the rows of what they name.
+    """Judged documents of queries, as rows of a corpus.
 
     Attributes:
-        queries: Those that are judged.
-        n_documents: Size of the corpus the rows are of.
-        gold: Documents that answer.
-        excluded: Documents the query excludes.
-        partial: Documents that match some but not all of an AND.
+        queries: The judged queries; empty where only rows are known.
+        n_documents: Size of the corpus.
+        relevant: Documents that satisfy the query.
+        excluded: Documents that the query excludes.
+        partial: Documents that match some but not all operands of an AND.
     """
 
     queries: tuple[Query, ...]
     n_documents: int
-    gold: RowSets
+    relevant: RowSets
     excluded: RowSets
     partial: RowSets
 
     @classmethod
     def of(cls, queries: Sequence[Query], rows: Mapping[str, int]) -> Judgements:
-        """Find the rows of every query's documents.
+        """Look up the rows of the queries' documents.
 
-        A query none of whose gold documents is in the corpus is left out, because no ranking
-        could answer it. A document that is gold counts as gold alone.
+        A query without a relevant document in the corpus is left out. A relevant document counts
+        neither as excluded nor as a partial match.
 
         Args:
             queries: With the ids of their documents.
-            rows: Row of each document of the corpus, 0 to the number of documents less one.
+            rows: Row of each document of the corpus.
         """
-        kept, gold, excluded, partial = [], [], [], []
+        kept, relevant, excluded, partial = [], [], [], []
         for query in queries:
             found = _rows(query.gold, rows)
             if not found:
                 continue
             kept.append(query)
-            gold.append(found)
+            relevant.append(found)
             excluded.append(_rows(query.excluded, rows) - found)
             partial.append(_rows(query.partial, rows) - found)
         if not kept:
             raise DataError(
-                f"none of {len(queries)} queries has a gold document among {len(rows)} documents; "
-                "do queries and documents belong together?"
+                f"none of {len(queries)} queries has a relevant document among {len(rows)} "
+                "documents; do the queries belong to this corpus?"
             )
-        return cls(
-            tuple(kept), len(rows), RowSets.of(gold), RowSets.of(excluded), RowSets.of(partial)
-        )
+        sets = (RowSets.of(kind) for kind in (relevant, excluded, partial))
+        return cls(tuple(kept), len(rows), *sets)
+
+    @classmethod
+    def of_rows(
+        cls,
+        relevant: Sequence[Iterable[int]],
+        excluded: Sequence[Iterable[int]],
+        n_documents: int,
+    ) -> Judgements:
+        """Judge queries of which only rows are known.
+
+        Args:
+            relevant: Rows of each query's relevant documents.
+            excluded: Rows of each query's excluded documents.
+            n_documents: Size of the corpus.
+        """
+        sets = (RowSets.of(kind) for kind in (relevant, excluded, [()] * len(relevant)))
+        return cls((), n_documents, *sets)
 
     def __len__(self) -> int:
-        return len(self.queries)
+        return len(self.relevant)
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        """Names of the queries."""
+        """Ids of the queries."""
         return tuple(query.id for query in self.queries)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """What is asked."""
+        """Texts of the queries."""
         return tuple(query.text for query in self.queries)
 
     @cached_property
     def templates(self) -> tuple[str, ...]:
-        """Structures, empty where not known."""
+        """Templates, empty where unknown."""
         return tuple(query.template for query in self.queries)
 
     @cached_property
     def operators(self) -> tuple[tuple[str, ...], ...]:
-        """Names of the operators each query uses."""
+        """Names of each query's operators."""
         return tuple(tuple(op.value for op in query.operators) for query in self.queries)
 
     @cached_property
     def domains(self) -> tuple[str, ...]:
-        """Subjects, empty where not known."""
+        """Domains, empty where unknown."""
         return tuple(query.domain for query in self.queries)
 
     @cached_property
     def wordings(self) -> tuple[str, ...]:
-        """Whether training may have seen the wording: ``seen``, ``unseen``, or empty."""
+        """``seen`` or ``unseen`` in training, empty where unknown."""
         return tuple(_exposure().get(query.wording, "") for query in self.queries)
 
 
@@ -146,7 +159,7 @@ def _rows(names: Iterable[str], rows: Mapping[str, int]) -> set[int]:
 
 @lru_cache(maxsize=1)
 def _exposure() -> Mapping[str, str]:
-    """Say of every frozen wording whether it is held out of training."""
+    """Return for each wording whether training may use it."""
     from boolattn.data.taxa.wordings import wordings
 
     return {

@@ -1,7 +1,13 @@
-"""The metrics: a ranking and judgements in, one number for each query out.
+"""Ranking metrics: one value for each query.
 
-All of them read one board: for every place of every ranking, whether a gold, an excluded or a
-partly matching document stands there. May import: boolattn.evaluation, boolattn.errors.
+All metrics read a :class:`JudgedRanking`, which says of every rank whether the document there is
+relevant, excluded or a partial match. Training uses the same functions on plain arrays::
+
+    judged = JudgedRanking.of_query(rows, relevant, excluded)  # many rankings of one query
+    r_precision(judged), leak(judged), recall(judged, 100)
+
+    judgements = Judgements.of_rows(relevant, excluded, n_documents)  # one ranking a query
+    measure(Ranking.of(rows), judgements, ["r_precision", "leak", "recall@100"])
 """
 
 from __future__ import annotations
@@ -15,9 +21,9 @@ import numpy as np
 from boolattn.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from boolattn.evaluation.judgements import Judgements, RowSets
     from boolattn.evaluation.ranking import Ranking
@@ -38,160 +44,187 @@ DEFAULT = (
     "partial_before_full",
     "excluded_before_full",
 )
-#: Metrics of which less is better.
+#: Metrics of which a lower value is better.
 LOWER_IS_BETTER = frozenset({"leak", "violations", "partial_before_full", "excluded_before_full"})
-#: How many results are read for pairs, so that systems are compared at one depth.
+#: Depth of the metrics over pairs of documents: the same for all systems.
 PAIRS_DEPTH = 1000
 
-_GOLD, _EXCLUDED, _PARTIAL = (np.uint8(1 << bit) for bit in range(3))
+_RELEVANT, _EXCLUDED, _PARTIAL = (np.uint8(1 << bit) for bit in range(3))
 
 
-class Board:
-    """What stands at each place of each ranking.
+@dataclass(frozen=True, eq=False)
+class JudgedRanking:
+    """Rankings, with the judgement of the document at each rank.
 
-    Args:
-        ranking: One row for each query of the judgements.
-        judgements: What is right.
-        width: How many places are read.
+    Attributes:
+        marks: Bit flags: relevant, excluded, partial match. Shape ``(rankings, depth)``.
+        n_relevant: Number of relevant documents. Shape ``(rankings,)``.
+        n_excluded: Number of excluded documents, same shape.
+        n_partial: Number of partial matches, same shape.
     """
 
-    def __init__(self, ranking: Ranking, judgements: Judgements, width: int) -> None:
-        self.judgements = judgements
-        rows = ranking.rows[:, :width]
-        self.marks = _marks(rows, judgements)
-        _refuse_repeats(rows, self.marks, judgements)
-        self.n_gold = judgements.gold.sizes
-        self.n_excluded = judgements.excluded.sizes
-        self.n_partial = judgements.partial.sizes
+    marks: NDArray[np.uint8]
+    n_relevant: NDArray[np.int64]
+    n_excluded: NDArray[np.int64]
+    n_partial: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, ranking: Ranking, judgements: Judgements, depth: int) -> JudgedRanking:
+        """Judge one ranking for each query, down to ``depth``."""
+        rows = ranking.rows[:, :depth]
+        marks = _marks(rows, judgements)
+        _refuse_repeats(rows, marks, judgements)
+        kinds = (judgements.relevant, judgements.excluded, judgements.partial)
+        return cls(marks, *(kind.sizes for kind in kinds))
+
+    @classmethod
+    def of_query(
+        cls, rows: ArrayLike, relevant: Collection[int], excluded: Collection[int] = ()
+    ) -> JudgedRanking:
+        """Judge many rankings of one query.
+
+        >>> judged = JudgedRanking.of_query([[1, 5, 2], [1, 2, 3]], relevant={1, 2}, excluded={5})
+        >>> r_precision(judged), leak(judged)
+        (array([0.5, 1. ]), array([1., 0.]))
+
+        Args:
+            rows: Documents, best first. Shape ``(rankings, depth)``.
+            relevant: Rows of the relevant documents.
+            excluded: Rows of the excluded documents.
+        """
+        rows = np.asarray(rows)
+        marks = np.isin(rows, list(relevant)) * _RELEVANT
+        marks |= np.isin(rows, list(excluded)) * _EXCLUDED
+        sizes = (np.full(len(rows), n) for n in (len(relevant), len(excluded), 0))
+        return cls(marks, *sizes)
 
     @cached_property
-    def is_gold(self) -> NDArray[np.bool_]:
-        """Where a gold document stands. Shape ``(queries, width)``."""
-        return (self.marks & _GOLD).astype(bool)
+    def is_relevant(self) -> NDArray[np.bool_]:
+        """Whether each document is relevant. Shape ``(rankings, depth)``."""
+        return (self.marks & _RELEVANT).astype(bool)
 
     @cached_property
-    def gold(self) -> NDArray[np.int32]:
-        """Gold documents in the first 0, 1, 2… places. Shape ``(queries, width + 1)``."""
-        return _running(self.is_gold)
+    def relevant(self) -> NDArray[np.int32]:
+        """Relevant documents within the first 0, 1, 2… ranks. Shape ``(rankings, depth + 1)``."""
+        return _running(self.is_relevant)
 
     @cached_property
     def excluded(self) -> NDArray[np.int32]:
-        """Excluded documents in the first 0, 1, 2… places. Shape ``(queries, width + 1)``."""
+        """Excluded documents within the first 0, 1, 2… ranks. Shape ``(rankings, depth + 1)``."""
         return _running((self.marks & _EXCLUDED).astype(bool))
 
     @cached_property
     def partial(self) -> NDArray[np.int32]:
-        """Partly matching ones in the first 0, 1, 2… places. Shape ``(queries, width + 1)``."""
+        """Partial matches within the first 0, 1, 2… ranks. Shape ``(rankings, depth + 1)``."""
         return _running((self.marks & _PARTIAL).astype(bool))
 
     def within(
         self, running: NDArray[np.int32], depth: int | NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Read a running count at one depth, or at one depth for each query."""
-        places = np.minimum(depth, running.shape[1] - 1)
-        counts: NDArray[np.int64] = running[np.arange(len(running)), places].astype(np.int64)
+        """Return running counts at one depth, or at one depth for each ranking."""
+        ranks = np.minimum(depth, running.shape[1] - 1)
+        counts: NDArray[np.int64] = running[np.arange(len(running)), ranks].astype(np.int64)
         return counts
 
 
-def recall(board: Board, k: int) -> Floats:
-    """Share of the gold documents among the first ``k`` results."""
-    return _share(board.within(board.gold, k), board.n_gold)
+def recall(judged: JudgedRanking, k: int) -> Floats:
+    """Share of the relevant documents among the first ``k`` results."""
+    return _share(judged.within(judged.relevant, k), judged.n_relevant)
 
 
-def mrr(board: Board, k: int) -> Floats:
-    """One by the rank of the first gold document, 0 when none is among the first ``k``."""
-    head = board.is_gold[:, :k]
+def mrr(judged: JudgedRanking, k: int) -> Floats:
+    """Reciprocal rank of the first relevant document, 0 if none is among the first ``k``."""
+    head = judged.is_relevant[:, :k]
     if not head.shape[1]:
-        return _share(np.zeros(len(head)), board.n_gold)
+        return _share(np.zeros(len(head)), judged.n_relevant)
     first = np.where(head.any(axis=1), 1 / (head.argmax(axis=1) + 1), 0.0)
-    return np.where(board.n_gold > 0, first, np.nan)
+    return np.where(judged.n_relevant > 0, first, np.nan)
 
 
-def ndcg(board: Board, k: int) -> Floats:
-    r"""Gain of the first ``k`` results, each gold document counting 1, by the best possible.
+def ndcg(judged: JudgedRanking, k: int) -> Floats:
+    r"""Normalised discounted cumulative gain of the first ``k`` results, with binary relevance.
 
-    .. math:: \sum_{i \le k,\, d_i \in G} \frac{1}{\log_2(i+1)} \Big/
-        \sum_{i \le \min(|G|, k)} \frac{1}{\log_2(i+1)}
+    .. math:: \sum_{i \le k,\, d_i \in R} \frac{1}{\log_2(i+1)} \Big/
+        \sum_{i \le \min(|R|, k)} \frac{1}{\log_2(i+1)}
     """
     discount = 1 / np.log2(np.arange(2, k + 2))
-    head = board.is_gold[:, :k]
+    head = judged.is_relevant[:, :k]
     best = np.concatenate([[0.0], np.cumsum(discount)])
-    return _share(head @ discount[: head.shape[1]], best[np.minimum(board.n_gold, k)])
+    return _share(head @ discount[: head.shape[1]], best[np.minimum(judged.n_relevant, k)])
 
 
-def r_precision(board: Board) -> Floats:
-    """Share of gold documents among the first as many results as there are gold documents."""
-    return _share(board.within(board.gold, board.n_gold), board.n_gold)
+def r_precision(judged: JudgedRanking) -> Floats:
+    """Share of relevant documents among the first R results; R is their number."""
+    return _share(judged.within(judged.relevant, judged.n_relevant), judged.n_relevant)
 
 
-def mrecall(board: Board, k: int) -> Floats:
-    """1 when the first ``k`` results hold all gold documents, or only gold if there are more."""
-    wanted = np.minimum(board.n_gold, k)
-    complete = (board.within(board.gold, k) >= wanted).astype(float)
-    return np.where(board.n_gold > 0, complete, np.nan)
+def mrecall(judged: JudgedRanking, k: int) -> Floats:
+    """1 if the first ``k`` results hold all relevant documents, or ``k`` if there are more."""
+    expected = np.minimum(judged.n_relevant, k)
+    complete = (judged.within(judged.relevant, k) >= expected).astype(float)
+    return np.where(judged.n_relevant > 0, complete, np.nan)
 
 
-def leak(board: Board) -> Floats:
-    """Share of the excluded documents among the first gold + excluded results.
+def leak(judged: JudgedRanking) -> Floats:
+    """Share of the excluded documents returned within the first (relevant + excluded) results.
 
-    Undefined for a query that excludes nothing. A system blind to the exclusion, and right
-    otherwise, returns all of them; one that excludes well returns other documents instead.
+    Undefined for a query that excludes nothing. A system that ignores the exclusion, and is right
+    otherwise, has a leak of 1.
     """
-    returned = board.within(board.excluded, board.n_gold + board.n_excluded)
-    return _share(returned, board.n_excluded)
+    returned = judged.within(judged.excluded, judged.n_relevant + judged.n_excluded)
+    return _share(returned, judged.n_excluded)
 
 
-def violations(board: Board, k: int) -> Floats:
-    """Excluded documents among the first ``k`` results, by ``k``.
+def violations(judged: JudgedRanking, k: int) -> Floats:
+    """Share of excluded documents among the first ``k`` results.
 
     Undefined for a query that excludes nothing.
     """
-    returned = board.within(board.excluded, k)
-    return np.where(board.n_excluded > 0, returned / k, np.nan)
+    returned = judged.within(judged.excluded, k)
+    return np.where(judged.n_excluded > 0, returned / k, np.nan)
 
 
-def partial_before_full(board: Board) -> Floats:
-    """How likely a partly matching document stands before a full match.
+def partial_before_full(judged: JudgedRanking) -> Floats:
+    """Share of (relevant, partial match) pairs in which the partial match is ranked higher.
 
-    Over all pairs of a gold and a partly matching document of the query, the share in which the
-    latter stands before the former: 0 is right, 0.5 is chance, 1 is upside down. Only the first
-    1,000 results are read; a document among them stands before every one that is not, and two
-    that are not count as half a pair, because nobody knows their order. Undefined for a query
-    without partly matching documents.
+    0 is best, 0.5 is chance. Only the first 1,000 results are read: a document among them ranks
+    before every document that is not, and a pair of two that are not counts one half. Undefined
+    for a query without partial matches.
     """
-    return _before_gold(board, board.partial, board.n_partial)
+    return _before_relevant(judged, judged.partial, judged.n_partial)
 
 
-def excluded_before_full(board: Board) -> Floats:
-    """How likely an excluded document stands before a full match; as `partial_before_full`.
+def excluded_before_full(judged: JudgedRanking) -> Floats:
+    """Share of (relevant, excluded) pairs in which the excluded document is ranked higher.
 
-    Unlike the leak it does not fall when a system finds neither: one that is blind to the
-    exclusion stands near 0.5, whether it finds the subject or not.
+    As :func:`partial_before_full`. Unlike the leak it does not fall when a system finds neither.
     """
-    return _before_gold(board, board.excluded, board.n_excluded)
+    return _before_relevant(judged, judged.excluded, judged.n_excluded)
 
 
-def _before_gold(board: Board, running: NDArray[np.int32], n_others: NDArray[np.int64]) -> Floats:
-    width = min(PAIRS_DEPTH, board.is_gold.shape[1])
-    others = running[:, : width + 1]
-    # Up to and with its own place is as good as before it: one document is not in both sets.
-    before_found = np.einsum("qd,qd->q", board.is_gold[:, :width], others[:, 1:], dtype=np.int64)
-    lost = board.n_gold - board.gold[:, width]
-    returned = others[:, width].astype(np.int64)
-    before_lost = lost * (returned + (n_others - returned) / 2)
-    return _share(before_found + before_lost, board.n_gold * n_others)
+def _before_relevant(
+    judged: JudgedRanking, running: NDArray[np.int32], n_others: NDArray[np.int64]
+) -> Floats:
+    depth = min(PAIRS_DEPTH, judged.is_relevant.shape[1])
+    others = running[:, : depth + 1]
+    # Counting up to and including the rank itself is safe: no document is in both sets.
+    found = np.einsum("qd,qd->q", judged.is_relevant[:, :depth], others[:, 1:], dtype=np.int64)
+    n_missing = judged.n_relevant - judged.relevant[:, depth]
+    returned = others[:, depth].astype(np.int64)
+    missing = n_missing * (returned + (n_others - returned) / 2)
+    return _share(found + missing, judged.n_relevant * n_others)
 
 
-#: Metrics that are cut off at a rank, written ``name@k``.
-AT_RANK: Mapping[str, Callable[[Board, int], Floats]] = {
+#: Metrics with a cut-off, written ``name@k``.
+WITH_CUTOFF: Mapping[str, Callable[[JudgedRanking, int], Floats]] = {
     "recall": recall,
     "mrr": mrr,
     "ndcg": ndcg,
     "mrecall": mrecall,
     "violations": violations,
 }
-#: Metrics that say themselves how deep they read.
-WHOLE: Mapping[str, Callable[[Board], Floats]] = {
+#: Metrics without a cut-off.
+WITHOUT_CUTOFF: Mapping[str, Callable[[JudgedRanking], Floats]] = {
     "r_precision": r_precision,
     "leak": leak,
     "partial_before_full": partial_before_full,
@@ -201,12 +234,12 @@ WHOLE: Mapping[str, Callable[[Board], Floats]] = {
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric by its name, ``recall@100`` or ``leak``.
+    """A metric, such as ``recall@100`` or ``leak``.
 
     Attributes:
-        name: As written.
-        kind: The name without the rank.
-        k: The rank, 0 where there is none.
+        name: With the cut-off.
+        kind: The name without it.
+        k: The cut-off, 0 where there is none.
     """
 
     name: str
@@ -218,37 +251,39 @@ class Metric:
         """Whether 0 is the best value."""
         return self.kind in LOWER_IS_BETTER
 
-    def __call__(self, board: Board) -> Floats:
-        """Compute it."""
-        return AT_RANK[self.kind](board, self.k) if self.k else WHOLE[self.kind](board)
+    def __call__(self, judged: JudgedRanking) -> Floats:
+        """Return one value for each ranking."""
+        return (
+            WITH_CUTOFF[self.kind](judged, self.k) if self.k else WITHOUT_CUTOFF[self.kind](judged)
+        )
 
     def depth(self, judgements: Judgements) -> int:
-        """How many results it reads."""
+        """Number of results that the metric reads."""
         if self.k:
             return self.k
         sizes = {
-            "r_precision": judgements.gold.sizes,
-            "leak": judgements.gold.sizes + judgements.excluded.sizes,
+            "r_precision": judgements.relevant.sizes,
+            "leak": judgements.relevant.sizes + judgements.excluded.sizes,
         }
         return int(sizes[self.kind].max()) if self.kind in sizes else PAIRS_DEPTH
 
 
 def parse(name: str) -> Metric:
-    """Read a metric's name.
+    """Parse the name of a metric.
 
     >>> parse("recall@100")
     Metric(name='recall@100', kind='recall', k=100)
     """
     kind, mark, cutoff = name.partition("@")
-    is_ranked = kind in AT_RANK and cutoff.isascii() and cutoff.isdecimal() and int(cutoff) > 0
-    if not is_ranked and (kind not in WHOLE or mark):
-        known = ", ".join([*(f"{each}@k" for each in AT_RANK), *WHOLE])
-        raise ConfigError(f"no metric {name!r}; there are {known}")
+    has_cutoff = kind in WITH_CUTOFF and cutoff.isascii() and cutoff.isdecimal() and int(cutoff) > 0
+    if not has_cutoff and (kind not in WITHOUT_CUTOFF or mark):
+        known = ", ".join([*(f"{each}@k" for each in WITH_CUTOFF), *WITHOUT_CUTOFF])
+        raise ConfigError(f"unknown metric {name!r}; there are {known}")
     return Metric(name, kind, int(cutoff or 0))
 
 
 def needed_depth(judgements: Judgements, metrics: Sequence[str] = DEFAULT) -> int:
-    """Say how many results each query must have; never more than there are documents."""
+    """Return how many results metrics need for each query, at most all documents."""
     deepest = max((parse(name).depth(judgements) for name in metrics), default=1)
     return min(deepest, judgements.n_documents)
 
@@ -259,32 +294,38 @@ def measure(
     """Compute metrics.
 
     Args:
-        ranking: At least :func:`needed_depth` deep. Padding says that nothing more was returned,
-            and what is not returned is not found; documents of one score keep their order.
-        judgements: What is right, for the same queries.
+        ranking: At least :func:`needed_depth` deep. Padding means that nothing more was returned.
+            Documents with equal scores keep their order.
+        judgements: Of the same queries.
         metrics: Their names.
 
     Returns:
-        For each metric one number a query; nan where it is undefined.
+        For each metric one value a query; nan where it is undefined.
     """
     if len(ranking) != len(judgements):
         raise ConfigError(f"got rankings of {len(ranking)} queries for {len(judgements)}")
     chosen = [parse(name) for name in metrics]
     for metric in chosen:
-        wanted = min(metric.depth(judgements), judgements.n_documents)
-        if ranking.depth < wanted:
+        needed = min(metric.depth(judgements), judgements.n_documents)
+        if ranking.depth < needed:
             raise ConfigError(
-                f"{metric.name} reads {wanted} results and the ranking holds {ranking.depth}; "
-                "rank deeper, or pad it if no more was returned"
+                f"{metric.name} needs {needed} results and the ranking has {ranking.depth}; "
+                "rank deeper, or pad the ranking if nothing more was returned"
             )
-    board = Board(ranking, judgements, needed_depth(judgements, metrics))
-    return {metric.name: metric(board) for metric in chosen}
+    judged = JudgedRanking.of(ranking, judgements, needed_depth(judgements, metrics))
+    return {metric.name: metric(judged) for metric in chosen}
 
 
-def _share(part: NDArray[np.number], whole: NDArray[np.number]) -> Floats:
-    """Divide, and give nan where there is nothing to divide by."""
-    result = np.full(len(whole), np.nan)
-    np.divide(part, whole, out=result, where=whole > 0)
+def mean(values: Floats) -> float:
+    """Mean of the defined values; nan if there are none."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _share(part: NDArray[np.number], total: NDArray[np.number]) -> Floats:
+    """Divide; nan where the total is 0."""
+    result = np.full(len(total), np.nan)
+    np.divide(part, total, out=result, where=total > 0)
     return result
 
 
@@ -295,40 +336,39 @@ def _running(found: NDArray[np.bool_]) -> NDArray[np.int32]:
 
 
 def _marks(rows: NDArray[np.int32], judgements: Judgements) -> NDArray[np.uint8]:
-    """Mark the places of gold, excluded and partly matching documents, a bit for each."""
+    """Mark relevant, excluded and partly matching documents, one bit each."""
     size = judgements.n_documents
     if rows.size and (rows.max() >= size or rows.min() < -1):
         row = rows.max() if rows.max() >= size else rows.min()
-        raise DataError(f"the ranking names row {row} of a corpus of {size} documents")
-    # One slate for all queries: marked, read and wiped. A sorted search over all pairs was nine
-    # times slower. The last entry stays 0 and is what padding, -1, reads.
-    slate = np.zeros(size + 1, dtype=np.uint8)
+        raise DataError(f"the ranking has row {row}, but the corpus has {size} documents")
+    # One table for all queries, cleared after each: nine times faster than a sorted search over
+    # all pairs. The last entry stays 0 for padding, which is -1.
+    table = np.zeros(size + 1, dtype=np.uint8)
     marks = np.zeros(rows.shape, dtype=np.uint8)
     kinds: tuple[tuple[np.uint8, RowSets], ...] = (
-        (_GOLD, judgements.gold),
+        (_RELEVANT, judgements.relevant),
         (_EXCLUDED, judgements.excluded),
         (_PARTIAL, judgements.partial),
     )
     for query in range(len(rows)):
-        sets = [(bit, rows_of[query]) for bit, rows_of in kinds]
+        sets = [(bit, row_sets[query]) for bit, row_sets in kinds]
         for bit, members in sets:
-            slate[members] |= bit
-        marks[query] = slate[rows[query]]
+            table[members] |= bit
+        marks[query] = table[rows[query]]
         for _, members in sets:
-            slate[members] = 0
+            table[members] = 0
     return marks
 
 
 def _refuse_repeats(
     rows: NDArray[np.int32], marks: NDArray[np.uint8], judgements: Judgements
 ) -> None:
-    """Refuse a judged document that stands twice in one ranking: it would count twice."""
-    queries, places = np.nonzero(marks)
-    keys = queries * np.int64(judgements.n_documents) + rows[queries, places]
+    """Refuse a ranking that returns a judged document twice: it would count twice."""
+    queries, ranks = np.nonzero(marks)
+    keys = queries * np.int64(judgements.n_documents) + rows[queries, ranks]
     keys.sort()
     repeated = keys[1:][keys[1:] == keys[:-1]]
     if len(repeated):
         query, row = divmod(int(repeated[0]), judgements.n_documents)
-        raise DataError(
-            f"the ranking of query {judgements.ids[query]!r} names document row {row} twice"
-        )
+        name = judgements.ids[query] if judgements.queries else query
+        raise DataError(f"the ranking of query {name!r} has document row {row} twice")

@@ -7,16 +7,15 @@ boolattn.composition, boolattn.encoder, boolattn.evaluation, boolattn.errors.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boolattn.errors import ConfigError, DataError, GateError, MissingDataError
-from boolattn.evaluation.ranking import PADDING, Ranking, read_run
+from boolattn.evaluation.ranking import PADDING, Ranking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
@@ -37,14 +36,6 @@ _CHUNK = 4096
 _QUERIES, _DOCUMENTS = 64, 65_536
 # What tantivy keeps in memory before it writes a segment, in bytes.
 _HEAP = 128 << 20
-
-
-class Ranker(Protocol):
-    """Anything that ranks a corpus; documents are named by their row in it."""
-
-    def rank(self, texts: Sequence[str], depth: int) -> Ranking:
-        """Return the best ``depth`` documents of each query, fewer where it finds fewer."""
-        ...
 
 
 class TowersRanker:
@@ -219,30 +210,6 @@ class Bm25Ranker:
             rows[place, : len(hits)] = np.array(found, dtype=np.int32)[order]
             scores[place, : len(hits)] = own[order]
         return Ranking(rows, scores)
-
-
-class RunRanker:
-    """Ranks as a TREC run says.
-
-    Args:
-        path: The run.
-        query_ids: Names of the queries that will be asked, in the order in which they will be.
-        rows: Row of each document of the corpus.
-    """
-
-    def __init__(self, path: Path, query_ids: Sequence[str], rows: Mapping[str, int]) -> None:
-        self.ranking = read_run(path, query_ids, rows)
-
-    def rank(self, texts: Sequence[str], depth: int) -> Ranking:
-        """Give what the run holds; what it does not hold was not returned."""
-        if len(texts) != len(self.ranking):
-            raise ConfigError(f"the run was read for {len(self.ranking)} queries, not {len(texts)}")
-        kept = self.ranking.cut(depth)
-        missing = ((0, 0), (0, depth - kept.depth))
-        return Ranking(
-            np.pad(kept.rows, missing, constant_values=PADDING),
-            np.pad(kept.scores, missing, constant_values=-np.inf),
-        )
 
 
 def exact_search(

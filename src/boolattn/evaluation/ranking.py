@@ -1,14 +1,11 @@
-"""What a system returned: rows of the corpus, best first; read from and written to TREC runs.
-
-May import: boolattn.files, boolattn.errors.
-"""
+"""Rankings as rows of a corpus, what makes them, and TREC run files."""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -22,17 +19,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: Stands where a system returned nothing more.
+#: Row after the last document that a system returned.
 PADDING = -1
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """For each query the rows of its best documents.
+    """The best documents of each query.
 
     Attributes:
         rows: Best first, :data:`PADDING` after the last one, int32. Shape ``(queries, depth)``.
-        scores: Higher is better, float32, same shape. Only ``rows`` decides the order.
+        scores: Higher is better, float32, same shape. Metrics read only ``rows``.
     """
 
     rows: NDArray[np.int32]
@@ -41,21 +38,21 @@ class Ranking:
     def __post_init__(self) -> None:
         if self.rows.ndim != 2 or self.rows.shape != self.scores.shape:
             raise ConfigError(
-                f"a ranking wants rows and scores of one shape (queries, depth); got "
+                f"rows and scores must have one shape (queries, depth); got "
                 f"{self.rows.shape} and {self.scores.shape}"
             )
 
     @classmethod
     def of(cls, lists: Sequence[Sequence[int]], depth: int | None = None) -> Ranking:
-        """Pack lists of rows; scores fall with the rank.
+        """Pack lists of rows; the scores are the negated ranks.
 
         >>> Ranking.of([[4, 2], [7]]).rows.tolist()
         [[4, 2], [7, -1]]
         """
         width = max(map(len, lists), default=0) if depth is None else depth
         rows = np.full((len(lists), width), PADDING, dtype=np.int32)
-        for place, one in enumerate(lists):
-            rows[place, : min(len(one), width)] = one[:width]
+        for index, one in enumerate(lists):
+            rows[index, : min(len(one), width)] = one[:width]
         falling = np.broadcast_to(-np.arange(width, dtype=np.float32), rows.shape)
         return cls(rows, np.where(rows == PADDING, np.float32(-np.inf), falling))
 
@@ -64,12 +61,44 @@ class Ranking:
 
     @property
     def depth(self) -> int:
-        """How many places each query has."""
+        """Number of ranks, padding included."""
         return int(self.rows.shape[1])
 
     def cut(self, depth: int) -> Ranking:
-        """Keep the first places only."""
+        """Keep the first ``depth`` ranks."""
         return Ranking(self.rows[:, :depth], self.scores[:, :depth])
+
+
+class Ranker(Protocol):
+    """Anything that ranks a corpus; documents are rows of it."""
+
+    def rank(self, texts: Sequence[str], depth: int) -> Ranking:
+        """Return at most ``depth`` documents for each query, best first."""
+        ...
+
+
+class RunRanker:
+    """Ranks as a TREC run says.
+
+    Args:
+        path: The run.
+        query_ids: Ids of the queries, in the order in which they will be ranked.
+        rows: Row of each document of the corpus.
+    """
+
+    def __init__(self, path: Path, query_ids: Sequence[str], rows: Mapping[str, int]) -> None:
+        self.ranking = read_run(path, query_ids, rows)
+
+    def rank(self, texts: Sequence[str], depth: int) -> Ranking:
+        """Return the ranking of the run, cut or padded to ``depth``."""
+        if len(texts) != len(self.ranking):
+            raise ConfigError(f"the run was read for {len(self.ranking)} queries, not {len(texts)}")
+        kept = self.ranking.cut(depth)
+        missing = ((0, 0), (0, depth - kept.depth))
+        return Ranking(
+            np.pad(kept.rows, missing, constant_values=PADDING),
+            np.pad(kept.scores, missing, constant_values=-np.inf),
+        )
 
 
 def write_run(
@@ -82,11 +111,10 @@ def write_run(
 ) -> None:
     """Write a TREC run: ``query Q0 document rank score system``.
 
-    Spaces in names are written as ``%20``, because spaces part the fields. The ending of the
-    path chooses a compression.
+    Spaces in ids are written as ``%20``. The suffix of the path selects a compression.
     """
     if len(query_ids) != len(ranking):
-        raise ConfigError(f"got names of {len(query_ids)} queries for {len(ranking)} rankings")
+        raise ConfigError(f"got {len(query_ids)} query ids for {len(ranking)} rankings")
     tag = _escaped(system)
     names = {row: _escaped(document_ids[row]) for row in np.unique(ranking.rows) if row >= 0}
     with whole_file(path) as file:
@@ -94,7 +122,7 @@ def write_run(
             map(_escaped, query_ids), ranking.rows.tolist(), ranking.scores, strict=True
         ):
             lines = (
-                # Nine digits bring a float32 back as it was, so that ties stay ties.
+                # Nine digits restore a float32 exactly, so that ties stay ties.
                 f"{qid} Q0 {names[row]} {rank} {score:.9g} {tag}\n"
                 for rank, (row, score) in enumerate(zip(rows, scores, strict=True), start=1)
                 if row >= 0
@@ -102,39 +130,46 @@ def write_run(
             file.writelines(lines)
 
 
-def read_run(path: Path, query_ids: Sequence[str], rows: Mapping[str, int]) -> Ranking:
-    """Read a TREC run: documents by falling score, ties by the rank written.
+def read_run(
+    path: Path, query_ids: Sequence[str], rows: Mapping[str, int], *, skip_unknown: bool = False
+) -> Ranking:
+    """Read a TREC run: documents by decreasing score, ties by rank.
 
-    Queries that are not asked for are passed over; one that has no line returned nothing.
+    Other queries are ignored; the ranking of a query without a line is empty.
 
     Args:
         path: Plain or compressed.
-        query_ids: The queries wanted, in the order wanted.
+        query_ids: The queries, in the order of the rankings.
         rows: Row of each document of the corpus.
+        skip_unknown: Ignore documents that are not in the corpus, instead of refusing the run.
     """
-    places = {qid: place for place, qid in enumerate(query_ids)}
+    indices = {qid: index for index, qid in enumerate(query_ids)}
     found: list[dict[int, tuple[float, int]]] = [{} for _ in query_ids]
-    other = ""
+    other = unknown = ""
     for number, line in read_lines(path):
         if not line.strip():
             continue
         qid, document, rank, score = _fields(line, path, number)
-        place = places.get(qid, places.get(unquote(qid)))
-        if place is None:
+        index = indices.get(qid, indices.get(unquote(qid)))
+        if index is None:
             other = qid
             continue
         row = rows.get(document, rows.get(unquote(document)))
+        if row is None and skip_unknown:
+            unknown = document
+            continue
         if row is None:
             raise DataError(
                 f"{path}:{number}: no document {document!r} among {len(rows)}; "
-                "was this run made over another corpus?"
+                "is this run of another corpus?"
             )
-        if row in found[place]:
+        if row in found[index]:
             raise DataError(f"{path}:{number}: {document!r} comes twice for query {qid!r}")
-        found[place][row] = (-score, rank)
+        found[index][row] = (-score, rank)
     if not any(found):
-        held = f"it holds {other!r}, wanted is {query_ids[0]!r}" if other else "it is empty"
-        raise DataError(f"{path} answers none of {len(query_ids)} queries: {held}")
+        reason = f"it has {other!r}, expected {query_ids[0]!r}" if other else "it is empty"
+        reason = f"no document {unknown!r} in the corpus" if unknown else reason
+        raise DataError(f"{path} ranks nothing for {len(query_ids)} queries: {reason}")
     return _pack(found)
 
 
@@ -142,15 +177,15 @@ def _pack(found: Sequence[Mapping[int, tuple[float, int]]]) -> Ranking:
     depth = max(map(len, found))
     rows = np.full((len(found), depth), PADDING, dtype=np.int32)
     scores = np.full((len(found), depth), -np.inf, dtype=np.float32)
-    for place, documents in enumerate(found):
+    for index, documents in enumerate(found):
         ordered = sorted(documents, key=documents.__getitem__)
-        rows[place, : len(ordered)] = ordered
-        scores[place, : len(ordered)] = [-documents[row][0] for row in ordered]
+        rows[index, : len(ordered)] = ordered
+        scores[index, : len(ordered)] = [-documents[row][0] for row in ordered]
     return Ranking(rows, scores)
 
 
 def _fields(line: str, path: Path, number: int) -> tuple[str, str, int, float]:
-    """Take a line apart; a document's name may hold spaces where another tool left them."""
+    """Split a line; a document's id may contain spaces that another tool left unescaped."""
     try:
         front, rank, score, _ = line.rsplit(maxsplit=3)
         qid, _, document = front.split(maxsplit=2)

@@ -14,6 +14,7 @@ import numpy as np
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.evaluation import significance
+from boolattn.evaluation.metrics import mean
 from boolattn.files import whole_file
 from boolattn.logic.operators import OPERATORS
 from boolattn.logic.templates import TEMPLATES
@@ -275,12 +276,6 @@ def compare_results(
         for name in metrics or names
         if not np.isnan(second.values[name] - first.values[name]).all()
     }
-
-
-def mean(values: Floats) -> float:
-    """Mean of the values that are defined; nan when none is."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
 
 
 def _shared(results: Sequence[Results]) -> list[str]:

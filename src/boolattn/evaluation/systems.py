@@ -11,13 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from boolattn.errors import ConfigError, MissingDataError
-from boolattn.evaluation.rankers import (
-    Bm25Ranker,
-    Ranker,
-    RetrieverRanker,
-    RunRanker,
-    TowersRanker,
-)
+from boolattn.evaluation.rankers import Bm25Ranker, RetrieverRanker, TowersRanker
+from boolattn.evaluation.ranking import Ranker, RunRanker
 from boolattn.files import ENDINGS
 
 if TYPE_CHECKING:
