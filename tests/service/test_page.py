@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from boolattn.embedding.packed import shipped_model
+from boolattn.embedding.int8_storage import shipped_model
 from boolattn.service.app import create_app
 from boolattn.service.server import address_of, listen, make_server
 from boolattn.service.settings import ServiceSettings

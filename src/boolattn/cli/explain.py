@@ -64,7 +64,7 @@ def _plan(retriever: Retriever, text: str) -> Plan:
 
 def _shipped() -> Path:
     """Return the model this package brings: all-MiniLM-L6-v2 with BoolAttn, trained on taxa."""
-    from boolattn.embedding.packed import shipped_model
+    from boolattn.embedding.int8_storage import shipped_model
 
     return shipped_model()
 

@@ -60,7 +60,7 @@ def index(  # noqa: PLR0913 - options of a command line
     # Before a model is loaded, because this is the commonest slip.
     if not documents.is_file():
         raise ConfigError(f"there is no file {documents}")
-    from boolattn.embedding.models import SHIPPED, model_name
+    from boolattn.embedding.models import SHIPPED, absolute_name
     from boolattn.search import Searcher, load_model
     from boolattn.search.document_files import read_documents
 
@@ -85,7 +85,7 @@ def index(  # noqa: PLR0913 - options of a command line
                 engine=engine,
                 uri=uri if "://" in uri or not uri else str(Path(uri).resolve()),
                 lexical=lexical,
-                model=model_name(name),
+                model=absolute_name(name),
                 batch_size=batch_size,
                 resume=resume,
                 replace=replace,

@@ -1,7 +1,7 @@
 """What is evaluated, by the name a person gives: a model's folder, a known name, a run file.
 
 May import: boolattn.composition, boolattn.encoder, boolattn.evaluation, boolattn.plugin,
-boolattn.embedding.minilm, boolattn.errors.
+boolattn.embedding.models, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -145,21 +145,19 @@ def _refuse_label(what: str, how: How) -> None:
 
 
 def _folder(model: str) -> tuple[Path, str]:
-    if model == "minilm":
-        from boolattn.embedding.minilm import minilm_folder
+    from boolattn.embedding import models
 
-        return minilm_folder(), "all-MiniLM-L6-v2"
-    if model == "shipped":
-        from boolattn.embedding.packed import shipped_model
-
-        return shipped_model(), "shipped"
-    folder = Path(model)
-    if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
+    try:
+        folder = models.resolve(model)
+    except MissingDataError as error:
+        if model in models.NAMES:
+            raise
         raise MissingDataError(
             f"{model} is no model's folder (it holds no modules.json), no run "
             f"(*.run, *.trec), and none of {', '.join(NAMES)}"
-        )
-    return folder, folder.resolve().name
+        ) from error
+    labels = {models.MINILM: "all-MiniLM-L6-v2", models.SHIPPED: models.SHIPPED}
+    return folder, labels.get(model) or folder.resolve().name
 
 
 def _load(folder: Path, device: str | None) -> SentenceTransformer:

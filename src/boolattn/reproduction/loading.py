@@ -15,7 +15,7 @@ def load_explained(folder: Path | None) -> tuple[PreTrainedModel, PreTrainedToke
     from transformers import AutoModel, AutoTokenizer
 
     import boolattn.encoder  # noqa: F401 - makes Bool-BERT known to transformers
-    from boolattn.embedding.packed import shipped_model
+    from boolattn.embedding.int8_storage import shipped_model
     from boolattn.plugin import load
 
     home = folder or shipped_model()

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from boolattn.embedding.packed import shipped_model
-from boolattn.encoder.retriever import Retriever
+from boolattn.embedding.models import load_model
 from boolattn.errors import ConfigError
 from boolattn.evaluation.parse_accuracy import misread_names, read_fresh
 from boolattn.reproduction.tables import markdown, short
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-SHIPPED = "shipped"
 _SHARES = ("structure", "obeyed", "words", "word_f1")
 
 
@@ -33,7 +31,7 @@ def read(model: str, path: Path | None = None) -> str:
     Returns:
         A table.
     """
-    retriever = Retriever.load(shipped_model() if model == SHIPPED else model)
+    retriever = load_model(model)
     if retriever.parser is None:
         raise ConfigError(f"{model} has no reader: to it, every text is one operand")
     names, fresh = misread_names(retriever), read_fresh(retriever)

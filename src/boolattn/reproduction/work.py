@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from boolattn.data.made import Store
+from boolattn.embedding.models import encoder_source
 from boolattn.encoder.retriever import Retriever
 from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import DEFAULT, measure, needed_depth
@@ -32,7 +33,7 @@ from boolattn.reproduction.runs import Row, Run, save_queries
 from boolattn.training import launch
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.run_folder import about_machine, write_json
-from boolattn.training.towers import encoder_source, load_encoder, make_towers
+from boolattn.training.towers import load_encoder, make_towers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

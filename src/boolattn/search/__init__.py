@@ -1,7 +1,7 @@
 """Indexes on disk, engines, and the searcher over them.
 
 May import: boolattn.composition, boolattn.encoder, boolattn.data, boolattn.logic,
-boolattn.settings, boolattn.embedding.minilm, boolattn.errors.
+boolattn.settings, boolattn.embedding.models, boolattn.errors.
 """
 
 from boolattn.data.records import Document

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from boolattn.embedding.models import load_model, model_folder
+from boolattn.embedding.models import load_model, resolve
 from boolattn.errors import ConfigError, IndexMismatchError, MissingDataError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def cluster(
         reason = " ".join(str(error).split())
         raise ConfigError(f"no Ray cluster at {address or 'local'!r}: {reason}") from error
     try:
-        files = ray.put(_files(model_folder(model)))
+        files = ray.put(_files(resolve(model)))
         resources = ray.cluster_resources()
         n_gpus = int(resources.get("GPU", 0))
         count = n_workers or n_gpus or max(1, int(resources.get("CPU", 1)))

@@ -2,5 +2,5 @@
 
 It takes a ``validate`` callable and never looks into evaluation.
 May import: boolattn.composition, boolattn.encoder, boolattn.plugin, boolattn.attention,
-boolattn.data, boolattn.logic, boolattn.settings, boolattn.embedding.minilm, boolattn.errors.
+boolattn.data, boolattn.logic, boolattn.settings, boolattn.embedding.models, boolattn.errors.
 """

@@ -1,7 +1,7 @@
 """One run from a preset: data, model, batches, check, training, all put together.
 
 The command lines call these two functions and nothing else. May import: boolattn.data,
-boolattn.encoder, boolattn.plugin, boolattn.training, boolattn.embedding.minilm, boolattn.errors.
+boolattn.encoder, boolattn.plugin, boolattn.training, boolattn.embedding.models, boolattn.errors.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from boolattn.embedding.minilm import minilm_folder
+from boolattn.embedding.models import encoder_source
 from boolattn.encoder import BoolBertModel, build_towers, query_encoder, settings_of
 from boolattn.errors import ConfigError
 from boolattn.plugin import plugin_of
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 
 _TOWERS = ("pooling", "is_shared", "similarity", "query_length", "document_length")
 _SHAPE = ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")
-
-
-def encoder_source(name: str) -> str:
-    """Return where an encoder is: the installed one's folder, a folder, or a hub name."""
-    return str(minilm_folder()) if name == "minilm" else name
 
 
 def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

@@ -96,11 +96,11 @@ def _folder(documents: Sequence[Document]) -> Path:
 
 def _index(folder: Path, model: str, documents: Sequence[Document], steps: Steps) -> Searcher:
     """Open a model's index of the documents, or build it."""
-    from boolattn.embedding.models import model_name
+    from boolattn.embedding.models import absolute_name
     from boolattn.search import Searcher, load_model
 
     retriever = load_model(model)
-    stem = PLAIN if model == "minilm" else Path(model_name(model)).name
+    stem = PLAIN if model == "minilm" else Path(absolute_name(model)).name
     where = folder / f"{stem}-{retriever.fingerprint[:8]}"
     try:
         found = Searcher.open(where, retriever)
@@ -117,7 +117,7 @@ def _index(folder: Path, model: str, documents: Sequence[Document], steps: Steps
             retriever,
             encode=_quick(_towers(model, retriever)),
             tell=tell,
-            model=model_name(model),
+            model=absolute_name(model),
             segment_size=_SEGMENT,
             resume=True,
         )
@@ -125,11 +125,11 @@ def _index(folder: Path, model: str, documents: Sequence[Document], steps: Steps
 
 def _towers(model: str, retriever: Retriever) -> SentenceTransformer:
     """Return the model as two towers, if it can be one."""
-    from boolattn.embedding.models import model_folder
+    from boolattn.embedding.models import resolve
     from boolattn.encoder import build_towers
 
     # Mean, cosine, 256 tokens: its vectors stay what they are.
-    return build_towers(model_folder(model)) if model == "minilm" else retriever.towers
+    return build_towers(resolve(model)) if model == "minilm" else retriever.towers
 
 
 def _quick(towers: SentenceTransformer) -> Encode | None:

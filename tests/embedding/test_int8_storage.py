@@ -8,8 +8,8 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from boolattn import BoolAttnConfig
-from boolattn.embedding import packed
-from boolattn.embedding.packed import dequantise, pack, quantise, shipped_model, unpack
+from boolattn.embedding import int8_storage
+from boolattn.embedding.int8_storage import dequantise, pack, quantise, shipped_model, unpack
 from boolattn.encoder import build_towers, save_towers
 from boolattn.errors import DataError, MissingDataError
 from tests.conftest import TEXTS
@@ -26,24 +26,39 @@ def folder(tiny_encoder, tokenizer, tmp_path):
 
 def test_eight_bits_are_off_by_half_a_step_at_most():
     torch.manual_seed(0)
-    matrix = torch.randn(7, 150) * torch.logspace(-4, 2, 7)[:, None]
+    matrix = (torch.randn(7, 150) * torch.logspace(-4, 2, 7)[:, None]).numpy()
     matrix[3] = 0
     values, scale = quantise(matrix)
-    assert (values.dtype, scale.dtype) == (torch.int8, torch.float16)
+    assert (values.dtype, scale.dtype) == (np.int8, np.float16)
     assert (values.shape, scale.shape) == ((7, 150), (7, 3))
-    step = scale.float().repeat_interleave(64, 1)[:, :150]
-    # Half a step, and what fp16 took off the scale itself.
-    assert ((dequantise(values, scale) - matrix).abs() <= 0.5 * step + matrix.abs() / 500).all()
+    step = scale.astype(np.float32).repeat(64, 1)[:, :150]
+    # Half a step, and the rounding of the scale itself to fp16.
+    error = np.abs(dequantise(values, scale) - matrix)
+    assert (error <= 0.5 * step + np.abs(matrix) / 500).all()
     assert not dequantise(values, scale)[3].any()
 
 
 def test_one_block_by_hand():
-    row = torch.zeros(1, 65)
+    row = np.zeros((1, 65), np.float32)
     row[0, 0], row[0, 1], row[0, 64] = 127.0, -63.4, 2.3
     values, scale = quantise(row)
     assert values[0, [0, 1, 2]].tolist() == [127, -63, 0]
     assert scale[0, 0] == 1  # the large value is not in the second block, which is finer
     assert dequantise(values, scale)[0, 64].item() == pytest.approx(2.3, rel=1e-3)
+
+
+def test_numpy_and_torch_quantise_to_the_same_bits():
+    matrix = torch.randn(300, 192, generator=torch.Generator().manual_seed(1)) * 0.05
+    matrix[0, :3] = torch.tensor([0.127, 0.0005, 0.0015])  # ties
+    values, scale = quantise(matrix.numpy())
+    blocks = matrix.view(300, -1, 64)
+    expected_scale = (blocks.abs().amax(-1) / 127).to(torch.float16)
+    divided = blocks / expected_scale.float()[..., None]
+    expected = divided.round().clamp(-127, 127).to(torch.int8).view(300, -1)
+    assert np.array_equal(values, expected.numpy())
+    assert np.array_equal(scale, expected_scale.numpy())
+    restored = expected.float() * expected_scale.float().repeat_interleave(64, 1)
+    assert np.array_equal(dequantise(values, scale), restored.numpy())
 
 
 def test_a_packed_model_is_small_and_nearly_the_same(folder, tmp_path):
@@ -143,7 +158,7 @@ def test_a_pack_that_fails_leaves_the_last_one(folder, tmp_path, monkeypatch):
     for name, work in (("packed", pack), ("back", unpack)):
         monkeypatch.undo()
         unpack(tmp_path / "packed", tmp_path / "back")
-        monkeypatch.setattr(packed, "save_file", full_disk)
+        monkeypatch.setattr(int8_storage, "save_file", full_disk)
         with pytest.raises(OSError, match="No space left"):
             work(
                 *(
@@ -159,8 +174,10 @@ def test_a_pack_that_fails_leaves_the_last_one(folder, tmp_path, monkeypatch):
 
 def test_the_shipped_model_is_unpacked_once(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("BOOLATTN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(packed, "__file__", str(tmp_path / "package" / "encoder" / "packed.py"))
-    with pytest.raises(MissingDataError, match="brings no model 'tiny'"):
+    monkeypatch.setattr(
+        int8_storage, "__file__", str(tmp_path / "package" / "embedding" / "int8_storage.py")
+    )
+    with pytest.raises(MissingDataError, match="contains no model 'tiny'"):
         shipped_model("tiny")
     source = tmp_path / "package" / "models" / "tiny"
     pack(folder, source)
@@ -168,7 +185,7 @@ def test_the_shipped_model_is_unpacked_once(folder, tmp_path, monkeypatch):
     assert found.parent == tmp_path / "cache" / "models"
     assert SentenceTransformer(str(found)).encode_query(BOOLEAN).shape == (4, 32)
     with monkeypatch.context() as patch:
-        patch.setattr(packed, "unpack", None)  # not unpacked again
+        patch.setattr(int8_storage, "unpack", None)  # not unpacked again
         assert shipped_model("tiny") == found
     # A new version of the model gets a folder of its own.
     [weights] = folder.rglob("*.safetensors")
