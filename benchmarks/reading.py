@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.data import taxa
+from boolattn.data.labelled_queries import label_queries
 from boolattn.data.parser_tests import cue_word_name_queries
-from boolattn.data.readings_generated import generate_marked
-from boolattn.data.readings_sources import marked_queries
 from boolattn.embedding.int8_storage import shipped_model
 from boolattn.encoder.retriever import Retriever
 from boolattn.logic.parsed_query import words
+from experiments.parser_queries.generator import generate_queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,8 +42,8 @@ def main() -> None:
     if options.data:
         benchmark = taxa.load(options.data)
         for name, split in (("taxa, seen", "validation"), ("taxa, unseen", "unseen")):
-            sets[name] = _some(list(marked_queries(benchmark.queries(split))), options.n)
-    sets["generated, unseen"] = list(generate_marked(options.n, 1, held_out=True))
+            sets[name] = _some(list(label_queries(benchmark.queries(split))), options.n)
+    sets["generated, unseen"] = list(generate_queries(options.n, 1, held_out=True))
     sets["names"] = _some(cue_word_name_queries(), options.n)
     rows = {name: measure(retriever, items) for name, items in sets.items()}
     print("| set | texts | structure | words | sure | structure, if sure |")

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from boolattn.errors import DataError
 from boolattn.files import read_jsonl, write_jsonl
 from boolattn.logic.operators import Operator
-from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery
+from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery, label_template
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from boolattn.data.records import Query
     from boolattn.logic.parsed_query import Spans
 
 _FIELDS = {"text": str, "positive": list, "negated": list, "joiner": str, "source": str}
@@ -57,6 +58,14 @@ def read_labelled_queries(path: Path) -> dict[str, list[LabelledQuery]]:
         query = LabelledQuery(row["text"], ParsedQuery(positive, negated, Operator(row["joiner"])))
         found.setdefault(row["source"], []).append(query)
     return found
+
+
+def label_queries(queries: Iterable[Query]) -> Iterator[LabelledQuery]:
+    """Label the queries of a data set whose operand spans are known; others are skipped."""
+    for query in queries:
+        spans = [operand.spans for operand in query.operands]
+        if labelled := label_template(query.text, query.template, spans):
+            yield labelled
 
 
 def _spans(operand: Any, length: int, where: str) -> Spans:  # noqa: ANN401 - parsed JSON

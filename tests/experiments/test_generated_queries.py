@@ -8,18 +8,18 @@ from collections import Counter
 
 import pytest
 
-from boolattn.data.readings_content import contents, taxa_content
-from boolattn.data.readings_generated import FORMS, _Writer, generate_marked
-from boolattn.data.readings_wordings import read_pattern, requests, table
 from boolattn.data.taxa import wordings
 from boolattn.logic.lexicon import find_cues
 from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import words
+from experiments.parser_queries.contents import contents, taxa_content
+from experiments.parser_queries.generator import FORMS, _Writer, generate_queries
+from experiments.parser_queries.wordings import parse_pattern, requests, table
 from tests.data.held_out import BANNED
 
-TRAIN = list(generate_marked(3000, seed=5))
-HELD_OUT = list(generate_marked(2000, seed=5, held_out=True))
-TABLES = ("readings", "readings_plain", "readings_content")
+TRAIN = list(generate_queries(3000, seed=5))
+HELD_OUT = list(generate_queries(2000, seed=5, held_out=True))
+TABLES = ("wordings", "plain", "contents")
 
 #: How the benchmark puts common words together; none of them announces anything here.
 COMMON = {"with", "over", "than"}
@@ -89,10 +89,10 @@ def test_no_generated_query_says_a_held_out_word(marks):
 
 
 def test_equal_seeds_give_equal_queries():
-    assert list(generate_marked(100, seed=3)) == list(generate_marked(100, seed=3))
-    assert list(generate_marked(100, seed=3)) != list(generate_marked(100, seed=4))
-    assert list(generate_marked(100, seed=3)) != list(generate_marked(100, seed=3, held_out=True))
-    assert list(generate_marked(100, seed=5)) == TRAIN[:100]
+    assert list(generate_queries(100, seed=3)) == list(generate_queries(100, seed=3))
+    assert list(generate_queries(100, seed=3)) != list(generate_queries(100, seed=4))
+    assert list(generate_queries(100, seed=3)) != list(generate_queries(100, seed=3, held_out=True))
+    assert list(generate_queries(100, seed=5)) == TRAIN[:100]
 
 
 @pytest.mark.parametrize("marks", [TRAIN, HELD_OUT], ids=["train", "held out"])
@@ -122,7 +122,7 @@ def chars(spans):
 @pytest.mark.parametrize("marks", [TRAIN, HELD_OUT], ids=["train", "held out"])
 def test_every_form_is_there_and_a_quarter_is_plain(marks):
     counts = Counter(marked.parsed.form for marked in marks)
-    assert {(form.n_kept, form.n_excluded, form.joiner) for form, _ in FORMS} <= set(counts)
+    assert {(form.n_positive, form.n_negated, form.joiner) for form, _ in FORMS} <= set(counts)
     assert 0.22 < counts[1, 0, "and"] / len(marks) < 0.28
     assert {marked.parsed.joiner for marked in marks} == {Operator.AND, Operator.OR}
 
@@ -162,7 +162,7 @@ def lists_of(node):
 
 
 def test_a_quarter_of_the_parts_is_held_out_and_none_is_in_both():
-    tables = [table("readings"), table("readings_plain")]
+    tables = [table("wordings"), table("plain")]
     rows = [row for part in tables for row in lists_of(part)]
     for train, held_out in rows:
         assert not set(train) & set(held_out)
@@ -173,25 +173,27 @@ def test_a_quarter_of_the_parts_is_held_out_and_none_is_in_both():
 
 @pytest.mark.parametrize("held_out", [False, True])
 def test_held_out_queries_have_a_part_that_training_lacks(held_out):
-    held = {read_pattern(raw) for row in lists_of(table("readings")) for raw in row[1]}
+    held = {parse_pattern(raw) for row in lists_of(table("wordings")) for raw in row[1]}
     styles = {
         (joiner, raw.split(" ", 1)[1] if raw[:2] in ("2 ", "3 ") else raw)
-        for joiner, row in table("readings")["lists"].items()
+        for joiner, row in table("wordings")["lists"].items()
         for raw in row["held_out"]
     }
     writer = _Writer(random.Random(0), held_out=held_out)
     for content in (*contents(), taxa_content(random.Random(0))):
         for form, _ in FORMS:
             made = writer._wording(form, content)
-            new = made.kept in held or made.excluded in held or (form.joiner, made.style) in styles
+            new = (
+                made.clause in held or made.exclusion in held or (form.joiner, made.style) in styles
+            )
             assert new == held_out, made
             assert held_out or made.request not in requests().held_out
 
 
 def test_there_are_many_ways_to_say_each_operator():
-    rows = table("readings")
-    for name, fewest in (("excluded", 200), ("kept", 0)):
+    rows = table("wordings")
+    for name, fewest in (("negated", 200), ("positive", 0)):
         assert sum(len(set(train) | set(new)) for train, new in lists_of(rows[name])) >= fewest
     for name, fewest in (("and", 60), ("or", 50)):
-        both = [*lists_of(rows["lists"][name]), *lists_of(rows["kept"][name])]
+        both = [*lists_of(rows["lists"][name]), *lists_of(rows["positive"][name])]
         assert sum(len(set(train) | set(new)) for train, new in both) >= fewest

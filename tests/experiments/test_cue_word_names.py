@@ -9,10 +9,10 @@ from importlib.resources import files
 import pytest
 
 from boolattn.data.parser_tests import cue_word_name_queries, cue_word_names
-from boolattn.data.readings_generated import generate_marked
-from boolattn.data.readings_natural import natural_queries
-from boolattn.data.readings_wordings import table
 from boolattn.logic.lexicon import find_cues
+from experiments.parser_queries.generator import generate_queries
+from experiments.parser_queries.natural import natural_queries
+from experiments.parser_queries.wordings import table
 
 CUES = re.compile(r"\b(and|or|not|no|non|never|nor|without|but|also|both|\w+n't)\b", re.IGNORECASE)
 #: Names that stand in natural.txt, which is frozen as well: a result that hangs on them is none.
@@ -54,7 +54,7 @@ def every_table():
     root = files("boolattn.data")
     for path in (root / "sentences.toml", root / "taxa" / "places.toml"):
         yield tomllib.loads(path.read_text(encoding="utf-8"))
-    for name in ("readings", "readings_plain", "readings_content"):
+    for name in ("wordings", "plain", "contents"):
         yield table(name)
 
 
@@ -64,7 +64,7 @@ def test_no_name_stands_in_a_table_of_training():
 
 
 def test_no_name_of_training_is_part_of_one():
-    plain = table("readings_plain")
+    plain = table("plain")
     trained = [folded(text) for text in strings(plain["names"]) + strings(plain["expressions"])]
     inside = [(n.text, t) for n in cue_word_names() for t in trained if t in folded(n.text)]
     assert not inside
@@ -77,6 +77,6 @@ def test_the_names_that_natural_queries_hold_are_known():
 
 @pytest.mark.parametrize("held_out", [False, True])
 def test_no_generated_query_holds_a_name(held_out):
-    said = "\n".join(folded(m.text) for m in generate_marked(400, seed=2, held_out=held_out))
+    said = "\n".join(folded(m.text) for m in generate_queries(400, seed=2, held_out=held_out))
     long_names = [name.text for name in cue_word_names() if len(name.text.split()) > 3]
     assert not [text for text in long_names if folded(text) in said]

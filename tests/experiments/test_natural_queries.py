@@ -7,14 +7,14 @@ import re
 import pytest
 
 from boolattn.data.parser_tests import unseen_queries
-from boolattn.data.readings_natural import (
-    natural_queries,
-    natural_readings,
-    read_natural,
-    short_readings,
-)
 from boolattn.errors import DataError
 from boolattn.logic.parsed_query import parse_labelled
+from experiments.parser_queries.natural import (
+    fill_natural,
+    natural_queries,
+    parse_natural,
+    short_queries,
+)
 from tests.data.held_out import BANNED
 
 TRAIN, HELD_OUT = natural_queries(), natural_queries(held_out=True)
@@ -27,18 +27,18 @@ def said(text):
 def test_there_are_many_and_a_tenth_is_held_out():
     assert len(TRAIN) > 10_000
     assert 0.06 < len(HELD_OUT) / len(TRAIN) < 0.16
-    texts = [said(parse_labelled(one.marked)[0]) for one in TRAIN + HELD_OUT]
+    texts = [said(parse_labelled(one.markup)[0]) for one in TRAIN + HELD_OUT]
     assert len(set(texts)) == len(texts)
 
 
 def test_no_word_that_the_benchmark_holds_out_is_said():
-    found = [one.marked for one in TRAIN + HELD_OUT if BANNED.search(parse_labelled(one.marked)[0])]
+    found = [one.markup for one in TRAIN + HELD_OUT if BANNED.search(parse_labelled(one.markup)[0])]
     assert not found
 
 
 def test_no_query_of_the_frozen_test_set_is_among_them():
     frozen = {said(one.labelled.text) for one in unseen_queries()}
-    assert not frozen & {said(parse_labelled(one.marked)[0]) for one in TRAIN + HELD_OUT}
+    assert not frozen & {said(parse_labelled(one.markup)[0]) for one in TRAIN + HELD_OUT}
 
 
 def test_every_form_has_its_operands():
@@ -53,10 +53,10 @@ def test_every_form_has_its_operands():
 
 
 def test_they_come_as_written_first_and_then_with_other_words():
-    made = list(natural_readings(len(TRAIN) + 300, 3))
+    made = list(fill_natural(len(TRAIN) + 300, 3))
     assert made[: len(TRAIN)] == [one.labelled() for one in TRAIN]
-    assert made == list(natural_readings(len(TRAIN) + 300, 3))
-    assert made[len(TRAIN) :] != list(natural_readings(len(TRAIN) + 300, 4))[len(TRAIN) :]
+    assert made == list(fill_natural(len(TRAIN) + 300, 3))
+    assert made[len(TRAIN) :] != list(fill_natural(len(TRAIN) + 300, 4))[len(TRAIN) :]
     known = {one.text for one in made[: len(TRAIN)]}
     others = made[len(TRAIN) :]
     assert sum(one.text not in known for one in others) > 250
@@ -69,7 +69,7 @@ def test_they_come_as_written_first_and_then_with_other_words():
 
 
 def test_a_refilled_query_keeps_its_frame():
-    made = list(natural_readings(len(TRAIN) + 200, 1))[len(TRAIN) :]
+    made = list(fill_natural(len(TRAIN) + 200, 1))[len(TRAIN) :]
 
     def frame(marked):
         inside = {
@@ -83,9 +83,9 @@ def test_a_refilled_query_keeps_its_frame():
 
 
 def test_short_queries_have_few_words_and_every_operator():
-    made = list(short_readings(400, 2))
-    assert made == list(short_readings(400, 2))
-    assert made != list(short_readings(400, 3))
+    made = list(short_queries(400, 2))
+    assert made == list(short_queries(400, 2))
+    assert made != list(short_queries(400, 3))
     assert max(len(one.text.split()) for one in made) <= 12
     assert not [one.text for one in made if BANNED.search(one.text)]
     forms = {one.parsed.form for one in made}
@@ -102,9 +102,9 @@ def test_short_queries_have_few_words_and_every_operator():
         ("xor:2:0\ttaxa\t<0|a> or <1|b>", "not a known form"),
         ("or:3:0\ttaxa\t<0|a> or <1|b>", "do not fit the form or:3:0"),
         ("or:2:0\ttaxa\t<0|a> or <2|b>", "do not fit the form"),
-        ("and:1:1\ttaxa\t<0|a> not <1|b>", "must name what joins"),
+        ("and:1:1\ttaxa\t<0|a> not <1|b>", "must name the joiner"),
     ],
 )
 def test_a_bad_line_is_named(line, message):
     with pytest.raises(DataError, match=rf"x\.txt:2: .*{message}"):
-        read_natural(["# a comment", line], "x.txt")
+        parse_natural(["# a comment", line], "x.txt")

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from boolattn.data.labelled_queries import label_queries
 from boolattn.data.quest import load_quest_intro
 from boolattn.data.quest_generated import with_generated
-from boolattn.data.readings_alignment import align, align_operands
-from boolattn.data.readings_sources import (
-    is_announced,
-    marked_paraphrases,
-    marked_queries,
-    marked_sentences,
-)
 from boolattn.data.records import Operand, Query
 from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import words
+from experiments.parser_queries.alignment import align, align_operands
+from experiments.parser_queries.sources import (
+    has_cues,
+    label_paraphrases,
+    sentence_queries,
+)
 
-SAMPLE = Path(__file__).parent / "samples" / "quest-intro"
+SAMPLE = Path(__file__).parents[1] / "data" / "samples" / "quest-intro"
 
 
 def found(text, *names):
@@ -133,8 +133,8 @@ def test_word_for_word_queries_are_aligned_exactly():
     quest = with_generated(load_quest_intro(SAMPLE))
     queries = [q for q in quest.splits["generated_train"] if q.template != "_"]
     assert len(queries) > 50
-    marked = {m.text: m for m in marked_paraphrases(queries, announced=False)}
-    exact = {m.text: m for m in marked_queries(queries)}
+    marked = {m.text: m for m in label_paraphrases(queries, require_cues=False)}
+    exact = {m.text: m for m in label_queries(queries)}
     assert len(marked) >= 0.9 * len(exact)
     wrong = [
         text
@@ -158,14 +158,14 @@ def test_an_operator_without_a_word_for_it_is_known():
 
     silent = query("1990 American crime novels")
     said = query("American crime novels that are also 1990 novels")
-    assert not list(marked_paraphrases([silent]))
-    assert len(list(marked_paraphrases([silent], announced=False))) == 1
-    assert len(list(marked_paraphrases([said]))) == 1
+    assert not list(label_paraphrases([silent]))
+    assert len(list(label_paraphrases([silent], require_cues=False))) == 1
+    assert len(list(label_paraphrases([said]))) == 1
 
 
 def test_sentences_are_marked_with_what_they_keep_and_exclude():
-    found = list(marked_sentences(300, seed=1))
+    found = list(sentence_queries(300, seed=1))
     assert len(found) == 300
     forms = {marked.parsed.form for marked in found}
     assert {(1, 0, "and"), (2, 0, "or"), (1, 1, "and"), (2, 1, "and"), (3, 0, "or")} <= forms
-    assert all(is_announced(marked) for marked in found if marked.parsed.joiner is Operator.OR)
+    assert all(has_cues(marked) for marked in found if marked.parsed.joiner is Operator.OR)

@@ -1,0 +1,1 @@
+"""Generators of labelled queries for training the query parser."""

@@ -1,0 +1,251 @@
+"""Labelled queries generated from tables of wordings and contents.
+
+One to four positive and up to three negated operands, in about a thousand wordings over many
+domains, and plain queries. A quarter of the wordings is held out for model selection.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from boolattn.data.taxa.phrases import Builder, fill, slots_of
+from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery, in_text_order
+from experiments.parser_queries.contents import Content, contents, taxa_content
+from experiments.parser_queries.wordings import (
+    Form,
+    Parts,
+    Wording,
+    exclusions,
+    positive_patterns,
+    requests,
+    styles,
+    table,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from boolattn.data.taxa.phrases import Phrase
+
+#: Share of queries that are one operand.
+PLAIN = 0.25
+#: Share of the others, and of plain ones with a content, that ask for taxa by place.
+TAXA = 0.2
+#: How often a phrase contains a name with a cue word.
+NAMES = 0.08
+#: How often a list has one of the commonest styles, which come first in the table.
+COMMONEST = 0.35
+_N_COMMONEST = 4
+
+#: Forms with operators, and their weights.
+FORMS: tuple[tuple[Form, int], ...] = (
+    (Form(2, 0, "or"), 12),
+    (Form(3, 0, "or"), 6),
+    (Form(4, 0, "or"), 2),
+    (Form(2, 0, "and"), 12),
+    (Form(3, 0, "and"), 5),
+    (Form(4, 0, "and"), 2),
+    (Form(1, 1), 18),
+    (Form(1, 2), 6),
+    (Form(1, 3), 2),
+    (Form(2, 1, "and"), 8),
+    (Form(2, 1, "or"), 7),
+    (Form(3, 1, "and"), 2),
+    (Form(3, 1, "or"), 2),
+    (Form(2, 2, "and"), 2),
+    (Form(2, 2, "or"), 2),
+)
+#: Kinds of plain queries, and their weights.
+_PLAIN_KINDS = (("content", 9), ("expression", 4), ("name", 4), ("literal", 3))
+_CONTRACTIONS = ("n't", "'re", "'m", "'s", "'d", "'ve")
+_FEWEST_LETTERS = 5
+
+
+def generate_queries(n: int, seed: int, *, held_out: bool = False) -> Iterator[LabelledQuery]:
+    """Generate labelled queries; equal arguments give equal queries on every machine.
+
+    Args:
+        n: How many.
+        seed: Of all choices.
+        held_out: Give each query at least one part (cue, list, clause, plain phrase) that is
+            held out of training.
+
+    >>> query = next(generate_queries(1, seed=0))
+    >>> all(query.text[start:end] for spans in query.parsed.positive for start, end in spans)
+    True
+    """
+    writer = _Writer(random.Random(f"readings {seed} {held_out}"), held_out=held_out)
+    for _ in range(n):
+        yield writer.plain() if writer.rng.random() < PLAIN else writer.composed()
+
+
+class _Writer:
+    """Draws contents and wordings from one random generator and joins them."""
+
+    def __init__(self, rng: random.Random, *, held_out: bool) -> None:
+        self.rng = rng
+        self._held_out = held_out
+        self._forms = [form for form, _ in FORMS]
+        self._form_weights = _running([weight for _, weight in FORMS])
+        self._kinds = [kind for kind, _ in _PLAIN_KINDS]
+        self._kind_weights = _running([weight for _, weight in _PLAIN_KINDS])
+
+    def composed(self) -> LabelledQuery:
+        """Write a query with operators."""
+        form = self.rng.choices(self._forms, cum_weights=self._form_weights)[0]
+        content = self._content()
+        wording = self._wording(form, content)
+        phrase = self._written(wording.skeleton(), content, form.n_positive + form.n_negated)
+        positive, negated = phrase.operands[: form.n_positive], phrase.operands[form.n_positive :]
+        parsed = ParsedQuery(
+            in_text_order(positive, phrase.operands),
+            in_text_order(negated, phrase.operands),
+            Operator(form.joiner),
+        )
+        return LabelledQuery(phrase.text, parsed)
+
+    def plain(self) -> LabelledQuery:
+        """Write a query without operators."""
+        kind = self.rng.choices(self._kinds, cum_weights=self._kind_weights)[0]
+        content = self._content()
+        if kind == "content":
+            raw = self._part(_plain("skeletons"))
+            skeleton = raw.removeprefix("!")
+            if raw == skeleton:
+                skeleton = self._request().replace("*", skeleton)
+            # A content without features cannot fill every skeleton.
+            if not {slot[0] for slot in slots_of(skeleton)} <= content.slots:
+                content = contents()[0]
+        elif kind == "expression":
+            skeleton = self._part(_plain("carriers")).replace(
+                "{E}", self._part(_plain("expressions"))
+            )
+        elif kind == "name":
+            sort = self.rng.choice(("work", "work", "place", "group"))
+            name = self._part(_plain("names", sort))
+            skeleton = self.rng.choice(table("plain")["name_carriers"][sort])
+            skeleton = skeleton.replace("{E}", name)
+        else:
+            skeleton = f"<0|{self._part(_plain('literal'))}>"
+        phrase = self._written(skeleton, content, 1)
+        return LabelledQuery(phrase.text, ParsedQuery(phrase.operands))
+
+    def _content(self) -> Content:
+        if self.rng.random() < TAXA:
+            return taxa_content(self.rng)
+        return self.rng.choice(contents())
+
+    def _wording(self, form: Form, content: Content) -> Wording:
+        """Draw the parts; with ``held_out`` at least one of them is held out."""
+        new = self._new_parts(form)
+        clause = self._chosen(positive_patterns(form, content.slots), new[0])
+        style = negated_style = ""
+        if form.n_positive > 1 and not clause.n_fixed:
+            style = self._style(form.joiner, form.n_positive, is_new=new[1])
+        exclusion = None
+        if form.n_negated:
+            is_new = new[2] or (self._held_out and bool(clause.n_fixed) and not new[0])
+            exclusion = self._chosen(exclusions(clause, form.n_negated, content.slots), is_new)
+            negated_style = self._style("negated", form.n_negated, is_new=new[3])
+        elif self._held_out and clause.n_fixed and not new[0]:
+            # The clause has no list whose style could be held out.
+            clause = self._chosen(positive_patterns(form, content.slots), is_new=True)
+            style = self._style(form.joiner, form.n_positive, is_new=False)
+        return Wording(
+            form=form,
+            clause=clause,
+            style=style,
+            exclusion=exclusion,
+            negated_style=negated_style,
+            request=self._request(),
+        )
+
+    def _new_parts(self, form: Form) -> tuple[bool, bool, bool, bool]:
+        """Draw which parts are held out: clause, list style, exclusion, list style inside it."""
+        if not self._held_out:
+            return False, False, False, False
+        asked = (True, form.n_positive > 1, form.n_negated > 0, form.n_negated > 1)
+        while True:
+            drawn = tuple(is_asked and self.rng.random() < 0.5 for is_asked in asked)
+            # A new clause around known cues is not a new way to exclude.
+            if drawn[2] if form.n_negated else drawn[0] or drawn[1]:
+                return drawn[0], drawn[1], drawn[2], drawn[3]
+
+    def _chosen(self, parts: Parts, is_new: bool) -> Any:  # noqa: ANN401 - a pattern or a style
+        return self.rng.choice(parts.of(held_out=is_new) or parts.train)
+
+    def _style(self, joiner: str, n_operands: int, *, is_new: bool) -> str:
+        parts = styles(joiner, n_operands)
+        if not is_new and self.rng.random() < COMMONEST:
+            return str(self.rng.choice(parts.train[:_N_COMMONEST]))
+        return str(self._chosen(parts, is_new))
+
+    def _part(self, parts: Parts) -> str:
+        return str(self._chosen(parts, self._held_out))
+
+    def _request(self) -> str:
+        if self.rng.random() > 0.35:
+            return "*"
+        is_new = self._held_out and self.rng.random() < 0.5
+        return str(self._chosen(requests(), is_new))
+
+    def _written(self, skeleton: str, content: Content, n_operands: int) -> Phrase:
+        if content.pronoun != "that":
+            skeleton = skeleton.replace("that ", f"{content.pronoun} ")
+            skeleton = skeleton.replace("that>", f"{content.pronoun}>")
+        skeleton = self._careless(skeleton)
+        slots = content.draw(sorted(slots_of(skeleton)), self.rng, NAMES)
+        builder = Builder(n_operands)
+        fill(skeleton, {}, slots, builder)
+        return self._typed(builder.finish())
+
+    def _careless(self, skeleton: str) -> str:
+        """Leave out commas or apostrophes, as people do."""
+        draw = self.rng.random()
+        if draw < 0.1 and "'" in skeleton:
+            for ending in _CONTRACTIONS:
+                skeleton = skeleton.replace(ending, ending.replace("'", ""))
+        elif draw > 0.92:
+            skeleton = skeleton.replace(", ", " ")
+        return skeleton
+
+    def _typed(self, phrase: Phrase) -> Phrase:
+        """Vary capitals, question mark and spelling without moving a character."""
+        text, draw = phrase.text, self.rng.random()
+        if draw < 0.35:
+            lower = text.lower()
+            # "İ" becomes longer in lower case.
+            text = lower if len(lower) == len(text) else text
+        elif draw > 0.75:
+            text = text[0].upper() + text[1:]
+        if text.endswith("?") and self.rng.random() < 0.3:
+            text = text[:-1]
+        if self.rng.random() < 0.03:
+            text = self._mistyped(text)
+        return type(phrase)(text, phrase.operands, phrase.cues)
+
+    def _mistyped(self, text: str) -> str:
+        """Swap two letters inside a long word."""
+        words = text.split(" ")
+        at = self.rng.randrange(len(words))
+        word = words[at]
+        if len(word) < _FEWEST_LETTERS or not word.isalpha():
+            return text
+        place = self.rng.randrange(1, len(word) - 2)
+        words[at] = word[:place] + word[place + 1] + word[place] + word[place + 2 :]
+        return " ".join(words)
+
+
+def _running(weights: Sequence[int]) -> list[int]:
+    return [sum(weights[: place + 1]) for place in range(len(weights))]
+
+
+@lru_cache(maxsize=16)
+def _plain(*path: str) -> Parts:
+    row: Any = table("plain")
+    for key in path:
+        row = row[key]
+    return Parts(tuple(row["train"]), tuple(row["held_out"]))

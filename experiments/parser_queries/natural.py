@@ -1,0 +1,210 @@
+"""Natural queries (natural.txt), written one by one, and the same frames filled with other words.
+
+They contain no word of the taxa benchmark's unseen wordings. A tenth is held out for model
+selection.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import zlib
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from boolattn.errors import DataError
+from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import (
+    MARK,
+    LabelledQuery,
+    ParsedQuery,
+    in_text_order,
+    parse_labelled,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+_FORM = re.compile(r"(and|or|-):([1-6]):([0-5])")
+#: Function words: a span is replaced only by one that begins with the same of them.
+_FUNCTION_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        a about above across after against all along an and any are around as at because before
+        below between by can costing do does during each every featuring for found from has have
+        having in into is its less live made more near no of off on or out over per published set
+        since some that the their there they to under until up using via was were when where which
+        while who whose with within without written
+        """,
+    )
+)
+#: How often a span is replaced, and how often from the same domain.
+_REPLACED, _SAME_DOMAIN = 0.75, 0.5
+#: One query in ten is held out.
+_HELD_OUT = 10
+#: Frames of short queries. "A and B" alone is ambiguous, so it is not among them.
+_SHORT = (
+    "-:1:0\t<0|A>",
+    "-:1:0\tthe <0|A>",
+    "or:2:0\t<0|A> or <1|B>",
+    "or:2:0\teither <0|A> or <1|B>",
+    "or:3:0\t<0|A>, <1|B> or <2|C>",
+    "or:3:0\t<0|A> or <1|B> or <2|C>",
+    "and:2:0\tboth <0|A> and <1|B>",
+    "and:2:0\t<0|A> that are also <1|B>",
+    "and:2:0\t<0|A> which are <1|B> as well",
+    "-:1:1\t<0|A> but not <1|B>",
+    "-:1:1\t<0|A> but no <1|B>",
+    "-:1:1\t<0|A>, not <1|B>",
+    "-:1:1\t<0|A> except <1|B>",
+    "-:1:1\t<0|A> excluding <1|B>",
+    "-:1:1\t<0|A> other than <1|B>",
+    "-:1:1\t<01|A> without <1|B>",
+    "-:1:1\t<0|A> that are not <1|B>",
+    "-:1:2\t<0|A> but neither <1|B> nor <2|C>",
+    "and:2:1\t<0|A> that are also <1|B> but not <2|C>",
+    "or:2:1\t<0|A> or <1|B> but not <2|C>",
+)
+_FEW_WORDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Natural:
+    """One query.
+
+    Attributes:
+        form: Joiner, number of positive operands, number of negated ones: "or:2:1".
+        domain: Its topic ("taxa", "films", "law").
+        markup: The text with its operands labelled.
+    """
+
+    form: str
+    domain: str
+    markup: str
+
+    def labelled(self) -> LabelledQuery:
+        """Return the labelled query."""
+        text, operands = parse_labelled(self.markup)
+        joiner, n_positive, _ = self.form.split(":")
+        positive, negated = operands[: int(n_positive)], operands[int(n_positive) :]
+        return LabelledQuery(
+            text,
+            ParsedQuery(
+                in_text_order(positive, operands),
+                in_text_order(negated, operands),
+                Operator.OR if joiner == "or" else Operator.AND,
+            ),
+        )
+
+
+@lru_cache(maxsize=2)
+def natural_queries(*, held_out: bool = False) -> tuple[Natural, ...]:
+    """Return the queries for training, or those held out for model selection."""
+    source = Path(__file__).with_name("natural.txt").read_text(encoding="utf-8")
+    return tuple(
+        one
+        for one in parse_natural(source.splitlines(), "natural.txt")
+        if (zlib.crc32(one.markup.encode()) % _HELD_OUT == 0) == held_out
+    )
+
+
+def parse_natural(lines: Iterable[str], where: str = "the text") -> list[Natural]:
+    r"""Parse lines of form, domain and labelled text, separated by tabs.
+
+    >>> [one] = parse_natural(["-:1:1\ttaxa\t<01|moths> <0|of Borneo>, none <1|of Java>"])
+    >>> print(one.labelled().parsed.tree(one.labelled().text))
+    And(parts=(Atom(text='moths of Borneo'), Not(part=Atom(text='moths of Java'))))
+    """
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("#"):
+            continue
+        form, _, rest = line.partition("\t")
+        domain, tab, markup = rest.partition("\t")
+        if not tab or not (counts := _FORM.fullmatch(form)):
+            raise DataError(f"{where}:{number}: not a known form, a domain and a labelled text")
+        text, operands = parse_labelled(markup)
+        n_operands = int(counts[2]) + int(counts[3])
+        if len(operands) != n_operands or not all(operands) or re.search("[<>]", text):
+            raise DataError(f"{where}:{number}: the labels do not fit the form {form}")
+        if (counts[1] == "-") != (counts[2] == "1"):
+            raise DataError(f"{where}:{number}: {form} must name the joiner of the operands")
+        found.append(Natural(form, domain, markup))
+    return found
+
+
+def fill_natural(n: int, seed: int) -> Iterator[LabelledQuery]:
+    """Yield each natural query, then refilled ones, ``n`` in all."""
+    queries = natural_queries()
+    rng = random.Random(f"natural {seed}")
+    fillings = _Fillings(queries)
+    for place in range(n):
+        if place < len(queries):
+            yield queries[place].labelled()
+        else:
+            yield fillings.refill(rng.choice(queries), rng).labelled()
+
+
+def short_queries(n: int, seed: int) -> Iterator[LabelledQuery]:
+    """Yield queries of a few words, from short frames and operands of one or two words."""
+    own = sorted(
+        {
+            text
+            for one in natural_queries()
+            for owners, text in MARK.findall(one.markup)
+            if _kind(owners, text) == ("", False) and len(text.split()) <= _FEW_WORDS
+        }
+    )
+    rng = random.Random(f"short {seed}")
+    for _ in range(n):
+        form, _, frame = rng.choice(_SHORT).partition("\t")
+        for letter, text in zip("ABC", rng.sample(own, 3), strict=True):
+            frame = frame.replace(f"|{letter}>", f"|{text}>")
+        yield Natural(form, "short", frame).labelled()
+
+
+class _Fillings:
+    """The operand words of natural queries, by the kind of span that they can replace."""
+
+    def __init__(self, queries: Sequence[Natural]) -> None:
+        everywhere: dict[tuple[str, bool], list[str]] = {}
+        by_domain: dict[tuple[str, str, bool], list[str]] = {}
+        for one in queries:
+            for owners, text in MARK.findall(one.markup):
+                key = _kind(owners, text)
+                everywhere.setdefault(key, []).append(text)
+                by_domain.setdefault((one.domain, *key), []).append(text)
+        self._everywhere: Mapping[tuple[str, bool], list[str]] = everywhere
+        self._by_domain: Mapping[tuple[str, str, bool], list[str]] = by_domain
+
+    def refill(self, one: Natural, rng: random.Random) -> Natural:
+        """Replace operand words and keep the frame.
+
+        A word is not drawn twice, but one that stays may equal an earlier draw: one query in 180
+        names something twice.
+        """
+        used: set[str] = set()
+
+        def other(match: re.Match[str]) -> str:
+            owners, text = match[1], match[2]
+            key = _kind(owners, text)
+            if rng.random() < _REPLACED:
+                pool = self._everywhere[key]
+                if rng.random() < _SAME_DOMAIN:
+                    pool = self._by_domain[(one.domain, *key)]
+                drawn = rng.choice(pool)
+                if drawn.lower() not in used:
+                    text = drawn
+            used.add(text.lower())
+            return f"<{owners}|{text}>"
+
+        return Natural(one.form, one.domain, MARK.sub(other, one.markup))
+
+
+def _kind(owners: str, text: str) -> tuple[str, bool]:
+    """Return the kind of a span: its function word, and whether operands share it."""
+    first = text.split()[0].lower()
+    return (first if first in _FUNCTION_WORDS else ""), len(owners) > 1
