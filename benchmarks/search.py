@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.candidate_recall import candidate_recall
 from benchmarks.process import cpu_seconds, memory_mb, peak_mb
 from benchmarks.search_page import page, put
 from benchmarks.vectors import MadeVectors
@@ -37,7 +38,6 @@ from boolattn.logic.templates import template_tree
 from boolattn.search import Searcher, load_model
 from boolattn.search.candidates import n_candidates, probes
 from boolattn.search.engines.base import Selection
-from boolattn.search.measuring import candidate_recall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks.candidate_recall import candidate_recall
 from boolattn.composition.exact import single_vector
 from boolattn.errors import IndexFolderError
 from boolattn.logic.syntax import parse
@@ -10,7 +11,6 @@ from boolattn.search import Document, Searcher
 from boolattn.search.candidates import fuse, probes
 from boolattn.search.engines.base import Selection, best
 from boolattn.search.engines.tuning import TARGETS
-from boolattn.search.measuring import candidate_recall
 from tests.search import words
 
 faiss = pytest.importorskip("faiss")

@@ -154,14 +154,14 @@ def compare(  # noqa: PLR0913 - one parameter for each option
 def _word_rule(texts: Sequence[str]) -> Keeps:
     """Return what a search with strict NOT asks of documents, here of their texts alone."""
     from boolattn.search.lexical import terms_of
-    from boolattn.search.lexical_exclusion import kept_by_words
+    from boolattn.search.lexical_exclusion import allowed_by_terms
 
     @cache
     def words(row: int) -> frozenset[str]:
         return frozenset(terms_of(texts[row]))
 
     def keeps(tree: QueryTree) -> Callable[[int], bool]:
-        is_kept = kept_by_words(tree)
+        is_kept = allowed_by_terms(tree)
         return lambda row: is_kept(words(row))
 
     return keeps

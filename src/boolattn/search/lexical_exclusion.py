@@ -1,8 +1,7 @@
-"""Exclusion beyond a score: which documents a NOT forbids, by their vectors or by their words.
+"""Lexical exclusion filter: which documents a NOT excludes, by their vectors or by their words.
 
-Operands that are wanted are taken as given; only what is excluded can forbid. So in
-"(A NOT B) OR C" nothing is forbidden by B alone.
-May import: boolattn.logic, boolattn.composition, boolattn.search.
+Positive operands count as true, so only negated ones can exclude a document: in "(A NOT B) OR C"
+B alone excludes nothing.
 """
 
 from __future__ import annotations
@@ -24,42 +23,44 @@ if TYPE_CHECKING:
     from boolattn.logic.tree import QueryTree
 
 
-def keeps_by_vectors(tree: QueryTree, probabilities: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Say which documents no exclusion forbids.
+def allowed_by_vectors(tree: QueryTree, probabilities: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Return which documents no negated operand excludes.
 
     Args:
         tree: The query.
-        probabilities: That each operand holds, as composed. Shape ``(operands, documents)``.
+        probabilities: Composed probability of each operand. Shape ``(operands, documents)``.
     """
-    wanted = np.array(list(signs(tree))) > 0
-    truths = wanted[:, None] | (probabilities >= BELONGS)
+    is_positive = np.array(list(signs(tree))) > 0
+    truths = is_positive[:, None] | (probabilities >= BELONGS)
     return probability(tree, truths.astype(np.float32)) > 0
 
 
 def distinguishing_terms(tree: QueryTree) -> list[frozenset[str]]:
-    """Return for each operand the words that no wanted operand has; none for a wanted one.
+    """Return for each negated operand the words that no positive operand has; else nothing.
 
-    In "moths of Borneo NOT moths of Sumatra" it is Sumatra that tells the second apart.
+    In "moths of Borneo NOT moths of Sumatra" Sumatra distinguishes the second operand.
     """
-    own = [frozenset(terms_of(atom.text)) for atom in atoms(tree)]
-    is_out = [sign < 0 for sign in signs(tree)]
-    wanted = frozenset().union(*(terms for terms, out in zip(own, is_out, strict=True) if not out))
-    return [terms - wanted if out else frozenset() for terms, out in zip(own, is_out, strict=True)]
+    own = [
+        (frozenset(terms_of(a.text)), sign < 0)
+        for a, sign in zip(atoms(tree), signs(tree), strict=True)
+    ]
+    positive = frozenset().union(*(terms for terms, is_negated in own if not is_negated))
+    return [terms - positive if is_negated else frozenset() for terms, is_negated in own]
 
 
-def kept_by_words(tree: QueryTree) -> Callable[[Set[str]], bool]:
-    """Return what says whether a document is free of the words that tell excluded operands apart.
+def allowed_by_terms(tree: QueryTree) -> Callable[[Set[str]], bool]:
+    """Return a test of a document: that it lacks the distinguishing words of negated operands.
 
-    It takes the document's words, as :func:`~boolattn.search.lexical.terms_of` gives them.
+    The test takes the document's words, as :func:`~boolattn.search.lexical.terms_of` gives them.
     """
-    telling = distinguishing_terms(tree)
-    is_out = [sign < 0 for sign in signs(tree)]
+    terms = distinguishing_terms(tree)
+    is_positive = [sign > 0 for sign in signs(tree)]
 
-    def is_kept(there: Set[str]) -> bool:
+    def is_allowed(words: Set[str]) -> bool:
         truths = [
-            not out or (bool(terms) and terms <= there)
-            for terms, out in zip(telling, is_out, strict=True)
+            positive or (bool(own) and own <= words)
+            for own, positive in zip(terms, is_positive, strict=True)
         ]
         return probability(tree, map(float, truths)) > 0
 
-    return is_kept
+    return is_allowed

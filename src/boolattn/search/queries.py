@@ -1,7 +1,4 @@
-"""From what a person typed to a plan: the door is chosen, bad queries are refused.
-
-May import: boolattn.composition, boolattn.logic, boolattn.search.result, boolattn.errors.
-"""
+"""From query texts to plans: plain language or explicit syntax; bad queries are refused."""
 
 from __future__ import annotations
 
@@ -25,19 +22,19 @@ if TYPE_CHECKING:
     from boolattn.logic.tree import QueryTree
 
 MODES = ("auto", "plain", "explicit")
-#: A tree with more different operands is not checked for contradictions: 2^n cases.
+#: A tree with more distinct operands is not checked for contradictions: 2^n cases.
 _MAX_CHECKED = 12
 
 
 @dataclass(frozen=True)
-class Question:
+class PreparedQuery:
     """A query that can be searched.
 
     Attributes:
         text: As it was typed.
-        plan: What is asked of the index.
+        plan: Its tree and vectors.
         is_empty: Whether no document can satisfy it.
-        warnings: What the caller should know.
+        warnings: For the caller.
     """
 
     text: str
@@ -46,15 +43,15 @@ class Question:
     warnings: tuple[str, ...] = ()
 
 
-def read_queries(
+def prepare_queries(
     retriever: Retriever, texts: Sequence[str], mode: str, *, compose: bool
-) -> list[Question]:
-    """Plan queries; each door's in one batch.
+) -> list[PreparedQuery]:
+    """Parse and encode queries; those in plain language in one batch, explicit ones in another.
 
     Args:
-        retriever: Reads and encodes.
+        retriever: Parses and encodes.
         texts: The queries.
-        mode: ``plain``, ``explicit``, or ``auto``, which takes explicit syntax where it is used.
+        mode: ``plain``, ``explicit``, or ``auto``: explicit where a text uses explicit syntax.
         compose: If not, a query is one vector.
     """
     if mode not in MODES:
@@ -62,14 +59,13 @@ def read_queries(
     for text in texts:
         _check_text(text)
     if not compose:
-        # Nothing is read, so that one vector costs what it costs.
         vectors = retriever.encode_queries(texts)
-        return [_plain(text, vector) for text, vector in zip(texts, vectors, strict=True)]
+        return [_single_vector(text, vector) for text, vector in zip(texts, vectors, strict=True)]
     explicit = [mode == "explicit" or (mode == "auto" and is_explicit(text)) for text in texts]
     parsed = [parse_with_spans(text) for text, own in zip(texts, explicit, strict=True) if own]
     for tree, _ in parsed:
         check_anchored(tree)
-    spoken = iter(retriever.plan([t for t, own in zip(texts, explicit, strict=True) if not own]))
+    plain = iter(retriever.plan([t for t, own in zip(texts, explicit, strict=True) if not own]))
     given = iter(retriever.plan_trees([tree for tree, _ in parsed]))
     spans = iter([spans for _, spans in parsed])
     found = []
@@ -78,57 +74,52 @@ def read_queries(
             plan = replace(next(given), spans=tuple((span,) for span in next(spans)))
             found.append(_explicit(text, plan))
         else:
-            found.append(_spoken(text, next(spoken)))
+            found.append(_plain(text, next(plain)))
     return found
 
 
-def as_plain(plan: Plan) -> Plan:
-    """Return the plan of the query's one vector."""
-    if not plan.is_composed:
-        return plan
-    atom = Atom(plan.text)
-    return replace(
-        plan,
-        tree=atom,
-        atoms=(plan.text,),
-        spans=(),
-        vectors=plan.plain[None],
-        is_composed=False,
-    )
-
-
 def is_contradiction(tree: QueryTree) -> bool:
-    """Say whether no document at all can satisfy a tree, as in "A AND NOT A"."""
+    """Return whether no document can satisfy a tree, as in "A AND NOT A"."""
     names = [atom.text.casefold() for atom in atoms(tree)]
     if not set(names) & {atom.text.casefold() for atom in excluded_atoms(tree)}:
         return False
     different = sorted(set(names))
     if len(different) == len(names) or len(different) > _MAX_CHECKED:
         return False
-    for values in product((True, False), repeat=len(different)):
+    for values in product((1.0, 0.0), repeat=len(different)):
         truth = dict(zip(different, values, strict=True))
-        if probability(tree, [float(truth[name]) for name in names]):
+        if probability(tree, [truth[name] for name in names]):
             return False
     return True
 
 
-def _explicit(text: str, plan: Plan) -> Question:
+def _explicit(text: str, plan: Plan) -> PreparedQuery:
     if is_contradiction(plan.tree):
-        return Question(text, plan, True, ("the query contradicts itself: nothing can satisfy it",))
-    return Question(text, plan)
+        warning = "the query contradicts itself: nothing can satisfy it"
+        return PreparedQuery(text, plan, is_empty=True, warnings=(warning,))
+    return PreparedQuery(text, plan)
 
 
-def _plain(text: str, vector: NDArray[np.float32]) -> Question:
-    atom = Atom(text)
-    return Question(text, Plan(text, atom, (text,), (), vector[None], vector, False, 1.0, atom))
-
-
-def _spoken(text: str, plan: Plan) -> Question:
+def _plain(text: str, plan: Plan) -> PreparedQuery:
     if plan.is_composed and is_contradiction(plan.tree):
-        # More likely misread than meant.
-        warning = "read as a contradiction, so it was searched as one plain text"
-        return Question(text, as_plain(plan), warnings=(warning,))
-    return Question(text, plan)
+        # More likely a parser's error than a query that was meant.
+        warning = "parsed as a contradiction, so it was searched as one vector"
+        single = replace(
+            plan,
+            tree=Atom(plan.text),
+            atoms=(plan.text,),
+            spans=(),
+            vectors=plan.plain[None],
+            is_composed=False,
+        )
+        return PreparedQuery(text, single, warnings=(warning,))
+    return PreparedQuery(text, plan)
+
+
+def _single_vector(text: str, vector: NDArray[np.float32]) -> PreparedQuery:
+    atom = Atom(text)
+    plan = Plan(text, atom, (text,), (), vector[None], vector, False, 1.0, atom)
+    return PreparedQuery(text, plan)
 
 
 def _check_text(text: str) -> None:

@@ -1,8 +1,4 @@
-"""The searcher: an index, its model, and the way from a query to results.
-
-May import: boolattn.search, boolattn.composition, boolattn.data, boolattn.settings,
-boolattn.errors.
-"""
+"""The searcher: an index and its model."""
 
 from __future__ import annotations
 
@@ -11,20 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.embedding.models import load_model
 from boolattn.encoder.retriever import Retriever
-from boolattn.errors import ConfigError, DataError, IndexFolderError, QueryError
-from boolattn.search.answering import Answering, SearchOptions
-from boolattn.search.engines.base import Flat, Selection
-from boolattn.search.engines.registry import find_engine
-from boolattn.search.filters import allowed_rows, read_filters
-from boolattn.search.index.manifest import check_files, read_manifest
-from boolattn.search.index.opening import check_model, live_rows, open_rows
+from boolattn.errors import ConfigError, IndexFolderError, QueryError
+from boolattn.search.index.manifest import check_files, check_model, read_manifest
 from boolattn.search.index.settings import IndexSettings
 from boolattn.search.index.writer import Writer
-from boolattn.search.lexical import Lexical
+from boolattn.search.open_index import OpenIndex
+from boolattn.search.pipeline import Pipeline, SearchOptions
 from boolattn.settings import build
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from sentence_transformers import SentenceTransformer
 
@@ -36,25 +28,12 @@ if TYPE_CHECKING:
 
 
 class Searcher:
-    """An open index. Many processes may have the same one open; one may change it."""
+    """An open index. Many processes may read an index while one writes to it."""
 
     def __init__(self, folder: Path, manifest: Manifest, retriever: Retriever) -> None:
-        check_model(folder, manifest, retriever)
+        check_model(folder, manifest, retriever.fingerprint)
         self.folder, self.retriever = folder, retriever
-        self._open(manifest)
-
-    def _open(self, manifest: Manifest) -> None:
-        # Everything is opened before anything is taken up: what fails leaves the old index open.
-        rows = open_rows(self.folder, manifest)
-        try:
-            live = live_rows(self.folder, manifest)
-        except (OSError, ValueError) as error:
-            raise IndexFolderError(f"{self.folder} cannot be read: {error}") from error
-        engine = find_engine(manifest.engine).open(self.folder, manifest, rows)
-        lexical = Lexical(self.folder / manifest.lexical) if manifest.lexical else None
-        self.rows, self._live, self.flat = rows, live, Flat(rows)
-        self.engine: Engine = engine
-        self.lexical, self.manifest = lexical, manifest
+        self._index = OpenIndex.open(folder, manifest)
 
     @classmethod
     def open(
@@ -68,7 +47,7 @@ class Searcher:
 
         Args:
             folder: Of the index.
-            retriever: The model that made it; left out, the one that the index names.
+            retriever: The model that built it; left out, the one that the index names.
             verify: Whether every byte is compared with its hash, also of a large index.
         """
         folder = Path(folder)
@@ -99,11 +78,11 @@ class Searcher:
         """Index documents.
 
         Args:
-            folder: Where to; the index appears when it is whole.
+            folder: Of the index, which appears when it is complete.
             documents: Each with its own id.
             retriever: The model.
-            encode: Encodes lists of texts, on a cluster say; left out, the model does, here.
-            tell: Called with the number of documents done, now and then.
+            encode: Encodes lists of texts, on a cluster for example; left out, the model does.
+            tell: Called with the number of documents just encoded.
             **settings: Values of :class:`IndexSettings`.
         """
         own = build(IndexSettings, settings, source="Searcher.build")
@@ -112,13 +91,23 @@ class Searcher:
         return cls(Path(folder), manifest, model)
 
     def __len__(self) -> int:
-        """Return the number of documents that can be found."""
+        """Return the number of documents, without the deleted ones."""
         return self.manifest.n_documents
 
     @property
+    def manifest(self) -> Manifest:
+        """The manifest of the open index."""
+        return self._index.manifest
+
+    @property
+    def engine(self) -> Engine:
+        """What finds the nearest vectors."""
+        return self._index.engine
+
+    @property
     def has_lexical(self) -> bool:
-        """Whether hybrid search can be asked for."""
-        return self.lexical is not None
+        """Whether hybrid search is possible."""
+        return self._index.lexical is not None
 
     def add(
         self,
@@ -128,37 +117,35 @@ class Searcher:
         encode: Encode | None = None,
         tell: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Add documents; one whose id is there is refused, or takes its place.
+        """Add documents.
 
         Args:
             documents: To add.
-            replace_old: Whether a document whose id is there takes its place.
+            replace_old: Whether a document replaces one with the same id; else it is an error.
             encode: As in :meth:`build`.
             tell: As in :meth:`build`.
         """
         writer = Writer(self.folder, self.retriever, IndexSettings(), encode, tell)
-        self._open(writer.add(documents, replace_old=replace_old))
+        self._index = OpenIndex.open(self.folder, writer.add(documents, replace_old=replace_old))
 
     def delete(self, ids: Iterable[str]) -> None:
         """Remove documents by id."""
-        self._open(Writer(self.folder, self.retriever).delete(ids))
+        manifest = Writer(self.folder, self.retriever).delete(ids)
+        self._index = OpenIndex.open(self.folder, manifest)
 
     def refresh(self) -> bool:
-        """Take up what another process changed; say whether something was."""
+        """Open the index again if another process changed it; return whether it did."""
         manifest = read_manifest(self.folder)
         if manifest == self.manifest:
             return False
         check_files(self.folder, manifest)
-        check_model(self.folder, manifest, self.retriever)
-        self._open(manifest)
+        check_model(self.folder, manifest, self.retriever.fingerprint)
+        self._index = OpenIndex.open(self.folder, manifest)
         return True
 
     def document(self, name: str) -> Document:
         """Return a document by its id."""
-        for row in self.rows.find([name]).get(name, []):
-            if self._live is None or self._live[row]:
-                return self.rows.document(row)
-        raise DataError(f"no document {name!r} in {self.folder}")
+        return self._index.document(name)
 
     def search(self, query: str, k: int = 10, **options: Any) -> SearchResult:
         """Search one query.
@@ -174,26 +161,22 @@ class Searcher:
         self, queries: Sequence[str], k: int = 10, **options: Any
     ) -> list[SearchResult]:
         """Search several queries, encoded and compared in one batch; see :meth:`search`."""
-        asked = build(SearchOptions, options, source="search")
+        how = build(SearchOptions, options, source="search")
+        limit = self.engine.limit
         if k < 1:
             raise QueryError(f"k must be at least 1, got {k}")
-        if asked.hybrid and self.lexical is None:
+        if how.hybrid and not self.has_lexical:
             raise ConfigError(
                 f"{self.folder} has no lexical index; index again without --no-lexical"
             )
-        if self.engine.limit is not None and k > self.engine.limit:
+        if limit is not None and k > limit:
             raise QueryError(
-                f"{self.manifest.engine} gives at most {self.engine.limit} results, and {k} were "
-                "asked for"
+                f"{self.manifest.engine} gives at most {limit} results, and {k} were asked for"
             )
         if not queries:
             return []
-        return Answering(self, asked, min(k, max(1, len(self)))).run(queries)
-
-    def selection(self, filters: Mapping[str, Any] | None) -> Selection:
-        """Return which rows may be found under some filters."""
-        conditions = read_filters(filters)
-        return Selection(allowed_rows(conditions, self.rows, self._live), conditions)
+        k = min(k, max(1, len(self)))
+        return Pipeline(self._index, self.retriever, how, k).run(queries)
 
 
 def _retriever(model: Retriever | SentenceTransformer) -> Retriever:
@@ -208,5 +191,5 @@ def _retriever(model: Retriever | SentenceTransformer) -> Retriever:
 
 def _named(folder: Path, manifest: Manifest) -> Retriever:
     if not manifest.model:
-        raise ConfigError(f"{folder} does not say which model made it; name it with --model")
+        raise ConfigError(f"{folder} does not say which model built it; name it with --model")
     return load_model(manifest.model)

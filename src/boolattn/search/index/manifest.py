@@ -1,8 +1,7 @@
-"""What an index says of itself, and the checks that what it says is true.
+"""The manifest of an index, and the checks of its files against it.
 
-``manifest.json`` is replaced by one rename, so a reader sees the old index or the new one. Every
+``manifest.json`` is replaced in one rename, so a reader sees the old index or the new one. Every
 other file is written once, under a new name, and never changed.
-May import: boolattn.errors.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from boolattn.errors import IndexFolderError, IndexMismatchError
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-#: Contents are compared with their hashes when an index is opened, up to so many bytes, the small
-#: files first (about half a second); of what is left only the sizes. ``verify`` compares all.
+#: Opening an index compares hashes up to so many bytes, small files first (about half a second);
+#: of larger files only the size. ``verify`` compares all.
 MAX_HASHED = 1 << 30
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class SegmentEntry:
-    """A part of the documents; its folder is named after its contents."""
+    """A segment; its folder is named by a hash of its contents."""
 
     name: str
     count: int
@@ -41,21 +39,21 @@ class SegmentEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The whole index, as of one moment.
+    """Everything an index consists of.
 
     Attributes:
         fingerprint: Of the model that encoded the documents.
         model: What to load to search it: ``shipped``, ``minilm``, a folder, or empty.
-        dimension: Numbers in a vector.
+        dimension: Of the vectors.
         similarity: ``cosine`` or ``dot``.
         segments: In the order of the rows.
         files: By path in the index.
         engine: Name of the engine.
-        engine_settings: What the engine needs to open, and its recall where it is approximate.
+        engine_settings: What the engine needs to open, and its recall if it is approximate.
         lexical: Folder of the lexical index, or empty.
         deleted: File of deleted rows, or empty.
-        n_deleted: How many they are.
-        generation: Counts the changes.
+        n_deleted: Number of deleted rows.
+        generation: Number of changes.
         format: Of the files.
     """
 
@@ -75,22 +73,22 @@ class Manifest:
 
     @property
     def n_rows(self) -> int:
-        """Rows, those of deleted documents too."""
+        """Number of rows, with those of deleted documents."""
         return sum(segment.count for segment in self.segments)
 
     @property
     def n_documents(self) -> int:
-        """Documents that can be found."""
+        """Number of documents, without the deleted ones."""
         return self.n_rows - self.n_deleted
 
     def to_json(self) -> str:
-        """Return the file's text; it ends with a hash of the rest."""
+        """Return the file's text, with a hash of its content."""
         body = json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False)
         return json.dumps({"index": json.loads(body), "sha256": _text_hash(body)}, indent=1)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest, and refuse what is not an index or not whole."""
+    """Read the manifest; refuse a folder that is no index, or a damaged one."""
     path = folder / MANIFEST
     try:
         outer = json.loads(path.read_text(encoding="utf-8"))
@@ -135,6 +133,16 @@ def check_files(folder: Path, manifest: Manifest, *, verify: bool = False) -> No
             raise IndexFolderError(f"{path} was altered: its hash differs; build the index again")
 
 
+def check_model(folder: Path, manifest: Manifest, fingerprint: str) -> None:
+    """Refuse an index of another model: the vectors of two models cannot be compared."""
+    if manifest.fingerprint != fingerprint:
+        raise IndexMismatchError(
+            f"{folder} was indexed by another model ({manifest.model or 'unnamed'}, fingerprint "
+            f"{manifest.fingerprint[:8]}, not {fingerprint[:8]}); index again with this one, or "
+            "search with that one"
+        )
+
+
 def describe(path: Path) -> FileEntry:
     """Return a file's size and hash."""
     return FileEntry(path.stat().st_size, file_hash(path))
@@ -142,11 +150,8 @@ def describe(path: Path) -> FileEntry:
 
 def file_hash(path: Path) -> str:
     """Return a file's SHA-256."""
-    digest = hashlib.sha256()
     with path.open("rb") as handle:
-        while chunk := handle.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _text_hash(text: str) -> str:

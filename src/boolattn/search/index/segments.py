@@ -1,9 +1,8 @@
-"""Documents and their vectors on disk, in parts that never change once they are written.
+"""Segments: documents and their vectors on disk, immutable once they are written.
 
-A segment's folder is named by a hash of the model and the documents, so a build that was stopped
-finds what it finished, and a rebuild encodes only what changed. It holds ``vectors.npy``,
+A segment's folder is named by a hash of the model and the documents, so a build that is resumed
+finds the segments it finished, and a rebuild encodes only what changed. It holds ``vectors.npy``,
 ``documents.jsonl`` and ``rows.safetensors`` (offsets, hashed ids, hashed and numeric metadata).
-May import: boolattn.search.index, boolattn.data, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -31,16 +30,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from boolattn.search.index.manifest import Manifest
+
     Array = NDArray[np.float32]
     Value = str | int | float | bool
 
 VECTORS, DOCUMENTS, ROWS, ABOUT = "vectors.npy", "documents.jsonl", "rows.safetensors", "about.json"
-#: Text of one segment; larger ones would have to be held in memory whole.
+#: Most text of one segment, which is kept in memory while it is encoded.
 MAX_BYTES = 1 << 26
 
 
 def value_hash(value: Value | None) -> int:
-    """Return a number that equal values share; 0 stands for no value. 1 and 1.0 are equal."""
+    """Return a hash of a value; 0 is no value. 1 and 1.0 have the same."""
     if value is None:
         return 0
     if isinstance(value, float) and value.is_integer():
@@ -58,7 +59,7 @@ class Draft:
     n_bytes: int = 0
 
     def add(self, document: Document) -> None:
-        """Take one more."""
+        """Add one."""
         line = _line(document)
         self.documents.append(document)
         self.lines.append(line)
@@ -72,7 +73,7 @@ class Draft:
         return digest.hexdigest()[:32]
 
     def rows(self) -> dict[str, NDArray[Any]]:
-        """Return what is looked up by row."""
+        """Return the columns of ``rows.safetensors``."""
         ends = np.cumsum([len(line) for line in self.lines], dtype=np.uint64)
         found: dict[str, NDArray[Any]] = {
             "offset": np.concatenate([np.zeros(1, np.uint64), ends]),
@@ -88,7 +89,7 @@ class Draft:
 
 
 def drafts(documents: Iterable[Document], size: int) -> Iterator[Draft]:
-    """Cut a corpus into segments."""
+    """Split a corpus into segments."""
     draft = Draft()
     for document in documents:
         draft.add(document)
@@ -100,11 +101,11 @@ def drafts(documents: Iterable[Document], size: int) -> Iterator[Draft]:
 
 
 def write_segment(folder: Path, name: str, draft: Draft, vectors: Array) -> SegmentEntry:
-    """Write a segment; its folder appears under its name when everything is on the disk."""
+    """Write a segment; its folder gets its name when everything is on the disk."""
     target = folder / SEGMENTS / name
     part = target.with_name(name + PART)
     part.mkdir(parents=True, exist_ok=True)
-    # Written by plain calls: the libraries' own hide why a disk refused.
+    # By plain file writes: np.save and save_file hide why a write failed.
     vectors = np.ascontiguousarray(vectors, np.float32)
     with (part / VECTORS).open("wb") as handle:
         npy.write_array_header_1_0(handle, npy.header_data_from_array_1_0(vectors))
@@ -117,7 +118,7 @@ def write_segment(folder: Path, name: str, draft: Draft, vectors: Array) -> Segm
     for file in (*entries, ABOUT):
         sync(part / file)
     sync_folder(part)
-    # One that is there was found damaged.
+    # A segment with this name was found damaged.
     shutil.rmtree(target, ignore_errors=True)
     part.rename(target)
     sync_folder(target.parent)
@@ -125,7 +126,7 @@ def write_segment(folder: Path, name: str, draft: Draft, vectors: Array) -> Segm
 
 
 def find_segment(folder: Path, name: str) -> SegmentEntry | None:
-    """Return a segment that an earlier build finished, if its files are whole."""
+    """Return a segment that an earlier build finished, if its files are not damaged."""
     path = folder / SEGMENTS / name
     try:
         about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
@@ -145,12 +146,12 @@ def segment_files(folder: Path, segment: SegmentEntry) -> dict[str, FileEntry]:
 
 
 class Segment:
-    """A segment opened for reading. Nothing is read before it is asked for."""
+    """A segment opened for reading, mapped into memory."""
 
     def __init__(self, path: Path, count: int, dimension: int) -> None:
         self.path, self.count = path, count
         try:
-            # "c": a private view that torch takes without a copy; nobody writes to it.
+            # "c": a private view that torch takes without a copy.
             self.vectors: Array = np.load(path / VECTORS, mmap_mode="c", allow_pickle=False)
             self.columns: Mapping[str, NDArray[Any]] = load_file(path / ROWS)
             with (path / DOCUMENTS).open("rb") as handle:
@@ -166,7 +167,7 @@ class Segment:
         return Document(**json.loads(self._text[start:end]))
 
     def documents(self) -> Iterator[Document]:
-        """Read all documents."""
+        """Yield all documents."""
         return (self.document(row) for row in range(self.count))
 
 
@@ -197,7 +198,7 @@ class Rows:
         return self.segments[place].document(int(row - self.starts[place]))
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column over all rows; where a segment lacks it, 0 or not-a-number."""
+        """Return a column over all rows; 0 or NaN where a segment has no such column."""
         if name not in self._columns:
             kind, empty = (np.float64, np.nan) if name.startswith("number:") else (np.uint64, 0)
             parts = [
@@ -220,10 +221,29 @@ class Rows:
         hits = np.flatnonzero(np.isin(self.column("key"), hashes))
         found: dict[str, list[int]] = {}
         for row in hits.tolist():
-            # Two ids may share a hash, however unlikely: the document says which it is.
+            # Two ids may share a hash.
             if (own := self.document(row).id) in wanted:
                 found.setdefault(own, []).append(row)
         return found
+
+
+def open_rows(folder: Path, manifest: Manifest) -> Rows:
+    """Open all segments of an index."""
+    return Rows(
+        [
+            Segment(folder / SEGMENTS / segment.name, segment.count, manifest.dimension)
+            for segment in manifest.segments
+        ]
+    )
+
+
+def live_rows(folder: Path, manifest: Manifest) -> NDArray[np.bool_] | None:
+    """Return which rows are not deleted; ``None`` where none is deleted."""
+    if not manifest.deleted:
+        return None
+    live = np.ones(manifest.n_rows, bool)
+    live[np.load(folder / manifest.deleted, allow_pickle=False)] = False
+    return live
 
 
 def _line(document: Document) -> bytes:
@@ -237,7 +257,7 @@ def _line(document: Document) -> bytes:
         text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return text.encode() + b"\n"
     except UnicodeEncodeError as error:
-        raise DataError(f"document {document.id!a} holds half a character; mend it") from error
+        raise DataError(f"document {document.id!a} holds half a character; correct it") from error
     except (TypeError, ValueError) as error:
         raise DataError(f"document {document.id!r}: {error}; metadata are plain values") from error
 

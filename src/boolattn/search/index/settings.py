@@ -1,7 +1,4 @@
-"""How an index is made, and who encodes its documents.
-
-May import: boolattn.search, boolattn.errors.
-"""
+"""Settings of an index, and the interface of what encodes its documents."""
 
 from __future__ import annotations
 
@@ -19,12 +16,12 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float32]
 
-#: Documents of a segment: what a build that is killed loses at most.
+#: Documents of a segment: the most that a killed build loses.
 SEGMENT_SIZE = 16_384
 
 
 class Encode(Protocol):
-    """Encodes lists of texts, in their order; a cluster may work on several at once."""
+    """Encodes lists of texts, in order; a cluster may encode several at once."""
 
     def __call__(self, batches: Iterable[list[str]], /) -> Iterator[Array]:
         """Yield the vectors of each list."""
@@ -33,17 +30,17 @@ class Encode(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class IndexSettings:
-    """How an index is made.
+    """Settings of an index.
 
     Attributes:
-        engine: What finds the nearest vectors: flat, ivf, hnsw or milvus.
-        lexical: Whether words are indexed too, for hybrid search.
-        uri: Of Milvus: a file's name, or an address.
+        engine: flat, ivf, hnsw or milvus.
+        lexical: Whether to index words too, for hybrid search.
+        uri: Of Milvus: a file or an address.
         model: What to load to search the index, for the manifest.
-        segment_size: Documents encoded before something is kept.
+        segment_size: Documents in a segment.
         batch_size: Documents encoded at once.
-        replace: Whether an index that is there may be replaced.
-        resume: Whether a build that was stopped goes on.
+        replace: Whether to replace an existing index.
+        resume: Whether to resume a build that was stopped.
     """
 
     engine: str = "flat"
@@ -61,4 +58,4 @@ class IndexSettings:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
         find_engine(self.engine)
         if self.uri and self.engine != "milvus":
-            raise ConfigError(f"a uri is Milvus's, and the engine is {self.engine}; name milvus")
+            raise ConfigError(f"only milvus takes a uri, and the engine is {self.engine}")

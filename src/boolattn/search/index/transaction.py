@@ -1,17 +1,17 @@
-"""Writing to an index: one writer at a time, files that reach the disk, the manifest last.
+"""Transactions on an index: lock, commit, clean.
 
-Files that no manifest names any more are removed by the next write, so that a reader who has
-just read the old manifest still finds them. May import: boolattn.search.index.manifest,
-boolattn.errors.
+Files that the manifest no longer names are removed by the next write, so that a reader of the
+old manifest still finds them.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
 
 from boolattn.errors import BoolattnError, IndexFolderError
 from boolattn.search.index.manifest import MANIFEST, read_manifest
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LOCK = "lock"
 SEGMENTS = "segments"
 PART = ".part"
-#: Where Milvus Lite keeps its files, which change under its hands and are its own to check.
+#: The files of Milvus Lite, which changes and checks them itself.
 MILVUS = "milvus.db"
 _OWN = (LOCK, SEGMENTS, MANIFEST, MANIFEST + PART, MILVUS)
 _OWN_PREFIXES = ("engine-", "lexical-", "deleted-")
@@ -33,7 +33,7 @@ _OWN_PREFIXES = ("engine-", "lexical-", "deleted-")
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Hold the index for writing; say in one line what keeps it from being written."""
+    """Lock the index for writing."""
     try:
         is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,13 +42,16 @@ def writing(folder: Path) -> Iterator[None]:
             raise IndexFolderError(
                 f"{folder} holds other files ({min(foreign)}); name a new or empty folder"
             )
-        with (folder / LOCK).open("wb") as handle:
-            _lock(handle, folder)
+        with FileLock(folder / LOCK, blocking=False):
             try:
                 yield
             finally:
                 if is_new:
-                    _leave_nothing(folder)
+                    _remove_if_empty(folder)
+    except Timeout as error:
+        raise IndexFolderError(
+            f"{folder} is being written by another process; wait until it is done"
+        ) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise IndexFolderError(
@@ -57,7 +60,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def commit(folder: Path, manifest: Manifest) -> None:
-    """Make a manifest the index's own, at once and for good."""
+    """Replace the manifest, in one rename, when every file that it names is on the disk."""
     for name in manifest.files:
         sync(folder / name)
     for parent in {(folder / name).parent for name in manifest.files} | {folder / SEGMENTS}:
@@ -72,11 +75,11 @@ def commit(folder: Path, manifest: Manifest) -> None:
 
 
 def clean(folder: Path, *, keep_segments: bool = False) -> None:
-    """Remove what an earlier writer left behind and the manifest does not name.
+    """Remove files that earlier writers left and the manifest does not name.
 
     Args:
-        folder: The index, held for writing.
-        keep_segments: Whether finished segments stay, for a build that goes on.
+        folder: The index, locked for writing.
+        keep_segments: Whether finished segments stay, for a build that is resumed.
     """
     used: set[str] = set()
     with suppress(BoolattnError):
@@ -91,7 +94,7 @@ def clean(folder: Path, *, keep_segments: bool = False) -> None:
 
 
 def clean_segments(folder: Path, used: Collection[str], *, only_parts: bool = False) -> None:
-    """Remove segments that nothing names, or only those that were never finished."""
+    """Remove segments that are not used, or only those that were never finished."""
     if not (folder / SEGMENTS).is_dir():
         return
     for path in (folder / SEGMENTS).iterdir():
@@ -107,7 +110,7 @@ def sync(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until a folder's names are on the disk."""
+    """Wait until the names in a folder are on the disk."""
     if not folder.is_dir():
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -117,17 +120,8 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _lock(handle: BinaryIO, folder: Path) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise IndexFolderError(
-            f"{folder} is being written by another process; wait until it is done"
-        ) from error
-
-
-def _leave_nothing(folder: Path) -> None:
-    """Remove a new folder to which nothing was written, while it is still held."""
+def _remove_if_empty(folder: Path) -> None:
+    """Remove a new folder to which nothing was written, while it is still locked."""
     if [path.name for path in folder.iterdir()] == [LOCK]:
         (folder / LOCK).unlink()
         folder.rmdir()

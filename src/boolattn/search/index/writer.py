@@ -1,8 +1,4 @@
-"""Making and changing an index: new files first, the manifest last.
-
-May import: boolattn.search, boolattn.composition, boolattn.data, boolattn.settings,
-boolattn.errors.
-"""
+"""Building and changing an index: new files first, the manifest last."""
 
 from __future__ import annotations
 
@@ -23,15 +19,17 @@ from boolattn.search.index.manifest import (
     Manifest,
     SegmentEntry,
     check_files,
+    check_model,
     describe,
     read_manifest,
 )
-from boolattn.search.index.opening import check_model, live_rows, open_rows, unit
 from boolattn.search.index.segments import (
     Rows,
     Segment,
     drafts,
     find_segment,
+    live_rows,
+    open_rows,
     segment_files,
     value_hash,
     write_segment,
@@ -52,7 +50,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float32]
 
-#: Characters of a text that can matter to an encoder, for each token that it reads.
+#: Most characters of a token: a text is cut at so many for each token of the model's length.
 _CHARACTERS = 32
 _TOKENS = 8192
 #: Queries with which the recall of an approximate engine is measured.
@@ -66,9 +64,9 @@ class Writer:
     Attributes:
         folder: Of the index.
         retriever: The model.
-        settings: How the index is made.
-        encode: Encodes the texts; left out, the retriever does, here.
-        tell: Called with the number of documents done, after each batch or each segment.
+        settings: Of the index.
+        encode: Encodes the texts; left out, the retriever does.
+        tell: Called with the number of documents just encoded, a batch or a segment.
     """
 
     folder: Path
@@ -78,7 +76,7 @@ class Writer:
     tell: Callable[[int], None] = lambda _: None
 
     def build(self, documents: Iterable[Document]) -> Manifest:
-        """Make a new index."""
+        """Build a new index."""
         with disk.writing(self.folder):
             self._check_free()
             disk.clean(self.folder, keep_segments=self.settings.resume)
@@ -101,10 +99,10 @@ class Writer:
 
         Args:
             documents: To add.
-            replace_old: Whether one whose id is there takes its place; else it is refused.
+            replace_old: Whether a document replaces one with the same id; else it is an error.
         """
         with disk.writing(self.folder):
-            manifest = self._own()
+            manifest = self._checked_manifest()
             disk.clean(self.folder, keep_segments=True)
             rows = open_rows(self.folder, manifest)
             live = live_rows(self.folder, manifest)
@@ -112,39 +110,39 @@ class Writer:
             segments = self._segments(documents, np.zeros(0, np.uint64) if replace_old else known)
             if not segments:
                 return manifest
-            deleted = self._taken(segments, rows, live) if replace_old else np.zeros(0, np.int64)
+            deleted = self._replaced(segments, rows, live) if replace_old else np.zeros(0, np.int64)
             changed = self._delete(manifest, deleted) if len(deleted) else manifest
             changed = replace(changed, generation=manifest.generation + 1)
             changed = self._finish(changed, segments)
             if len(deleted):
                 find_engine(changed.engine).forget(self.folder, changed, deleted)
-            # What other additions that were stopped left: no reader can know of it.
+            # Segments of additions that were stopped: no manifest names them.
             used = {f"{disk.SEGMENTS}/{segment.name}" for segment in changed.segments}
             disk.clean_segments(self.folder, used)
             return changed
 
     def delete(self, ids: Iterable[str]) -> Manifest:
-        """Remove documents; an id that is not there is an error, and nothing is removed."""
+        """Remove documents; with an unknown id nothing is removed."""
         with disk.writing(self.folder):
-            manifest = self._own()
+            manifest = self._checked_manifest()
             disk.clean(self.folder)
             rows, live = open_rows(self.folder, manifest), live_rows(self.folder, manifest)
-            wanted = list(dict.fromkeys(ids))
-            found = rows.find(wanted)
+            names = list(dict.fromkeys(ids))
+            found = rows.find(names)
             chosen = [
-                row for name in wanted for row in found.get(name, []) if live is None or live[row]
+                row for name in names for row in found.get(name, []) if live is None or live[row]
             ]
-            if len(chosen) < len(wanted):
-                there = {rows.document(row).id for row in chosen}
-                missing = next(name for name in wanted if name not in there)
+            if len(chosen) < len(names):
+                known = {rows.document(row).id for row in chosen}
+                missing = next(name for name in names if name not in known)
                 raise DataError(f"no document {missing!r} in {self.folder}; nothing was deleted")
             if not chosen:
                 return manifest
             changed = replace(manifest, generation=manifest.generation + 1)
-            gone = np.array(chosen, np.int64)
-            changed = self._delete(changed, gone)
+            deleted = np.array(chosen, np.int64)
+            changed = self._delete(changed, deleted)
             disk.commit(self.folder, changed)
-            find_engine(changed.engine).forget(self.folder, changed, gone)
+            find_engine(changed.engine).forget(self.folder, changed, deleted)
             return changed
 
     def _check_free(self) -> None:
@@ -167,23 +165,23 @@ class Writer:
         except IndexFolderError:
             return None
 
-    def _own(self) -> Manifest:
+    def _checked_manifest(self) -> Manifest:
         manifest = read_manifest(self.folder)
         check_files(self.folder, manifest)
-        check_model(self.folder, manifest, self.retriever)
+        check_model(self.folder, manifest, self.retriever.fingerprint)
         return manifest
 
     def _segments(
         self, documents: Iterable[Document], known: NDArray[np.uint64]
     ) -> list[SegmentEntry]:
-        """Encode and write the documents; segments that are there already are taken as they are."""
+        """Encode and write the documents, but for segments that an earlier build finished."""
         found: list[SegmentEntry | None] = []
         waiting: deque[tuple[int, str, Draft]] = deque()
-        seen = _Ids(known)
+        seen = _SeenIds(known)
 
         def missing() -> Iterator[list[str]]:
             for draft in drafts(documents, self.settings.segment_size):
-                seen.take(draft)
+                seen.add(draft)
                 name = draft.name(self.retriever.fingerprint)
                 old = find_segment(self.folder, name)
                 found.append(old)
@@ -203,9 +201,9 @@ class Writer:
 
     def _encode(self, batches: Iterable[list[str]]) -> Iterator[Array]:
         for texts in batches:
-            # A segment takes minutes, so what is told is each batch, as its last layer is done.
+            # A segment takes minutes, so progress is told for each batch, at its last module.
             hook = list(self.retriever.towers.children())[-1].register_forward_hook(
-                lambda _layer, _given, made: self.tell(len(made["sentence_embedding"]))
+                lambda _module, _inputs, outputs: self.tell(len(outputs["sentence_embedding"]))
             )
             try:
                 vectors = self.retriever.encode_documents(
@@ -216,7 +214,7 @@ class Writer:
             yield vectors
 
     def _encodable(self, document: Document) -> str:
-        """Return what the encoder reads: of a book only as much as it can."""
+        """Return the text to encode, cut where no encoder reads on."""
         text = document.text if document.text.strip() else document.title
         if not text.strip():
             raise DataError(f"document {document.id!r} has no text; leave it out")
@@ -234,12 +232,12 @@ class Writer:
         if len(broken):
             name = draft.documents[broken[0]].id
             raise DataError(f"the model gives no finite vector for document {name!r}")
-        return unit(vectors) if self.retriever.similarity == "cosine" else vectors
+        return _unit(vectors) if self.retriever.similarity == "cosine" else vectors
 
-    def _taken(
+    def _replaced(
         self, segments: list[SegmentEntry], rows: Rows, live: NDArray[np.bool_] | None
     ) -> NDArray[np.int64]:
-        """Return the live rows whose documents come anew."""
+        """Return the live rows whose documents are replaced."""
         paths = [self.folder / disk.SEGMENTS / segment.name for segment in segments]
         new = [
             Segment(path, segment.count, self.retriever.dimension)
@@ -252,16 +250,16 @@ class Writer:
     def _delete(self, manifest: Manifest, chosen: NDArray[np.int64]) -> Manifest:
         live = live_rows(self.folder, manifest)
         old = np.zeros(0, np.int64) if live is None else np.flatnonzero(~live)
-        gone = np.union1d(old, chosen)
-        name = f"deleted-{manifest.generation}-{len(gone)}.npy"
+        deleted = np.union1d(old, chosen)
+        name = f"deleted-{manifest.generation}-{len(deleted)}.npy"
         with (self.folder / name).open("wb") as handle:
-            np.lib.format.write_array(handle, gone, allow_pickle=False)
+            np.lib.format.write_array(handle, deleted, allow_pickle=False)
         files = {k: v for k, v in manifest.files.items() if k != manifest.deleted}
         files[name] = describe(self.folder / name)
-        return replace(manifest, deleted=name, n_deleted=len(gone), files=files)
+        return replace(manifest, deleted=name, n_deleted=len(deleted), files=files)
 
     def _finish(self, manifest: Manifest, segments: list[SegmentEntry]) -> Manifest:
-        """Add segments, bring engine and lexical index up to date, and commit."""
+        """Add segments, update engine and lexical index, and commit."""
         first_row = manifest.n_rows
         files = dict(manifest.files)
         for segment in segments:
@@ -288,12 +286,12 @@ class Writer:
         return replace(manifest, engine_settings=settings, files=files | own)
 
     def _sample(self, rows: Rows) -> Array:
-        """Encode some titles, or first words, as queries: a document's own vector is too easy."""
+        """Encode some titles, or first words, as queries to measure the recall with."""
         chosen = np.unique(np.linspace(0, len(rows) - 1, _N_SAMPLE).astype(np.int64))
         documents = [rows.document(row) for row in chosen.tolist()]
         texts = [d.title or " ".join(d.text[:200].split()[:6]) for d in documents]
         vectors = self.retriever.encode_operands(texts)
-        return unit(vectors) if self.retriever.similarity == "cosine" else vectors
+        return _unit(vectors) if self.retriever.similarity == "cosine" else vectors
 
     def _with_lexical(self, manifest: Manifest, rows: Rows, first_row: int) -> Manifest:
         name = f"lexical-{manifest.generation}"
@@ -309,13 +307,13 @@ class Writer:
         return replace(manifest, lexical=name, files=files)
 
 
-class _Ids:
-    """Finds an id that comes twice."""
+class _SeenIds:
+    """Refuses an id that occurs twice."""
 
     def __init__(self, known: NDArray[np.uint64]) -> None:
         self._known = [np.sort(known)]
 
-    def take(self, draft: Draft) -> None:
+    def add(self, draft: Draft) -> None:
         keys = np.array([value_hash(d.id) for d in draft.documents], np.uint64)
         counts = Counter(document.id for document in draft.documents)
         twice = [name for name, count in counts.items() if count > 1]
@@ -324,7 +322,7 @@ class _Ids:
         if twice:
             raise DataError(f"the id {twice[0]!r} comes twice; every document needs its own")
         self._known.append(np.sort(keys))
-        # Lists of like length become one, so that a large corpus has few to look through.
+        # Lists of similar length are merged, so that their number stays logarithmic.
         while len(self._known) > 1 and 2 * len(self._known[-1]) >= len(self._known[-2]):
             last = self._known.pop()
             self._known[-1] = np.sort(np.concatenate([self._known[-1], last]))
@@ -336,3 +334,10 @@ def _described(folder: Path, target: Path) -> dict[str, FileEntry]:
         for path in sorted(target.rglob("*"))
         if path.is_file()
     }
+
+
+def _unit(vectors: Array) -> Array:
+    """Normalise vectors; those of length 1 stay the same bits."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    is_unit = np.abs(lengths - 1) < 1e-3
+    return np.where(is_unit, vectors, vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
