@@ -1,4 +1,1 @@
-"""The web service: one index behind a JSON API, and the page that shows what the model read.
-
-May import: boolattn.search and the rooms it stands on.
-"""
+"""The web service: a JSON API over one index, and a page that shows how a query was parsed."""

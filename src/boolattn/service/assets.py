@@ -1,15 +1,17 @@
-"""The page's files, read once and handed out as they are.
+"""Routes of the page: its files, loaded once.
 
-May import: nothing.
+No postponed annotations here: FastAPI reads them when a route is made.
 """
 
-from __future__ import annotations
-
 import hashlib
-from dataclasses import dataclass
 from importlib.resources import files
 
-#: Type by ending; a file of any other kind is not handed out.
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from boolattn.service.errors import RefusedError
+
+#: Media type by suffix; other files are not served.
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -18,28 +20,31 @@ TYPES = {
 }
 
 
-@dataclass(frozen=True)
-class Asset:
-    """One file of the page.
+def page_routes() -> APIRouter:
+    """Serve the page at / and its parts below /page/."""
+    router = APIRouter(include_in_schema=False)
+    assets = {
+        path.name: (path.read_bytes(), TYPES[path.name[path.name.rfind(".") :]])
+        for path in files("boolattn.service").joinpath("page").iterdir()
+        if path.name.endswith(tuple(TYPES))
+    }
 
-    Attributes:
-        content: Its bytes.
-        kind: Its media type.
-        tag: Changes when it changes.
-    """
+    def serve(name: str, request: Request) -> Response:
+        if name not in assets:
+            raise RefusedError(404, "not_found", "there is no such file")
+        content, media_type = assets[name]
+        tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+        headers = {"ETag": tag, "Cache-Control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, media_type=media_type, headers=headers)
 
-    content: bytes
-    kind: str
-    tag: str
+    @router.api_route("/", methods=["GET", "HEAD"])
+    async def page(request: Request) -> Response:
+        return serve("index.html", request)
 
+    @router.get("/page/{name}")
+    async def part(name: str, request: Request) -> Response:
+        return serve(name, request)
 
-def load_page() -> dict[str, Asset]:
-    """Read the page's files by name."""
-    found: dict[str, Asset] = {}
-    for path in files("boolattn.service").joinpath("page").iterdir():
-        kind = TYPES.get(path.name[path.name.rfind(".") :])
-        if kind is not None:
-            content = path.read_bytes()
-            tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-            found[path.name] = Asset(content, kind, tag)
-    return found
+    return router

@@ -1,7 +1,6 @@
-"""Gathers queries that arrive together and searches them in one call, in a thread of its own.
+"""Batches queries that arrive together into one search call, in one worker thread.
 
-One thread only: fast tokenizers refuse to be used by two at once, and torch spreads one batch
-over the cores by itself. May import: nothing.
+One thread, because fast tokenizers cannot be shared and torch uses all cores for one batch.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class _Item(Generic[O, R]):
-    """One query that waits for its answer."""
+    """One query in the queue."""
 
     options: O
     query: str
@@ -35,10 +34,10 @@ class _Item(Generic[O, R]):
 
 
 class Batcher(Generic[O, R]):
-    """A queue before a function that is cheaper for many queries at once.
+    """A queue in front of a search function that is cheaper for many queries at once.
 
-    A query given up while it waits is never searched. One whose batch fails is tried alone, so
-    that it cannot take its neighbours down.
+    A query cancelled in the queue is never searched. The queries of a batch that fails are
+    searched one by one, so that one bad query does not affect the others.
     """
 
     def __init__(
@@ -47,17 +46,17 @@ class Batcher(Generic[O, R]):
         *,
         size: int,
         wait: float,
-        seen: Callable[[int, float], None] = lambda _size, _seconds: None,
+        on_batch: Callable[[int, float], None] = lambda _size, _seconds: None,
     ) -> None:
-        """Prepare the queue; :meth:`start` lets it run.
+        """Prepare the queue; :meth:`start` runs it.
 
         Args:
-            search: Answers some queries that share their options, in order.
+            search: Answers queries with the same options, in order.
             size: Most queries of one call.
             wait: Seconds that the first query waits for others.
-            seen: Told the size and the seconds of every call.
+            on_batch: Called with the size and the seconds of every call.
         """
-        self._search, self._size, self._wait, self._seen = search, size, wait, seen
+        self._search, self._size, self._wait, self._on_batch = search, size, wait, on_batch
         self._waiting: deque[_Item[O, R]] = deque()
         self._arrived = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="boolattn-search")
@@ -68,31 +67,27 @@ class Batcher(Generic[O, R]):
         return len(self._waiting)
 
     def start(self) -> None:
-        """Begin to answer; called from the event loop."""
+        """Start answering; called from the event loop."""
         self._task = asyncio.get_running_loop().create_task(self._answer())
 
     async def submit(self, options: O, query: str) -> R:
-        """Search one query together with what arrives beside it."""
+        """Search one query together with others that arrive now."""
         if self._is_closing:
             raise RuntimeError("the batcher is closed")
         if self._task is None or self._task.done():
-            raise RuntimeError("the batcher does not run, so nobody would answer")
+            raise RuntimeError("the batcher does not run; call start() first")
         item: _Item[O, R] = _Item(options, query, asyncio.get_running_loop().create_future())
         self._waiting.append(item)
         self._arrived.set()
         return await item.answer
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Run something that uses the model in the batcher's thread."""
-        found = await asyncio.get_running_loop().run_in_executor(
-            self._pool, lambda: _held(function)
-        )
-        if isinstance(found, _Failure):
-            raise found.error
-        return found
+        """Run a function that uses the model in the worker thread."""
+        run = asyncio.get_running_loop().run_in_executor
+        return await run(self._pool, lambda: _safe(function))
 
     async def close(self) -> None:
-        """Answer what still waits, then stop."""
+        """Answer the queries in the queue, then stop."""
         self._is_closing = True
         self._arrived.set()
         try:
@@ -110,17 +105,17 @@ class Batcher(Generic[O, R]):
                 try:
                     await self._run(options, items)
                 except Exception as error:
-                    # Whatever it was: who waits is told, and the next queries are answered.
+                    # Whatever it was: the next queries must still be answered.
                     logger.exception("a batch of %d queries failed", len(items))
                     for item in items:
-                        _refuse(item, error)
+                        _fail(item, error)
             if not self._waiting:
                 if self._is_closing:
                     return
                 self._arrived.clear()
 
     def _take(self) -> dict[O, list[_Item[O, R]]]:
-        """Take the oldest queries that somebody still waits for, sorted by their options."""
+        """Take the oldest queries that are not cancelled, by their options."""
         groups: dict[O, list[_Item[O, R]]] = {}
         n_taken = 0
         while self._waiting and n_taken < self._size:
@@ -132,7 +127,7 @@ class Batcher(Generic[O, R]):
 
     async def _run(self, options: O, items: Sequence[_Item[O, R]]) -> None:
         start = time.perf_counter()
-        # Another group may have been answered first, and somebody given up since.
+        # Some may have been cancelled while another group was searched.
         items = [item for item in items if not item.answer.done()]
         if not items:
             return
@@ -141,46 +136,31 @@ class Batcher(Generic[O, R]):
             answers = await self.call(lambda: self._search(options, queries))
             if len(answers) != len(items):
                 raise RuntimeError(f"{len(answers)} answers to {len(items)} queries")
-        except Exception as error:  # noqa: BLE001 - handed to whoever waits
-            await self._failed(options, items, error)
+        except Exception as error:  # noqa: BLE001 - raised by submit
+            if len(items) == 1:
+                _fail(items[0], error)
+            else:
+                for item in items:
+                    await self._run(options, [item])
         else:
             for item, answer in zip(items, answers, strict=True):
-                with suppress(asyncio.InvalidStateError):  # given up meanwhile
+                with suppress(asyncio.InvalidStateError):  # cancelled meanwhile
                     item.answer.set_result(answer)
-        self._seen(len(items), time.perf_counter() - start)
-
-    async def _failed(self, options: O, items: Sequence[_Item[O, R]], error: Exception) -> None:
-        if len(items) > 1:
-            for item in items:
-                if not item.answer.done():
-                    await self._run(options, [item])
-            return
-        _refuse(items[0], error)
+        self._on_batch(len(items), time.perf_counter() - start)
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """What a function raised."""
+def _safe(function: Callable[[], T]) -> T:
+    """Call a function; convert exceptions that an event loop cannot take from a thread.
 
-    error: Exception
-
-
-def _held(function: Callable[[], T]) -> T | _Failure:
-    """Call a function, and hold what it raises.
-
-    An event loop cannot take everything from a thread: StopIteration leaves its future open for
-    ever, and a thread's CancelledError looks as if the caller had been cancelled.
+    StopIteration would leave the future open for ever, and CancelledError would look as if the
+    caller had been cancelled.
     """
     try:
         return function()
     except (StopIteration, CancelledError, asyncio.CancelledError, SystemExit) as error:
-        failure = RuntimeError(f"the search ended by {type(error).__name__}")
-        failure.__cause__ = error
-        return _Failure(failure)
-    except Exception as error:  # noqa: BLE001 - raised again where it is waited for
-        return _Failure(error)
+        raise RuntimeError(f"the search ended with {type(error).__name__}") from error
 
 
-def _refuse(item: _Item[O, R], error: Exception) -> None:
-    with suppress(asyncio.InvalidStateError):  # answered, or given up meanwhile
+def _fail(item: _Item[O, R], error: Exception) -> None:
+    with suppress(asyncio.InvalidStateError):  # answered or cancelled meanwhile
         item.answer.set_exception(error)

@@ -1,9 +1,7 @@
-"""What is known of some queries: which documents answer them, and which they exclude.
+"""Judged queries: which documents answer a query, and which it excludes.
 
-The files are those of the benchmarks: JSON lines with ``text``, ``gold`` and, where there are
-any, ``excluded`` and ``partial``. A query that is typed as it stands there can be judged, and so
-can its explicit form where ``template`` and ``operands`` tell it; of any other nothing is claimed.
-May import: boolattn.files, boolattn.logic, boolattn.errors.
+The files are the benchmarks' own: JSON lines with ``text``, ``gold`` and optionally ``excluded``
+and ``partial``. With ``template`` and ``operands``, the explicit form of a query is judged too.
 """
 
 from __future__ import annotations
@@ -20,20 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-_LISTS = ("gold", "excluded", "partial")
-
 
 @dataclass(frozen=True)
-class Known:
-    """The answers of one query.
+class JudgedQuery:
+    """A query and its judged documents.
 
     Attributes:
-        query: As it was written.
-        explicit: The same in explicit syntax, where the file tells it.
-        operators: Those it uses, where the file says so.
+        query: Text of the query.
+        explicit: The same in explicit syntax; empty if unknown.
+        operators: Operators of the query, if known.
         gold: Documents that answer it.
-        excluded: Documents that would, had it not excluded them.
-        partial: Documents that match some but not all of an AND.
+        excluded: Documents that match its positive operands, but are excluded.
+        partial: Documents that match some operands of an AND, not all.
     """
 
     query: str
@@ -43,62 +39,54 @@ class Known:
     excluded: frozenset[str]
     partial: frozenset[str]
 
-    def of(self, document: str) -> str:
-        """Judge one document."""
-        for name, ids in (
-            ("answers", self.gold),
-            ("excluded", self.excluded),
-            ("partial", self.partial),
-        ):
-            if document in ids:
-                return name
-        return "other"
+    def judge(self, document: str) -> str:
+        """Return the judgement of a document: answers, excluded, partial or other."""
+        sets = {"answers": self.gold, "excluded": self.excluded, "partial": self.partial}
+        return next((name for name, ids in sets.items() if document in ids), "other")
 
 
-class KnownQueries:
-    """Queries by their text, however it is spaced and cased."""
+class JudgedQueries:
+    """Judged queries by their text, whatever its case and spacing."""
 
-    def __init__(self, known: Iterable[Known] = ()) -> None:
-        self._known = {_key(item.query): item for item in known}
-        self._explicit = {_key(item.explicit): item for item in self._known.values()}
-        self._explicit.pop("", None)
+    def __init__(self, queries: Iterable[JudgedQuery] = ()) -> None:
+        self._by_text = {_key(item.query): item for item in queries}
+        self._by_explicit = {_key(item.explicit): item for item in self._by_text.values()}
+        self._by_explicit.pop("", None)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._by_text)
 
-    def find(self, query: str) -> Known | None:
-        """Return what is known of a query, if anything."""
+    def find(self, query: str) -> JudgedQuery | None:
+        """Return the judged query with this text, if there is one."""
         key = _key(query)
-        return self._known.get(key) or self._explicit.get(key)
+        return self._by_text.get(key) or self._by_explicit.get(key)
 
-    def examples(self, n: int) -> list[Known]:
-        """Choose queries to show: the shortest of each set of operators, NOT first."""
-        groups: dict[tuple[str, ...], list[Known]] = {}
-        for item in self._known.values():
+    def examples(self, n: int) -> list[JudgedQuery]:
+        """Choose queries to show: the shortest with each set of operators, NOT first."""
+        groups: dict[tuple[str, ...], list[JudgedQuery]] = {}
+        for item in sorted(self._by_text.values(), key=lambda item: len(item.query)):
             if item.operators and ("not" not in item.operators or item.excluded):
                 groups.setdefault(item.operators, []).append(item)
         order = sorted(groups, key=lambda names: ("not" not in names, -len(names), names))
-        for own in groups.values():
-            own.sort(key=lambda item: len(item.query))
-        chosen: list[Known] = []
+        chosen: list[JudgedQuery] = []
         for turn in range(n):
             chosen += [groups[names][turn] for names in order if turn < len(groups[names])]
         return chosen[:n]
 
 
-def read_judgements(paths: Sequence[Path]) -> KnownQueries:
-    """Read files of judgements; a query that stands in two keeps the last."""
-    return KnownQueries(item for path in paths for item in _read(path))
+def read_judgements(paths: Sequence[Path]) -> JudgedQueries:
+    """Read files of judged queries; of two with the same text, the last is kept."""
+    return JudgedQueries(item for path in paths for item in _read(path))
 
 
-def _read(path: Path) -> Iterator[Known]:
+def _read(path: Path) -> Iterator[JudgedQuery]:
     for number, row in read_jsonl(path, {"text": str, "gold": list}):
-        sets = {name: _ids(row.get(name, []), name, path, number) for name in _LISTS}
+        sets = {name: _ids(row, name, path, number) for name in ("gold", "excluded", "partial")}
         operators = row.get("operators", [])
         if not isinstance(operators, list):
             raise DataError(f"{path}:{number}: the field 'operators' must be a list")
         names = tuple(str(name).lower() for name in operators)
-        yield Known(row["text"], _explicit(row, path, number), names, **sets)
+        yield JudgedQuery(row["text"], _explicit(row, path, number), names, **sets)
 
 
 def _explicit(row: Mapping[str, Any], path: Path, number: int) -> str:
@@ -109,10 +97,11 @@ def _explicit(row: Mapping[str, Any], path: Path, number: int) -> str:
         texts = [operand["text"] for operand in row["operands"]]
         return unparse(template_tree(row["template"], texts))
     except (TypeError, KeyError, ValueError, BoolattnError) as error:
-        raise DataError(f"{path}:{number}: template and operands do not fit together") from error
+        raise DataError(f"{path}:{number}: template and operands do not match") from error
 
 
-def _ids(values: Any, name: str, path: Path, number: int) -> frozenset[str]:  # noqa: ANN401 - JSON
+def _ids(row: Mapping[str, Any], name: str, path: Path, number: int) -> frozenset[str]:
+    values = row.get(name, [])
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise DataError(f"{path}:{number}: the field {name!r} must be a list of document ids")
     return frozenset(values)

@@ -1,8 +1,4 @@
-"""From what a searcher returns to what a caller gets.
-
-May import: boolattn.service.schemas, boolattn.service.judgements, boolattn.search,
-boolattn.logic.
-"""
+"""From search results to replies of the API."""
 
 from __future__ import annotations
 
@@ -12,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.logic.tree import And, Atom, Not, Or, operators_of
 from boolattn.search.verdicts import RANKED_LOWER, explain_lower_rank
-from boolattn.service.schemas import Elsewhere, HitReply, Judged, OperandReply, TreeNode
+from boolattn.service.schemas import HitReply, Judged, OperandReply, OtherRank, TreeNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from boolattn.logic.tree import QueryTree
     from boolattn.search import Hit, SearchResult
-    from boolattn.service.judgements import Known
+    from boolattn.service.judgements import JudgedQuery
 
 
-def reading(result: SearchResult) -> dict[str, Any]:
-    """Say how a query was read: the fields of a ReadingReply."""
+def parse_fields(result: SearchResult) -> dict[str, Any]:
+    """Return the fields of a ParseReply."""
     spans = [*result.spans, *[()] * (len(result.operands) - len(result.spans))]
     return {
         "query": result.query,
@@ -41,105 +37,96 @@ def reading(result: SearchResult) -> dict[str, Any]:
     }
 
 
-def _node(tree: QueryTree, places: Iterator[int]) -> TreeNode:
-    """Write a tree for programs; operands are numbered left to right."""
+def _node(tree: QueryTree, numbers: Iterator[int]) -> TreeNode:
+    """Convert a tree; operands are numbered left to right."""
     match tree:
         case Atom():
-            return TreeNode(op="operand", operand=next(places))
+            return TreeNode(op="operand", operand=next(numbers))
         case Not(part):
-            return TreeNode(op="not", parts=[_node(part, places)])
+            return TreeNode(op="not", parts=[_node(part, numbers)])
         case And(parts):
-            return TreeNode(op="and", parts=[_node(part, places) for part in parts])
+            return TreeNode(op="and", parts=[_node(part, numbers) for part in parts])
         case Or(parts):
-            return TreeNode(op="or", parts=[_node(part, places) for part in parts])
+            return TreeNode(op="or", parts=[_node(part, numbers) for part in parts])
 
 
-def hits(
+def hit_replies(
     found: Sequence[Hit],
     k: int,
     snippet: int,
-    *,
-    known: Known | None,
+    judged: JudgedQuery | None,
     other: SearchResult | None = None,
 ) -> list[HitReply]:
-    """Write the first results.
+    """Convert the first results of one system.
 
     Args:
-        found: By one system, best first.
-        k: How many.
-        snippet: Characters of a text that are shown.
-        known: What is known of the query.
-        other: The other system's result, looked through for the same documents.
+        found: Best first.
+        k: How many to convert.
+        snippet: Characters of a text.
+        judged: The judged query, if it is one.
+        other: The other system's result for the same query.
     """
-    elsewhere = _places(other, k) if other else {}
-    unknown = (
-        Elsewhere(rank=None, looked=len(other.hits), verdict=_absent(other)) if other else None
-    )
+    ranks = _other_ranks(other, k) if other else {}
+    absent = None
+    if other:
+        verdict = RANKED_LOWER if other.is_composed else ""
+        absent = OtherRank(rank=None, looked=len(other.hits), verdict=verdict)
     return [
-        _hit(
-            hit,
-            rank,
-            snippet,
-            judgement=known.of(hit.id) if known else None,
-            other=elsewhere.get(hit.id, unknown),
+        HitReply(
+            rank=rank,
+            id=hit.id,
+            title=hit.title,
+            text=hit.text[:snippet],
+            is_cut=len(hit.text) > snippet,
+            metadata=dict(hit.metadata),
+            score=_number(hit.score),
+            probabilities=_rounded(hit.probabilities),
+            verdict=hit.verdict,
+            why=hit.why,
+            branches=dict(hit.branches),
+            judgement=judged.judge(hit.id) if judged else None,
+            other=ranks.get(hit.id, absent),
         )
         for rank, hit in enumerate(found[:k], start=1)
     ]
 
 
-def _hit(hit: Hit, rank: int, snippet: int, **further: Any) -> HitReply:
-    return HitReply(
-        rank=rank,
-        id=hit.id,
-        title=hit.title,
-        text=hit.text[:snippet],
-        is_cut=len(hit.text) > snippet,
-        metadata=dict(hit.metadata),
-        score=_number(hit.score),
-        probabilities=[round(float(value), 4) for value in hit.probabilities],
-        verdict=hit.verdict,
-        why=hit.why,
-        branches=dict(hit.branches),
-        **further,
-    )
-
-
-def _places(other: SearchResult, k: int) -> dict[str, Elsewhere]:
-    """Say of every document that a system looked at where it has it, and why not higher."""
+def _other_ranks(other: SearchResult, k: int) -> dict[str, OtherRank]:
+    """Return the rank of every document that a system returned, and why it is not higher."""
     tree = other.tree if other.is_composed else None
     shown = [hit.all_probabilities for hit in other.hits[:k]]
-    found = {}
-    for place, hit in enumerate((*other.hits, *other.ranked_lower), start=1):
+    ranks = {}
+    for rank, hit in enumerate((*other.hits, *other.ranked_lower), start=1):
         verdict, why = hit.verdict if tree else "", hit.why
-        if tree is not None and place > k:
+        if tree is not None and rank > k:
             verdict, why = RANKED_LOWER, explain_lower_rank(tree, hit.all_probabilities, shown)
-        found[hit.id] = Elsewhere(
-            rank=place if place <= len(other.hits) else None,
+        ranks[hit.id] = OtherRank(
+            rank=rank if rank <= len(other.hits) else None,
             looked=len(other.hits),
-            probabilities=[round(float(value), 4) for value in hit.probabilities],
+            probabilities=_rounded(hit.probabilities),
             verdict=verdict,
             why=why,
         )
-    return found
+    return ranks
 
 
-def _absent(other: SearchResult) -> str:
-    return RANKED_LOWER if other.is_composed else ""
-
-
-def judged(shown: Sequence[HitReply], known: Known | None) -> Judged | None:
-    """Count what is known of the results shown."""
-    if known is None:
+def count_judged(hits: Sequence[HitReply], judged: JudgedQuery | None) -> Judged | None:
+    """Count the judgements of some results."""
+    if judged is None:
         return None
-    found = [hit.judgement for hit in shown]
+    found = [hit.judgement for hit in hits]
     return Judged(
-        answers=len(known.gold),
-        excluded=len(known.excluded),
+        answers=len(judged.gold),
+        excluded=len(judged.excluded),
         answers_found=found.count("answers"),
         excluded_found=found.count("excluded"),
     )
 
 
+def _rounded(probabilities: Sequence[float]) -> list[float]:
+    return [round(float(value), 4) for value in probabilities]
+
+
 def _number(value: float) -> float | None:
-    """JSON has no infinity; what cannot be at all has no score."""
+    """Round a number; JSON has no infinity."""
     return round(float(value), 6) if math.isfinite(value) else None

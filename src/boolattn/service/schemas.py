@@ -1,6 +1,6 @@
-"""What goes in and out of the JSON API; the OpenAPI description is made from these.
+"""Requests and replies of the JSON API; the OpenAPI description is made from these.
 
-No postponed annotations here: pydantic reads them when a class is made. May import: nothing.
+No postponed annotations here: pydantic reads them when a class is made.
 """
 
 from typing import Annotated, Any, Literal
@@ -15,67 +15,61 @@ Judgement = Literal["answers", "excluded", "partial", "other"]
 QUERY = "moths of Borneo but not Sumatra"
 
 
-class Request(BaseModel):
-    """A value in the wrong type or under an unknown name is refused, not guessed at."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class SearchRequest(Request):
-    """One search."""
+class SearchRequest(BaseModel):
+    """One search. Unknown fields and values of another type are errors."""
 
     model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
         json_schema_extra={
             "examples": [
                 {"query": QUERY, "k": 5},
                 {"query": "moths AND Borneo NOT Sumatra", "mode": "explicit", "compare": True},
                 {"query": "hawk moths", "filters": {"family": "Sphingidae"}},
             ]
-        }
+        },
     )
 
     query: Annotated[str, Field(description="Plain language or explicit syntax.")]
     k: Annotated[int, Field(description="Number of results.", ge=1)] = 10
     mode: Annotated[
         Mode,
-        Field(description="How to read the query; auto tells explicit syntax by its operators."),
+        Field(description="How to parse the query; auto: explicit if it has explicit operators."),
     ] = "auto"
     filters: Annotated[
         Filters | None,
         Field(
-            description="Values of a document's metadata: one, a list of which any will do, or an "
-            "object with in, not, gt, gte, lt or lte. All of them must hold.",
+            description="Conditions on metadata: a value, a list of values, or an object with in, "
+            "not, gt, gte, lt or lte. All of them must hold.",
             examples=[{"family": ["Sphingidae", "Noctuidae"], "year": {"gte": 1990}}],
         ),
     ] = None
-    hybrid: Annotated[bool, Field(description="Add the lexical branch.")] = False
+    hybrid: Annotated[bool, Field(description="Add lexical search.")] = False
     compose: Annotated[
-        bool, Field(description="Score operands apart; false scores one vector of the query.")
+        bool,
+        Field(description="Compose the scores of operands; false: one vector for the query."),
     ] = True
     strict_not: Annotated[
-        bool,
-        Field(description="Leave out documents that hold the words of an excluded operand."),
+        bool, Field(description="Remove documents with all words of a negated operand.")
     ] = False
     explain: Annotated[
         bool,
         Field(
-            description="Add what one vector would have found first, and composing put down; when "
-            "comparing, the plain list shows it."
+            description="Also return documents that one vector would rank among the first, and "
+            "composition ranks lower; when comparing, the plain list has them."
         ),
     ] = False
     compare: Annotated[
-        bool, Field(description="Search the plain encoder too, and say where each result went.")
+        bool, Field(description="Search with the plain encoder too, and compare the ranks.")
     ] = False
 
 
 class TreeNode(BaseModel):
-    """One node of the tree that was read."""
+    """One node of the query tree."""
 
     op: Annotated[Literal["and", "or", "not", "operand"], Field(examples=["and"])]
-    parts: Annotated[
-        list["TreeNode"], Field(description="What stands below; none for an operand.")
-    ] = []
-    operand: Annotated[int | None, Field(description="Which operand this is.")] = None
+    parts: Annotated[list["TreeNode"], Field(description="Children; none for an operand.")] = []
+    operand: Annotated[int | None, Field(description="Number of the operand, from 0.")] = None
 
 
 class OperandReply(BaseModel):
@@ -84,47 +78,43 @@ class OperandReply(BaseModel):
     text: Annotated[str, Field(examples=["moths of Borneo"])]
     spans: Annotated[
         list[tuple[int, int]],
-        Field(description="Half-open spans of characters in the query.", examples=[[(0, 15)]]),
+        Field(description="Half-open character spans in the query.", examples=[[(0, 15)]]),
     ]
-    is_excluded: Annotated[bool, Field(description="Whether it stands under a NOT.")]
+    is_excluded: Annotated[bool, Field(description="Whether the operand is negated.")]
 
 
-class ReadingReply(BaseModel):
-    """How a query was read."""
+class ParseReply(BaseModel):
+    """The parsed query."""
 
     query: Annotated[str, Field(examples=[QUERY])]
     tree: Annotated[
         str,
         Field(description="In explicit syntax.", examples=["moths of Borneo NOT moths of Sumatra"]),
     ]
-    nodes: Annotated[TreeNode, Field(description="The same tree for programs.")]
+    nodes: Annotated[TreeNode, Field(description="The same tree as nodes.")]
     operands: list[OperandReply]
     operators: Annotated[list[str], Field(examples=[["not"]])]
-    confidence: Annotated[float | None, Field(description="How sure the reading is.")]
+    confidence: Annotated[float | None, Field(description="Confidence of the parser, 0 to 1.")]
     is_composed: Annotated[
         bool,
         Field(
-            description="False: scored by one vector, because it is plain or the reading unsure."
+            description="False: one vector was used, because the query has one operand or the "
+            "parser's confidence is low."
         ),
     ]
-
     reading: Annotated[
-        str, Field(description="The tree that was read, also where it was not trusted.")
+        str, Field(description="The parsed tree, even if it was not used for lack of confidence.")
     ]
     warnings: list[str] = []
 
 
-class Elsewhere(BaseModel):
-    """Where the other system put a document, and what the Boolean model says of it.
+class OtherRank(BaseModel):
+    """Rank of a document in the other list, and the Boolean model's verdict on it."""
 
-    A verdict is empty where nothing was composed, and "put down" where the Boolean model does not
-    have the document among its first k.
-    """
-
-    rank: Annotated[int | None, Field(description="From 1; null: not among the results looked at.")]
-    looked: Annotated[int, Field(description="How many results were looked at.")]
+    rank: Annotated[int | None, Field(description="From 1; null: not found.")]
+    looked: Annotated[int, Field(description="Number of results searched for it.")]
     probabilities: list[float] = []
-    verdict: str = ""
+    verdict: Annotated[str, Field(description="As of a result; empty if not composed.")] = ""
     why: str = ""
 
 
@@ -138,70 +128,70 @@ class HitReply(BaseModel):
     is_cut: bool
     metadata: dict[str, Any]
     score: Annotated[
-        float | None, Field(description="Log-probability where composed, else a similarity.")
+        float | None, Field(description="Log-probability if composed, else a similarity.")
     ]
     probabilities: Annotated[
         list[float],
         Field(
-            description="That the document belongs to each operand, in their order; empty if not "
-            "composed. They order documents, so compare them among those of one operand."
+            description="Of each operand, in their order; empty if not composed. Compare them "
+            "between documents for the same operand."
         ),
     ]
     verdict: Annotated[
         str,
         Field(
-            description="kept; doubtful: much more like what is excluded than the results before "
-            "it; put down: not among the results.",
+            description="kept; doubtful: matches a negated operand much better than the results "
+            "above it; put down: ranked lower, not among the first k.",
             examples=["kept"],
         ),
     ]
     why: Annotated[
         str,
         Field(
-            description="What speaks against it, beside the results before it.",
+            description="What ranks it lower, compared with the results above it.",
             examples=[
                 "matches the negated operand 'Sumatra' more (.80) than the results above it (.15)"
             ],
         ),
     ]
     branches: Annotated[
-        dict[str, Any], Field(description="Rank or score by branch of a hybrid search.")
+        dict[str, Any], Field(description="Rank by branch of a hybrid search.")
     ] = {}
     judgement: Annotated[
-        Judgement | None,
-        Field(description="What is known of it for this query; null where nothing is known."),
+        Judgement | None, Field(description="Of the document, if the query is a judged one.")
     ] = None
     other: Annotated[
-        Elsewhere | None, Field(description="Where the other list has it; only when comparing.")
+        OtherRank | None, Field(description="Rank in the other list; only when comparing.")
     ] = None
 
 
 class Judged(BaseModel):
-    """What is known of a query from a file of judgements."""
+    """Counts for a judged query."""
 
     answers: Annotated[int, Field(description="Documents that answer it.")]
     excluded: Annotated[int, Field(description="Documents that it excludes.")]
-    answers_found: Annotated[int, Field(description="Of the results shown.")]
-    excluded_found: Annotated[int, Field(description="Of the results shown: violations.")]
+    answers_found: Annotated[int, Field(description="Answers among the results.")]
+    excluded_found: Annotated[int, Field(description="Excluded among the results: violations.")]
 
 
 class ListReply(BaseModel):
     """The results of one system."""
 
     system: Annotated[str, Field(examples=["boolean"])]
-    label: Annotated[str, Field(description="For people.")]
+    label: Annotated[str, Field(description="Name of the system for people.")]
     hits: list[HitReply]
     judged: Judged | None = None
 
 
-class SearchReply(ReadingReply):
+class SearchReply(ParseReply):
     """The results of a search."""
 
     k: int
     label: str
     hits: list[HitReply]
     put_down: Annotated[
-        list[HitReply], Field(description="Only when explaining, and not comparing.")
+        list[HitReply],
+        Field(description="Documents ranked lower by composition; with explain, not compare."),
     ] = []
     judged: Judged | None = None
     plain: Annotated[ListReply | None, Field(description="Only when comparing.")] = None
@@ -209,7 +199,7 @@ class SearchReply(ReadingReply):
 
 
 class WordReply(BaseModel):
-    """One word of a query, and what BoolAttn does at it; by operator, layers averaged."""
+    """One word of a query, and BoolAttn's values at it; by operator, averaged over layers."""
 
     text: Annotated[str, Field(examples=["not"])]
     start: int
@@ -220,17 +210,17 @@ class WordReply(BaseModel):
     attention_change: float
 
 
-class ExplainReply(ReadingReply):
-    """How a query was read, and what the encoder's attention does with its words."""
+class ExplainReply(ParseReply):
+    """The parsed query, and what the encoder's attention does at its words."""
 
     gate: Annotated[
-        dict[str, bool], Field(description="Open experts; empty: the model has no BoolAttn.")
+        dict[str, bool], Field(description="Open gates; empty: the model has no BoolAttn.")
     ]
     words: list[WordReply]
 
 
 class DocumentReply(BaseModel):
-    """One document, whole."""
+    """One document."""
 
     id: str
     title: str
@@ -239,7 +229,7 @@ class DocumentReply(BaseModel):
 
 
 class HealthReply(BaseModel):
-    """Whether the service can answer."""
+    """State of the service."""
 
     status: Annotated[str, Field(examples=["ok"])]
     version: str
@@ -248,7 +238,7 @@ class HealthReply(BaseModel):
 
 
 class ExampleReply(BaseModel):
-    """A query to try."""
+    """An example query."""
 
     query: Annotated[str, Field(examples=[QUERY])]
     operators: list[str]
@@ -256,12 +246,12 @@ class ExampleReply(BaseModel):
 
 
 class AboutReply(BaseModel):
-    """What the page needs to know of the service."""
+    """What the page shows about the service."""
 
     version: str
     documents: int
-    boolean: Annotated[str, Field(description="The model's name.")]
-    plain: Annotated[str | None, Field(description="What it is compared with, if anything.")]
+    boolean: Annotated[str, Field(description="Name of the model.")]
+    plain: Annotated[str | None, Field(description="Name of the system compared with, if any.")]
     has_lexical: bool
     max_k: int
     max_length: int
@@ -269,12 +259,12 @@ class AboutReply(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """What went wrong."""
+    """An error."""
 
     code: Annotated[str, Field(examples=["query_syntax"])]
     message: Annotated[str, Field(examples=["column 7: this parenthesis is never closed"])]
     column: Annotated[int | None, Field(description="Of the query, from 1.")] = None
-    id: Annotated[str | None, Field(description="Under which the log has it.")] = None
+    id: Annotated[str | None, Field(description="Of its entry in the log.")] = None
 
 
 class ErrorReply(BaseModel):

@@ -1,7 +1,4 @@
-"""Runs the application on a port until it is told to stop, and then ends what is under way.
-
-May import: boolattn.errors.
-"""
+"""Runs the application on a port until SIGTERM or SIGINT, and then ends active requests."""
 
 from __future__ import annotations
 
@@ -23,43 +20,41 @@ if TYPE_CHECKING:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take a port, or say in one line why it cannot be had."""
+    """Open a listening socket."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        taken = socket.socket(family, kind, protocol)
+        listener = socket.socket(family, kind, protocol)
         try:
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            taken.bind(address)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
         except OSError:
-            taken.close()
+            listener.close()
             raise
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"cannot listen on {host}:{port}: {reason}; name another --port"
+            f"cannot listen on {host}:{port}: {reason}; choose another --port"
         ) from error
-    return taken
+    return listener
 
 
-def address_of(taken: socket.socket) -> str:
+def address_of(listener: socket.socket) -> str:
     """Return the address to open in a browser."""
-    host, port = taken.getsockname()[:2]
+    host, port = listener.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
 def make_server(
     app: FastAPI, *, timeout: float, ready: Callable[[], None] | None = None
 ) -> uvicorn.Server:
-    """Make what serves until SIGTERM or SIGINT, then answers what is under way and returns.
-
-    Start it with ``run(sockets=[listen(host, port)])``.
+    """Make a server; ``run(sockets=[listen(host, port)])`` starts it.
 
     Args:
         app: The application.
         timeout: Seconds that one request may take.
-        ready: Called when requests are answered.
+        ready: Called when the server accepts requests.
     """
     config = uvicorn.Config(
         app,
@@ -67,7 +62,7 @@ def make_server(
         ws="none",
         loop="asyncio",
         lifespan="on",
-        log_config=None,  # whoever runs the service chooses; requests are logged by the guard
+        log_config=None,  # the middleware logs requests
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=math.ceil(timeout) + 1,
@@ -76,7 +71,7 @@ def make_server(
 
 
 class _Server(uvicorn.Server):
-    """Ends with status 0 when it is told to stop: that is no failure."""
+    """Exits with status 0 after a signal."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None] | None) -> None:
         super().__init__(config)
@@ -89,7 +84,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Catch both signals without raising them again at the end, as uvicorn would."""
+        """Handle both signals without raising them again at the end, as uvicorn would."""
         is_main = threading.current_thread() is threading.main_thread()
         caught = (signal.SIGINT, signal.SIGTERM) if is_main else ()
         before = {number: signal.signal(number, self.handle_exit) for number in caught}

@@ -1,7 +1,4 @@
-"""What one service allows: limits, batching and its key.
-
-May import: boolattn.errors.
-"""
+"""Settings of one service: limits, batching and the API key."""
 
 from __future__ import annotations
 
@@ -10,29 +7,28 @@ from dataclasses import dataclass, field
 
 from boolattn.errors import ConfigError
 
-# A shorter key falls to guessing over a fast network.
-_SHORTEST_KEY = 16
+# A shorter key could be guessed over a fast network.
+_MIN_KEY_LENGTH = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
-    """Limits of one service; what exceeds them is refused with one line.
+    """Limits of one service; a request beyond them is refused.
 
     Attributes:
         max_length: Characters of a query.
         max_k: Results of one search.
         max_body: Bytes of a request's body.
-        concurrency: Requests that may be under way at once; the next one is told to come back.
+        concurrency: Active requests; further ones get status 503.
         timeout: Seconds until a request is given up.
-        batch_size: Queries encoded and searched in one call; 1 turns batching off.
+        batch_size: Queries searched in one call; 1 turns batching off.
         batch_wait: Seconds that the first query of a batch waits for others.
         snippet: Characters of a document's text in a list of results.
-        refresh: Seconds after which a changed index is looked for; it is taken up by the next
-            search.
-        compare: Whether a search may be laid beside the plain encoder's.
-        label: What people are told of the model.
-        plain_label: And of the plain encoder.
-        api_key: What a caller must show; ``None`` lets everybody in.
+        refresh: Seconds between checks whether the index has changed.
+        compare: Whether searches can be compared with the plain encoder.
+        label: Name of the model on the page.
+        plain_label: Name of the plain encoder on the page.
+        api_key: The key that callers must send; ``None``: no key.
     """
 
     max_length: int = 1000
@@ -46,7 +42,7 @@ class ServiceSettings:
     refresh: float = 5.0
     compare: bool = True
     label: str = "the Boolean model"
-    plain_label: str = "the same index, searched by one vector of the query"
+    plain_label: str = "the same index, searched with one vector per query"
     api_key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -60,13 +56,13 @@ class ServiceSettings:
                 f"batch_wait must be from 0 to below the timeout ({self.timeout} s), "
                 f"got {self.batch_wait}"
             )
-        if self.api_key is not None and len(self.api_key) < _SHORTEST_KEY:
-            raise ConfigError(f"an API key needs at least {_SHORTEST_KEY} characters")
+        if self.api_key is not None and len(self.api_key) < _MIN_KEY_LENGTH:
+            raise ConfigError(f"an API key needs at least {_MIN_KEY_LENGTH} characters")
 
 
 def key_from(variable: str) -> str:
-    """Read the API key from an environment variable, where process lists do not show it."""
+    """Read the API key from an environment variable, which process lists do not show."""
     value = os.environ.get(variable, "").strip()
     if not value:
-        raise ConfigError(f"the environment variable {variable} is empty; put the API key into it")
+        raise ConfigError(f"the environment variable {variable} is empty; set it to the API key")
     return value

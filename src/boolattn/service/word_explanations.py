@@ -1,20 +1,14 @@
-"""What BoolAttn does at each word of a query: the explanation's tokens laid over the text.
-
-May import: boolattn.plugin.explain, boolattn.encoder, boolattn.errors.
-"""
+"""What BoolAttn does at each word of a query: its explanation by token, joined to words."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from boolattn.encoder import BoolBertModel, query_encoder
 from boolattn.errors import ConfigError
-from boolattn.plugin.explain import explain
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
 
@@ -23,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Word:
-    """One word of a text; values by operator, layers averaged."""
+    """One word of a text; values by operator, averaged over layers."""
 
     text: str
     start: int
@@ -35,58 +29,53 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Words:
-    """A text's words, and the experts that were open."""
+class WordExplanation:
+    """The words of a text, and which operators' gates are open; empty without BoolAttn."""
 
-    gate: dict[str, bool]
-    words: tuple[Word, ...]
-
-
-NOTHING = Words({}, ())
+    gate: dict[str, bool] = field(default_factory=dict)
+    words: tuple[Word, ...] = ()
 
 
-def words_of(towers: SentenceTransformer, text: str) -> Words:
-    """Explain a text word by word; a model without BoolAttn has nothing to say."""
+def explain_words(towers: SentenceTransformer, text: str) -> WordExplanation:
+    """Explain a text word by word; the result is empty for a model without BoolAttn."""
+    from boolattn.encoder import BoolBertModel, query_encoder
+    from boolattn.plugin.explain import explain
+
     try:
         encoder = query_encoder(towers)
     except ConfigError:
-        return NOTHING  # another library's model, with one tower
+        return WordExplanation()  # a model with one tower
     if not isinstance(encoder, BoolBertModel):
-        return NOTHING
+        return WordExplanation()
     tokenizer: Any = towers.tokenizer
     explanation = explain(encoder, tokenizer, text)
     n_tokens = len(explanation.tokens)
-    places = tokenizer(text, return_offsets_mapping=True, truncation=True, max_length=n_tokens)
+    encoding = tokenizer(text, return_offsets_mapping=True, truncation=True, max_length=n_tokens)
     groups: dict[int, list[int]] = {}
-    for token, word in enumerate(places.word_ids()):
+    for token, word in enumerate(encoding.word_ids()):
         if word is not None:
             groups.setdefault(word, []).append(token)
-    offsets = places["offset_mapping"]
-    return Words(
-        explanation.gate,
-        tuple(_word(explanation, tokens, offsets) for tokens in groups.values()),
-    )
+    offsets = encoding["offset_mapping"]
+    words = tuple(_word(explanation, tokens, offsets) for tokens in groups.values())
+    return WordExplanation(explanation.gate, words)
 
 
 def _word(explanation: Explanation, tokens: list[int], offsets: list[tuple[int, int]]) -> Word:
-    """Join the pieces of a word: the strongest of each value, and all the attention it gets."""
+    """Join the tokens of a word: the largest of each value, and the sum of attention change."""
     start, end = offsets[tokens[0]][0], offsets[tokens[-1]][1]
-    scope, bias = explanation.scope.mean(0), explanation.bias.mean(0)
 
-    def strongest(values: NDArray[np.float32]) -> dict[str, float]:
-        own = values[:, tokens]
-        best = own[np.arange(len(own)), np.abs(own).argmax(1)]
+    def largest(values: NDArray[np.float32]) -> dict[str, float]:
+        best = (max(map(float, row), key=abs) for row in values[:, tokens])
         return {
-            name: round(float(value), 4)
-            for name, value in zip(explanation.operators, best, strict=True)
+            name: round(value, 4) for name, value in zip(explanation.operators, best, strict=True)
         }
 
     return Word(
         explanation.text[start:end],
         start,
         end,
-        strongest(explanation.cue),
-        strongest(scope),
-        strongest(bias),
+        largest(explanation.cue),
+        largest(explanation.scope.mean(0)),
+        largest(explanation.bias.mean(0)),
         round(float(explanation.attention_change[:, tokens].mean(0).sum()), 5),
     )
