@@ -1,4 +1,4 @@
-"""A searcher by word overlap behind the real one's interface: it can be slow, fail and count."""
+"""A word-overlap searcher with the interface of the real one; it can be slow and fail."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DOCUMENTS = {
 
 
 class WordSearcher:
-    """Scores by shared words; reads "but not" and "or" as a model would."""
+    """Scores by shared words; parses "but not" and "or" as a model would."""
 
     has_lexical = True
 
@@ -44,7 +44,7 @@ class WordSearcher:
         self.least = 0.0
         self.calls: list[list[str]] = []
         self.threads: set[str] = set()
-        self.retriever = SimpleNamespace(towers=[None])  # has no two towers
+        self.retriever = SimpleNamespace(towers=[None])  # not a model with two towers
 
     def __len__(self) -> int:
         return len(DOCUMENTS)
@@ -69,7 +69,7 @@ class WordSearcher:
         mode, filters, compose = options.mode, options.filters, options.compose
         if "crash" in query:
             raise ZeroDivisionError("secret /etc/passwd")
-        tree, spans = _read(query, mode) if compose else (Atom(query), ())
+        tree, spans = _parse(query, mode) if compose else (Atom(query), ())
         operands = tuple(atom.text for atom in atoms(tree))
         is_composed = len(operands) > 1
         found = []
@@ -100,7 +100,7 @@ class WordSearcher:
         )
 
 
-def _read(query: str, mode: str) -> Any:
+def _parse(query: str, mode: str) -> Any:
     if mode == "explicit" or (mode == "auto" and is_explicit(query)):
         tree, spans = parse_with_spans(query)
         return tree, tuple((span,) for span in spans)
@@ -144,8 +144,8 @@ def serve(searcher):
     """Make a client of an app with the given settings; it is closed at the end."""
     clients = []
 
-    def start(*, known=None, plain=None, **settings: Any) -> TestClient:
-        app = create_app(searcher, plain, ServiceSettings(**settings), known)
+    def start(*, judged=None, plain=None, **settings: Any) -> TestClient:
+        app = create_app(searcher, plain, ServiceSettings(**settings), judged)
         client = TestClient(app, raise_server_exceptions=False)
         clients.append(client.__enter__())
         return client

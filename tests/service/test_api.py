@@ -1,4 +1,4 @@
-"""The API: what it answers, what it refuses, and in which words."""
+"""Replies and errors of the JSON API."""
 
 import json
 import logging
@@ -7,13 +7,13 @@ import re
 
 import pytest
 
-from boolattn.service.judgements import Known, KnownQueries
+from boolattn.service.judgements import JudgedQueries, JudgedQuery
 from boolattn.service.schemas import ErrorReply, SearchReply
 
 QUERY = "moths of Borneo but not Sumatra"
-KNOWN = KnownQueries(
+JUDGED = JudgedQueries(
     [
-        Known(
+        JudgedQuery(
             QUERY,
             "moths of Borneo NOT Sumatra",
             ("not",),
@@ -26,7 +26,7 @@ KNOWN = KnownQueries(
 
 
 def refused(response, status, code):
-    """Check that an answer is a refusal in the one form, with one line."""
+    """Check that a response is an error in the common form, with one line."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"
     error = ErrorReply.model_validate(response.json(), strict=True).error
@@ -38,7 +38,7 @@ def refused(response, status, code):
     return error
 
 
-def test_a_search_says_how_it_was_read_and_why_each_result_stands(serve):
+def test_search_returns_the_tree_and_a_verdict_for_each_result(serve):
     reply = serve().post("/search", json={"query": QUERY, "k": 3}).json()
     SearchReply.model_validate(reply)
     assert reply["tree"] == "moths of Borneo NOT Sumatra"
@@ -75,7 +75,7 @@ def test_get_and_post_answer_the_same(serve):
     assert by_get == by_post
 
 
-def test_comparing_says_where_the_other_list_has_each_document(serve):
+def test_comparing_returns_ranks_in_the_other_list(serve):
     reply = serve().post("/search", json={"query": QUERY, "k": 2, "compare": True}).json()
     plain = reply["plain"]["hits"]
     assert [hit["id"] for hit in plain] == ["bs", "b"]
@@ -89,7 +89,7 @@ def test_comparing_says_where_the_other_list_has_each_document(serve):
     assert reply["hits"][0]["other"]["rank"] == 2
     assert reply["hits"][0]["other"]["verdict"] == ""
     assert len(reply["hits"]) == 2
-    # Of one result, the plain encoder's is not among the other's.
+    # With k = 1, the plain encoder's result is not among the other's.
     reply = serve().post("/search", json={"query": QUERY, "k": 1, "compare": True}).json()
     [other] = [hit["other"] for hit in reply["plain"]["hits"]]
     assert (other["rank"], other["verdict"]) == (2, "put down")
@@ -99,15 +99,15 @@ def test_comparing_says_where_the_other_list_has_each_document(serve):
     )
 
 
-def test_an_index_of_the_plain_encoder_is_asked_where_there_is_one(serve, searcher):
+def test_the_plain_index_is_searched_if_there_is_one(serve, searcher):
     beside = type(searcher)()
     serve(plain=beside).post("/search", json={"query": "moths", "compare": True})
     assert beside.calls == [["moths"]]
     assert searcher.calls == [["moths"]]
 
 
-def test_violations_are_marked_where_the_data_knows(serve):
-    client = serve(known=KNOWN)
+def test_violations_of_judged_queries_are_marked(serve):
+    client = serve(judged=JUDGED)
     asked = {"query": f"  {QUERY.upper()} ".replace("BUT NOT", "but not"), "compare": True}
     reply = client.post("/search", json=asked).json()
     by_id = {hit["id"]: hit["judgement"] for hit in reply["plain"]["hits"]}
@@ -122,7 +122,7 @@ def test_violations_are_marked_where_the_data_knows(serve):
     assert client.post("/search", json={"query": "moths"}).json()["judged"] is None
 
 
-def test_filters_reach_the_searcher_and_keep_apart_what_python_holds_equal(serve, searcher):
+def test_filters_reach_the_searcher_and_1_is_not_true(serve, searcher):
     client = serve()
     reply = client.post("/search", json={"query": "moth", "filters": {"place": "Sumatra"}}).json()
     assert [hit["id"] for hit in reply["hits"]] == ["s"]
@@ -132,7 +132,7 @@ def test_filters_reach_the_searcher_and_keep_apart_what_python_holds_equal(serve
     assert one != true
 
 
-def test_a_long_text_is_cut_in_a_list_and_whole_by_its_id(serve):
+def test_a_long_text_is_cut_in_results_and_complete_by_id(serve):
     client = serve(snippet=50)
     hit = client.get("/search", params={"q": "wing", "k": 1}).json()["hits"][0]
     assert (len(hit["text"]), hit["is_cut"]) == (50, True)
@@ -140,13 +140,13 @@ def test_a_long_text_is_cut_in_a_list_and_whole_by_its_id(serve):
     assert len(whole["text"]) == 10_000
 
 
-def test_a_document_of_an_odd_name_is_found(serve):
+def test_a_document_id_may_have_slashes_and_spaces(serve):
     client = serve()
     assert client.get("/documents/x%2Fy%20z").json()["id"] == "x/y z"
     refused(client.get("/documents/nobody"), 404, "no_document")
 
 
-def test_a_score_that_json_cannot_hold_is_null(serve, searcher):
+def test_an_infinite_score_is_null(serve, searcher):
     searcher.least = -math.inf
     reply = serve().get("/search", params={"q": "moth"})
     assert reply.status_code == 200
@@ -166,7 +166,7 @@ def test_a_score_that_json_cannot_hold_is_null(serve, searcher):
         ("crash", 500, "internal", None),
     ],
 )
-def test_a_query_that_cannot_be_searched_is_refused(serve, query, status, code, column):
+def test_invalid_queries_are_refused(serve, query, status, code, column):
     client = serve()
     for response in (
         client.post("/search", json={"query": query}),
@@ -198,21 +198,21 @@ def test_a_query_that_cannot_be_searched_is_refused(serve, query, status, code, 
         (b'"query"', 422, "bad_field"),
     ],
 )
-def test_a_body_that_is_wrong_is_refused(serve, body, status, code):
+def test_invalid_bodies_are_refused(serve, body, status, code):
     headers = {"content-type": "application/json"}
     error = refused(serve().post("/search", content=body, headers=headers), status, code)
     assert "99999" not in error.message
 
 
-def test_a_body_that_is_not_announced_as_json_is_refused_with_a_remedy(serve):
+def test_a_body_without_json_content_type_is_refused(serve):
     error = refused(serve().post("/search", content=b'{"query": "a"}'), 422, "bad_field")
     assert error.message == "the body must be a JSON object, sent as application/json"
 
 
-def test_100_000_results_are_not_to_be_had(serve, searcher):
+def test_k_is_limited(serve, searcher):
     client = serve(max_k=50)
     error = refused(client.get("/search", params={"q": "moth", "k": 100_000}), 422, "k_too_large")
-    assert error.message == "k: at most 50 results can be had, and 100000 were asked for"
+    assert error.message == "k: at most 50 results, got 100000"
     assert searcher.calls == []
 
 
@@ -225,7 +225,7 @@ def test_other_scripts_are_searched(serve):
     assert spans == [[[0, 3]], [[12, 18]]]
 
 
-def test_what_nobody_foresaw_is_named_and_kept_in_the_log(serve, caplog):
+def test_an_unexpected_error_is_logged_under_the_id_returned(serve, caplog):
     with caplog.at_level(logging.INFO, logger="boolattn.service"):
         response = serve().post("/search", json={"query": "crash"})
     error = refused(response, 500, "internal")
@@ -242,7 +242,7 @@ def test_a_users_error_is_one_line_in_the_log(serve, caplog):
     [record] = [r for r in caplog.records if r.name == "boolattn.service.middleware"]
     assert re.fullmatch(r"GET /search 400 \d+\.\d ms query_syntax", record.getMessage())
     assert not any(r.exc_info for r in caplog.records)
-    # What people look for is theirs.
+    # Queries are not logged.
     assert "secret" not in caplog.text
 
 
@@ -260,7 +260,7 @@ def test_other_requests_are_refused_in_the_same_form(serve, method, path, status
     refused(serve().request(method, path), status, code)
 
 
-def test_the_description_is_complete_and_without_foreign_addresses(serve):
+def test_the_openapi_description_is_complete(serve):
     described = serve().get("/openapi.json").json()
     assert set(described["paths"]) == {
         "/search", "/explain", "/documents/{document_id}", "/health", "/about", "/metrics",
@@ -275,7 +275,7 @@ def test_the_description_is_complete_and_without_foreign_addresses(serve):
 
 
 def test_health_and_about(serve):
-    client = serve(known=KNOWN, label="a model")
+    client = serve(judged=JUDGED, label="a model")
     assert client.head("/health").status_code == client.head("/").status_code == 200
     health = client.get("/health").json()
     assert (health["status"], health["documents"]) == ("ok", 6)
@@ -293,7 +293,7 @@ def test_health_and_about(serve):
     )
 
 
-def test_metrics_count_by_route_and_not_by_what_was_typed(serve):
+def test_metrics_count_by_route_pattern(serve):
     client = serve()
     client.get("/documents/b")
     client.get("/documents/nobody")
@@ -303,13 +303,13 @@ def test_metrics_count_by_route_and_not_by_what_was_typed(serve):
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
     text = response.text
     route = 'route="/documents/{document_id:path}"'
-    assert f'boolattn_requests_total{{{route},status="200"}} 1\n' in text
-    assert f'boolattn_requests_total{{{route},status="404"}} 1\n' in text
-    assert 'boolattn_queries_total{way="composed"} 1\n' in text
-    assert 'boolattn_refused_total{code="no_document"} 1\n' in text
-    assert 'boolattn_request_seconds_bucket{route="/search",le="+Inf"} 1\n' in text
-    assert 'boolattn_batch_queries_bucket{le="1"} 1\n' in text
-    assert "boolattn_documents 6\n" in text
+    assert f'boolattn_requests_total{{{route},status="200"}} 1.0\n' in text
+    assert f'boolattn_requests_total{{{route},status="404"}} 1.0\n' in text
+    assert 'boolattn_queries_total{way="composed"} 1.0\n' in text
+    assert 'boolattn_refused_total{code="no_document"} 1.0\n' in text
+    assert 'boolattn_request_seconds_bucket{le="+Inf",route="/search"} 1.0\n' in text
+    assert 'boolattn_batch_queries_bucket{le="1.0"} 1.0\n' in text
+    assert "boolattn_documents 6.0\n" in text
     assert "where" not in text
     for line in text.splitlines():
         assert re.fullmatch(
@@ -317,7 +317,7 @@ def test_metrics_count_by_route_and_not_by_what_was_typed(serve):
         )
 
 
-def test_the_page_is_served_with_a_strict_policy(serve):
+def test_the_page_has_a_strict_content_security_policy(serve):
     client = serve()
     page = client.get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
@@ -330,8 +330,8 @@ def test_the_page_is_served_with_a_strict_policy(serve):
         assert part.headers["x-content-type-options"] == "nosniff"
         tag = {"if-none-match": part.headers["etag"]}
         assert client.get(path, headers=tag).status_code == 304
-    for name in ("page.js", "dom.js", "reading.js", "results.js"):
+    for name in ("page.js", "dom.js", "parse.js", "results.js"):
         code = client.get(f"/page/{name}").text
-        # Whatever a document holds becomes text, never HTML.
+        # Text of documents never becomes HTML.
         assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", code)
         assert "http" not in code

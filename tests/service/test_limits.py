@@ -1,4 +1,4 @@
-"""Limits: size, number at once, time, key; batching; and a service that ends as it should."""
+"""Limits of size, concurrency and time; the API key; batching."""
 
 import asyncio
 import threading
@@ -18,14 +18,14 @@ from tests.service.test_api import refused
 KEY = "a-key-of-enough-letters"
 
 
-def test_a_large_body_is_refused_by_its_announced_length(serve, searcher):
+def test_a_large_body_is_refused_by_its_content_length(serve, searcher):
     response = serve().post("/search", json={"query": "a", "filters": {"x": "y" * 70_000}})
     refused(response, 413, "body_too_large")
     assert response.headers["connection"] == "close"
     assert searcher.calls == []
 
 
-def test_a_large_body_is_refused_though_its_length_is_not_announced(serve):
+def test_a_large_body_without_content_length_is_refused(serve):
     def parts():
         yield b'{"query": "moth"'
         for _ in range(100):
@@ -37,7 +37,7 @@ def test_a_large_body_is_refused_though_its_length_is_not_announced(serve):
     refused(response, 413, "body_too_large")
 
 
-def test_too_many_at_once_are_told_to_come_back(serve, searcher):
+def test_too_many_concurrent_requests_get_503(serve, searcher):
     client = serve(concurrency=2, batch_size=1, batch_wait=0)
     searcher.delay = 0.3
     with ThreadPoolExecutor(6) as pool:
@@ -47,15 +47,15 @@ def test_too_many_at_once_are_told_to_come_back(serve, searcher):
     for answer in busy:
         refused(answer, 503, "busy")
         assert answer.headers["retry-after"] == "1"
-    # The places are free again, and other paths were never counted.
+    # Later requests are answered again, and other paths are not limited.
     searcher.delay = 0
     assert client.get("/search?q=moth").status_code == 200
     counted = client.get("/metrics").text
-    assert 'boolattn_refused_total{code="busy"} 4\n' in counted
-    assert 'boolattn_requests_total{route="/search",status="503"} 4\n' in counted
+    assert 'boolattn_refused_total{code="busy"} 4.0\n' in counted
+    assert 'boolattn_requests_total{route="/search",status="503"} 4.0\n' in counted
 
 
-def test_health_answers_while_every_place_is_taken(serve, searcher):
+def test_health_is_not_limited(serve, searcher):
     client = serve(concurrency=1)
     searcher.delay = 0.5
     with ThreadPoolExecutor(1) as pool:
@@ -68,17 +68,17 @@ def test_health_answers_while_every_place_is_taken(serve, searcher):
         assert slow.result().status_code == 200
 
 
-def test_a_search_that_takes_too_long_is_given_up(serve, searcher):
+def test_a_slow_search_times_out(serve, searcher):
     client = serve(timeout=0.1)
     searcher.delay = 0.4
     refused(client.get("/search?q=moth"), 504, "timeout")
     searcher.delay = 0
     while client.get("/search?q=moth").status_code == 504:
-        pass  # until the thread is done with the first
+        pass  # until the worker thread has finished the first
     assert client.get("/search?q=moth").status_code == 200
 
 
-def test_a_query_given_up_while_it_waits_is_never_searched(serve, searcher):
+def test_a_query_that_times_out_in_the_queue_is_never_searched(serve, searcher):
     client = serve(timeout=0.2, batch_size=1)
     searcher.delay = 0.5
     with ThreadPoolExecutor(3) as pool:
@@ -92,7 +92,7 @@ def test_a_query_given_up_while_it_waits_is_never_searched(serve, searcher):
 @pytest.mark.parametrize(
     "path", ["/search?q=a", "/explain?q=a", "/documents/b", "/about", "/metrics"]
 )
-def test_without_the_key_nothing_is_told(serve, searcher, path):
+def test_protected_paths_need_the_key(serve, searcher, path):
     client = serve(api_key=KEY)
     response = client.get(path)
     refused(response, 401, "no_key")
@@ -106,22 +106,22 @@ def test_without_the_key_nothing_is_told(serve, searcher, path):
         assert client.get(path, headers=headers).status_code == 200
 
 
-def test_a_key_is_asked_for_under_a_root_path_too(searcher):
+def test_the_key_is_needed_under_a_root_path(searcher):
     app = create_app(searcher, None, ServiceSettings(api_key=KEY), None)
     with TestClient(app, root_path="/inside", raise_server_exceptions=False) as client:
         refused(client.get("/inside/search?q=a"), 401, "no_key")
-        told = client.get("/inside/search?q=a", headers={"x-api-key": KEY})
-        assert told.status_code == 200
+        allowed = client.get("/inside/search?q=a", headers={"x-api-key": KEY})
+        assert allowed.status_code == 200
         assert client.get("/inside/health").status_code == 200
 
 
-def test_the_page_and_the_health_need_no_key(serve):
+def test_page_and_health_need_no_key(serve):
     client = serve(api_key=KEY)
     for path in ("/", "/page/page.js", "/health", "/openapi.json"):
         assert client.get(path).status_code == 200
 
 
-def test_settings_that_make_no_sense_are_refused(monkeypatch):
+def test_invalid_settings_are_refused(monkeypatch):
     for name, value in (("max_k", 0), ("concurrency", 0), ("timeout", 0), ("batch_wait", 20)):
         with pytest.raises(ConfigError, match=name):
             ServiceSettings(**{name: value})
@@ -139,7 +139,7 @@ def test_queries_that_arrive_together_are_searched_together(serve, searcher):
     searcher.delay = 0.02
     with ThreadPoolExecutor(60) as pool:
         answers = list(pool.map(lambda n: client.get(f"/search?q=moth+{n}"), range(60)))
-    # Nothing lost, and everybody got the answer to his own question.
+    # Nothing is lost, and every caller gets the answer to its own query.
     assert [answer.json()["query"] for answer in answers] == [f"moth {n}" for n in range(60)]
     assert sorted(q for call in searcher.calls for q in call) == sorted(
         f"moth {n}" for n in range(60)
@@ -151,7 +151,7 @@ def test_queries_that_arrive_together_are_searched_together(serve, searcher):
     assert threading.main_thread().name not in searcher.threads
 
 
-def test_one_bad_query_does_not_spoil_its_batch(serve, searcher):
+def test_one_bad_query_does_not_affect_its_batch(serve, searcher):
     client = serve(batch_size=16, batch_wait=0.2)
     asked = ["moth", "moths AND (", "crash", "beetle"]
     with ThreadPoolExecutor(4) as pool:
@@ -160,14 +160,14 @@ def test_one_bad_query_does_not_spoil_its_batch(serve, searcher):
     assert max(map(len, searcher.calls)) == 4
 
 
-def test_options_that_differ_are_not_mixed(serve, searcher):
+def test_queries_with_other_options_are_not_mixed(serve, searcher):
     client = serve(batch_wait=0.2)
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda k: client.get(f"/search?q=moth&k={k}"), (1, 2, 3, 1)))
     assert [len(answer.json()["hits"]) for answer in answers] == [1, 2, 3, 1]
 
 
-def test_closing_answers_what_waits():
+def test_closing_answers_the_queue():
     async def run():
         batcher = Batcher(
             lambda _options, queries: (time.sleep(0.05), [q.upper() for q in queries])[1],
@@ -186,7 +186,7 @@ def test_closing_answers_what_waits():
     asyncio.run(run())
 
 
-def test_a_searcher_that_loses_answers_is_found_out():
+def test_a_missing_answer_is_an_error():
     async def run():
         batcher = Batcher(lambda _options, queries: queries[1:], size=4, wait=0.01)
         batcher.start()
@@ -201,8 +201,8 @@ ODD = [StopIteration(), FutureCancelled(), asyncio.CancelledError(), SystemExit(
 
 
 @pytest.mark.parametrize("raised", ODD, ids=lambda error: type(error).__name__)
-def test_no_failure_of_the_search_keeps_later_ones_waiting(serve, searcher, raised):
-    # Some of these an event loop cannot take from a thread, or takes for its own end.
+def test_later_queries_are_answered_after_any_failure(serve, searcher, raised):
+    # An event loop cannot take some of these from a thread.
     client = serve(timeout=5, batch_wait=0.05)
     search = searcher.search_many
 
@@ -218,12 +218,12 @@ def test_no_failure_of_the_search_keeps_later_ones_waiting(serve, searcher, rais
     assert client.get("/health").status_code == 200
 
 
-def test_a_failure_beside_the_search_keeps_nobody_waiting():
-    def fail(*_seen):
+def test_a_failing_on_batch_callback_does_not_stop_the_batcher():
+    def fail(*_arguments):
         raise ZeroDivisionError
 
     async def run():
-        batcher = Batcher(lambda _options, queries: queries, size=4, wait=0.01, seen=fail)
+        batcher = Batcher(lambda _options, queries: queries, size=4, wait=0.01, on_batch=fail)
         with pytest.raises(RuntimeError, match="does not run"):
             await batcher.submit(None, "too early")
         batcher.start()

@@ -1,4 +1,4 @@
-"""The page in a real browser: what a person sees, types and presses."""
+"""The page in a real browser."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from boolattn.service.app import create_app
 from boolattn.service.server import address_of, listen, make_server
 from boolattn.service.settings import ServiceSettings
 from tests.service.conftest import WordSearcher
-from tests.service.test_api import KNOWN, QUERY
+from tests.service.test_api import JUDGED, QUERY
 from tests.service.test_limits import KEY
 
+WHY = "matches the negated operand 'Sumatra' more (.98) than the results above it"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="no Chromium here; apt-get install chromium"),
     pytest.mark.skipif(find_spec("playwright") is None, reason="pip install 'boolattn[browser]'"),
 ]
-# Nothing but the page is asked of the network; root has no sandbox to go into.
+# No network but the page; root cannot use the sandbox.
 QUIET = [
     "--disable-gpu",
     "--disable-background-networking",
@@ -65,7 +66,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def running():
-    """Start a service in a thread, around the word searcher; its attention is the real one."""
+    """Start a service in a thread: the word-overlap searcher with the real encoder."""
     towers = SentenceTransformer(str(shipped_model()))
     stops = []
 
@@ -74,7 +75,7 @@ def running():
         searcher.retriever.towers = towers
         taken = listen("127.0.0.1", 0)
         is_up = threading.Event()
-        app = create_app(searcher, None, ServiceSettings(**settings), KNOWN)
+        app = create_app(searcher, None, ServiceSettings(**settings), JUDGED)
         server = make_server(app, timeout=5, ready=is_up.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})
         thread.start()
@@ -96,22 +97,22 @@ def address(running) -> str:
 
 @pytest.fixture
 def tab(browser):
-    """Open tabs that remember every complaint, and fail the test that caused one."""
-    complaints: list[str] = []
+    """Open tabs; a script error or a foreign request fails the test."""
+    errors: list[str] = []
     opened = []
 
     def open_tab(url: str, **options):
         page = browser.new_page(**({"viewport": {"width": 1280, "height": 900}} | options))
         page.set_default_timeout(10_000)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("pageerror", lambda error: errors.append(str(error)))
         page.on(
             "console",
-            lambda said: complaints.append(said.text) if "Content Security" in said.text else None,
+            lambda said: errors.append(said.text) if "Content Security" in said.text else None,
         )
         page.on(
             "request",
             lambda asked: (
-                None if asked.url.startswith("http://127.0.0.1") else complaints.append(asked.url)
+                None if asked.url.startswith("http://127.0.0.1") else errors.append(asked.url)
             ),
         )
         page.goto(url)
@@ -121,7 +122,7 @@ def tab(browser):
     yield open_tab
     for page in opened:
         page.close()
-    assert complaints == []
+    assert errors == []
 
 
 def search(page, query):
@@ -133,16 +134,16 @@ def search(page, query):
     )
 
 
-def test_a_search_shows_both_lists_and_how_the_query_was_read(tab, address):
+def test_a_search_shows_both_lists_and_the_parsed_query(tab, address):
     page = tab(address)
     page.wait_for_selector("#examples button")
-    assert page.inner_text("#about").startswith("6 documents, searched by")
+    assert page.inner_text("#about").startswith("6 documents, searched with")
     page.click("#examples button")
     page.wait_for_selector("#boolean .hit")
     assert page.input_value("#query") == QUERY
     assert "q=moths+of+Borneo" in page.url
     # Words by operand, the operators above them, the tree below.
-    words = page.locator("#reading .words .word")
+    words = page.locator("#parse .words .word")
     assert words.locator(".text").all_inner_texts() == QUERY.split()
     lanes = words.evaluate_all(
         "all => all.map(word => [...word.querySelectorAll('.lane')]"
@@ -150,45 +151,42 @@ def test_a_search_shows_both_lists_and_how_the_query_was_read(tab, address):
     )
     assert lanes == ["10", "10", "10", "00", "00", "01"]
     assert words.nth(3).locator(".tag").inner_text().lower() == "not"
-    tree = page.inner_text("#reading .tree").lower().split("\n")
+    tree = page.inner_text("#parse .tree").lower().split("\n")
     assert [line for line in tree if line] == ["and", "a moths of borneo", "not", "b sumatra"]
-    # Cue, scope and bias of the real encoder, drawn and told.
-    rows = page.locator("#reading table tr").all_inner_texts()
-    told = {row.split()[0]: row.split()[1:] for row in rows}
-    assert max(float(told["but"][0]), float(told["not"][0])) > 0.5
-    assert float(told["moths"][0]) < 0.5
-    assert told["Sumatra"][2].startswith("−")
-    assert page.locator("#reading .strip .column").count() == 7
+    # Cue, scope and bias of the real encoder, drawn and as a table.
+    rows = page.locator("#parse table tr").all_inner_texts()
+    values = {row.split()[0]: row.split()[1:] for row in rows}
+    assert max(float(values["but"][0]), float(values["not"][0])) > 0.5
+    assert float(values["moths"][0]) < 0.5
+    assert values["Sumatra"][2].startswith("−")
+    assert page.locator("#parse .strip .column").count() == 7
     # The plain encoder is drawn to the excluded place; six documents leave nothing out.
     first = page.locator("#plain .hit").first
     assert first.locator(".title").inner_text() == "Sunda moth"
     assert "violates the query" in first.inner_text()
-    assert (
-        "doubtful: matches the negated operand 'Sumatra' more (.98) than the results above it"
-        in first.inner_text()
-    )
+    assert f"doubtful because it {WHY} (.02)" in first.inner_text()
     assert "Boolean model: 2nd" in first.inner_text()
-    assert "doubtful: more like 'Sumatra'" in page.locator("#boolean .hit").nth(2).inner_text()
+    assert (
+        "doubtful because it matches the negated operand 'Sumatra'"
+        in page.locator("#boolean .hit").nth(2).inner_text()
+    )
     best = page.locator("#boolean .hit").first
     assert "Borneo moth" in best.inner_text()
     assert "answers the query" in best.inner_text()
-    assert best.locator(".meter").all_inner_texts()[0].split() == ["A", ".98"]
+    assert best.locator(".probability").all_inner_texts()[0].split() == ["A", ".98"]
 
 
-def test_what_the_boolean_model_does_not_show_is_put_down(tab, address):
+def test_a_document_that_the_boolean_model_does_not_show_is_ranked_lower(tab, address):
     page = tab(f"{address}?q=moths+of+Borneo+but+not+Sumatra&k=1")
     page.wait_for_selector("#boolean .hit")
     [only] = page.locator("#plain .hit").all_inner_texts()
-    assert (
-        "put down: matches the negated operand 'Sumatra' more (.98) than the results above it (.02)"
-        in only
-    )
+    assert f"ranked lower because it {WHY} (.02)" in only
     assert "Boolean model: 2nd" in only
     [only] = page.locator("#boolean .hit").all_inner_texts()
     assert "kept · plain encoder: 2nd" in only
 
 
-def test_what_a_document_holds_is_never_run(tab, address):
+def test_scripts_in_documents_are_never_run(tab, address):
     page = tab(address)
     search(page, "beetles of Java")
     title = page.locator("#boolean .title").first
@@ -200,11 +198,11 @@ def test_what_a_document_holds_is_never_run(tab, address):
     assert panel.locator("dt").inner_text() == "<b>place</b>"
     assert page.locator("#results script, #results img, #results i").count() == 0
     search(page, '<img src=x onerror="document.title=2"> but not <b>x</b>')
-    assert page.locator("#reading img, #reading .words b").count() == 0
+    assert page.locator("#parse img, #parse .words b").count() == 0
     assert page.title().startswith("<img")
 
 
-def test_everything_can_be_done_by_keyboard(tab, address):
+def test_keyboard_navigation(tab, address):
     page = tab(address)
     page.wait_for_selector("#examples button")
     page.keyboard.press("Tab")
@@ -237,7 +235,7 @@ def test_everything_can_be_done_by_keyboard(tab, address):
     assert page.input_value("#query") == "a/b"
 
 
-def test_it_fits_a_phone_without_scrolling_sideways(tab, address):
+def test_a_phone_needs_no_horizontal_scrolling(tab, address):
     page = tab(address, viewport={"width": 320, "height": 640}, has_touch=True)
     for query in (QUERY, "w" * 300, " OR ".join(f"moth{n}" for n in range(40))):
         search(page, query)
@@ -251,41 +249,41 @@ def test_it_fits_a_phone_without_scrolling_sideways(tab, address):
     assert page.locator("#boolean").is_hidden()
 
 
-def test_a_mistake_is_shown_where_it_is(tab, address):
+def test_a_syntax_error_is_shown_with_a_caret(tab, address):
     page = tab(address)
     search(page, "moths AND (Borneo")
-    page.wait_for_selector("#problem pre")
-    assert "column 11: this parenthesis is never closed" in page.inner_text("#problem")
-    assert page.inner_text("#problem pre") == "moths AND (Borneo\n          ^"
+    page.wait_for_selector("#error pre")
+    assert "column 11: this parenthesis is never closed" in page.inner_text("#error")
+    assert page.inner_text("#error pre") == "moths AND (Borneo\n          ^"
     assert page.locator("#results").is_hidden()
     search(page, QUERY)
     page.wait_for_selector("#boolean .hit")
-    assert page.locator("#problem").is_hidden()
+    assert page.locator("#error").is_hidden()
 
 
-def test_other_scripts_are_laid_out_by_character(tab, address):
+def test_operand_spans_count_code_points(tab, address):
     page = tab(address)
     search(page, "🦋🦋 蛾 but not Борнео")
     page.wait_for_selector("#boolean .hit")
-    lanes = page.locator("#reading .word").evaluate_all(
+    lanes = page.locator("#parse .word").evaluate_all(
         "all => all.map(word => [...word.querySelectorAll('.lane')]"
         ".map(lane => lane.classList.contains('in') ? 1 : 0).join(''))"
     )
     assert lanes == ["10", "10", "00", "00", "01"]
 
 
-def test_the_address_brings_a_search_back_and_the_past_too(tab, address):
+def test_the_url_and_the_history_restore_a_search(tab, address):
     page = tab(f"{address}?q=moths+of+Borneo&k=2")
     page.wait_for_selector("#boolean .hit")
     assert page.locator("#boolean .hit").count() == 2
-    assert "One operand" in page.inner_text("#reading")
+    assert "One operand" in page.inner_text("#parse")
     search(page, QUERY)
     page.go_back()
     page.wait_for_function("document.title.startsWith('moths of Borneo ·')")
     assert page.input_value("#query") == "moths of Borneo"
 
 
-def test_light_and_dark_are_both_readable(tab, address):
+def test_light_and_dark_themes_have_enough_contrast(tab, address):
     backs = []
     for scheme in ("light", "dark"):
         page = tab(f"{address}?q={QUERY.replace(' ', '+')}", color_scheme=scheme)
@@ -294,18 +292,18 @@ def test_light_and_dark_are_both_readable(tab, address):
         for selector in (
             "#about", "#query", "#search button", ".snippet", ".why", ".badge.excluded",
             ".badge.answers", ".badge.partial", ".badge.other", ".tag.not", ".letter", ".hint",
-            ".lane.in", ".meter.c1 .letter", "#status",
+            ".lane.in", ".probability.c1 .letter", "#status",
         ):  # fmt: skip
             assert page.evaluate(CONTRAST, selector) >= 4.5, (scheme, selector)
     assert backs[0] != backs[1]
 
 
-def test_a_key_is_asked_for_and_kept_for_the_tab(tab, running):
+def test_the_key_is_asked_for_and_kept_for_the_tab(tab, running):
     page = tab(running(api_key=KEY))
     page.wait_for_selector("#key:not([hidden])")
     page.fill("#key-value", "not-the-right-key")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#problem:not([hidden])")
+    page.wait_for_selector("#error:not([hidden])")
     page.fill("#key-value", KEY)
     page.keyboard.press("Enter")
     page.wait_for_selector("#examples button")

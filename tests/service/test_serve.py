@@ -1,4 +1,4 @@
-"""``boolattn serve`` as a process, over a real index, from its start to a clean end."""
+"""``boolattn serve`` as a process over a real index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from boolattn.encoder import build_towers, save_towers
 from boolattn.errors import BoolattnError, ConfigError, DataError
 from boolattn.search import Document, Searcher, load_model
 from boolattn.service.app import create_app
-from boolattn.service.judgements import Known, KnownQueries, read_judgements
+from boolattn.service.judgements import JudgedQueries, JudgedQuery, read_judgements
 from boolattn.service.schemas import ExplainReply, SearchReply
 from boolattn.service.settings import ServiceSettings
 from tests.conftest import TEXTS
@@ -47,10 +47,10 @@ def index(tmp_path, tiny_encoder, tokenizer):
 
 def test_a_real_index_answers(index):
     searcher = Searcher.open(index)
-    known = KnownQueries(
-        [Known(TEXTS[0], "", (), frozenset({"b"}), frozenset({"bs"}), frozenset())]
+    judged = JudgedQueries(
+        [JudgedQuery(TEXTS[0], "", (), frozenset({"b"}), frozenset({"bs"}), frozenset())]
     )
-    with TestClient(create_app(searcher, searcher, ServiceSettings(), known)) as client:
+    with TestClient(create_app(searcher, searcher, ServiceSettings(), judged)) as client:
         asked = {"query": "moth AND Borneo NOT Sumatra", "compare": True}
         reply = client.post("/search", json=asked).json()
         SearchReply.model_validate(reply)
@@ -74,7 +74,7 @@ def test_a_real_index_answers(index):
         assert len(explained["hits"]) == 1
 
 
-def test_an_encoder_that_fails_is_an_error_and_no_end(index):
+def test_the_service_survives_an_encoder_that_fails(index):
     searcher = Searcher.open(index)
 
     def fail(*_):
@@ -88,7 +88,7 @@ def test_an_encoder_that_fails_is_an_error_and_no_end(index):
         assert len(client.get("/search?q=moth").json()["hits"]) == 6
 
 
-def test_a_changed_index_is_taken_up_and_a_broken_one_is_not(index, caplog):
+def test_a_changed_index_is_loaded_and_a_broken_one_is_not(index, caplog):
     settings = ServiceSettings(refresh=0)
     with TestClient(create_app(Searcher.open(index), None, settings)) as client:
         assert len(client.get("/search?q=moth&k=50").json()["hits"]) == 6
@@ -101,7 +101,7 @@ def test_a_changed_index_is_taken_up_and_a_broken_one_is_not(index, caplog):
     assert "a changed index cannot be read" in caplog.text
 
 
-def test_it_ends_what_is_under_way(index):
+def test_active_requests_are_answered_after_sigterm(index):
     # A batch that waits two seconds leaves time to stop the service in the middle of it.
     options = ["--port", "0", "--batch-wait", "2000", "--api-key-env", "THE_KEY"]
     process = subprocess.Popen(
@@ -118,31 +118,34 @@ def test_it_ends_what_is_under_way(index):
         status = process.wait(20)
     finally:
         process.kill()
-        said = process.communicate()[1]
+        log = process.communicate()[1]
     assert status == 0
     assert [answer.status_code for answer in found] == [200] * 4
     assert [answer.json()["query"] for answer in found] == [f"moth {n}" for n in range(4)]
-    assert said.count("GET /search 200") == 4
-    assert "Traceback" not in said
+    assert log.count("GET /search 200") == 4
+    assert "Traceback" not in log
 
 
 def _stopped_midway(address, process):
-    """Ask four questions, and have the service stop while they wait."""
+    """Send four queries, and stop the service while they wait."""
     with (
         httpx2.Client(base_url=address, headers={"x-api-key": KEY}, timeout=30) as client,
         ThreadPoolExecutor(4) as pool,
     ):
         waiting = [pool.submit(client.get, f"/search?q=moth+{n}") for n in range(4)]
-        while "boolattn_queries_waiting 4\n" not in client.get("/metrics").text:
+        while "boolattn_queries_waiting 4.0\n" not in client.get("/metrics").text:
             assert not any(answer.done() for answer in waiting)
         process.send_signal(signal.SIGTERM)
         return [answer.result() for answer in waiting]
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
-        (["--plain-index", "INDEX", "--no-compare"], "--plain-index has no use with --no-compare"),
+        (
+            ["--plain-index", "INDEX", "--no-compare"],
+            "--plain-index cannot be used with --no-compare",
+        ),
         (["--api-key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is empty"),
         (["--max-k", "0"], "max_k must be at least 1"),
         (["--judgements", "INDEX/nothing.jsonl"], "no file"),
@@ -151,7 +154,7 @@ def _stopped_midway(address, process):
         (["--plain-index", "INDEX/nothing"], "nothing"),
     ],
 )
-def test_what_cannot_be_served_is_refused_in_one_line(index, options, words):
+def test_invalid_options_are_refused_in_one_line(index, options, message):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -159,7 +162,7 @@ def test_what_cannot_be_served_is_refused_in_one_line(index, options, words):
         options = [o.replace("INDEX", str(index)).replace("TAKEN", port) for o in options]
         done = CliRunner().invoke(app, ["serve", str(index), *options])
     assert isinstance(done.exception, BoolattnError)
-    assert words in str(done.exception)
+    assert message in str(done.exception)
     assert "\n" not in str(done.exception)
 
 
@@ -172,8 +175,8 @@ def test_indexes_of_different_documents_are_not_compared(index, tmp_path):
     assert "holds 1 documents and the other 6" in str(done.exception)
 
 
-def test_judgements_are_read_or_refused_by_line(tmp_path):
-    path = tmp_path / "known.jsonl"
+def test_judgements_are_read_or_refused_with_the_line_number(tmp_path):
+    path = tmp_path / "judged.jsonl"
     rows = [
         {"text": "A  and b", "gold": ["1"], "operators": ["and"]},
         {"text": "a not b", "gold": ["1"], "excluded": ["2"], "operators": ["NOT"]},
@@ -185,19 +188,19 @@ def test_judgements_are_read_or_refused_by_line(tmp_path):
         },
     ]
     path.write_text("\n".join(map(json.dumps, rows)))
-    known = read_judgements([path])
-    assert len(known) == 3
-    assert known.find(" a AND B ").of("1") == "answers"
-    assert known.find("a not b").of("2") == "excluded"
-    assert known.find("a but not b") is None
-    assert known.find("birds NOT owls and kin") is known.find("birds, no owls")
-    assert [item.query for item in known.examples(5)] == ["a not b", "A  and b"]
+    judged = read_judgements([path])
+    assert len(judged) == 3
+    assert judged.find(" a AND B ").judge("1") == "answers"
+    assert judged.find("a not b").judge("2") == "excluded"
+    assert judged.find("a but not b") is None
+    assert judged.find("birds NOT owls and kin") is judged.find("birds, no owls")
+    assert [item.query for item in judged.examples(5)] == ["a not b", "A  and b"]
     path.write_text('{"text": "a", "gold": ["1"]}\n{"text": "b", "gold": [1]}')
-    with pytest.raises(DataError, match=r"known.jsonl:2: the field 'gold' must be a list of"):
+    with pytest.raises(DataError, match=r"judged.jsonl:2: the field 'gold' must be a list of"):
         read_judgements([path])
     path.write_text('{"text": "a", "gold": [], "template": "_ that are not _", "operands": [5]}')
-    with pytest.raises(DataError, match="template and operands do not fit"):
+    with pytest.raises(DataError, match="template and operands do not match"):
         read_judgements([path])
     path.write_text('{"text": "a"}')
-    with pytest.raises(DataError, match=r"known.jsonl:1: the field 'gold' is missing"):
+    with pytest.raises(DataError, match=r"judged.jsonl:1: the field 'gold' is missing"):
         read_judgements([path])

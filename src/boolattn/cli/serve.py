@@ -17,7 +17,7 @@ from boolattn.errors import ConfigError, MissingDataError
 
 if TYPE_CHECKING:
     from boolattn.search import Searcher
-    from boolattn.service.judgements import KnownQueries
+    from boolattn.service.judgements import JudgedQueries
     from boolattn.service.settings import ServiceSettings
 
 #: Models that an index names by one word.
@@ -63,7 +63,7 @@ def serve(  # noqa: PLR0913 - options of a command line
     from boolattn.service.settings import ServiceSettings, key_from
 
     if plain_index is not None and not compare:
-        raise ConfigError("--plain-index has no use with --no-compare; leave one out")
+        raise ConfigError("--plain-index cannot be used with --no-compare")
     limits = ServiceSettings(
         max_length=max_length,
         max_k=max_k,
@@ -75,11 +75,11 @@ def serve(  # noqa: PLR0913 - options of a command line
         compare=compare,
         api_key=None if api_key_env is None else key_from(api_key_env),
     )
-    known = read_judgements(judgements or [])
+    judged = read_judgements(judgements or [])
     searcher = _open(index, model)
     plain = None if plain_index is None else _open(plain_index, None)
     _check_same(searcher, plain)
-    _run(searcher, plain, _labelled(limits, searcher, plain, label), known, (host, port))
+    _run(searcher, plain, _labelled(limits, searcher, plain, label), judged, (host, port))
 
 
 def _prepare() -> None:
@@ -128,7 +128,7 @@ def _run(
     searcher: Searcher,
     plain: Searcher | None,
     settings: ServiceSettings,
-    known: KnownQueries,
+    judged: JudgedQueries,
     address: tuple[str, int],
 ) -> None:
     from boolattn.service.app import create_app
@@ -147,5 +147,5 @@ def _run(
     def ready() -> None:
         typer.echo(where)
 
-    app = create_app(searcher, plain, settings, known)
+    app = create_app(searcher, plain, settings, judged)
     make_server(app, timeout=settings.timeout, ready=ready).run(sockets=[taken])

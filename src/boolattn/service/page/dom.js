@@ -1,4 +1,4 @@
-// Makes elements. Text only ever becomes text: nothing here parses HTML.
+// Creates elements. Text is never parsed as HTML.
 
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -20,7 +20,7 @@ export function fill(element, ...children) {
 export const letter = (index) =>
   index < 26 ? String.fromCharCode(65 + index) : letter(Math.floor(index / 26) - 1) + letter(index % 26);
 
-// Six colours; a seventh operand begins again, and its letter tells it apart.
+// Six colours, repeated; the letters tell operands apart.
 export const colour = (index) => `c${index % 6}`;
 
 export const decimals = (value, n = 2) =>

@@ -1,7 +1,7 @@
-// The page: asks the API, draws what it answers, and listens to the keyboard.
+// The page: calls the API, shows the replies, handles the keyboard.
 
 import { fill, h, plural } from "./dom.js";
-import { drawReading } from "./reading.js";
+import { drawParse } from "./parse.js";
 import { drawList, summary } from "./results.js";
 
 const $ = (id) => document.getElementById(id);
@@ -16,7 +16,7 @@ class Refused extends Error {
   }
 }
 
-async function ask(path, options = {}) {
+async function call(path, options = {}) {
   const key = sessionStorage.getItem("key");
   const headers = { ...(options.body ? { "Content-Type": "application/json" } : {}), ...(key ? { "X-API-Key": key } : {}) };
   let response;
@@ -24,17 +24,17 @@ async function ask(path, options = {}) {
     response = await fetch(path, { ...options, headers });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refused({ code: "offline", message: "The service does not answer; is it still running?" });
+    throw new Refused({ code: "offline", message: "The service does not respond; is it still running?" });
   }
-  const body = await response.json().catch(() => ({ error: { code: "broken", message: `Answer ${response.status} could not be read.` } }));
+  const body = await response.json().catch(() => ({ error: { code: "broken", message: `The service sent an invalid reply (status ${response.status}).` } }));
   if (!response.ok) throw new Refused(body.error);
   return body;
 }
 
-const loadDocument = (id) => ask(`/documents/${encodeURIComponent(id)}`);
+const loadDocument = (id) => call(`/documents/${encodeURIComponent(id)}`);
 
-function showProblem(error, query) {
-  for (const id of ["reading", "results"]) $(id).hidden = true;
+function showError(error, query) {
+  for (const id of ["parse", "results"]) $(id).hidden = true;
   $("status").textContent = "";
   if (error.code === "no_key" || error.code === "wrong_key") {
     $("key").hidden = false;
@@ -43,8 +43,8 @@ function showProblem(error, query) {
   const caret = error.column
     ? h("pre", { "aria-hidden": "true" }, `${query}\n${" ".repeat(Array.from(query).slice(0, error.column - 1).length)}^`)
     : null;
-  fill($("problem"), h("p", {}, error.message), caret);
-  $("problem").hidden = false;
+  fill($("error"), h("p", {}, error.message), caret);
+  $("error").hidden = false;
 }
 
 function settings() {
@@ -52,7 +52,7 @@ function settings() {
   return { mode: $("mode").value, k: Math.min(Math.max(k, 1), about.max_k), hybrid: $("hybrid").checked };
 }
 
-function remember(query, { mode, k, hybrid }, isNew) {
+function updateAddress(query, { mode, k, hybrid }, isNew) {
   const values = new URLSearchParams({ q: query });
   if (mode !== "auto") values.set("mode", mode);
   if (k !== 10) values.set("k", String(k));
@@ -67,24 +67,24 @@ async function search(query, isNew = true) {
   running = new AbortController();
   const { signal } = running;
   const chosen = settings();
-  remember(query, chosen, isNew);
+  updateAddress(query, chosen, isNew);
   $("status").textContent = "Searching…";
-  $("problem").hidden = true;
+  $("error").hidden = true;
   document.body.setAttribute("aria-busy", "true");
   const body = JSON.stringify({ query, ...chosen, compare: about.plain !== null });
-  const why = ask(`/explain?${new URLSearchParams({ q: query, mode: chosen.mode })}`, { signal }).catch(() => null);
+  const explanation = call(`/explain?${new URLSearchParams({ q: query, mode: chosen.mode })}`, { signal }).catch(() => null);
   try {
-    const reply = await ask("/search", { method: "POST", body, signal });
-    draw(reply, await why);
+    const reply = await call("/search", { method: "POST", body, signal });
+    draw(reply, await explanation);
   } catch (error) {
-    if (error.name !== "AbortError") showProblem(error, query);
+    if (error.name !== "AbortError") showError(error, query);
   } finally {
     if (running?.signal === signal) document.body.removeAttribute("aria-busy");
   }
 }
 
 function draw(reply, explained) {
-  drawReading($("reading"), reply, explained);
+  drawParse($("parse"), reply, explained);
   drawList($("boolean"), "boolean", reply, reply.operands, loadDocument);
   const isCompared = reply.plain !== null;
   $("plain").hidden = !isCompared;
@@ -157,8 +157,8 @@ function fromAddress() {
 }
 
 function drawAbout() {
-  const against = about.plain ? `, beside ${about.plain}` : "";
-  $("about").textContent = `${plural(about.documents, "document")}, searched by ${about.boolean}${against}.`;
+  const compared = about.plain ? `, compared with ${about.plain}` : "";
+  $("about").textContent = `${plural(about.documents, "document")}, searched with ${about.boolean}${compared}.`;
   $("k").max = String(about.max_k);
   $("query").maxLength = about.max_length;
   $("hybrid-field").hidden = !about.has_lexical;
@@ -171,12 +171,12 @@ function drawAbout() {
 
 async function begin() {
   try {
-    about = await ask("/about");
+    about = await call("/about");
   } catch (error) {
-    showProblem(error, "");
+    showError(error, "");
     return;
   }
-  $("problem").hidden = true;
+  $("error").hidden = true;
   drawAbout();
   fromAddress();
 }

@@ -1,4 +1,4 @@
-// The two lists: each result with its probabilities and why it stands where it stands.
+// The two lists: each result with its probabilities, and why it is not ranked higher.
 
 import { colour, decimals, fill, h, letter, ordinal, plural } from "./dom.js";
 
@@ -9,16 +9,16 @@ const JUDGEMENTS = {
   other: ["–", "not an answer"],
 };
 
-function meters(probabilities, operands) {
+function bars(probabilities, operands) {
   if (!probabilities.length || probabilities.length > 12) return null;
   return h(
     "ul",
-    { class: "meters", "aria-label": "Probability that each operand holds" },
+    { class: "probabilities", "aria-label": "Probability of each operand" },
     probabilities.map((value, index) =>
       h(
         "li",
         {
-          class: `meter ${colour(index)}${operands[index].is_excluded ? " excluded" : ""}`,
+          class: `probability ${colour(index)}${operands[index].is_excluded ? " negated" : ""}`,
           share: value.toFixed(3),
           title: operands[index].text,
         },
@@ -37,19 +37,22 @@ function badge(hit) {
   return h("span", { class: `badge ${hit.judgement}` }, h("span", { "aria-hidden": "true" }, `${sign} `), words);
 }
 
-// A verdict is worth telling where operands were scored apart; in the plain list it is the Boolean
-// model's, of a document that it may not have among its own.
+// Verdicts of the API in words for people.
+const VERDICTS = { kept: "kept", doubtful: "doubtful", "put down": "ranked lower" };
+
+// There is a verdict only where scores are composed; in the plain list it is the Boolean model's.
 function why(hit, system) {
   const other = hit.other;
   const isBoolean = system === "boolean";
   const own = isBoolean ? hit : other;
   const line = [];
   if (own?.verdict && (!isBoolean || hit.probabilities.length)) {
-    line.push(h("b", { class: own.verdict.replace(" ", "-") }, own.verdict), own.why ? `: ${own.why}` : "");
+    const verdict = VERDICTS[own.verdict];
+    line.push(h("b", { class: verdict.replace(" ", "-") }, verdict), own.why ? ` because it ${own.why}` : "");
   }
   if (other) {
     const name = isBoolean ? "plain encoder" : "Boolean model";
-    const place = other.rank ? `${name}: ${ordinal(other.rank)}` : `${name}: not in its first ${other.looked}`;
+    const place = other.rank ? `${name}: ${ordinal(other.rank)}` : `${name}: not in the first ${other.looked}`;
     line.push(line.length ? " · " : "", h("span", { class: "place" }, place));
   }
   return line.length ? h("p", { class: "why" }, line) : null;
@@ -96,7 +99,7 @@ function card(hit, system, operands, load) {
     { class: `hit ${hit.judgement ?? ""}` },
     h("div", { class: "head" }, h("span", { class: "rank", "aria-hidden": "true" }, String(hit.rank)), h("h3", {}, button), badge(hit)),
     h("p", { class: "snippet", dir: "auto" }, hit.text + (hit.is_cut ? "…" : "")),
-    meters(probabilities, operands),
+    bars(probabilities, operands),
     why(hit, system),
     panel,
   );
@@ -124,7 +127,7 @@ export function drawList(section, system, list, operands, load) {
     tally(list.judged, list.hits.length),
     list.hits.length
       ? h("ol", {}, list.hits.map((hit) => card(hit, system, operands, load)))
-      : h("p", { class: "empty" }, "No document was found."),
+      : h("p", { class: "empty" }, "No documents found."),
   );
 }
 

@@ -1,15 +1,15 @@
-// How the query was read: its words over the lanes of their operands, the tree, the attention.
+// The parsed query: its words with their operands, the tree, and the attention values.
 
 import { colour, decimals, fill, h, letter } from "./dom.js";
 
 const PARTS = [
-  ["cue", "announces the operator"],
-  ["scope", "is governed by it"],
-  ["bias", "added to its attention"],
+  ["cue", "marks the operator"],
+  ["scope", "what the operator applies to"],
+  ["bias", "added to the attention"],
 ];
 const MAX_LANES = 8;
 
-// Spans count code points; JavaScript's strings count half of some.
+// Spans count code points, JavaScript strings count UTF-16 units.
 function wordsOf(text) {
   const points = Array.from(text);
   const words = [];
@@ -27,7 +27,7 @@ const overlaps = (word, [start, end]) => word.start < end && start < word.end;
 function operandName(operand, index) {
   return h(
     "span",
-    { class: `operand ${colour(index)}${operand.is_excluded ? " excluded" : ""}` },
+    { class: `operand ${colour(index)}${operand.is_excluded ? " negated" : ""}` },
     h("b", { class: "letter" }, letter(index)),
     " ",
     h("span", { class: "name" }, operand.text),
@@ -45,7 +45,7 @@ function tags(word, explained) {
 function lanes(words, operands, explained) {
   const shown = operands.length <= MAX_LANES ? operands : [];
   const inside = (word, operand) => operand.spans.some((span) => overlaps(word, span));
-  // "but not" is one cue: its second word needs no tag of its own.
+  // "but not" is one cue with one tag.
   const all = words.map((word) => tags(word, explained));
   const own = all.map((names, place) => names.filter((name) => !all[place - 1]?.includes(name)));
   return words.map((word, place) =>
@@ -57,7 +57,7 @@ function lanes(words, operands, explained) {
       shown.map((operand, index) => {
         const isIn = inside(word, operand);
         const isFirst = isIn && !(place && inside(words[place - 1], operand));
-        const look = `lane ${colour(index)}${isIn ? " in" : ""}${operand.is_excluded ? " excluded" : ""}`;
+        const look = `lane ${colour(index)}${isIn ? " in" : ""}${operand.is_excluded ? " negated" : ""}`;
         return h("span", { class: look, "aria-hidden": "true" }, isFirst ? letter(index) : "");
       }),
     ),
@@ -98,15 +98,15 @@ function strip(operator, words) {
         ),
       ),
     ),
-    numbers(operator, words),
+    numbersTable(operator, words),
   ];
 }
 
-// The same numbers for those who hear the page.
-function numbers(operator, words) {
+// The same numbers for screen readers.
+function numbersTable(operator, words) {
   return h(
     "table",
-    { class: "unseen" },
+    { class: "visually-hidden" },
     h("caption", {}, `${operator}: cue, scope and bias by word`),
     h("tr", {}, h("th", { scope: "col" }, "word"), PARTS.map(([part]) => h("th", { scope: "col" }, part))),
     words.map((word) =>
@@ -126,23 +126,23 @@ function attention(explained) {
   const legend = PARTS.map(([part, meaning]) => h("span", { class: `key ${part}` }, h("b", {}, part), ` ${meaning}`));
   return h(
     "details",
-    // On a phone the results would be far below.
+    // Closed on a phone, where the results would be far below.
     { class: "attention", open: matchMedia("(min-width: 46.01rem)").matches },
-    h("summary", {}, "What the attention does with each word"),
+    h("summary", {}, "Attention by word"),
     h("p", { class: "hint legend" }, legend),
     open.map((name) => strip(name, explained.words)),
   );
 }
 
 function sentence(reply, explained) {
-  const sure = reply.confidence === null || reply.confidence === 1 ? "" : ` (${Math.round(100 * reply.confidence)}% sure)`;
-  if (reply.is_composed) return `Each operand is scored apart, and the scores are composed by the operators${sure}.`;
-  if (reply.reading !== reply.tree) return `Read as ${reply.reading}, but not surely enough${sure}: the query stays one vector.`;
-  if (Object.values(explained.gate).some(Boolean)) return "One operand: searched by one vector, in which the operators steer the attention.";
-  return "One operand: searched by its own vector, as a plain encoder would.";
+  const confidence = reply.confidence === null || reply.confidence === 1 ? "" : ` (confidence ${Math.round(100 * reply.confidence)}%)`;
+  if (reply.is_composed) return `Each operand is scored on its own, and the operators combine the scores${confidence}.`;
+  if (reply.reading !== reply.tree) return `Parsed as ${reply.reading}, but the confidence is too low${confidence}: searched with one vector.`;
+  if (Object.values(explained.gate).some(Boolean)) return "One operand: searched with one vector, in which the operators change the attention.";
+  return "One operand: searched with one vector, as by a plain encoder.";
 }
 
-export function drawReading(section, reply, explained) {
+export function drawParse(section, reply, explained) {
   const known = explained ?? { gate: {}, words: [] };
   const words = wordsOf(reply.query);
   fill(
@@ -153,7 +153,7 @@ export function drawReading(section, reply, explained) {
       h(
         "div",
         {},
-        h("h2", { id: "reading-title" }, "How the query was read"),
+        h("h2", { id: "parse-title" }, "Parsed query"),
         h("div", { class: "words" }, lanes(words, reply.operands, known)),
         h("p", { class: "hint" }, sentence(reply, known)),
         reply.warnings.map((warning) => h("p", { class: "warning" }, warning)),
@@ -166,5 +166,3 @@ export function drawReading(section, reply, explained) {
   );
   section.hidden = false;
 }
-
-export { operandName };
