@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from boolattn.service.schemas import Judgement
+
 
 @dataclass(frozen=True)
 class JudgedQuery:
@@ -39,10 +41,13 @@ class JudgedQuery:
     excluded: frozenset[str]
     partial: frozenset[str]
 
-    def judge(self, document: str) -> str:
-        """Return the judgement of a document: answers, excluded, partial or other."""
-        sets = {"answers": self.gold, "excluded": self.excluded, "partial": self.partial}
-        return next((name for name, ids in sets.items() if document in ids), "other")
+    def judge(self, document: str) -> Judgement:
+        """Return the judgement of a document."""
+        if document in self.gold:
+            return "answers"
+        if document in self.excluded:
+            return "excluded"
+        return "partial" if document in self.partial else "other"
 
 
 class JudgedQueries:
