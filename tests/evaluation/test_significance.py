@@ -9,26 +9,26 @@ from boolattn.errors import ConfigError
 from boolattn.evaluation.significance import bootstrap_interval, compare, randomisation_test
 
 
-def exact_p(difference) -> float:
-    """Throw every sign there is."""
+def exact_p_value(difference) -> float:
+    """Try all signs."""
     sums = [np.dot(signs, difference) for signs in product((-1, 1), repeat=len(difference))]
     return float(np.mean(np.abs(sums) >= abs(sum(difference)) - 1e-9))
 
 
 @pytest.mark.parametrize("values", [[0.1, 0.2, 0.3, -0.1, 0.25, 0.1], [0.5, -0.5, 0.1, 0, -0.1, 0]])
-def test_p_is_that_of_all_signs(values):
+def test_p_value_is_that_of_all_signs(values):
     difference = np.array(values)
     found = randomisation_test(np.zeros(6), difference, n_draws=40_000)
-    assert found == pytest.approx(exact_p(difference), abs=0.01)
+    assert found == pytest.approx(exact_p_value(difference), abs=0.01)
 
 
-def test_the_same_system_twice_is_no_difference():
+def test_a_system_does_not_differ_from_itself():
     values = np.random.default_rng(0).random(50)
     result = compare(values, values)
     assert (result.p_value, result.difference, result.low, result.high) == (1, 0, 0, 0)
 
 
-def test_a_constant_gain_is_as_sure_as_the_draws_allow():
+def test_a_constant_gain_has_the_smallest_p_value():
     values = np.linspace(0, 0.5, 40)
     result = compare(values, values + 0.1, n_draws=999)
     assert result.p_value == pytest.approx(1 / 1000)
@@ -36,7 +36,7 @@ def test_a_constant_gain_is_as_sure_as_the_draws_allow():
     assert result.difference == pytest.approx(0.1)
 
 
-def test_the_interval_is_that_of_the_normal_law_for_many_queries():
+def test_the_interval_of_many_queries_is_the_normal_one():
     difference = np.random.default_rng(3).normal(0.02, 0.1, 900)
     low, high = bootstrap_interval(np.zeros(900), difference)
     half = 1.96 * difference.std(ddof=1) / 30
@@ -56,7 +56,20 @@ def test_queries_without_a_value_are_left_out():
 def test_nothing_to_compare_is_refused():
     with pytest.raises(ConfigError, match="no query has a value of both"):
         compare(np.array([np.nan]), np.array([1.0]))
-    with pytest.raises(ConfigError, match="one value a query each"):
+    with pytest.raises(ConfigError, match="one value for each query"):
         compare(np.zeros(2), np.zeros(3))
     with pytest.raises(ConfigError, match="between 0 and 1"):
         bootstrap_interval(np.zeros(2), np.ones(2), confidence=95)
+
+
+def test_draws_depend_on_the_seed_alone():
+    rng = np.random.default_rng(1)
+    first = rng.random(30)
+    second = first + rng.normal(0.03, 0.1, 30)
+    results = [compare(first, second, n_draws=500, seed=seed) for seed in (0, 0, 1)]
+    assert results[0] == results[1] != results[2]
+
+
+def test_one_query_has_an_interval_of_one_value():
+    result = compare(np.array([0.25]), np.array([0.5]), n_draws=100)
+    assert (result.low, result.high, result.p_value) == (0.25, 0.25, 1)
