@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from boolattn.evaluation.benchmark import Benchmark
-    from boolattn.evaluation.rankers import Keeps
     from boolattn.evaluation.ranking import Ranking
     from boolattn.evaluation.results import Results
-    from boolattn.evaluation.systems import System
     from boolattn.logic.tree import QueryTree
+    from boolattn.search.model_rankers import ExclusionFilter
+    from boolattn.search.systems import OpenSystem
 
 FIGURE = "recall@100"
 # Seconds between two lines of progress.
@@ -85,21 +85,21 @@ def evaluate(  # noqa: PLR0913 - one parameter for each option
     from boolattn.evaluation import tables
     from boolattn.evaluation.benchmark import prepare
     from boolattn.evaluation.metrics import DEFAULT, parse
-    from boolattn.evaluation.systems import RUNS, How, open_system
+    from boolattn.search.systems import RUNS, SystemOptions, open_system
 
     if model != "bm25" and not model.endswith(RUNS):
         _quiet()
     chosen = metrics or list(DEFAULT)
     for metric in chosen:
         parse(metric)
-    how = How(gate=gate, is_composed=compose, device=device, tell=_teller())
+    options = SystemOptions(gate=gate, is_composed=compose, device=device, progress=_teller())
     data_set = open_dataset(on, Options(folder=data, size=size, seed=seed, tell=_tell))
     benchmark = prepare(
         data_set, split or (), n_documents=limit_documents, n_queries=limit_queries, seed=seed
     )
     if strict_not:
-        how = replace(how, keeps=_word_rule(benchmark.texts))
-    system = open_system(model, benchmark, how)
+        options = replace(options, exclusion_filter=_word_rule(benchmark.texts))
+    system = open_system(model, benchmark, options)
     if system.gate == "closed":
         _tell("note: this model is gated by label; without --gate label its gate stays closed")
     console, found = _console(), []
@@ -151,7 +151,7 @@ def compare(  # noqa: PLR0913 - one parameter for each option
         _tell(f"figure: {figure}")
 
 
-def _word_rule(texts: Sequence[str]) -> Keeps:
+def _word_rule(texts: Sequence[str]) -> ExclusionFilter:
     """Return what a search with strict NOT asks of documents, here of their texts alone."""
     from boolattn.search.lexical import terms_of
     from boolattn.search.lexical_exclusion import allowed_by_terms
@@ -168,7 +168,7 @@ def _word_rule(texts: Sequence[str]) -> Keeps:
 
 
 def _measure(
-    system: System,
+    system: OpenSystem,
     benchmark: Benchmark,
     split: str,
     metrics: Sequence[str],

@@ -16,7 +16,6 @@ from boolattn.composition.exact import rank as rank_composed
 from boolattn.composition.exact import single_vector
 from boolattn.composition.scores import RULES
 from boolattn.evaluation.parse_accuracy import has_same_words, shape
-from boolattn.evaluation.rankers import exact_search
 from boolattn.evaluation.ranking import Ranking
 from boolattn.logic.elision import elided_tree
 from boolattn.logic.operators import OPERATORS
@@ -24,6 +23,7 @@ from boolattn.logic.parsed_query import label_template
 from boolattn.logic.syntax import parse, unparse
 from boolattn.logic.templates import template_tree
 from boolattn.logic.tree import Atom
+from boolattn.search.model_rankers import exact_search
 from boolattn.training.batches import Tokens, label_columns
 from boolattn.training.validation import encode
 

@@ -128,7 +128,7 @@ def train(job: Train, places: Places) -> str:
 
 def rank_words(job: Bm25, places: Places) -> str:
     """Index the words, rank by BM25, measure, and write the run."""
-    from boolattn.evaluation.rankers import Bm25Ranker
+    from boolattn.search.lexical import Bm25Ranker
 
     clock = _Clock()
     corpus = _corpus(job.layout, job.preset.model.encoder, job.preset.model.document_length)

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import IndexFolderError, MissingDataError
+from boolattn.evaluation.ranking import PADDING, Ranking
 from boolattn.logic.tree import And, Atom, Not, Or
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     # What tantivy builds and takes.
     Analyzer = Any
     TantivyQuery = Any
+    TantivyIndex = Any
 
 ANALYZER = "boolattn"
 _BODY, _ROW = "body", "row"
@@ -45,7 +47,7 @@ def tantivy_module() -> Any:  # noqa: ANN401 - a module
         import tantivy
     except ImportError as error:
         raise MissingDataError(
-            "the lexical half needs tantivy; pip install 'boolattn[search]'"
+            "lexical search and BM25 need tantivy; pip install 'boolattn[search]'"
         ) from error
     return tantivy
 
@@ -97,15 +99,7 @@ def write_lexical(
     try:
         index = tantivy.Index(schema.build(), path=str(target))
         index.register_tokenizer(ANALYZER, _analyzer())
-        # One thread, so that documents lie in the order of their rows.
-        writer = index.writer(heap_size=_HEAP, num_threads=1)
-        for row, document in documents:
-            entry = tantivy.Document()
-            entry.add_unsigned(_ROW, row)
-            entry.add_text(_BODY, _spaced(f"{document.title}\n{document.text}"))
-            writer.add_document(entry)
-        writer.commit()
-        writer.wait_merging_threads()
+        _add(index, ((row, _spaced(f"{d.title}\n{d.text}")) for row, d in documents))
     except ValueError as error:
         # What tantivy calls a value error is the disk's: full, or not to be written.
         shutil.rmtree(target, ignore_errors=True)
@@ -117,6 +111,56 @@ def write_lexical(
             # tantivy makes some files for their owner only; the rest of the index is as the
             # umask says.
             path.chmod(0o666 & ~_umask())
+
+
+def _add(index: TantivyIndex, texts: Iterable[tuple[int, str]]) -> None:
+    """Add texts to an index, each with its row."""
+    tantivy = tantivy_module()
+    # One thread, so that documents are in the order of their rows.
+    writer = index.writer(heap_size=_HEAP, num_threads=1)
+    for row, text in texts:
+        entry = tantivy.Document()
+        entry.add_unsigned(_ROW, row)
+        entry.add_text(_BODY, text)
+        writer.add_document(entry)
+    writer.commit()
+    writer.wait_merging_threads()
+
+
+class Bm25Ranker:
+    """Ranks by BM25 over stemmed English words, as a baseline: operators are words like others.
+
+    Args:
+        documents: Texts of the corpus, indexed in memory on construction.
+    """
+
+    def __init__(self, documents: Sequence[str]) -> None:
+        tantivy = tantivy_module()
+        schema = tantivy.SchemaBuilder()
+        schema.add_unsigned_field(_ROW, fast=True)
+        schema.add_text_field(_BODY, tokenizer_name="en_stem", index_option="freq")
+        self._index = tantivy.Index(schema.build())
+        _add(self._index, enumerate(documents))
+        self._index.reload()
+        self._searcher = self._index.searcher()
+
+    def rank(self, texts: Sequence[str], depth: int) -> Ranking:
+        """Rank the documents that have a word of the query; the others are not returned."""
+        depth = min(depth, self._searcher.num_docs)
+        rows = np.full((len(texts), depth), PADDING, dtype=np.int32)
+        scores = np.full((len(texts), depth), -np.inf, dtype=np.float32)
+        for place, text in enumerate(texts):
+            # In lower case nothing is an operator of tantivy's query language.
+            words = " ".join(re.findall(r"[^\W_]+", text.lower()))
+            if not words or not depth:
+                continue
+            query = self._index.parse_query(words, [_BODY])
+            hits = self._searcher.search(query, depth, count=False).hits
+            found = _rows(self._searcher, hits)
+            own = np.array([score for score, _ in hits], dtype=np.float32)
+            order = np.lexsort((found, -own))
+            rows[place, : len(hits)], scores[place, : len(hits)] = found[order], own[order]
+        return Ranking(rows, scores)
 
 
 class Lexical:
@@ -155,9 +199,7 @@ class Lexical:
         limit = min(n, total)
         while True:
             hits = self._searcher.search(query, limit, count=False).hits
-            rows = np.array(
-                self._searcher.fast_field_values(_ROW, [address for _, address in hits]), np.int64
-            )
+            rows = _rows(self._searcher, hits)
             kept = rows if allowed is None else rows[allowed[rows]]
             if len(kept) >= n or len(hits) < limit or limit >= total:
                 return kept[:n]
@@ -194,6 +236,11 @@ class Lexical:
 
     def _term(self, word: str) -> TantivyQuery:
         return self._tantivy.Query.term_query(self._schema, _BODY, word)
+
+
+def _rows(searcher: TantivyIndex, hits: Sequence[tuple[float, object]]) -> NDArray[np.int64]:
+    """Return the rows of the documents that were found."""
+    return np.array(searcher.fast_field_values(_ROW, [address for _, address in hits]), np.int64)
 
 
 def _share(path: Path, target: Path) -> None:

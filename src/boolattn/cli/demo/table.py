@@ -118,7 +118,7 @@ def _plans(searcher: Searcher, texts: Sequence[str]) -> list[Plan]:
 def _by_vector(searcher: Searcher, plans: Sequence[Plan], depth: int) -> Ranking:
     import torch
 
-    from boolattn.evaluation.rankers import exact_search
+    from boolattn.search.model_rankers import exact_search
 
     queries = torch.from_numpy(np.stack([plan.plain for plan in plans]))
     return exact_search(queries, torch.from_numpy(_vectors(searcher)), depth)

@@ -10,14 +10,10 @@ from boolattn.embedding.models import minilm_folder
 from boolattn.encoder import build_towers, encode_queries
 from boolattn.encoder.retriever import Retriever
 from boolattn.errors import DataError, GateError
-from boolattn.evaluation import rankers
-from boolattn.evaluation.rankers import (
-    Bm25Ranker,
-    RetrieverRanker,
-    TowersRanker,
-    exact_search,
-)
 from boolattn.logic.tree import And, Atom, Not
+from boolattn.search import model_rankers
+from boolattn.search.lexical import Bm25Ranker
+from boolattn.search.model_rankers import RetrieverRanker, TowersRanker, exact_search
 
 DOCUMENTS = [
     "A moth found in Borneo.",
@@ -33,37 +29,37 @@ def minilm() -> SentenceTransformer:
     return SentenceTransformer(str(minilm_folder()), device="cpu", local_files_only=True)
 
 
-def test_exact_search_finds_the_best_of_all_whatever_the_blocks(monkeypatch):
+def test_exact_search_does_not_depend_on_the_block_size(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     queries = torch.randn(7, 8, generator=generator)
     documents = torch.randn(50, 8, generator=generator)
     expected = np.argsort(-(queries @ documents.T).numpy(), axis=1)[:, :20]
     for n_queries, n_documents in ((64, 65_536), (3, 11), (2, 1)):
-        monkeypatch.setattr(rankers, "_QUERIES", n_queries)
-        monkeypatch.setattr(rankers, "_DOCUMENTS", n_documents)
+        monkeypatch.setattr(model_rankers, "_QUERIES", n_queries)
+        monkeypatch.setattr(model_rankers, "_DOCUMENTS", n_documents)
         found = exact_search(queries, documents, 20)
         np.testing.assert_array_equal(found.rows, expected)
         assert (np.diff(found.scores) <= 0).all()
 
 
-def test_documents_of_one_score_come_in_the_order_of_the_corpus():
+def test_equal_scores_are_ordered_by_row():
     documents = torch.tensor([[1.0], [2.0], [1.0], [2.0], [1.0]])
     assert exact_search(torch.ones(1, 1), documents, 5).rows.tolist() == [[1, 3, 0, 2, 4]]
 
 
-def test_no_more_documents_than_there_are_and_no_queries():
+def test_a_depth_beyond_the_corpus_and_no_queries():
     assert exact_search(torch.ones(1, 2), torch.ones(3, 2), 10).rows.shape == (1, 3)
     assert exact_search(torch.ones(0, 2), torch.ones(3, 2), 10).rows.shape == (0, 3)
 
 
-def test_scores_that_are_no_numbers_are_refused():
-    with pytest.raises(DataError, match="no numbers"):
+def test_nan_scores_are_refused():
+    with pytest.raises(DataError, match="scores that are nan"):
         exact_search(torch.full((1, 2), torch.nan), torch.ones(3, 2), 2)
 
 
 def test_any_sentence_transformer_ranks(minilm):
-    told = []
-    ranker = TowersRanker(minilm, DOCUMENTS, tell=lambda *told_now: told.append(told_now))
+    calls = []
+    ranker = TowersRanker(minilm, DOCUMENTS, progress=lambda *call: calls.append(call))
     found = ranker.rank(["volcanoes", "moths of Borneo"], 5)
     assert found.rows[0, 0] == 2
     assert set(found.rows[1, :3]) == {0, 1, 3}
@@ -71,18 +67,20 @@ def test_any_sentence_transformer_ranks(minilm):
         minilm.encode_query(["moths of Borneo"]), minilm.encode_document(DOCUMENTS)
     )[0]
     np.testing.assert_allclose(found.scores[1], expected[found.rows[1]], atol=1e-5)
-    assert told == [("documents", 5, 5)]
+    assert calls == [("documents", 5, 5)]
 
 
 def test_cosine_ignores_the_length_of_vectors(minilm):
-    # MiniLM ends with Normalize; without it only the ranker can make cosines.
-    bare = SentenceTransformer(modules=list(minilm.children())[:2], similarity_fn_name="cosine")
-    with_, without = (TowersRanker(m, DOCUMENTS).rank(["moths"], 5) for m in (minilm, bare))
+    # MiniLM ends with Normalize; without it the ranker has to normalise.
+    unnormalised = SentenceTransformer(
+        modules=list(minilm.children())[:2], similarity_fn_name="cosine"
+    )
+    with_, without = (TowersRanker(m, DOCUMENTS).rank(["moths"], 5) for m in (minilm, unnormalised))
     np.testing.assert_array_equal(with_.rows, without.rows)
     np.testing.assert_allclose(with_.scores, without.scores, atol=1e-5)
 
 
-def test_labels_open_the_gate(tiny_encoder, tokenizer):
+def test_oracle_labels_open_the_gate(tiny_encoder, tokenizer):
     config = BoolAttnConfig(operators=("and", "not"), gate="label", rank=4)
     model = build_towers(tiny_encoder(), config, tokenizer=tokenizer)
     ranker = TowersRanker(model, DOCUMENTS)
@@ -99,7 +97,7 @@ def test_labels_open_the_gate(tiny_encoder, tokenizer):
 
 
 def test_labels_for_a_model_without_a_gate_are_refused(minilm):
-    with pytest.raises(GateError, match="carries no BoolAttn"):
+    with pytest.raises(GateError, match="has no BoolAttn"):
         TowersRanker(minilm, DOCUMENTS).rank(["moths"], 1, operators=[["not"]])
 
 
@@ -109,14 +107,14 @@ def test_a_corpus_without_documents_is_refused(minilm):
 
 
 class Explicit(Retriever):
-    """Reads every query as one that excludes Sumatra."""
+    """Parses every query as one that excludes Sumatra."""
 
     def plan(self, texts):
         tree = And((Atom("moths of Borneo"), Not(Atom("moths of Sumatra"))))
         return self.plan_trees([tree] * len(texts))
 
 
-def test_composed_scores_put_down_what_is_excluded(minilm):
+def test_ranking_is_by_the_retrievers_composed_scores(minilm):
     retriever = Explicit(minilm)
     found = RetrieverRanker(retriever, DOCUMENTS).rank(["-"], 5)
     [plan] = retriever.plan(["-"])
@@ -126,32 +124,32 @@ def test_composed_scores_put_down_what_is_excluded(minilm):
     np.testing.assert_allclose(found.scores[0], -np.sort(-expected), atol=1e-4)
 
 
-def test_what_a_rule_forbids_is_dropped_and_others_move_up(minilm):
+def test_the_exclusion_filter_removes_documents_and_others_move_up(minilm):
     ranked = RetrieverRanker(Explicit(minilm), DOCUMENTS).rank(["-"], 2)
     asked = []
 
-    def keeps(tree):
+    def no_sumatra(tree):
         asked.append(tree)
         return lambda row: "Sumatra" not in DOCUMENTS[row]
 
     def none(_tree):
         return lambda _row: False
 
-    found = RetrieverRanker(Explicit(minilm), DOCUMENTS, keeps=keeps).rank(["-"], 2)
-    whole = RetrieverRanker(Explicit(minilm), DOCUMENTS).rank(["-"], 5)
-    best = [row for row in whole.rows[0].tolist() if "Sumatra" not in DOCUMENTS[row]]
+    found = RetrieverRanker(Explicit(minilm), DOCUMENTS, exclusion_filter=no_sumatra).rank(["-"], 2)
+    unfiltered = RetrieverRanker(Explicit(minilm), DOCUMENTS).rank(["-"], 5)
+    best = [row for row in unfiltered.rows[0].tolist() if "Sumatra" not in DOCUMENTS[row]]
     assert 3 in ranked.rows[0]
     assert found.rows[0].tolist() == best[:2]
-    assert set(found.scores[0].tolist()) <= set(whole.scores[0].tolist())
+    assert set(found.scores[0].tolist()) <= set(unfiltered.scores[0].tolist())
     assert asked == [Explicit(minilm).plan(["-"])[0].tree]
-    # Where all is forbidden nothing is left; a query that excludes nothing is not asked about.
-    nothing = RetrieverRanker(Explicit(minilm), DOCUMENTS, keeps=none).rank(["-"], 2)
+    # Nothing is left where all is excluded; a query without NOT is not filtered.
+    nothing = RetrieverRanker(Explicit(minilm), DOCUMENTS, exclusion_filter=none).rank(["-"], 2)
     assert nothing.rows.tolist() == [[-1, -1]]
-    plain = RetrieverRanker(Retriever(minilm), DOCUMENTS, keeps=none).rank(["moth"], 5)
+    plain = RetrieverRanker(Retriever(minilm), DOCUMENTS, exclusion_filter=none).rank(["moth"], 5)
     assert sorted(plain.rows[0].tolist()) == [0, 1, 2, 3, 4]
 
 
-def test_a_query_that_is_not_composed_ranks_as_the_towers_do(minilm):
+def test_a_query_that_is_not_composed_ranks_by_one_vector(minilm):
     texts = ["volcanoes", "moths of Borneo"]
     composed = RetrieverRanker(Retriever(minilm), DOCUMENTS).rank(texts, 4)
     plain = TowersRanker(minilm, DOCUMENTS).rank(texts, 4)
@@ -159,25 +157,25 @@ def test_a_query_that_is_not_composed_ranks_as_the_towers_do(minilm):
     np.testing.assert_allclose(composed.scores, plain.scores, atol=1e-5)
 
 
-def test_bm25_stems_words_and_returns_only_what_holds_one():
+def test_bm25_stems_words_and_returns_only_documents_with_one():
     found = Bm25Ranker(DOCUMENTS).rank(["a volcanoes", "olive MOTH", "zebra", "?!"], 3)
     assert found.rows[0, 0] == 2
-    # One rare word weighs more than a common one.
+    # A rare word has more weight than a common one.
     assert found.rows[1, 0] == 4
     assert set(found.rows[1, 1:]) <= {0, 1, 3}
     assert found.rows[2:].tolist() == [[-1, -1, -1]] * 2
 
 
-def test_bm25_reads_no_operators():
+def test_bm25_has_no_operators():
     ranker = Bm25Ranker(DOCUMENTS)
     texts = ['moth NOT Borneo AND "Sumatra" -bread +x text:a^2 (', "moth not borneo and sumatra"]
     both = ranker.rank([*texts, "bread moth borneo sumatra not and x text a 2"], 5)
     assert both.rows[0].tolist() == both.rows[2].tolist()
-    # Excluded in the index's own language, here a word like any other.
+    # NOT is an operator of tantivy, but a word here.
     assert 0 in both.rows[1]
     assert 3 in both.rows[1]
 
 
-def test_bm25_orders_equal_documents_as_the_corpus_does():
+def test_bm25_orders_equal_documents_by_row():
     found = Bm25Ranker(["moth"] * 30).rank(["moth"], 30)
     assert found.rows[0].tolist() == list(range(30))

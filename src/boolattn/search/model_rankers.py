@@ -1,0 +1,246 @@
+"""Rankers over the vectors of a model, for evaluation; torch is imported when one is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boolattn.errors import ConfigError, DataError, GateError
+from boolattn.evaluation.ranking import PADDING, Ranking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sentence_transformers import SentenceTransformer
+    from torch import Tensor
+
+    from boolattn.encoder.retriever import Retriever
+    from boolattn.logic.tree import QueryTree
+
+    #: Called with what is done, how much of it is done, and of how much.
+    Progress = Callable[[str, int, int], None]
+    #: For the tree of a query, a test of rows: whether the document may be returned.
+    ExclusionFilter = Callable[[QueryTree], Callable[[int], bool]]
+
+# Documents encoded between two calls of `progress`.
+_CHUNK = 4096
+# Scores computed at once: 64 x 65,536 float32 are 16 MiB.
+_QUERIES, _DOCUMENTS = 64, 65_536
+
+
+class TowersRanker:
+    """Ranks exactly by the similarity of one vector per text.
+
+    Args:
+        model: Any sentence-transformers model.
+        documents: Texts of the corpus, encoded on construction.
+        batch_size: Texts encoded at once, by models that are not two towers.
+        progress: Called while documents are encoded.
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        documents: Sequence[str],
+        *,
+        batch_size: int = 32,
+        progress: Progress | None = None,
+    ) -> None:
+        self.model = model.eval()
+        self.batch_size = batch_size
+        encoded = _encode_documents(model, documents, batch_size, progress)
+        self._documents = _comparable(encoded, model.similarity_fn_name)
+
+    def rank(
+        self,
+        texts: Sequence[str],
+        depth: int,
+        *,
+        operators: Sequence[Sequence[str]] | None = None,
+    ) -> Ranking:
+        """Rank the corpus.
+
+        Args:
+            texts: The queries.
+            depth: Number of documents to return.
+            operators: Oracle labels: the names of each query's operators, which open the gate.
+                Left out, the model's own gate decides.
+        """
+        name = self.model.similarity_fn_name
+        queries = _comparable(self._encode(texts, operators), name)
+        similarity = None if name in ("cosine", "dot") else self.model.similarity
+        return exact_search(queries, self._documents, depth, similarity)
+
+    def _encode(self, texts: Sequence[str], operators: Sequence[Sequence[str]] | None) -> Tensor:
+        if operators is not None:
+            from boolattn.encoder import encode_queries
+
+            known = _known_operators(self.model, operators)
+            return encode_queries(self.model, texts, operators=known, batch_size=self.batch_size)
+        return self.model.encode_query(
+            list(texts),
+            batch_size=self.batch_size,
+            convert_to_tensor=True,
+            show_progress_bar=False,
+        )
+
+
+class RetrieverRanker:
+    """Ranks exactly by composed scores.
+
+    Args:
+        retriever: Parses queries and composes scores.
+        documents: Texts of the corpus, encoded on construction.
+        batch_size: Texts encoded at once, by models that are not two towers.
+        progress: Called while documents are encoded.
+        exclusion_filter: Removes documents from the results of queries with a NOT.
+    """
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        documents: Sequence[str],
+        *,
+        batch_size: int = 32,
+        progress: Progress | None = None,
+        exclusion_filter: ExclusionFilter | None = None,
+    ) -> None:
+        self.retriever = retriever
+        self._filter = exclusion_filter
+        encoded = _encode_documents(retriever.towers, documents, batch_size, progress)
+        self._documents = _comparable(encoded, retriever.similarity)
+
+    def rank(self, texts: Sequence[str], depth: int) -> Ranking:
+        """Rank the corpus; every document is scored exactly."""
+        from boolattn.composition import exact
+
+        depth = min(depth, len(self._documents))
+        # Removed documents are replaced by others, up to as many again.
+        width = depth if self._filter is None else min(2 * depth, len(self._documents))
+        rows = np.zeros((len(texts), width), dtype=np.int32)
+        scores = np.zeros((len(texts), width), dtype=np.float32)
+        for start in range(0, len(texts), _QUERIES):
+            plans = self.retriever.plan(list(texts[start : start + _QUERIES]))
+            end = start + len(plans)
+            rows[start:end], scores[start:end] = exact.rank(
+                self.retriever, plans, self._documents, width
+            )
+            for query, plan in enumerate(plans, start):
+                if self._filter is not None and plan.is_composed and any(plan.is_negated):
+                    kept = np.array(list(map(self._filter(plan.tree), rows[query].tolist())), bool)
+                    n = int(kept.sum())
+                    rows[query, :n], scores[query, :n] = rows[query, kept], scores[query, kept]
+                    rows[query, n:], scores[query, n:] = PADDING, -np.inf
+        _refuse_nan(bool(np.isnan(scores).any()))
+        return Ranking(rows[:, :depth], scores[:, :depth])
+
+
+def exact_search(
+    queries: Tensor,
+    documents: Tensor,
+    depth: int,
+    similarity: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> Ranking:
+    """Find the best documents of each query among all, block by block.
+
+    Args:
+        queries: Shape ``(queries, dim)``.
+        documents: Shape ``(documents, dim)``.
+        depth: How many are wanted; never more than there are come back.
+        similarity: From both to scores; left out, the inner product.
+    """
+    import torch
+
+    similarity = similarity or _product
+    parts = []
+    with torch.inference_mode():
+        for some in queries.to(documents.device).split(_QUERIES):
+            values, rows = [], []
+            for start in range(0, len(documents), _DOCUMENTS):
+                scores = similarity(some, documents[start : start + _DOCUMENTS])
+                best, places = scores.topk(min(depth, scores.shape[1]))
+                values.append(best)
+                rows.append(places + start)
+            parts.append(_best(torch.cat(values, 1), torch.cat(rows, 1), depth))
+    return _ranking(parts, depth, len(documents))
+
+
+def _product(queries: Tensor, documents: Tensor) -> Tensor:
+    return queries @ documents.T
+
+
+def _best(scores: Tensor, rows: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+    """Keep the best of some scores, those of one score by row. Shape ``(queries, depth)``."""
+    depth = min(depth, scores.shape[1])
+    values, places = scores.topk(depth)
+    _refuse_nan(bool(values.isnan().any()))
+    found, order = rows.gather(1, places).sort(1)
+    values, by_score = values.gather(1, order).sort(dim=1, descending=True, stable=True)
+    return found.gather(1, by_score).cpu(), values.cpu()
+
+
+def _refuse_nan(has_nan: bool) -> None:
+    if has_nan:
+        raise DataError("the model gives scores that are nan; are its weights complete?")
+
+
+def _ranking(parts: Sequence[tuple[Tensor, Tensor]], depth: int, n_documents: int) -> Ranking:
+    import torch
+
+    if not parts:
+        width = min(depth, n_documents)
+        return Ranking(np.zeros((0, width), dtype=np.int32), np.zeros((0, width), dtype=np.float32))
+    rows, scores = (torch.cat([part[i] for part in parts]) for i in range(2))
+    return Ranking(rows.numpy().astype(np.int32), scores.numpy().astype(np.float32))
+
+
+def _comparable(vectors: Tensor, similarity: str | None) -> Tensor:
+    """Normalise vectors for cosine similarity, so that it is a product."""
+    from torch.nn import functional as F
+
+    vectors = vectors.float()
+    return F.normalize(vectors, dim=-1) if similarity == "cosine" else vectors
+
+
+def _encode_documents(
+    model: SentenceTransformer, texts: Sequence[str], batch_size: int, progress: Progress | None
+) -> Tensor:
+    import torch
+
+    from boolattn.encoder import DocumentEncoder
+
+    if not texts:
+        raise DataError("there are no documents to rank")
+    encode: Any
+    try:
+        encode = DocumentEncoder(model)
+    except ConfigError:
+        # Not two towers: sentence-transformers' own method fits every model.
+        def encode(some: Sequence[str]) -> Tensor:
+            return model.encode_document(
+                list(some), batch_size=batch_size, convert_to_tensor=True, show_progress_bar=False
+            )
+
+    parts = []
+    for start in range(0, len(texts), _CHUNK):
+        parts.append(encode(texts[start : start + _CHUNK]))
+        if progress:
+            progress("documents", min(start + _CHUNK, len(texts)), len(texts))
+    return torch.cat(parts)
+
+
+def _known_operators(
+    model: SentenceTransformer, operators: Sequence[Sequence[str]]
+) -> list[list[str]]:
+    """Leave out operators for which the model has no expert."""
+    from boolattn.encoder import BoolBertModel, query_encoder
+
+    try:
+        encoder = query_encoder(model)
+    except ConfigError:
+        encoder = None
+    if not isinstance(encoder, BoolBertModel):
+        raise GateError("this model has no BoolAttn, so labels can open no gate")
+    known = encoder.config.boolattn_config.operators
+    return [[name for name in one if name in known] for one in operators]

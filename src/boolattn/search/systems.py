@@ -1,0 +1,186 @@
+"""Systems to evaluate, by name: a model's folder, a known name, a TREC run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from boolattn.embedding import models
+from boolattn.errors import ConfigError, MissingDataError
+from boolattn.evaluation.ranking import Ranker, RunRanker
+from boolattn.files import ENDINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sentence_transformers import SentenceTransformer
+
+    from boolattn.evaluation.benchmark import Benchmark
+    from boolattn.evaluation.judgements import Judgements
+    from boolattn.evaluation.ranking import Ranking
+    from boolattn.search.model_rankers import ExclusionFilter, Progress
+
+GATES = ("own", "label")
+#: Names that are not folders.
+NAMES = ("bm25", models.MINILM, models.SHIPPED)
+#: Suffixes of run files.
+RUNS = tuple(f".{kind}{ending}" for kind in ("run", "trec") for ending in ENDINGS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemOptions:
+    """How a system ranks.
+
+    Attributes:
+        gate: ``own``: the model's own gate; ``label``: oracle labels of the operators.
+        is_composed: Compose operand scores, if the model has a parser; else rank by one vector.
+        device: Of the model; left out, a GPU if there is one.
+        progress: Called while documents are encoded.
+        exclusion_filter: Of :class:`~boolattn.search.model_rankers.RetrieverRanker`.
+    """
+
+    gate: str = "own"
+    is_composed: bool = True
+    device: str | None = None
+    progress: Progress | None = None
+    exclusion_filter: ExclusionFilter | None = None
+
+    def __post_init__(self) -> None:
+        if self.gate not in GATES:
+            raise ConfigError(f"unknown gate {self.gate!r}; there are {', '.join(GATES)}")
+
+
+@dataclass(frozen=True)
+class OpenSystem:
+    """A system that is ready to rank the documents of one benchmark.
+
+    Attributes:
+        name: Shown in tables.
+        gate: What opens the gate: ``label``, ``lexicon``, ``learned``; ``closed`` where nothing
+            does, empty where there is no gate.
+        is_composed: Whether operand scores are composed.
+        rank: From queries and a depth to their ranking.
+    """
+
+    name: str
+    gate: str
+    is_composed: bool
+    rank: Callable[[Judgements, int], Ranking]
+
+
+def open_system(
+    model: str, benchmark: Benchmark, options: SystemOptions | None = None
+) -> OpenSystem:
+    """Open a system, and encode or index the documents of a benchmark.
+
+    Args:
+        model: One of :data:`NAMES`, a model's folder, or a TREC run.
+        benchmark: The documents.
+        options: How it ranks.
+    """
+    options = options or SystemOptions()
+    is_lexical = model == "bm25" or model.endswith(RUNS)
+    if options.exclusion_filter is not None and (is_lexical or not options.is_composed):
+        raise ConfigError("strict NOT needs a model that parses queries")
+    if model.endswith(RUNS):
+        return _run(Path(model), benchmark, options)
+    if model == "bm25":
+        from boolattn.search.lexical import Bm25Ranker
+
+        _refuse_label(model, options)
+        return _system("BM25", Bm25Ranker(benchmark.texts))
+    return _model(model, benchmark, options)
+
+
+def _run(path: Path, benchmark: Benchmark, options: SystemOptions) -> OpenSystem:
+    _refuse_label(path.name, options)
+
+    def rank(judgements: Judgements, depth: int) -> Ranking:
+        run = RunRanker(path, judgements.ids, benchmark.rows)
+        return run.rank(judgements.texts, depth)
+
+    ending = next(ending for ending in sorted(RUNS, key=len)[::-1] if path.name.endswith(ending))
+    return OpenSystem(path.name.removesuffix(ending), "", False, rank)
+
+
+def _model(model_name: str, benchmark: Benchmark, options: SystemOptions) -> OpenSystem:
+    from boolattn.encoder.retriever import Retriever
+    from boolattn.encoder.retriever_storage import SETTINGS
+    from boolattn.search.model_rankers import RetrieverRanker, TowersRanker
+
+    folder, name = _folder(model_name)
+    texts, progress = benchmark.texts, options.progress
+    if options.is_composed and (folder / SETTINGS).is_file():
+        _refuse_label("a model with composed scores (add --no-compose for one vector)", options)
+        retriever = Retriever.load(folder, device=options.device)
+        ranker = RetrieverRanker(
+            retriever, texts, progress=progress, exclusion_filter=options.exclusion_filter
+        )
+        name = name if options.exclusion_filter is None else f"{name}, strict NOT"
+        return _system(name, ranker, _gate(retriever.towers), is_composed=True)
+    if options.exclusion_filter is not None:
+        raise ConfigError(f"{name} has no query parser: leave out strict NOT")
+    model = _load(folder, options.device)
+    gate = _gate(model)
+    if options.gate == "label" and not gate:
+        raise ConfigError(f"{name} has no BoolAttn: leave out --gate label")
+    towers = TowersRanker(model, texts, progress=progress)
+    if options.gate == "own":
+        return _system(name, towers, gate)
+
+    def rank(judgements: Judgements, depth: int) -> Ranking:
+        return towers.rank(judgements.texts, depth, operators=judgements.operators)
+
+    return OpenSystem(name, "label", False, rank)
+
+
+def _system(name: str, ranker: Ranker, gate: str = "", *, is_composed: bool = False) -> OpenSystem:
+    return OpenSystem(
+        name, gate, is_composed, lambda judgements, depth: ranker.rank(judgements.texts, depth)
+    )
+
+
+def _refuse_label(what: str, options: SystemOptions) -> None:
+    if options.gate == "label":
+        raise ConfigError(f"{what} has no gate that labels open: leave out --gate label")
+
+
+def _folder(model: str) -> tuple[Path, str]:
+    try:
+        folder = models.resolve(model)
+    except MissingDataError as error:
+        if model in models.NAMES:
+            raise
+        raise MissingDataError(
+            f"{model} is not a model's folder (no modules.json), not a run (*.run, *.trec), and "
+            f"not one of {', '.join(NAMES)}"
+        ) from error
+    labels = {models.MINILM: "all-MiniLM-L6-v2", models.SHIPPED: models.SHIPPED}
+    return folder, labels.get(model) or folder.resolve().name
+
+
+def _load(folder: Path, device: str | None) -> SentenceTransformer:
+    """Load any sentence-transformers model; an encoder without pooling gets mean pooling."""
+    from sentence_transformers import SentenceTransformer
+
+    from boolattn.encoder import build_towers
+
+    if (folder / "modules.json").is_file():
+        return SentenceTransformer(str(folder), device=device, local_files_only=True)
+    return build_towers(folder).to(device) if device else build_towers(folder)
+
+
+def _gate(model: SentenceTransformer) -> str:
+    """Return what opens a model's gate without labels."""
+    from boolattn.encoder import BoolBertModel, query_encoder
+
+    try:
+        encoder = query_encoder(model)
+    except ConfigError:
+        # Not two towers.
+        return ""
+    if not isinstance(encoder, BoolBertModel):
+        return ""
+    gate = str(encoder.config.boolattn_config.gate)
+    return "closed" if gate == "label" else gate
