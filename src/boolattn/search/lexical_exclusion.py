@@ -32,7 +32,8 @@ def allowed_by_vectors(tree: QueryTree, probabilities: NDArray[np.float32]) -> N
     """
     is_positive = np.array(list(signs(tree))) > 0
     truths = is_positive[:, None] | (probabilities >= BELONGS)
-    return probability(tree, truths.astype(np.float32)) > 0
+    allowed: NDArray[np.bool_] = probability(tree, truths.astype(np.float32)) > 0
+    return allowed
 
 
 def distinguishing_terms(tree: QueryTree) -> list[frozenset[str]]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import DataError, IndexFolderError
-from boolattn.search.engines.base import Flat, Selection
+from boolattn.search.engines.base import Selection
+from boolattn.search.engines.flat import Flat
 from boolattn.search.engines.registry import find_engine
 from boolattn.search.filters import allowed_rows, read_filters
 from boolattn.search.index.segments import live_rows, open_rows
@@ -55,7 +56,7 @@ class OpenIndex:
             live = live_rows(folder, manifest)
         except (OSError, ValueError) as error:
             raise IndexFolderError(f"{folder} cannot be read: {error}") from error
-        engine = find_engine(manifest.engine).open(folder, manifest, rows)
+        engine = find_engine(manifest.engine).open_engine(folder, manifest, rows)
         lexical = Lexical(folder / manifest.lexical) if manifest.lexical else None
         return cls(folder, manifest, rows, live, engine, Flat(rows), lexical)
 

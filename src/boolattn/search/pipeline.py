@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.search.candidates import Ranked, fuse, rank
+from boolattn.search.engines.base import similarities
 from boolattn.search.lexical import terms_of
 from boolattn.search.lexical_exclusion import allowed_by_terms, allowed_by_vectors
 from boolattn.search.queries import prepare_queries
@@ -207,8 +208,7 @@ class Pipeline:
         return self.retriever.chances(plan, self._similarities(plan, rows))
 
     def _similarities(self, plan: Plan, rows: Rows) -> Array:
-        found: Array = plan.vectors @ self.index.engine.vectors(rows).T
-        return found
+        return similarities(plan.vectors, self.index.engine.vectors(rows))
 
     def _ranked_lower(self, plan: Plan, shown: Rows, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Return what the whole text's vector finds among the first, and the result does not."""

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.embedding.models import load_model
-from boolattn.encoder.retriever import Retriever
 from boolattn.errors import ConfigError, IndexFolderError, QueryError
 from boolattn.search.index.manifest import check_files, check_model, read_manifest
 from boolattn.search.index.settings import IndexSettings
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from boolattn.data.records import Document
+    from boolattn.encoder.retriever import Retriever
     from boolattn.search.engines.base import Engine
     from boolattn.search.index.manifest import Manifest
     from boolattn.search.index.settings import Encode
@@ -180,6 +180,8 @@ class Searcher:
 
 
 def _retriever(model: Retriever | SentenceTransformer) -> Retriever:
+    from boolattn.encoder.retriever import Retriever
+
     found = model if isinstance(model, Retriever) else Retriever(model)
     if found.similarity not in ("cosine", "dot"):
         raise ConfigError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from boolattn.composition.scores import in_words
 from boolattn.logic.tree import And, Atom, Not, Or
@@ -12,12 +12,10 @@ from boolattn.logic.tree import And, Atom, Not, Or
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from boolattn.logic.tree import QueryTree
 
-    P = TypeVar("P", float, NDArray[np.float32])
+#: A number, or an array over documents.
+P = TypeVar("P", bound=Any)
 
 KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "put down"
 #: A document belongs to an operand from this probability on.

@@ -1,7 +1,4 @@
-"""faiss's approximate engines, each with its recall against exact search measured as it is built.
-
-May import: boolattn.search, boolattn.errors.
-"""
+"""faiss's approximate engines; their recall against exact search is measured when built."""
 
 from __future__ import annotations
 
@@ -11,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import IndexFolderError, MissingDataError
-from boolattn.search.engines.base import Found, Selection, best
+from boolattn.search.engines.base import Found, Selection, best, similarities
+from boolattn.search.engines.flat import delete_rows
 from boolattn.search.engines.tuning import as_settings, effort_for, efforts_of, tune
 from boolattn.search.index.manifest import describe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -25,17 +24,18 @@ if TYPE_CHECKING:
     from boolattn.search.index.segments import Rows
 
     Array = NDArray[np.float32]
-    # What faiss has no types for.
     FaissIndex = Any
     FaissValue = Any
 
-#: So few rows are compared one by one: that is exact, and as fast.
+__all__ = ["delete_rows", "open_engine", "write_engine"]
+
+#: Up to so many selected rows are compared one by one, which is exact and as fast.
 _FEW = 16_384
 _SEED = 0
 
 
 def faiss_module() -> Any:  # noqa: ANN401 - a module
-    """Import faiss, or say how to get it."""
+    """Import faiss."""
     try:
         import faiss
     except ImportError as error:
@@ -46,65 +46,57 @@ def faiss_module() -> Any:  # noqa: ANN401 - a module
 
 
 @dataclass(frozen=True)
-class Ivf:
+class Kind:
+    """One of faiss's indexes.
+
+    Attributes:
+        make: Returns an empty index for some rows, trained if it must be.
+        parameters: Returns search parameters for an index, an effort, a number of results and a
+            selector of rows.
+        first_effort: To begin tuning with.
+        most_effort: Returns the effort above which tuning stops.
+    """
+
+    make: Callable[[Rows], FaissIndex]
+    parameters: Callable[[FaissIndex, float, int, FaissValue], FaissValue]
+    first_effort: int
+    most_effort: Callable[[FaissIndex], int]
+
+
+def _make_ivf(rows: Rows) -> FaissIndex:
     """Cells around centres, of which the nearest are searched; the effort is their number."""
-
-    name = "ivf"
-    first_effort = 8
-
-    def make(self, rows: Rows) -> FaissIndex:
-        """Return a trained, empty index."""
-        faiss = faiss_module()
-        dimension = rows.segments[0].vectors.shape[1]
-        # faiss wants 39 vectors a cell.
-        n_cells = max(1, min(round(4 * len(rows) ** 0.5), len(rows) // 39))
-        chosen = np.random.default_rng(_SEED).permutation(len(rows))[: 64 * n_cells]
-        index = faiss.IndexIVFFlat(
-            faiss.IndexFlatIP(dimension), dimension, n_cells, faiss.METRIC_INNER_PRODUCT
-        )
-        index.train(rows.vectors(np.sort(chosen)))
-        return index
-
-    def parameters(
-        self, index: FaissIndex, effort: float, n: int, selector: FaissValue
-    ) -> FaissValue:
-        """Return faiss's search parameters."""
-        cells = min(round(effort), index.nlist)
-        return faiss_module().SearchParametersIVF(sel=selector, nprobe=max(1, cells))
-
-    def most_effort(self, index: FaissIndex) -> int:
-        """Return the effort above which nothing is gained."""
-        return int(index.nlist)
+    faiss, dimension = faiss_module(), rows.segments[0].vectors.shape[1]
+    # faiss asks for at least 39 vectors in a cell.
+    n_cells = max(1, min(round(4 * len(rows) ** 0.5), len(rows) // 39))
+    chosen = np.random.default_rng(_SEED).permutation(len(rows))[: 64 * n_cells]
+    centres = faiss.IndexFlatIP(dimension)
+    index = faiss.IndexIVFFlat(centres, dimension, n_cells, faiss.METRIC_INNER_PRODUCT)
+    index.train(rows.vectors(np.sort(chosen)))
+    return index
 
 
-@dataclass(frozen=True)
-class Hnsw:
-    """A graph of neighbours; the effort is the number of candidates kept on the way."""
-
-    name = "hnsw"
-    first_effort = 32
-
-    def make(self, rows: Rows) -> FaissIndex:
-        """Return an empty index."""
-        faiss = faiss_module()
-        dimension = rows.segments[0].vectors.shape[1]
-        index = faiss.IndexHNSWFlat(dimension, 32, faiss.METRIC_INNER_PRODUCT)
-        index.hnsw.efConstruction = 80
-        return index
-
-    def parameters(
-        self, index: FaissIndex, effort: float, n: int, selector: FaissValue
-    ) -> FaissValue:
-        """Return faiss's search parameters."""
-        kept = min(round(max(effort, n)), index.ntotal)
-        return faiss_module().SearchParametersHNSW(sel=selector, efSearch=max(1, kept))
-
-    def most_effort(self, index: FaissIndex) -> int:
-        """Return the effort above which too much time goes."""
-        return 4096
+def _ivf_parameters(index: FaissIndex, effort: float, _n: int, selector: FaissValue) -> FaissValue:
+    cells = min(round(effort), index.nlist)
+    return faiss_module().SearchParametersIVF(sel=selector, nprobe=max(1, cells))
 
 
-KINDS = {kind.name: kind for kind in (Ivf(), Hnsw())}
+def _make_hnsw(rows: Rows) -> FaissIndex:
+    """Return a graph of neighbours; the effort is the number of candidates on the way."""
+    faiss = faiss_module()
+    index = faiss.IndexHNSWFlat(rows.segments[0].vectors.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efConstruction = 80
+    return index
+
+
+def _hnsw_parameters(index: FaissIndex, effort: float, n: int, selector: FaissValue) -> FaissValue:
+    n_candidates = min(round(max(effort, n)), index.ntotal)
+    return faiss_module().SearchParametersHNSW(sel=selector, efSearch=max(1, n_candidates))
+
+
+KINDS = {
+    "ivf": Kind(_make_ivf, _ivf_parameters, 8, lambda index: int(index.nlist)),
+    "hnsw": Kind(_make_hnsw, _hnsw_parameters, 32, lambda _index: 4096),
+}
 
 
 class Approximate:
@@ -114,28 +106,24 @@ class Approximate:
     limit = None
 
     def __init__(
-        self, index: FaissIndex, kind: Ivf | Hnsw, rows: Rows, efforts: dict[int, float]
+        self, index: FaissIndex, kind: Kind, rows: Rows, efforts: dict[int, float]
     ) -> None:
-        self._index, self._kind, self.rows = index, kind, rows
-        self.efforts = efforts
-
-    def vectors(self, rows: NDArray[np.int64]) -> Array:
-        """Return the vectors of some rows."""
-        return self.rows.vectors(rows)
+        self._index, self._kind, self._rows = index, kind, rows
+        self.efforts, self.vectors = efforts, rows.vectors
 
     def search(self, queries: Array, n: int, selection: Selection) -> Found:
-        """Return the nearest rows that may be found, nearly always."""
-        queries, n = np.ascontiguousarray(queries, np.float32), min(n, len(self.rows))
+        """Return the nearest selected rows; some may be missed."""
+        queries, n = np.ascontiguousarray(queries, np.float32), min(n, len(self._rows))
         mask, selector, share = selection.mask, None, 1.0
         if mask is not None:
             n_allowed = int(mask.sum())
             if n_allowed <= max(n, _FEW):
                 return self._one_by_one(queries, n, np.flatnonzero(mask))
             share = n_allowed / len(mask)
-            # faiss keeps no reference to the bits.
+            # faiss keeps no reference to the bits, so the name must stay.
             bits = np.packbits(mask, bitorder="little")
             selector = faiss_module().IDSelectorBitmap(bits)
-        # Where half the rows may not be found, twice as many must be looked at.
+        # Where half the rows are selected, twice as many must be visited.
         effort = effort_for(self.efforts, n) / share
         parameters = self._kind.parameters(self._index, effort, n, selector)
         scores, rows = self._index.search(queries, n, params=parameters)
@@ -145,7 +133,7 @@ class Approximate:
         if not len(rows):
             empty = np.zeros((len(queries), 0))
             return Found(empty.astype(np.int64), empty.astype(np.float32))
-        found = best(queries @ self.rows.vectors(rows).T, n)
+        found = best(similarities(queries, self._rows.vectors(rows)), n)
         return Found(rows[found.rows], found.scores)
 
 
@@ -169,14 +157,14 @@ def write_engine(job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
         faiss.write_index(index, str(job.folder / name))
     except RuntimeError as error:
         raise IndexFolderError(
-            f"cannot write {job.folder / name}: is the disk full? What was there is unchanged"
+            f"cannot write {job.folder / name}: is the disk full? The old index is unchanged"
         ) from error
     settings = {"file": name, **as_settings(engine.efforts, recalls, len(queries))}
     return settings, {name: describe(job.folder / name)}
 
 
 def open_engine(folder: Path, manifest: Manifest, rows: Rows) -> Approximate:
-    """Open an engine; its file is mapped into memory, so processes share it."""
+    """Open an engine; its file is mapped into memory, which processes share."""
     faiss, path = faiss_module(), folder / manifest.engine_settings["file"]
     try:
         index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)

@@ -1,10 +1,9 @@
-"""Milvus as an engine: a file (Milvus Lite), a server or a cluster by its address, one code.
+"""Milvus as an engine: a file (Milvus Lite), or a server or cluster by its address.
 
-Milvus finds the neighbours, filters and deletes by itself; documents, and the vectors that a
-composed score is computed from, stay in the index's folder. Metadata go there as tags (a field's
-name with the hash of its value) and numbers, so that a filter means the same everywhere.
-A cluster's token is read from ``MILVUS_TOKEN`` and stored nowhere.
-May import: boolattn.search, boolattn.errors.
+Milvus finds neighbours, filters and deletes; documents, and the vectors of composed scores, stay in
+the index's folder. Milvus stores metadata as tags (a field's name with the hash of its value) and
+numbers, so that filters mean the same as in other engines. A cluster's token is read from
+``MILVUS_TOKEN`` and never stored.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Milvus:
         efforts: dict[int, float],
     ) -> None:
         self._client, self._collection, self._rows = client, collection, rows
-        self.efforts = efforts
+        self.efforts, self.vectors = efforts, rows.vectors
         with _one_line(collection):
             client.load_collection(collection)
             found = int(client.get_collection_stats(collection)["row_count"])
@@ -74,23 +73,19 @@ class Milvus:
             raise IndexFolderError(
                 f"Milvus holds {found} of the index's {n_documents} documents; index again"
             )
-        # A writer that was killed may have left some, or not have deleted them yet.
+        # A killed writer may have left rows, or not have deleted some yet.
         self._n_extra = found - n_documents
 
-    def vectors(self, rows: NDArray[np.int64]) -> Array:
-        """Return the vectors of some rows, from the index's folder."""
-        return self._rows.vectors(rows)
-
     def search(self, queries: Array, n: int, selection: Selection) -> Found:
-        """Ask Milvus, with the filters as its own expression."""
+        """Search the collection, with the filters as an expression of Milvus."""
         n = min(n, len(self._rows), LIMIT)
         limit = min(n + self._n_extra, LIMIT)
-        # The candidates that its graph keeps on the way; never fewer than the results.
+        # Candidates of its graph; never fewer than the results.
         effort = round(max(effort_for(self.efforts, n), limit))
         data = list(np.ascontiguousarray(queries, np.float32))
         answers: list[Any] = []
         with _one_line(self._collection):
-            # Few at a time, so that many queries together do not run out of the time of one call.
+            # Few at a time, so that many queries do not exceed the time of one call.
             for start in range(0, len(data), _QUERIES):
                 answers += self._client.search(
                     self._collection,
@@ -107,14 +102,14 @@ class Milvus:
             own = np.array([hit["row"] for hit in answer], np.int64)
             values = np.array([hit["distance"] for hit in answer], np.float32)
             inside = own < len(self._rows)
-            kept = inside & selection.keeps(np.where(inside, own, -1))
-            count = min(n, int(kept.sum()))
-            rows[place, :count], scores[place, :count] = own[kept][:n], values[kept][:n]
+            allowed = inside & selection.allows(np.where(inside, own, -1))
+            count = min(n, int(allowed.sum()))
+            rows[place, :count], scores[place, :count] = own[allowed][:n], values[allowed][:n]
         return Found(rows, scores)
 
 
 def expression(conditions: tuple[Condition, ...]) -> str:
-    """Write conditions as Milvus does."""
+    """Write conditions as an expression of Milvus."""
     parts = []
     for condition in conditions:
         if condition.kind in RANGES:
@@ -128,16 +123,16 @@ def expression(conditions: tuple[Condition, ...]) -> str:
 
 
 def write_engine(job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
-    """Make a collection, or add rows to the one that is there."""
+    """Create a collection, or add rows to an existing one."""
     rows, manifest = job.rows, job.manifest
     uri = manifest.engine_settings.get("uri", job.uri)
-    client = _client(_place(job.folder, uri))
+    client = _client(_address(job.folder, uri))
     name = manifest.engine_settings.get(
         "collection", f"{_prefix(job.folder)}_{manifest.generation}"
     )
     with _one_line(name):
         if job.first_row:
-            # What a writer that was killed left of the same rows.
+            # Rows of a killed writer.
             client.delete(name, filter=f"row >= {job.first_row}")
         else:
             _drop_stale(client, job.folder)
@@ -146,8 +141,8 @@ def write_engine(job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
             client.insert(name, _entries(rows, start, min(start + _BATCH, len(rows))))
         client.flush(name)
         if not job.first_row:
-            # What was just written is compared one by one until it is loaded anew, which would
-            # make the recall too good. One that is in use is not taken from its readers.
+            # New rows are compared one by one until the collection is loaded again, which would
+            # overstate the recall. A collection in use is not released.
             client.release_collection(name)
     queries = job.sample()[:N_SAMPLE]
     engine = Milvus(client, name, rows, manifest.n_documents, {})
@@ -159,15 +154,15 @@ def write_engine(job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
 def open_engine(folder: Path, manifest: Manifest, rows: Rows) -> Milvus:
     """Open a collection."""
     settings = manifest.engine_settings
-    client = _client(_place(folder, settings["uri"]))
+    client = _client(_address(folder, settings["uri"]))
     efforts = efforts_of(settings)
     return Milvus(client, settings["collection"], rows, manifest.n_documents, efforts)
 
 
-def forget(folder: Path, manifest: Manifest, rows: NDArray[np.int64]) -> None:
-    """Delete rows."""
+def delete_rows(folder: Path, manifest: Manifest, rows: NDArray[np.int64]) -> None:
+    """Delete rows of the collection."""
     settings = manifest.engine_settings
-    client, own = _client(_place(folder, settings["uri"])), rows.tolist()
+    client, own = _client(_address(folder, settings["uri"])), rows.tolist()
     with _one_line(settings["collection"]):
         for start in range(0, len(own), _BATCH):
             client.delete(settings["collection"], ids=own[start : start + _BATCH])
@@ -205,7 +200,7 @@ def _entries(rows: Rows, start: int, end: int) -> list[dict[str, Any]]:
             "row": row,
             "vector": vectors[place],
             "tags": [_tag(name, hashes[name][place]) for name in names if hashes[name][place]],
-            # Not equal to itself: not a number, so no value.
+            # NaN, which is not equal to itself, is no value.
             "numbers": {n: v[place] for n, v in numbers.items() if v[place] == v[place]},
         }
         for place, row in enumerate(chosen.tolist())
@@ -213,7 +208,7 @@ def _entries(rows: Rows, start: int, end: int) -> list[dict[str, Any]]:
 
 
 def _drop_stale(client: Client, folder: Path) -> None:
-    """Drop what builds of this index left behind, but for the one that is in use."""
+    """Drop the collections of earlier builds, but for the one in use."""
     in_use = ""
     with suppress(BoolattnError):
         in_use = read_manifest(folder).engine_settings.get("collection", "")
@@ -231,24 +226,24 @@ def _prefix(folder: Path) -> str:
     return "boolattn_" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
 
 
-def _place(folder: Path, uri: str) -> str:
-    """Return the address, or the path of a file, which is the index's own if none is named."""
+def _address(folder: Path, uri: str) -> str:
+    """Return the address, or the path of a file; left out, one in the index."""
     return uri if "://" in uri else str(folder.resolve() / (uri or MILVUS))
 
 
 @cache
-def _client(place: str) -> Client:
-    """Connect once: a file of Milvus Lite serves one connection."""
+def _client(address: str) -> Client:
+    """Connect once: a file of Milvus Lite allows one connection."""
     try:
         from pymilvus import MilvusClient
     except ImportError as error:
         raise MissingDataError("Milvus needs pymilvus; pip install 'boolattn[milvus]'") from error
-    # They log every error with a traceback, and raise it besides.
+    # They log a traceback of every error that they raise.
     for name in ("pymilvus", "milvus_lite"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    hint = "" if "://" in place else "; a file serves one process, so is it open in another?"
-    with _one_line(place, hint):
-        return MilvusClient(place, token=os.environ.get("MILVUS_TOKEN", ""), timeout=_TIMEOUT)
+    hint = "" if "://" in address else "; a file allows one process; is it open in another?"
+    with _one_line(address, hint):
+        return MilvusClient(address, token=os.environ.get("MILVUS_TOKEN", ""), timeout=_TIMEOUT)
 
 
 @contextmanager
@@ -259,9 +254,9 @@ def _one_line(what: str, hint: str = "") -> Iterator[None]:
     try:
         yield
     except (MilvusException, grpc.RpcError) as error:
-        said = error.message if isinstance(error, MilvusException) else _details(error)
-        raise IndexFolderError(f"Milvus ({what}): {' '.join(str(said).split())}{hint}") from error
+        text = error.message if isinstance(error, MilvusException) else _details(error)
+        raise IndexFolderError(f"Milvus ({what}): {' '.join(str(text).split())}{hint}") from error
 
 
-def _details(error: Any) -> str:  # noqa: ANN401 - grpc's, which says it in two ways
+def _details(error: Any) -> str:  # noqa: ANN401 - grpc's errors have one of two forms
     return str(error.details() if hasattr(error, "details") else error)

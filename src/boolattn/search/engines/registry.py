@@ -1,16 +1,11 @@
-"""The engines by name: how each is written beside an index, and opened.
-
-May import: boolattn.search, boolattn.errors.
-"""
+"""The engines by name; each is a module with the functions of :class:`EngineModule`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
 from boolattn.errors import ConfigError
-from boolattn.search.engines import faiss as faiss_engines
-from boolattn.search.engines import milvus
-from boolattn.search.engines.base import Flat
+from boolattn.search.engines import faiss, flat, milvus
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,65 +17,28 @@ if TYPE_CHECKING:
     from boolattn.search.index.manifest import FileEntry, Manifest
     from boolattn.search.index.segments import Rows
 
-    Written = tuple[dict[str, Any], dict[str, FileEntry]]
 
+class EngineModule(Protocol):
+    """How an engine is stored."""
 
-class Kind(Protocol):
-    """How one engine is kept."""
-
-    def write(self, job: Job) -> Written:
-        """Take up the new rows; return the engine's settings and files."""
+    def write_engine(self, _job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
+        """Add the new rows; return the engine's settings and files."""
         ...
 
-    def open(self, folder: Path, manifest: Manifest, rows: Rows) -> Engine:
+    def open_engine(self, _folder: Path, _manifest: Manifest, rows: Rows) -> Engine:
         """Open the engine for reading."""
         ...
 
-    def forget(self, folder: Path, manifest: Manifest, rows: NDArray[np.int64]) -> None:
-        """Delete rows that the manifest counts as deleted already."""
+    def delete_rows(self, _folder: Path, _manifest: Manifest, _rows: NDArray[np.int64]) -> None:
+        """Delete rows that the manifest already counts as deleted."""
         ...
 
 
-class _Flat:
-    def write(self, job: Job) -> Written:
-        return {}, {}
-
-    def open(self, folder: Path, manifest: Manifest, rows: Rows) -> Engine:
-        return Flat(rows)
-
-    def forget(self, folder: Path, manifest: Manifest, rows: NDArray[np.int64]) -> None:
-        """Do nothing: deleted rows are masked."""
+ENGINES: dict[str, EngineModule] = {"flat": flat, "ivf": faiss, "hnsw": faiss, "milvus": milvus}
 
 
-class _Faiss(_Flat):
-    def write(self, job: Job) -> Written:
-        return faiss_engines.write_engine(job)
-
-    def open(self, folder: Path, manifest: Manifest, rows: Rows) -> Engine:
-        return faiss_engines.open_engine(folder, manifest, rows)
-
-
-class _Milvus:
-    def write(self, job: Job) -> Written:
-        return milvus.write_engine(job)
-
-    def open(self, folder: Path, manifest: Manifest, rows: Rows) -> Engine:
-        return milvus.open_engine(folder, manifest, rows)
-
-    def forget(self, folder: Path, manifest: Manifest, rows: NDArray[np.int64]) -> None:
-        milvus.forget(folder, manifest, rows)
-
-
-ENGINES: dict[str, Kind] = {
-    "flat": _Flat(),
-    "ivf": _Faiss(),
-    "hnsw": _Faiss(),
-    "milvus": _Milvus(),
-}
-
-
-def find_engine(name: str) -> Kind:
-    """Return how an engine is kept."""
+def find_engine(name: str) -> EngineModule:
+    """Return the module of an engine."""
     if name not in ENGINES:
         raise ConfigError(f"no engine {name!r}; there are {', '.join(ENGINES)}")
     return ENGINES[name]

@@ -1,7 +1,6 @@
-"""How hard an approximate engine searches: doubled until its recall is high enough.
+"""Effort of an approximate engine: doubled until its recall is high enough.
 
-Measured once for few results and once for the many candidates of a composed query.
-May import: boolattn.search.engines.base.
+Measured for few results, and for the many candidates of a composed query.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from boolattn.search.engines.base import Flat, Selection
+from boolattn.search.engines.base import Selection
+from boolattn.search.engines.flat import Flat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float32]
 
-#: Results for which the recall is measured, and the recall that is tried for.
+#: Numbers of results, and the recall that tuning aims at.
 TARGETS = {10: 0.98, 1000: 0.95}
 _TIE = 1e-6
 
@@ -33,21 +33,21 @@ class Tunable(Protocol):
     efforts: dict[int, float]
 
     def search(self, queries: Array, n: int, selection: Selection) -> Found:
-        """Return the nearest rows, nearly always."""
+        """Return the nearest rows; some may be missed."""
         ...
 
 
 def tune(
     engine: Tunable, rows: Rows, queries: Array, effort: float, limit: float
 ) -> dict[int, float]:
-    """Set how hard an engine searches, and return the recall that it then has.
+    """Set the efforts of an engine.
 
     Args:
-        engine: Its efforts are set.
+        engine: The engine.
         rows: What it searches.
-        queries: To measure with.
+        queries: To measure the recall with.
         effort: To begin with.
-        limit: The most that is tried.
+        limit: The highest effort.
 
     Returns:
         Recall against exact search, by number of results.
@@ -66,7 +66,7 @@ def tune(
 
 
 def effort_for(efforts: Mapping[int, float], n: int) -> float:
-    """Return the effort that was measured for the next larger number of results."""
+    """Return the effort for the next larger number of results that was measured."""
     depths = sorted(efforts)
     return efforts[next((depth for depth in depths if n <= depth), depths[-1])]
 
@@ -74,7 +74,7 @@ def effort_for(efforts: Mapping[int, float], n: int) -> float:
 def as_settings(
     efforts: Mapping[int, float], recalls: Mapping[int, float], n_sample: int
 ) -> dict[str, Any]:
-    """Return what the manifest keeps; JSON's keys are text."""
+    """Return what the manifest stores; keys in JSON are text."""
     return {
         "effort": {str(depth): effort for depth, effort in efforts.items()},
         "recall": {str(depth): round(value, 4) for depth, value in recalls.items()},
@@ -83,16 +83,16 @@ def as_settings(
 
 
 def efforts_of(settings: Mapping[str, Any]) -> dict[int, float]:
-    """Read the efforts back."""
+    """Return the efforts from the manifest."""
     return {int(depth): float(effort) for depth, effort in settings["effort"].items()}
 
 
 def recall(exact: Found, found: Found) -> float:
-    """Return the share of the nearest that was found; others as near are as good."""
+    """Return the share of the nearest rows that was found; ties are interchangeable."""
     shares = []
-    for wanted, got in zip(exact.scores, found.scores, strict=True):
-        wanted = wanted[wanted > -np.inf]
-        if len(wanted):
-            n_found = int((got >= wanted.min() - _TIE).sum())
-            shares.append(min(n_found, len(wanted)) / len(wanted))
+    for expected, got in zip(exact.scores, found.scores, strict=True):
+        expected = expected[expected > -np.inf]
+        if len(expected):
+            n_found = int((got >= expected.min() - _TIE).sum())
+            shares.append(min(n_found, len(expected)) / len(expected))
     return float(np.mean(shares)) if shares else 1.0

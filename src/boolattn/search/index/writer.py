@@ -115,7 +115,7 @@ class Writer:
             changed = replace(changed, generation=manifest.generation + 1)
             changed = self._finish(changed, segments)
             if len(deleted):
-                find_engine(changed.engine).forget(self.folder, changed, deleted)
+                find_engine(changed.engine).delete_rows(self.folder, changed, deleted)
             # Segments of additions that were stopped: no manifest names them.
             used = {f"{disk.SEGMENTS}/{segment.name}" for segment in changed.segments}
             disk.clean_segments(self.folder, used)
@@ -142,7 +142,7 @@ class Writer:
             deleted = np.array(chosen, np.int64)
             changed = self._delete(changed, deleted)
             disk.commit(self.folder, changed)
-            find_engine(changed.engine).forget(self.folder, changed, deleted)
+            find_engine(changed.engine).delete_rows(self.folder, changed, deleted)
             return changed
 
     def _check_free(self) -> None:
@@ -281,7 +281,7 @@ class Writer:
             uri=self.settings.uri,
             sample=lambda: self._sample(rows),
         )
-        settings, own = find_engine(manifest.engine).write(job)
+        settings, own = find_engine(manifest.engine).write_engine(job)
         files = {k: v for k, v in manifest.files.items() if not k.startswith("engine-")}
         return replace(manifest, engine_settings=settings, files=files | own)
 
