@@ -45,7 +45,7 @@ def labelled_rows(options: argparse.Namespace) -> Iterator[tuple[str, LabelledQu
     seed = options.seed
     sources: dict[str, Iterator[LabelledQuery]] = {
         "generated": generate_queries(options.generated, seed),
-        "sentences": sentence_queries(options.sentences, seed, Mixture(wide=1.0)),
+        "sentences": sentence_queries(options.sentences, seed, Mixture(varied=1.0)),
         "natural": fill_natural(options.natural, seed),
         "short": short_queries(options.short, seed),
     }

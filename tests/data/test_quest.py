@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from boolattn.data.quest import Coverage, fetch_quest, load_quest, load_quest_intro, read_documents
-from boolattn.data.quest_generated import (
+from boolattn.data.quest.generated import (
     WORDINGS,
     generate_queries,
     generated_choice,

@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 
 from boolattn.data.sentences import Mixture, generate, generate_triplets
-from boolattn.data.setbert import read_setbert
+from boolattn.data.sentences.setbert import read_setbert
 from boolattn.data.taxa import wordings
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
 from boolattn.logic.lexicon import find_cues

@@ -8,8 +8,9 @@ import pytest
 
 from boolattn.data.labelled_queries import label_queries
 from boolattn.data.quest import load_quest_intro
-from boolattn.data.quest_generated import with_generated
+from boolattn.data.quest.generated import with_generated
 from boolattn.data.records import Operand, Query
+from boolattn.data.sentences import Mixture, generate
 from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import words
 from experiments.parser_queries.alignment import align, align_operands
@@ -169,3 +170,10 @@ def test_sentences_are_marked_with_what_they_keep_and_exclude():
     forms = {marked.parsed.form for marked in found}
     assert {(1, 0, "and"), (2, 0, "or"), (1, 1, "and"), (2, 1, "and"), (3, 0, "or")} <= forms
     assert all(has_cues(marked) for marked in found if marked.parsed.joiner is Operator.OR)
+
+
+def test_sentence_queries_take_a_mixture():
+    varied = Mixture(varied=1.0)
+    queries = list(sentence_queries(50, 4, varied))
+    assert [query.text for query in queries] == [s.text for s in generate(50, 4, varied)]
+    assert any(query.parsed.joiner is Operator.OR for query in queries)

@@ -52,7 +52,7 @@ def test_each_query_is_one_operand():
 
 def every_table():
     root = files("boolattn.data")
-    for path in (root / "sentences.toml", root / "taxa" / "places.toml"):
+    for path in (root / "sentences" / "contents.toml", root / "taxa" / "places.toml"):
         yield tomllib.loads(path.read_text(encoding="utf-8"))
     for name in ("wordings", "plain", "contents"):
         yield table(name)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from boolattn.data.made import Store
 from boolattn.data.records import Dataset, Query
 from boolattn.data.sentences import Mixture, generate, generate_triplets
+from boolattn.data.sentences.store import SentenceStore
 from boolattn.errors import ConfigError
 from boolattn.reproduction.plan import stamp
 from boolattn.reproduction.prepared import Prepared
@@ -93,7 +93,7 @@ def test_changed_data_has_another_stamp_and_a_copy_the_same(tmp_path):
 
 
 def test_kept_sentences_are_the_generated_ones(tmp_path):
-    store = Store(tmp_path)
+    store = SentenceStore(tmp_path)
     for _ in range(2):
         assert store.sentences(20, 3) == list(generate(20, 3))
         assert store.sentences(8, 3, Mixture(unseen=True)) == list(
@@ -101,7 +101,7 @@ def test_kept_sentences_are_the_generated_ones(tmp_path):
         )
         assert store.triplets(4, 3) == list(generate_triplets(4, 3))
     assert len(list(tmp_path.iterdir())) == 3
-    assert Store().sentences(5, 1) == list(generate(5, 1))
+    assert SentenceStore().sentences(5, 1) == list(generate(5, 1))
 
 
 def test_rows_of_the_corpus_are_found_by_name(dataset, tokenizer, tmp_path):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from boolattn.data.made import Store
 from boolattn.data.readings_sources import marked_queries
 from boolattn.data.records import Operand
+from boolattn.data.sentences.store import SentenceStore
 from boolattn.encoder.retriever import Retriever
 from boolattn.encoder.retriever_storage import load_retriever, save_retriever
 from boolattn.errors import ConfigError
@@ -628,7 +628,7 @@ class TestFitting:
 
 
 def test_a_step_reads_as_many_texts_of_each_source(preset, marked_corpus, tmp_path):
-    steps = make_steps(preset(*COMPOSE), marked_corpus, None, Store(tmp_path / "made"))
+    steps = make_steps(preset(*COMPOSE), marked_corpus, None, SentenceStore(tmp_path / "made"))
     sources = steps.collator.store.sources
     assert [len(source) for source in sources][1:] == [12, 9]
     drawn = steps.collator.store.draw(np.random.default_rng(0), 6)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from boolattn.attention.config import BoolAttnConfig
-from boolattn.data.made import Store
 from boolattn.data.sentences import generate
+from boolattn.data.sentences.store import SentenceStore
 from boolattn.errors import ConfigError
 from boolattn.plugin import attach, load
 from boolattn.training.labels import Labels
@@ -78,13 +78,13 @@ def test_heads_learn_and_the_encoder_stays(tiny_encoder, tokenizer):
 
 
 def test_heads_learn_from_the_wordings_that_are_asked_for(tiny_encoder, tokenizer, tmp_path):
-    for wide, expected in ((0.0, "sentences"), (0.5, "wide")):
+    for wide, expected in ((0.0, "sentences"), (0.5, "varied")):
         trainer = _pretrainer(tiny_encoder, tokenizer, max_steps=1, triplet_weight=0.0, wide=wide)
-        trainer.made = Store(tmp_path / expected)
+        trainer.made = SentenceStore(tmp_path / expected)
         trainer.run()
         [path] = (tmp_path / expected).iterdir()
         assert path.name.startswith(f"{expected}-")
-    with pytest.raises(ConfigError, match="wide must lie between 0 and 1"):
+    with pytest.raises(ConfigError, match="(wide|varied) must lie between 0 and 1"):
         _pretrainer(tiny_encoder, tokenizer, max_steps=1, wide=1.5).run()
 
 

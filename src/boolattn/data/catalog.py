@@ -199,7 +199,7 @@ def _open_quest(options: Options) -> Dataset:
 
 def _open_quest_intro(options: Options) -> Dataset:
     from boolattn.data.quest import load_quest_intro
-    from boolattn.data.quest_generated import with_generated
+    from boolattn.data.quest.generated import with_generated
 
     quest = load_quest_intro(_folder("quest-intro", options.folder, "quest-intro"))
     return with_generated(quest, seed=options.seed) if quest.categories else quest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from boolattn.data.made import HELD_OUT_SEED, Store
 from boolattn.data.sentences import Mixture
+from boolattn.data.sentences.store import HELD_OUT_SEED, SentenceStore
 
 if TYPE_CHECKING:
     from boolattn.reproduction.jobs import Make
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 def make(job: Make, places: Places) -> str:
     """Make one kind of sentences, where they are not there yet."""
-    store, settings = Store(places.made), job.settings
+    store, settings = SentenceStore(places.made), job.settings
     if job.what == "triplets":
         store.triplets(settings.n_sentences, settings.seed)
     elif job.what == "sentences":
-        store.sentences(settings.n_sentences, settings.seed, Mixture(wide=settings.wide))
+        store.sentences(settings.n_sentences, settings.seed, Mixture(varied=settings.wide))
     elif job.what == "wide":
-        store.sentences(job.n_wide, settings.seed, Mixture(wide=1.0))
+        store.sentences(job.n_wide, settings.seed, Mixture(varied=1.0))
     elif settings.n_held_out:
         for unseen in (False, True):
             mixture = Mixture(unseen=unseen)

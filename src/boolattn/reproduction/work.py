@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from boolattn.data.made import Store
+from boolattn.data.sentences.store import SentenceStore
 from boolattn.embedding.models import encoder_source
 from boolattn.encoder.retriever import Retriever
 from boolattn.evaluation.judgements import Judgements
@@ -72,7 +72,7 @@ def teach(job: Heads, places: Places) -> str:
     attach(encoder, preset.plugin, tokenizer=tokenizer)
     nn.Module.to(encoder, _device())
     trainer = Pretrainer(
-        encoder, tokenizer, preset.pretrain, preset.model.pooling, made=Store(places.made)
+        encoder, tokenizer, preset.pretrain, preset.model.pooling, made=SentenceStore(places.made)
     )
     metrics = trainer.run()
     with whole_folder(job.folder) as draft:

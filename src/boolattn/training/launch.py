@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from boolattn.data.catalog import Options, open_dataset
-from boolattn.data.made import Store
+from boolattn.data.sentences.store import SentenceStore
 from boolattn.encoder.retriever_storage import load_retriever, write_retriever_files
 from boolattn.errors import ConfigError
 from boolattn.plugin import attach, save
@@ -129,7 +129,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
         hold_heads(towers)
     if corpus is None:
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
-    steps = make_steps(preset, corpus, launch.rankings, Store(launch.made))
+    steps = make_steps(preset, corpus, launch.rankings, SentenceStore(launch.made))
     validate = None
     if preset.data.validation:
         validate = corpus.validator(
@@ -152,7 +152,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
         del job, towers
         release_memory()
         result.metrics.update(
-            _finish(preset, corpus, run.model, run.model, command, Store(launch.made))
+            _finish(preset, corpus, run.model, run.model, command, SentenceStore(launch.made))
         )
         run.add_to_summary(result.metrics)
     return result
@@ -178,7 +178,9 @@ def finish(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict
     if corpus is None:
         _, tokenizer = load_encoder(str(launch.pretrained))
         corpus = Corpus(dataset, tokenizer, preset.model.document_length)
-    metrics = _finish(preset, corpus, launch.pretrained, run.model, command, Store(launch.made))
+    metrics = _finish(
+        preset, corpus, launch.pretrained, run.model, command, SentenceStore(launch.made)
+    )
     run.finish(metrics, [])
     return metrics
 
@@ -202,7 +204,7 @@ def _is_finished_apart(preset: Preset) -> bool:
 
 
 def _finish(
-    preset: Preset, corpus: Corpus, source: Path, target: Path, command: str, made: Store
+    preset: Preset, corpus: Corpus, source: Path, target: Path, command: str, made: SentenceStore
 ) -> dict[str, float]:
     retriever = load_retriever(source)
     settings = preset.compose
@@ -248,7 +250,7 @@ def is_main_process() -> bool:
 
 
 def make_steps(
-    preset: Preset, corpus: Corpus, rankings: Path | None = None, made: Store | None = None
+    preset: Preset, corpus: Corpus, rankings: Path | None = None, made: SentenceStore | None = None
 ) -> Steps:
     """Make the batches of a run."""
     settings = preset.train
@@ -259,7 +261,7 @@ def make_steps(
     if settings.n_bm25 and not any(example.ranked for example in examples):
         raise ConfigError("n_bm25 asks for a ranking's negatives; give the ranking: --rankings")
     sampler = Sampler(examples, len(corpus.documents), settings)
-    collator = _collator(preset, corpus, examples, made or Store())
+    collator = _collator(preset, corpus, examples, made or SentenceStore())
     # A short run meets few of the documents; a long one nearly all.
     if sampler.n_steps * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):
         logger.info("tokenising %d documents", len(corpus.documents))
@@ -267,7 +269,9 @@ def make_steps(
     return Steps(sampler, collator)
 
 
-def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example], made: Store) -> Collator:
+def _collator(
+    preset: Preset, corpus: Corpus, examples: Sequence[Example], made: SentenceStore
+) -> Collator:
     settings = preset.train
     texts = [example.text for example in examples]
     places = {example.id: place for place, example in enumerate(examples)}

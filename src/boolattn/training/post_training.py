@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from boolattn.data.made import Store
     from boolattn.data.records import Query
     from boolattn.data.sentences import Sentence
+    from boolattn.data.sentences.store import SentenceStore
     from boolattn.encoder.retriever import Retriever
     from boolattn.logic.parsed_query import LabelledQuery
     from boolattn.training.batches import Tokens
@@ -48,7 +48,7 @@ def marked_split(queries: Sequence[Query]) -> dict[str, LabelledQuery]:
 
 
 def reading_sources(
-    preset: Preset, marked: Mapping[str, LabelledQuery], made: Store
+    preset: Preset, marked: Mapping[str, LabelledQuery], made: SentenceStore
 ) -> list[list[LabelledQuery]]:
     """Return what a reader learns from, source by source; what is not asked for is empty."""
     settings, seed = preset.compose, preset.train.seed
@@ -56,7 +56,7 @@ def reading_sources(
     logger.info("making %d readings", count)
     wide: Sequence[Sentence] = ()
     if settings.n_wide:
-        wide = made.sentences(settings.n_wide, seed, Mixture(wide=1.0))
+        wide = made.sentences(settings.n_wide, seed, Mixture(varied=1.0))
     return [
         list(marked.values()),
         list(generate_marked(settings.n_generated, seed)),

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from boolattn.data.made import HELD_OUT_SEED, Store
 from boolattn.data.sentences import Mixture
+from boolattn.data.sentences.store import HELD_OUT_SEED, SentenceStore
 from boolattn.errors import ConfigError
 from boolattn.plugin.attach import plugin_of
 from boolattn.plugin.recording import Record, recording
@@ -54,13 +54,13 @@ class Pretrainer:
         settings: PretrainSettings,
         pooling: str = "mean",
         *,
-        made: Store | None = None,
+        made: SentenceStore | None = None,
     ) -> None:
         self.encoder = encoder
         self.tokenizer = tokenizer
         self.settings = settings
         self.pooling = pooling
-        self.made = made or Store()
+        self.made = made or SentenceStore()
         self.plugin = plugin_of(encoder)
         self.operators = self.plugin.config.operators
         self.is_learned = self.plugin.config.gate == "learned"
@@ -168,7 +168,7 @@ class Pretrainer:
         """Yield sentences, and triplets where their loss counts, in a new order each epoch."""
         settings = self.settings
         size, n = settings.batch_size, settings.n_sentences
-        mixture = Mixture(wide=settings.wide)
+        mixture = Mixture(varied=settings.wide)
         sentences = self._labels(self.made.sentences(n, settings.seed, mixture))
         triplets = None
         if settings.triplet_weight:

@@ -1,7 +1,6 @@
-"""What is generated, made once and kept: sentences and triplets as lines of JSON in a folder.
+"""A folder that caches generated sentences and triplets as JSON lines.
 
-20,000 sentences take about a quarter of a minute, for which a GPU need not wait twice.
-May import: boolattn.data, boolattn.logic.
+Generating 20,000 sentences takes about 15 s, for which a GPU should not wait twice.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from boolattn.data.sentences import (
+from boolattn.data.sentences.generator import (
     Mixture,
     Scope,
     Sentence,
@@ -26,83 +25,88 @@ from boolattn.files import read_jsonl, write_jsonl
 from boolattn.logic.operators import Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-#: Sets the sentences that heads are measured on apart from those they learn from.
+#: Added to the seed of evaluation sentences, so that they differ from those of training.
 HELD_OUT_SEED = 1_000_003
 
 _TRIPLET = ("anchor", "positive", "negative")
 
 
 @dataclass(frozen=True)
-class Store:
-    """Gives generated sentences, from a folder where it has them, and puts them there if not.
+class SentenceStore:
+    """Generates sentences, or reads them from a folder that has them already.
 
     Attributes:
-        folder: Where they are kept; left out, nothing is.
+        folder: The cache; without one, nothing is cached.
     """
 
     folder: Path | None = None
 
     def sentences(self, n: int, seed: int, mixture: Mixture | None = None) -> list[Sentence]:
         """Return what :func:`boolattn.data.sentences.generate` makes."""
-        if self.folder is None:
-            return list(generate(n, seed, mixture))
-        path = self._path(mixture_name(mixture), n, seed)
-        if not path.is_file():
-            write_jsonl(path, (_plain(one) for one in generate(n, seed, mixture)))
-        return [_sentence(row) for _, row in read_jsonl(path)]
+        rows = self._rows(
+            f"{mixture_name(mixture)}-{n}-{seed}",
+            lambda: map(_row, generate(n, seed, mixture)),
+        )
+        return list(map(_sentence, rows)) if rows else list(generate(n, seed, mixture))
 
     def triplets(self, n: int, seed: int) -> list[Triplet]:
         """Return what :func:`boolattn.data.sentences.generate_triplets` makes."""
-        if self.folder is None:
+        rows = self._rows(
+            f"triplets-{n}-{seed}",
+            lambda: (
+                {name: _row(getattr(one, name)) for name in _TRIPLET}
+                for one in generate_triplets(n, seed)
+            ),
+        )
+        if not rows:
             return list(generate_triplets(n, seed))
-        path = self._path("triplets", n, seed)
-        if not path.is_file():
-            made = generate_triplets(n, seed)
-            rows = ({name: _plain(getattr(one, name)) for name in _TRIPLET} for one in made)
-            write_jsonl(path, rows)
-        return [
-            Triplet(*(_sentence(row[name]) for name in _TRIPLET)) for _, row in read_jsonl(path)
-        ]
+        return [Triplet(*(_sentence(row[name]) for name in _TRIPLET)) for row in rows]
 
-    def _path(self, kind: str, n: int, seed: int) -> Path:
+    def _rows(
+        self, name: str, make: Callable[[], Iterable[dict[str, Any]]]
+    ) -> list[dict[str, Any]]:
+        """Return the rows of a cached file, written first if it is missing; empty without one."""
         if self.folder is None:
-            raise ValueError("no folder")
-        return self.folder / f"{kind}-{n}-{seed}-{source_digest()}.jsonl.xz"
+            return []
+        path = self.folder / f"{name}-{source_digest()}.jsonl.xz"
+        if not path.is_file():
+            write_jsonl(path, make())
+        return [row for _, row in read_jsonl(path)]
 
 
 def mixture_name(mixture: Mixture | None = None) -> str:
-    """Name a mixture: no two that differ have one name.
+    """Return a name that no other mixture has.
 
-    >>> mixture_name(), mixture_name(Mixture(unseen=True)), mixture_name(Mixture(wide=0.5))[:5]
-    ('sentences', 'unseen', 'wide-')
+    >>> mixture_name(), mixture_name(Mixture(unseen=True)), mixture_name(Mixture(varied=0.5))[:7]
+    ('sentences', 'unseen', 'varied-')
     """
     if mixture is None or mixture == Mixture():
         return "sentences"
     if mixture == Mixture(unseen=True):
         return "unseen"
-    # As numbers, because 1 and 1.0 are one share.
+    # As floats, because 1 and 1.0 are the same share.
     shares = {name: float(share) for name, share in asdict(mixture).items()}
     content = json.dumps(shares, sort_keys=True)
-    kind = "wide" if mixture.wide else "mixture"
+    kind = "varied" if mixture.varied else "mixture"
     return f"{kind}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
 @lru_cache(maxsize=1)
 def source_digest() -> str:
-    """Name the words and the code that sentences are made from: other ones, other sentences."""
+    """Return a hash of the tables and the code that sentences are generated from."""
     digest = hashlib.sha256()
-    home = files("boolattn.data")
-    names = ("sentences.toml", "sentences.py", "sentence_contents.py", "wide.toml", "wide.py")
+    names = ("generator.py", "contents.py", "contents.toml", "varied.py", "varied.toml")
     taxa = ("wordings.toml", "groups.toml", "places.toml", "phrases.py", "queries.py")
-    for part in [home.joinpath(name) for name in names] + [home.joinpath("taxa", n) for n in taxa]:
-        digest.update(part.read_bytes())
+    for folder, parts in (("sentences", names), ("taxa", taxa)):
+        for name in parts:
+            digest.update(files("boolattn.data").joinpath(folder, name).read_bytes())
     return digest.hexdigest()[:8]
 
 
-def _plain(sentence: Sentence) -> dict[str, Any]:
+def _row(sentence: Sentence) -> dict[str, Any]:
     return {
         "text": sentence.text,
         "template": sentence.template,

@@ -1,16 +1,12 @@
-"""What a Boolean sentence speaks of: taxa in places, or films, books, food ... (sentences.toml).
-
-May import: boolattn.data.taxa, boolattn.data.wide.
-"""
+"""Contents of Boolean sentences: taxa in places, or films, books, food ... (contents.toml)."""
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from boolattn.data.tables import package_table
 from boolattn.data.taxa.phrases import families_of, slots_of
 from boolattn.data.taxa.places import places
 from boolattn.data.taxa.queries import has_words, shape_of
@@ -21,54 +17,55 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Mapping, Sequence
 
+    from boolattn.data.sentences.varied import Skeleton, VariedWordings
     from boolattn.data.taxa.queries import Speaker
-    from boolattn.data.wide import Skeleton, WideSpeaker
 
+_TABLE = ("boolattn.data.sentences", "contents.toml")
 _PLANTS = ("aceae", "ales", "opsida")
 
 
 class Content(Protocol):
-    """What a sentence speaks of."""
+    """The operands of a sentence."""
 
     def slots(
-        self, speaker: Speaker, rng: random.Random, wide: WideSpeaker | None = None
+        self, speaker: Speaker, rng: random.Random, varied: VariedWordings | None = None
     ) -> dict[str, str]:
-        """Put it into words, slot by slot; with a wide speaker in more ways."""
+        """Return the words of each slot; with varied wordings in more ways."""
 
     def skeletons(self, template: str, *, unseen: bool) -> Sequence[tuple[str, bool]]:
-        """Return the frozen skeletons that fit it, and whether each takes a request."""
+        """Return the frozen skeletons that fit, and whether each takes a request."""
 
     def fits(self, skeleton: Skeleton) -> bool:
-        """Say whether a skeleton of wide.toml can be said of it."""
+        """Say whether a skeleton of varied.toml fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taxa:
-    """Groups and places, said in the taxa's own skeletons."""
+    """Groups and places, in the skeletons of the taxa benchmark."""
 
     operands: tuple[Operand, ...]
 
     def slots(
-        self, speaker: Speaker, rng: random.Random, wide: WideSpeaker | None = None
+        self, speaker: Speaker, rng: random.Random, varied: VariedWordings | None = None
     ) -> dict[str, str]:
-        """Draw the names of the groups, and what ties them to their places."""
+        """Draw the names of the groups, and the links to their places."""
         heads = {operand.group: speaker.head(operand.group) for operand in self.operands}
-        if wide is None:
+        if varied is None:
             return speaker.slots(self.operands, heads, rng.choice(links().seen))
-        slots = speaker.slots(self.operands, heads, wide.link())
+        slots = speaker.slots(self.operands, heads, varied.link())
         slots["H"] = slots["G"]
         for index, operand in enumerate(self.operands):
             where = places()[operand.place].noun
-            tie = " ".join(wide.link().split("|")).strip()
+            link = " ".join(varied.link().split("|")).strip()
             if rng.random() < 0.4:
-                slots[f"N{index}"] = f"{slots[f'G{index}']} {tie} {where}"
-            # What is said after "that are" too.
-            short = "from" if tie.startswith(("that ", "which ", "and ")) else tie
+                slots[f"N{index}"] = f"{slots[f'G{index}']} {link} {where}"
+            # M follows "that are" too.
+            short = "from" if link.startswith(("that ", "which ", "and ")) else link
             slots[f"M{index}"] = f"{short} {where}"
         return slots
 
     def skeletons(self, template: str, *, unseen: bool) -> Sequence[tuple[str, bool]]:
-        """Return those of the shape, where every place has the adjective asked for."""
+        """Return those of the same shape, where every place has the adjective needed."""
         kind = shape_of(self.operands)
         return [
             (skeleton, takes_request)
@@ -77,7 +74,7 @@ class Taxa:
         ]
 
     def fits(self, skeleton: Skeleton) -> bool:
-        """Say whether the shape is right and every adjective is there."""
+        """Say whether the shape is right and no adjective is missing."""
         if skeleton.shape not in ("any", "phrases", shape_of(self.operands)):
             return False
         # A head with phrases is one group in several places.
@@ -94,10 +91,10 @@ class Category:
     phrases: tuple[str, ...]
 
     def slots(
-        self, speaker: Speaker, rng: random.Random, wide: WideSpeaker | None = None
+        self, speaker: Speaker, rng: random.Random, varied: VariedWordings | None = None
     ) -> dict[str, str]:
         """Return the head, its phrases, and each operand in full."""
-        del speaker, rng, wide
+        del speaker, rng, varied
         slots = {"H": self.head}
         for index, phrase in enumerate(self.phrases):
             slots[f"M{index}"] = phrase
@@ -105,11 +102,11 @@ class Category:
         return slots
 
     def skeletons(self, template: str, *, unseen: bool) -> Sequence[tuple[str, bool]]:
-        """Return those that speak of any operands, and ours for a head with phrases."""
+        """Return those for any operands, and those of contents.toml."""
         return _category_skeletons(template, unseen=unseen)
 
     def fits(self, skeleton: Skeleton) -> bool:
-        """Say whether it speaks neither of places nor of species."""
+        """Say whether it mentions neither places nor species."""
         return skeleton.shape in ("any", "phrases") and "species" not in skeleton.text
 
 
@@ -133,16 +130,17 @@ def _category_skeletons(template: str, *, unseen: bool) -> tuple[tuple[str, bool
         for wording in wordings()[template]
         if wording.is_unseen == unseen
         and wording.shape == "any"
-        # "species that are ..." is said of taxa alone.
+        # "species that are ..." fits only taxa.
         and "species" not in wording.skeleton
     }
-    ours = [raw for raw in _skeletons()[template] if not unseen or families_of(raw)]
+    own = {row["template"]: row["skeletons"] for row in package_table(*_TABLE)["structure"]}
+    ours = [raw for raw in own[template] if not unseen or families_of(raw)]
     return (*sorted(found), *((raw.removeprefix("!"), raw[0] != "!") for raw in ours))
 
 
 @lru_cache(maxsize=1)
 def groups() -> tuple[Group, ...]:
-    """Return the groups that have a common name of ours; no document is needed for them."""
+    """Return the groups with a common name in the table of groups."""
     return tuple(
         Group(rank, name, common, "plants" if name.endswith(_PLANTS) else "animals", "")
         for rank, row in sorted(common_names().items())
@@ -152,17 +150,6 @@ def groups() -> tuple[Group, ...]:
 
 @lru_cache(maxsize=1)
 def domains() -> tuple[Mapping[str, list[str]], ...]:
-    """Return the domains outside the taxa: heads, phrases and names that hold cue words."""
-    table = _table()["domain"]
+    """Return the domains other than taxa: heads, phrases, and names with cue words."""
+    table = package_table(*_TABLE)["domain"]
     return tuple(table[name] for name in sorted(table))
-
-
-@lru_cache(maxsize=1)
-def _skeletons() -> Mapping[str, list[str]]:
-    return {row["template"]: row["skeletons"] for row in _table()["structure"]}
-
-
-@lru_cache(maxsize=1)
-def _table() -> dict[str, Any]:
-    source = files("boolattn.data").joinpath("sentences.toml")
-    return tomllib.loads(source.read_text(encoding="utf-8"))

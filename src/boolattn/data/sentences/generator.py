@@ -1,8 +1,7 @@
-"""Boolean sentences for the auxiliary pretraining: with exact cues, scopes and operators.
+"""Generated Boolean sentences, labelled with operators, cues, scopes and operands.
 
-Ours are generated, as many as asked, from category names (taxa by place, films, books, food ...)
-and the taxa's frozen wordings, so the cue words held out there are held out here.
-May import: boolattn.data, boolattn.logic, boolattn.errors.
+They combine category names (taxa by place, films, books, food ...) with the frozen wordings of the
+taxa benchmark, so the cue words held out there are held out here.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from boolattn.data.sentence_contents import Category, Taxa, domains, groups
+from boolattn.data.sentences.contents import Category, Taxa, domains, groups
+from boolattn.data.sentences.varied import VariedBuilder, VariedWordings
 from boolattn.data.taxa.phrases import Builder, CueSpan, Phrase, Span, families_of, fill
 from boolattn.data.taxa.places import are_apart, places
 from boolattn.data.taxa.queries import Speaker
 from boolattn.data.taxa.sets import Operand
 from boolattn.data.taxa.wordings import families, requests, wordings
-from boolattn.data.wide import WideBuilder, WideSpeaker
 from boolattn.errors import ConfigError
 from boolattn.logic.operators import Operator
 from boolattn.logic.templates import TEMPLATES, template_operators
@@ -26,18 +25,18 @@ from boolattn.logic.templates import TEMPLATES, template_operators
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from boolattn.data.sentence_contents import Content
+    from boolattn.data.sentences.contents import Content
 
-#: Operands that stay, by template; what is left is excluded.
-_KEPT = {"_ that are not _": 1, "_ that are also _ but not _": 2}
+#: Positive operands of the templates that have a negated one.
+_N_POSITIVE = {"_ that are not _": 1, "_ that are also _ but not _": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The characters an operator acts on.
 
-    For AND and OR the operands they join; for NOT what is excluded and not also kept: in "moths
-    of Borneo but not Sumatra" the scope is "Sumatra", for the moths are wanted.
+    For AND and OR the operands they join; for NOT the negated operand without words that it shares
+    with a positive one: in "moths of Borneo but not Sumatra" the scope is "Sumatra".
     """
 
     operator: Operator
@@ -46,13 +45,13 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    """One sentence with its labels, all by character.
+    """One sentence; all labels are character spans.
 
     Attributes:
-        text: The words.
-        template: The structure.
-        operators: Those the sentence uses, in the order AND, OR, NOT; empty for none.
-        cues: Where the operators are announced; a name that holds "and" has none.
+        text: The sentence.
+        template: Its structure.
+        operators: Operators in the order AND, OR, NOT.
+        cues: Words that express the operators; an "and" inside a name is none.
         scopes: One for each operator.
         operands: The spans of each operand.
     """
@@ -67,7 +66,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Triplet:
-    """An anchor, the same logic in other words, and another logic in the same words."""
+    """An anchor, the same logic in other words, and another logic over the same operands."""
 
     anchor: Sentence
     positive: Sentence
@@ -76,17 +75,16 @@ class Triplet:
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """What is generated.
+    """Shares of the kinds of sentences.
 
     Attributes:
-        unseen: Use wordings that training must not see, instead of those it may.
-        replace: How often a plain cue ("or", "both ... and", "but not") gives way to an
-            equivalent.
-        plain: Share of sentences without any operator.
-        names: Share of sentences with a name that holds a cue word ("Romeo and Juliet").
-        taxa: Share of the others that speak of taxa and places.
-        wide: Share of sentences worded with the many more ways of wide.toml.
-        wide_held_out: Take those that wide.toml keeps from training, instead of those it gives.
+        unseen: Use the wordings held out of training instead of those for training.
+        replace: How often an equivalent replaces a plain cue ("or", "both ... and", "but not").
+        plain: Share of sentences without operators.
+        names: Share of sentences with a name that contains a cue word ("Romeo and Juliet").
+        taxa: Share of the others that are about taxa and places.
+        varied: Share of sentences with the more varied wordings of varied.toml.
+        varied_held_out: Use the held-out half of varied.toml instead of the one for training.
     """
 
     unseen: bool = False
@@ -94,20 +92,20 @@ class Mixture:
     plain: float = 0.15
     names: float = 0.1
     taxa: float = 0.6
-    wide: float = 0.0
-    wide_held_out: bool = False
+    varied: float = 0.0
+    varied_held_out: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("replace", "plain", "names", "taxa", "wide"):
+        for name in ("replace", "plain", "names", "taxa", "varied"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
                 raise ConfigError(f"{name} must lie between 0 and 1, got {value}")
-        if self.unseen and self.wide:
-            raise ConfigError("unseen and wide are two sets of wordings: choose one")
+        if self.unseen and self.varied:
+            raise ConfigError("unseen and varied are two sets of wordings: choose one")
 
 
 def generate(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[Sentence]:
-    """Make sentences; equal arguments give equal sentences on every machine.
+    """Generate sentences; equal arguments give equal sentences on every machine.
 
     >>> sentence = next(generate(1, seed=0))
     >>> all(sentence.text[cue.start : cue.end] for cue in sentence.cues)
@@ -120,7 +118,7 @@ def generate(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[Sent
 
 
 def generate_triplets(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[Triplet]:
-    """Make triplets; the negative keeps the anchor's operands and changes what joins them."""
+    """Generate triplets; the negative has the anchor's operands and other operators."""
     writer = _Writer(random.Random(f"triplets {seed}"), mixture or Mixture())
     for _ in range(n):
         template = writer.rng.choice([name for name in TEMPLATES if name != "_"])
@@ -140,13 +138,13 @@ def generate_triplets(n: int, seed: int, mixture: Mixture | None = None) -> Iter
 
 
 class _Writer:
-    """Draws contents and puts them into words, from one generator."""
+    """Draws contents and wordings from one random generator."""
 
     def __init__(self, rng: random.Random, mixture: Mixture) -> None:
         self.rng = rng
         self._mixture = mixture
         self._speaker = Speaker(rng, unseen=mixture.unseen)
-        self._wide = WideSpeaker(rng, held_out=mixture.wide_held_out)
+        self._varied = VariedWordings(rng, held_out=mixture.varied_held_out)
 
     def template(self) -> str:
         if self.rng.random() < self._mixture.plain:
@@ -168,8 +166,8 @@ class _Writer:
     def write(
         self, template: str, content: Content, slots: Mapping[str, str] | None = None
     ) -> Sentence:
-        if self._mixture.wide and self.rng.random() < self._mixture.wide:
-            return self._write_wide(template, content)
+        if self._mixture.varied and self.rng.random() < self._mixture.varied:
+            return self._write_varied(template, content)
         unseen = self._mixture.unseen
         skeleton, takes_request = self.rng.choice(content.skeletons(template, unseen=unseen))
         builder = Builder(template.count("_"))
@@ -182,19 +180,19 @@ class _Writer:
         builder.add(after)
         return _sentence(template, self._speaker.cased(builder.finish()))
 
-    def _write_wide(self, template: str, content: Content) -> Sentence:
-        ours = [row for row in self._wide.words.skeletons[template] if content.fits(row)]
-        drawn = self._wide.draw(template, ours, content.skeletons(template, unseen=False))
-        builder = WideBuilder(template.count("_"))
+    def _write_varied(self, template: str, content: Content) -> Sentence:
+        fitting = [row for row in self._varied.words.skeletons[template] if content.fits(row)]
+        drawn = self._varied.draw(template, fitting, content.skeletons(template, unseen=False))
+        builder = VariedBuilder(template.count("_"))
         before, _, after = drawn.request.partition("*")
         builder.add(before)
-        slots = content.slots(self._speaker, self.rng, self._wide)
+        slots = content.slots(self._speaker, self.rng, self._varied)
         fill(drawn.skeleton, drawn.cues, slots, builder)
         builder.add(after)
         return _sentence(template, self._speaker.cased(builder.finish()))
 
     def _cues(self, template: str, skeleton: str) -> dict[str, tuple[Operator, str]]:
-        """Draw the cues: plain ones, their equivalents, or one that training never saw."""
+        """Draw the cues: plain ones, equivalents, or one that is held out of training."""
         names = families_of(skeleton)
         is_new = skeleton in _held_out_skeletons(template)
         held_out = self.rng.choice(names) if names and self._mixture.unseen and not is_new else ""
@@ -218,7 +216,7 @@ class _Writer:
         return Category(self.rng.choice(domain["heads"]), tuple(phrases))
 
     def _taxa(self, template: str, n_operands: int) -> Taxa:
-        """Draw one group in several places, or for an OR several groups in one place."""
+        """Draw one group in several places, or for an OR also several groups in one place."""
         if template.startswith("_ or") and self.rng.random() < 0.4:
             place = self.rng.choice(list(places()))
             several = self.rng.sample(groups(), n_operands)
@@ -234,11 +232,11 @@ class _Writer:
 
 def _sentence(template: str, phrase: Phrase) -> Sentence:
     operators = template_operators(template)
-    kept = _KEPT.get(template, len(phrase.operands))
-    wanted = _characters(phrase.operands[:kept])
-    excluded = _characters(phrase.operands[kept:]) - wanted
+    n_positive = _N_POSITIVE.get(template, len(phrase.operands))
+    positive = _characters(phrase.operands[:n_positive])
+    negated = _characters(phrase.operands[n_positive:]) - positive
     scopes = tuple(
-        Scope(op, _spans(phrase.text, excluded if op is Operator.NOT else wanted))
+        Scope(op, _spans(phrase.text, negated if op is Operator.NOT else positive))
         for op in operators
     )
     return Sentence(
@@ -256,7 +254,7 @@ def _characters(operands: Sequence[Sequence[Span]]) -> set[int]:
 
 
 def _spans(text: str, characters: set[int]) -> tuple[Span, ...]:
-    """Join characters into spans that neither begin nor end with a space."""
+    """Merge characters into spans that neither begin nor end with a space."""
     spans: list[Span] = []
     for at in sorted(characters):
         if text[at].isspace():
@@ -274,6 +272,6 @@ def _spans(text: str, characters: set[int]) -> tuple[Span, ...]:
 
 @lru_cache(maxsize=8)
 def _held_out_skeletons(template: str) -> frozenset[str]:
-    """Return the skeletons that are held out themselves, whatever their cues."""
+    """Return the skeletons that are held out with any cue."""
     seen = {wording.skeleton for wording in wordings()[template] if not wording.is_unseen}
     return frozenset(wording.skeleton for wording in wordings()[template]) - seen

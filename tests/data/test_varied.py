@@ -1,4 +1,4 @@
-"""The wide wordings: exact labels, none of the benchmark's held-out words, and many of them."""
+"""Varied wordings: exact labels, and none of the benchmark's held-out words."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ import re
 
 import pytest
 
-from boolattn.data.made import Store, mixture_name
-from boolattn.data.readings_sources import marked_sentences
-from boolattn.data.sentence_contents import domains
 from boolattn.data.sentences import Mixture, generate, generate_triplets
+from boolattn.data.sentences.contents import domains
+from boolattn.data.sentences.store import SentenceStore, mixture_name
+from boolattn.data.sentences.varied import TABLE, varied_words
+from boolattn.data.tables import package_table
 from boolattn.data.taxa import wordings
 from boolattn.data.taxa.phrases import parse
-from boolattn.data.wide import wide_table, wide_words
 from boolattn.errors import ConfigError
-from boolattn.logic.operators import Operator
 from boolattn.logic.templates import TEMPLATES, template_operators
 from tests.data.held_out import BANNED
 
-WIDE, KEPT = Mixture(wide=1.0), Mixture(wide=1.0, wide_held_out=True)
-TRAIN = list(generate(5000, seed=11, mixture=WIDE))
-HELD_OUT = list(generate(1000, seed=11, mixture=KEPT))
+VARIED, VARIED_HELD_OUT = Mixture(varied=1.0), Mixture(varied=1.0, varied_held_out=True)
+TRAIN = list(generate(5000, seed=11, mixture=VARIED))
+HELD_OUT = list(generate(1000, seed=11, mixture=VARIED_HELD_OUT))
 
 
 def lists():
     """Every list of the table with its name: kind, name, part, entries."""
-    table = wide_table()
+    table = package_table(*TABLE)
     rows = [("links", "", table["links"]), ("requests", "", table["requests"])]
     rows += [("cues", name, row) for name, row in table["cues"].items()]
     rows += [("structure", row["template"], row) for row in table["structure"]]
@@ -46,7 +45,7 @@ def cue_parts(cue):
     return {part.partition("|")[0].strip(" ,^").lower() for part in cue.split("~")} - {""}
 
 
-def test_sentences_without_wide_wordings_are_as_they_were():
+def test_sentences_without_varied_wordings_are_frozen():
     def digest(made):
         return hashlib.sha256(repr(list(made)).encode()).hexdigest()[:16]
 
@@ -108,7 +107,7 @@ def test_a_part_is_held_out_and_nothing_stands_twice():
 
 
 def test_training_meets_no_word_that_is_held_out():
-    words = wide_table()["held_out_words"]
+    words = package_table(*TABLE)["held_out_words"]
     pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, words)) + ")", re.IGNORECASE)
     found = [
         entry
@@ -141,7 +140,7 @@ def test_every_cue_has_the_parts_of_its_family():
 def test_every_skeleton_owns_each_operand_and_announces_each_operator(held_out):
     for template in TEMPLATES:
         asked = set(template_operators(template))
-        for skeleton in wide_words(held_out=held_out).skeletons[template]:
+        for skeleton in varied_words(held_out=held_out).skeletons[template]:
             tokens = parse(skeleton.text)
             owners = {owner for token in tokens for owner in token.owners}
             assert owners == set(range(template.count("_"))), skeleton.text
@@ -181,14 +180,14 @@ def test_plain_sentences_hold_words_that_announce_nothing():
 
 
 def test_equal_seeds_give_equal_sentences():
-    assert list(generate(200, 3, WIDE)) == list(generate(200, 3, WIDE))
-    assert list(generate(200, 3, WIDE)) != list(generate(200, 3, KEPT))
-    half = list(generate(400, 3, Mixture(wide=0.5)))
+    assert list(generate(200, 3, VARIED)) == list(generate(200, 3, VARIED))
+    assert list(generate(200, 3, VARIED)) != list(generate(200, 3, VARIED_HELD_OUT))
+    half = list(generate(400, 3, Mixture(varied=0.5)))
     assert half != list(generate(400, 3))
 
 
 def test_what_is_held_out_has_a_part_that_training_lacks():
-    ours = wide_words(held_out=True)
+    ours = varied_words(held_out=True)
     cues = {part for row in ours.cues.values() for cue in row for part in cue_parts(cue)}
     known = {s.text[cue.start : cue.end].lower() for s in TRAIN for cue in s.cues}
     new = [
@@ -199,34 +198,28 @@ def test_what_is_held_out_has_a_part_that_training_lacks():
     assert len(new) > 0.2 * sum(bool(s.operators) for s in HELD_OUT)
 
 
-def test_triplets_can_be_wide():
-    triplets = list(generate_triplets(100, 2, WIDE))
-    assert triplets == list(generate_triplets(100, 2, WIDE))
+def test_triplets_with_varied_wordings():
+    triplets = list(generate_triplets(100, 2, VARIED))
+    assert triplets == list(generate_triplets(100, 2, VARIED))
     assert all(t.anchor.operators != t.negative.operators for t in triplets)
 
 
 def test_the_store_keeps_each_mixture_apart(tmp_path):
-    store = Store(tmp_path)
-    half = Mixture(wide=0.5)
+    store = SentenceStore(tmp_path)
+    half = Mixture(varied=0.5)
     assert store.sentences(20, 1, half) == list(generate(20, 1, half))
     assert store.sentences(20, 1, half) == list(generate(20, 1, half)), "as read from the file"
-    assert store.sentences(20, 1, KEPT) == list(generate(20, 1, KEPT))
+    assert store.sentences(20, 1, VARIED_HELD_OUT) == list(generate(20, 1, VARIED_HELD_OUT))
     assert len(list(tmp_path.iterdir())) == 2
-    mixtures = [None, Mixture(unseen=True), half, WIDE, KEPT, Mixture(plain=0.5)]
+    mixtures = [None, Mixture(unseen=True), half, VARIED, VARIED_HELD_OUT, Mixture(plain=0.5)]
     assert len({mixture_name(mixture) for mixture in mixtures}) == len(mixtures)
 
 
-def test_readings_take_a_mixture():
-    marks = list(marked_sentences(50, 4, WIDE))
-    assert [mark.text for mark in marks] == [s.text for s in generate(50, 4, WIDE)]
-    assert any(mark.parsed.joiner is Operator.OR for mark in marks)
-
-
 def test_a_mixture_that_cannot_be_is_refused():
-    with pytest.raises(ConfigError, match="wide must lie between 0 and 1, got 2"):
-        Mixture(wide=2)
+    with pytest.raises(ConfigError, match="varied must lie between 0 and 1, got 2"):
+        Mixture(varied=2)
     with pytest.raises(ConfigError, match="choose one"):
-        Mixture(wide=0.5, unseen=True)
+        Mixture(varied=0.5, unseen=True)
 
 
 def _shape(skeleton):
@@ -239,7 +232,7 @@ def _shape(skeleton):
 
 
 def test_no_skeleton_to_learn_from_is_a_held_out_one_in_other_words():
-    rows = wide_table()["structure"]
+    rows = package_table(*TABLE)["structure"]
     for template, known in wordings.wordings().items():
         seen = {_shape(one.skeleton) for one in known if not one.is_unseen}
         new = {_shape(one.skeleton) for one in known if one.is_unseen} - seen

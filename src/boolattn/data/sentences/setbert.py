@@ -1,7 +1,4 @@
-"""SetBERT's Boolean sentences, where a user has made them: and.jsonl, or.jsonl, not.jsonl.
-
-May import: boolattn.files, boolattn.logic, boolattn.errors.
-"""
+"""SetBERT's Boolean sentences: and.jsonl, or.jsonl and not.jsonl in a folder."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ _TRAIN_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class GivenSentence:
-    """A line of SetBERT's files: a sentence, some of the same and some of another meaning."""
+    """A sentence, with sentences of the same and of another meaning."""
 
     operator: Operator
     text: str

@@ -1,19 +1,17 @@
-"""Many more ways to say AND, OR and NOT than the taxa's frozen wordings have, for training.
+"""More varied wordings of AND, OR and NOT than the taxa benchmark has, for training.
 
-They are our own (wide.toml) and hold no word that the benchmark holds out. A quarter of them is
-kept from training, for choosing between models without a look at the benchmark.
-May import: boolattn.data.taxa, boolattn.logic, boolattn.errors.
+varied.toml has no word that the benchmark holds out. A quarter of it is held out of training, for
+model selection without the benchmark.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from boolattn.data.tables import package_table
 from boolattn.data.taxa.phrases import Builder, CueSpan, families_of, slots_of
 from boolattn.data.taxa.wordings import families, links, requests
 from boolattn.errors import ConfigError
@@ -25,24 +23,25 @@ if TYPE_CHECKING:
 
     from boolattn.logic.operators import Operator
 
-#: How often a wide sentence takes one of the taxa's own skeletons, with a cue of ours in it.
+#: How often a sentence has a skeleton of the taxa benchmark, with a varied cue or request.
 _SEEN_SKELETON = 0.35
-#: How often any part that may be ours is.
-_OURS = 0.5
+#: How often any other part is varied.
+_VARIED = 0.5
 _REQUEST = 0.3
+TABLE = ("boolattn.data.sentences", "varied.toml")
 
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A skeleton of a sentence, without the sign for a request.
+    """A sentence skeleton.
 
     Attributes:
         text: In the markup.
-        takes_request: Whether words such as "show me" may stand before it.
-        shape: What it speaks of: any operands, "phrases" that cut one head, one group in several
-            "places", or several "groups" in one place.
-        slots: The slots in it.
-        families: The cue families it asks for.
+        takes_request: Whether a request such as "show me" may precede it.
+        shape: Operands it fits: "any", "phrases" with one head, one group in several "places", or
+            several "groups" in one place.
+        slots: Its slots.
+        families: Its cue families.
     """
 
     text: str
@@ -54,7 +53,7 @@ class Skeleton:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """One half of the table: what training may see, or what it may not."""
+    """One part of the table: for training, or held out."""
 
     links: tuple[str, ...]
     requests: tuple[str, ...]
@@ -64,19 +63,19 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """What a sentence is made with: a skeleton, its cues by family, and a request around it."""
+    """A drawn wording: a skeleton, its cues by family, and a request."""
 
     skeleton: str
     cues: Mapping[str, tuple[Operator, str]]
     request: str
 
 
-class WideSpeaker:
-    """Draws wordings of which at least one part is ours, from one generator."""
+class VariedWordings:
+    """Draws wordings with at least one part of varied.toml."""
 
     def __init__(self, rng: random.Random, *, held_out: bool) -> None:
         self._rng = rng
-        self.words = wide_words(held_out=held_out)
+        self.words = varied_words(held_out=held_out)
 
     def draw(
         self, template: str, fitting: Sequence[Skeleton], seen: Iterable[tuple[str, bool]]
@@ -85,17 +84,17 @@ class WideSpeaker:
 
         Args:
             template: The structure.
-            fitting: Our skeletons that can be said of the content.
-            seen: The taxa's skeletons that can, and whether each takes a request.
+            fitting: Skeletons of varied.toml that fit the content.
+            seen: Skeletons of the taxa benchmark that fit, and whether each takes a request.
         """
         if fitting and self._rng.random() >= _SEEN_SKELETON:
             chosen = self._rng.choice(fitting)
             request = self._request(forced=False) if chosen.takes_request else "*"
             return Draw(chosen.text, self._cues(chosen.families, ""), request)
-        # One part has to be ours: a cue, or the request where the structure has none to draw.
+        # One part has to be varied: a cue, or the request where the structure has no cue.
         able = [row for row in seen if (families_of(row[0]) if template != "_" else row[1])]
         if not able:
-            raise ConfigError(f"wide.toml: no wording of {template!r} fits")
+            raise ConfigError(f"varied.toml: no wording of {template!r} fits")
         text, takes_request = self._rng.choice(able)
         names = families_of(text)
         request = self._request(forced=not names) if takes_request else "*"
@@ -106,26 +105,26 @@ class WideSpeaker:
             return self._rng.choice(self.words.requests)
         if self._rng.random() >= _REQUEST:
             return "*"
-        ours = self._rng.random() < _OURS
-        return self._rng.choice(self.words.requests if ours else requests().seen)
+        is_varied = self._rng.random() < _VARIED
+        return self._rng.choice(self.words.requests if is_varied else requests().seen)
 
     def _cues(self, names: Sequence[str], forced: str) -> dict[str, tuple[Operator, str]]:
         cues = {}
         for name in names:
             family = families()[name]
-            ours = name == forced or self._rng.random() < _OURS
-            cue = self._rng.choice(self.words.cues[name] if ours else family.seen)
+            is_varied = name == forced or self._rng.random() < _VARIED
+            cue = self._rng.choice(self.words.cues[name] if is_varied else family.seen)
             cues[name] = (family.operator, cue)
         return cues
 
     def link(self) -> str:
-        """Draw what ties a place to a group."""
-        ours = self._rng.random() < _OURS
-        return self._rng.choice(self.words.links if ours else links().seen)
+        """Draw the link of a group and its place."""
+        is_varied = self._rng.random() < _VARIED
+        return self._rng.choice(self.words.links if is_varied else links().seen)
 
 
-class WideBuilder(Builder):
-    """A builder that knows signs as cues too: "frogs Peru -Ecuador", "moths | owls"."""
+class VariedBuilder(Builder):
+    """A builder whose cues may be signs: "frogs Peru -Ecuador", "moths | owls"."""
 
     __slots__ = ()
 
@@ -141,13 +140,13 @@ class WideBuilder(Builder):
 
 
 @lru_cache(maxsize=2)
-def wide_words(*, held_out: bool) -> Words:
-    """Return the words for training, or those kept for choosing between models."""
-    part, table = "held_out" if held_out else "train", wide_table()
+def varied_words(*, held_out: bool) -> Words:
+    """Return the words for training, or the held-out ones."""
+    part, table = "held_out" if held_out else "train", package_table(*TABLE)
     if set(table["cues"]) != set(families()):
-        raise ConfigError("wide.toml: its cue families are not those of the taxa's wordings")
+        raise ConfigError("varied.toml: its cue families are not those of the taxa wordings")
     if {row["template"] for row in table["structure"]} != set(TEMPLATES):
-        raise ConfigError("wide.toml: its templates are not QUEST's")
+        raise ConfigError("varied.toml: its templates are not QUEST's")
     return Words(
         links=tuple(table["links"][part]),
         requests=tuple(table["requests"][part]),
@@ -167,10 +166,3 @@ def _skeleton(raw: str) -> Skeleton:
     elif {"G", "P0", "A0", "S0", "B0"} & slots:
         shape = "places"
     return Skeleton(text, raw == text, shape, slots, families_of(text))
-
-
-@lru_cache(maxsize=1)
-def wide_table() -> dict[str, Any]:
-    """Return the table as it is written."""
-    source = files("boolattn.data").joinpath("wide.toml")
-    return tomllib.loads(source.read_text(encoding="utf-8"))
