@@ -15,7 +15,7 @@ import torch
 from boolattn.composition.exact import rank as rank_composed
 from boolattn.composition.exact import single_vector
 from boolattn.composition.scores import RULES
-from boolattn.evaluation.parse_accuracy import has_same_words, shape
+from boolattn.evaluation.parse_accuracy import has_same_operands, structure
 from boolattn.evaluation.ranking import Ranking
 from boolattn.logic.elision import elided_tree
 from boolattn.logic.operators import OPERATORS
@@ -183,11 +183,11 @@ def _reading_values(plans: Sequence[Plan], queries: Sequence[Query]) -> Values:
         if not query.template:
             continue
         wanted = template_tree(query.template, ["_"] * query.template.count("_"))
-        values["structure"][place] = float(shape(plan.parsed) == shape(wanted))
+        values["structure"][place] = float(structure(plan.parsed) == structure(wanted))
         marked = label_template(
             query.text, query.template, [operand.spans for operand in query.operands]
         )
         if marked is not None and not marked.parsed.is_plain:
             right = marked.parsed.tree(query.text)
-            values["words"][place] = float(has_same_words(right, plan.parsed))
+            values["words"][place] = float(has_same_operands(right, plan.parsed))
     return values

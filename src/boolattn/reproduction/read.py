@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.embedding.models import load_model
 from boolattn.errors import ConfigError
-from boolattn.evaluation.parse_accuracy import misread_names, read_fresh
+from boolattn.evaluation.parse_accuracy import split_names, unseen_accuracy
 from boolattn.reproduction.tables import markdown, short
 from boolattn.training.run_folder import write_json
 
@@ -34,7 +34,7 @@ def read(model: str, path: Path | None = None) -> str:
     retriever = load_model(model)
     if retriever.parser is None:
         raise ConfigError(f"{model} has no reader: to it, every text is one operand")
-    names, fresh = misread_names(retriever), read_fresh(retriever)
+    names, fresh = split_names(retriever.plan), unseen_accuracy(retriever.plan)
     if path is not None:
         write_json(path, {"names": names, "fresh": fresh})
     kinds = ", ".join(

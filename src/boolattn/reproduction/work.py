@@ -21,10 +21,11 @@ from torch import nn
 
 from boolattn.data.sentences.store import SentenceStore
 from boolattn.embedding.models import encoder_source
+from boolattn.encoder.operand_logits import operand_reliability
 from boolattn.encoder.retriever import Retriever
 from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import DEFAULT, measure, needed_depth
-from boolattn.evaluation.parse_accuracy import misread_names, operand_reliability, read_fresh
+from boolattn.evaluation.parse_accuracy import split_names, unseen_accuracy
 from boolattn.plugin import attach, save
 from boolattn.plugin.folder import whole_folder
 from boolattn.reproduction.asking import Asker
@@ -186,7 +187,10 @@ def _measured(asker: Asker, how: str, split: str, judgements: Judgements) -> Row
 def _reading(asker: Asker, asked: dict[str, Judgements]) -> dict[str, Any]:
     """Measure what a ranking does not show of a model that reads."""
     queries = [query for judgements in asked.values() for query in judgements.queries]
-    found = {"names": misread_names(asker.retriever), "fresh": read_fresh(asker.retriever)}
+    found = {
+        "names": split_names(asker.retriever.plan),
+        "fresh": unseen_accuracy(asker.retriever.plan),
+    }
     # The same draw whatever the seed of the run: seeds are compared on the same operands.
     curves = operand_reliability(
         asker.retriever, queries, asker.documents, asker.corpus.rows, seed=0

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from boolattn.composition.calibration import fit_scale
 from boolattn.data.readings_generated import generate_marked
 from boolattn.data.readings_natural import natural_readings, short_readings
 from boolattn.data.readings_sources import mark_sentences, marked_paraphrases, marked_queries
 from boolattn.data.sentences import Mixture
-from boolattn.evaluation.operand_samples import drawn_operands, looked_at
+from boolattn.encoder.operand_logits import operand_logits
+from boolattn.evaluation.reliability import fit_scale, sample_operands
 from boolattn.training.gate_training import teach_gate
 from boolattn.training.hyperparameters import Fitter, Judged, fit_numbers
 from boolattn.training.parser_training import polish_reader
@@ -162,10 +162,10 @@ def scale_probabilities(
         rows: Row of each document, by id.
     """
     retriever.calibration.reset_scale()
-    operands = drawn_operands(queries, rows)
+    operands = sample_operands(queries, rows)
     if not operands:
         return
-    logits, is_true = looked_at(retriever, operands, documents)
+    logits, is_true = operand_logits(retriever, operands, documents)
     is_negated = np.array([operand.is_negated for operand in operands])
     for row, chosen in enumerate((~is_negated, is_negated)):
         is_known = ~np.isnan(logits[chosen])

@@ -1,0 +1,177 @@
+"""Reliability of operand probabilities: the curve, its error, and the fit that corrects it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boolattn.composition.scores import signs
+from boolattn.logic.parsed_query import words
+from boolattn.logic.templates import template_tree
+from boolattn.logic.tree import atoms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from boolattn.data.records import Query
+
+#: Most queries whose operands are sampled.
+N_QUERIES = 1000
+#: Smallest slope of a fit: documents keep their order.
+_MIN_SLOPE = 0.01
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """A reliability curve: mean probability and share of true pairs, by bin.
+
+    Attributes:
+        said: Mean probability of each bin.
+        found: Share of pairs in the bin that are true.
+        count: Number of pairs in each bin.
+        error: Expected calibration error: mean of ``|said - found|``, weighted by count.
+    """
+
+    said: NDArray[np.float64]
+    found: NDArray[np.float64]
+    count: NDArray[np.int64]
+    error: float
+
+
+def reliability(
+    probabilities: NDArray[Any], is_true: NDArray[Any], n_bins: int = 10
+) -> Reliability:
+    """Compare probabilities with the truth, in bins of equal width; empty bins are left out.
+
+    >>> reliability(np.array([0.1, 0.1, 0.9, 0.9]), np.array([0, 0, 1, 0])).error
+    0.25
+    """
+    count, said, found = (
+        np.histogram(probabilities, n_bins, (0, 1), weights=weights)[0]
+        for weights in (None, probabilities, np.asarray(is_true, np.float64))
+    )
+    is_filled = count > 0
+    count = count[is_filled]
+    said, found = said[is_filled] / count, found[is_filled] / count
+    error = float(np.abs(said - found) @ count / count.sum())
+    return Reliability(said, found, count, round(error, 12))
+
+
+def reliability_by_sign(
+    probabilities: NDArray[Any], is_true: NDArray[Any], is_negated: NDArray[Any]
+) -> dict[str, Any]:
+    """Return the curves of positive and of negated operands, as plain values.
+
+    Args:
+        probabilities: Shape ``(operands, documents)``; nan leaves a pair out.
+        is_true: Whether the document belongs to the operand, same shape.
+        is_negated: Shape ``(operands,)``.
+
+    Returns:
+        For ``kept`` (positive) and ``excluded`` (negated) operands: ``said``, ``found`` and
+        ``count`` of the bins that are filled, the ``error`` over all pairs, and ``bin_error``, in
+        which each bin counts once.
+    """
+    curves: dict[str, Any] = {}
+    for name, chosen in (("kept", ~is_negated), ("excluded", is_negated)):
+        if chosen.any():
+            is_known = ~np.isnan(probabilities[chosen])
+            curve = reliability(probabilities[chosen][is_known], is_true[chosen][is_known])
+            curves[name] = {
+                "operands": int(chosen.sum()),
+                "said": curve.said.round(5).tolist(),
+                "found": curve.found.round(5).tolist(),
+                "count": curve.count.tolist(),
+                "error": round(curve.error, 5),
+                "bin_error": round(float(np.abs(curve.said - curve.found).mean()), 5),
+            }
+    return curves
+
+
+def fit_scale(logits: NDArray[Any], is_true: NDArray[Any]) -> tuple[float, float]:
+    """Fit ``a`` and ``b`` of ``σ(a·z + b)`` to the truth, by maximum likelihood.
+
+    A weak prior, worth one pair, draws them to (1, 0); ``a`` is at least 0.01.
+
+    >>> a, b = fit_scale(np.tile([-1.0, 1.0], 500), np.repeat([0, 0, 0, 0, 1], 200))
+    >>> a, round(b, 1)
+    (0.01, -1.4)
+    """
+    from scipy.optimize import minimize
+    from scipy.special import expit, logit
+
+    n, prior = max(1, len(logits)), np.array([1.0, 0.0])
+    columns = np.stack([logits, np.ones_like(logits)], -1).astype(np.float64)
+    truth = np.asarray(is_true, np.float64)
+
+    def loss(x: NDArray[np.float64]) -> float:
+        z = columns @ x
+        return float(np.logaddexp(0, z).sum() - z @ truth + (x - prior) @ (x - prior) / 2) / n
+
+    def gradient(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        return (columns.T @ (expit(columns @ x) - truth) + x - prior) / n
+
+    def hessian(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        p = expit(columns @ x)
+        return ((columns * (p * (1 - p))[:, None]).T @ columns + np.eye(2)) / n
+
+    options = {"gtol": 1e-10}
+    a, b = minimize(
+        loss, prior, jac=gradient, hess=hessian, method="trust-exact", options=options
+    ).x
+    if a >= _MIN_SLOPE:
+        return float(a), float(b)
+    # The truth falls where logits rise: only the share of true pairs can be fitted.
+    share = np.clip(truth.mean(), 1e-6, 1 - 1e-6)
+    return _MIN_SLOPE, float(logit(share) - _MIN_SLOPE * np.mean(logits))
+
+
+@dataclass(frozen=True)
+class JudgedOperand:
+    """An operand, and the rows of the documents that belong to it."""
+
+    text: str
+    is_negated: bool
+    rows: tuple[int, ...]
+
+
+def sample_operands(
+    queries: Sequence[Query], rows: Mapping[str, int], seed: int = 0
+) -> list[JudgedOperand]:
+    """Return the operands of at most :data:`N_QUERIES` queries whose documents are known.
+
+    Args:
+        queries: Queries of one operand are left out: no probability is computed for them.
+        rows: Row of each document, by id.
+        seed: Of the sample.
+    """
+    known = [operands for operands in _judged(queries, rows) if operands]
+    if len(known) > N_QUERIES:
+        rng = np.random.default_rng([seed, 1])
+        known = [known[index] for index in sorted(rng.choice(len(known), N_QUERIES, replace=False))]
+    return [operand for operands in known for operand in operands]
+
+
+def _judged(queries: Sequence[Query], rows: Mapping[str, int]) -> Iterator[list[JudgedOperand]]:
+    """Yield each query's operands, in the words of the query where they are known."""
+    for query in queries:
+        n = len(query.operands)
+        if n < 2 or query.template.count("_") != n:
+            continue
+        tree = template_tree(query.template, [str(index) for index in range(n)])
+        pairs = zip(atoms(tree), signs(tree), strict=True)
+        is_negated = {int(atom.text): sign < 0 for atom, sign in pairs}
+        has_spans = all(operand.spans for operand in query.operands)
+        yield [
+            JudgedOperand(
+                words(query.text, operand.spans) if has_spans else operand.text,
+                is_negated[index],
+                tuple(rows[name] for name in operand.members if name in rows),
+            )
+            for index, operand in enumerate(query.operands)
+            if operand.members is not None
+        ]
