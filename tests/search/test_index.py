@@ -13,6 +13,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from boolattn.encoder import build_towers
+from boolattn.encoder.retriever import Retriever
 from boolattn.errors import (
     ConfigError,
     DataError,
@@ -57,6 +59,23 @@ def test_progress_is_told_batch_by_batch(folder, retriever):
     )
     assert sum(told) == 25
     assert max(told) == 4
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_two_towers_are_indexed_by_the_document_encoder(
+    folder, tiny_encoder, tokenizer, monkeypatch, batch_size
+):
+    towers = build_towers(tiny_encoder(), tokenizer=tokenizer, document_length=40)
+    expected = towers.encode_document([document.text for document in words.corpus()])
+    monkeypatch.setattr(towers, "encode_document", None)  # the slower way
+    told = []
+    built = Searcher.build(
+        folder, words.corpus(), Retriever(towers), tell=told.append, batch_size=batch_size
+    )
+    found = built.engine.vectors(np.arange(N))
+    np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)
+    assert sum(told) == N
+    assert len(told) > 1 if batch_size else max(told) > 2
 
 
 def test_what_makes_no_index_is_refused(folder, retriever, tmp_path):

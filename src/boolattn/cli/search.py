@@ -51,7 +51,9 @@ def index(  # noqa: PLR0913 - options of a command line
     ray: Annotated[
         str, typer.Option(metavar="local|ADDRESS", help="Encode with Ray, here or on a cluster.")
     ] = "",
-    batch_size: Annotated[int, typer.Option(help="Documents encoded at once.")] = 32,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Documents encoded at once; left out, by the device.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Index documents: vectors, words and metadata, in one folder."""
@@ -268,7 +270,7 @@ def _progress() -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def _encoder(ray: str, model: str, fingerprint: str, batch_size: int) -> Iterator[Any]:
+def _encoder(ray: str, model: str, fingerprint: str, batch_size: int | None) -> Iterator[Any]:
     """Give what encodes on a cluster, or nothing: then the model does it here."""
     if not ray:
         yield None

@@ -184,6 +184,31 @@ def encode_documents(
     return DocumentEncoder(towers, dtype=dtype, n_tokens=n_tokens)(texts).cpu()
 
 
+def document_encoder(
+    model: SentenceTransformer, *, batch_size: int | None = None
+) -> Callable[[Sequence[str]], Tensor]:
+    """Return the fastest encoder of documents for any sentence-transformers model.
+
+    Args:
+        model: Two towers are encoded by :class:`DocumentEncoder`, others by ``encode_document``.
+        batch_size: Documents of full length encoded at once; left out, chosen for the device.
+
+    Returns:
+        From texts to vectors of shape ``(texts, dim)``, on the model's device.
+    """
+    try:
+        n_tokens = batch_size * settings_of(model).document_length if batch_size else None
+        return DocumentEncoder(model, n_tokens=n_tokens)
+    except ConfigError:
+        # No towers, or towers that are no transformers.
+        return lambda texts: model.encode_document(
+            list(texts),
+            batch_size=batch_size or 32,
+            convert_to_tensor=True,
+            show_progress_bar=False,
+        )
+
+
 @dataclass(frozen=True)
 class _Reader:
     """Turns a part of the texts into batches; runs in the thread."""

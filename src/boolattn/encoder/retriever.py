@@ -20,6 +20,7 @@ from boolattn.composition.calibration import Calibration
 from boolattn.composition.plan import Plan
 from boolattn.composition.scores import compose, in_words, with_negation_margin
 from boolattn.encoder import BoolBertModel, encode_queries, query_encoder, settings_of
+from boolattn.encoder.document_encoder import document_encoder
 from boolattn.encoder.parser_head import POSITIVE, ParserHead, ParserLogits, ParserOutput, decode
 from boolattn.encoder.parser_pass import QUERY, encode_and_parse
 from boolattn.errors import ConfigError
@@ -202,19 +203,11 @@ class Retriever:
             self.towers.encode_query(list(texts), convert_to_tensor=True, show_progress_bar=False)
         )
 
-    def encode_documents(
-        self, texts: Sequence[str], *, batch_size: int = 32, show_progress: bool = False
-    ) -> Array:
-        """Encode documents. Shape ``(texts, dim)``."""
+    def encode_documents(self, texts: Sequence[str], *, batch_size: int | None = None) -> Array:
+        """Encode documents; see :func:`document_encoder`. Shape ``(texts, dim)``."""
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        encoded = self.towers.encode_document(
-            list(texts),
-            batch_size=batch_size,
-            show_progress_bar=show_progress,
-            convert_to_tensor=True,
-        )
-        return self._array(encoded)
+        return self._array(document_encoder(self.towers, batch_size=batch_size)(texts))
 
     def _array(self, vectors: Tensor) -> Array:
         return _array(F.normalize(vectors, dim=-1) if self._must_normalise else vectors)

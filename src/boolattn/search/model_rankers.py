@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class TowersRanker:
     Args:
         model: Any sentence-transformers model.
         documents: Texts of the corpus, encoded on construction.
-        batch_size: Texts encoded at once, by models that are not two towers.
+        batch_size: Queries encoded at once.
         progress: Called while documents are encoded.
     """
 
@@ -49,7 +49,7 @@ class TowersRanker:
     ) -> None:
         self.model = model.eval()
         self.batch_size = batch_size
-        encoded = _encode_documents(model, documents, batch_size, progress)
+        encoded = _encode_documents(model, documents, progress)
         self._documents = _comparable(encoded, model.similarity_fn_name)
 
     def rank(
@@ -92,7 +92,6 @@ class RetrieverRanker:
     Args:
         retriever: Parses queries and composes scores.
         documents: Texts of the corpus, encoded on construction.
-        batch_size: Texts encoded at once, by models that are not two towers.
         progress: Called while documents are encoded.
         exclusion_filter: Removes documents from the results of queries with a NOT.
     """
@@ -102,13 +101,12 @@ class RetrieverRanker:
         retriever: Retriever,
         documents: Sequence[str],
         *,
-        batch_size: int = 32,
         progress: Progress | None = None,
         exclusion_filter: ExclusionFilter | None = None,
     ) -> None:
         self.retriever = retriever
         self._filter = exclusion_filter
-        encoded = _encode_documents(retriever.towers, documents, batch_size, progress)
+        encoded = _encode_documents(retriever.towers, documents, progress)
         self._documents = _comparable(encoded, retriever.similarity)
 
     def rank(self, texts: Sequence[str], depth: int) -> Ranking:
@@ -204,24 +202,15 @@ def _comparable(vectors: Tensor, similarity: str | None) -> Tensor:
 
 
 def _encode_documents(
-    model: SentenceTransformer, texts: Sequence[str], batch_size: int, progress: Progress | None
+    model: SentenceTransformer, texts: Sequence[str], progress: Progress | None
 ) -> Tensor:
     import torch
 
-    from boolattn.encoder import DocumentEncoder
+    from boolattn.encoder.document_encoder import document_encoder
 
     if not texts:
         raise DataError("there are no documents to rank")
-    encode: Any
-    try:
-        encode = DocumentEncoder(model)
-    except ConfigError:
-        # Not two towers: sentence-transformers' own method fits every model.
-        def encode(some: Sequence[str]) -> Tensor:
-            return model.encode_document(
-                list(some), batch_size=batch_size, convert_to_tensor=True, show_progress_bar=False
-            )
-
+    encode = document_encoder(model)
     parts = []
     for start in range(0, len(texts), _CHUNK):
         parts.append(encode(texts[start : start + _CHUNK]))

@@ -48,14 +48,19 @@ class Worker:
         """Return the model's."""
         return self._retriever.fingerprint
 
-    def encode(self, texts: list[str], batch_size: int) -> Array:
+    def encode(self, texts: list[str], batch_size: int | None) -> Array:
         """Encode one segment's texts."""
         return self._retriever.encode_documents(texts, batch_size=batch_size)
 
 
 @contextmanager
 def cluster(
-    model: str, fingerprint: str, *, address: str = "", batch_size: int = 32, n_workers: int = 0
+    model: str,
+    fingerprint: str,
+    *,
+    address: str = "",
+    batch_size: int | None = None,
+    n_workers: int = 0,
 ) -> Iterator[Encode]:
     """Give what encodes segments on Ray's workers.
 
@@ -63,7 +68,7 @@ def cluster(
         model: As in :func:`boolattn.embedding.models.load_model`.
         fingerprint: Of the model of the index; workers with another are refused.
         address: Of a running cluster; left out, Ray starts here.
-        batch_size: Documents encoded at once.
+        batch_size: Documents encoded at once; left out, chosen for the device.
         n_workers: Left out, one for each GPU of the cluster, or else for each core.
     """
     ray = _ray()
@@ -113,7 +118,7 @@ def _encode(
     ray: Any,  # noqa: ANN401 - a module
     workers: list[Any],
     batches: Iterable[list[str]],
-    batch_size: int,
+    batch_size: int | None,
 ) -> Iterator[Array]:
     """Hand out segments in turn and yield their vectors in order."""
     under_way: deque[Any] = deque()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.composition.scores import in_words
 from boolattn.logic.tree import And, Atom, Not, Or
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from boolattn.logic.tree import QueryTree
-
-#: A number, or an array over documents.
-P = TypeVar("P", bound=Any)
 
 KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "put down"
 #: A document belongs to an operand from this probability on.
@@ -35,7 +32,7 @@ class Probabilities(NamedTuple):
     displayed: Sequence[float]
 
 
-def probability(tree: QueryTree, operands: Iterable[P]) -> P:
+def probability(tree: QueryTree, operands: Iterable[Any]) -> Any:  # noqa: ANN401 - see operands
     """Return how probably a tree holds.
 
     Args:
@@ -47,7 +44,7 @@ def probability(tree: QueryTree, operands: Iterable[P]) -> P:
     """
     values = iter(operands)
 
-    def walk(node: QueryTree) -> P:
+    def walk(node: QueryTree) -> Any:  # noqa: ANN401 - as above
         match node:
             case Atom():
                 return next(values)

@@ -38,7 +38,7 @@ class IndexSettings:
         uri: Of Milvus: a file or an address.
         model: What to load to search the index, for the manifest.
         segment_size: Documents in a segment.
-        batch_size: Documents encoded at once.
+        batch_size: Documents encoded at once; left out, chosen for the device.
         replace: Whether to replace an existing index.
         resume: Whether to resume a build that was stopped.
     """
@@ -48,14 +48,15 @@ class IndexSettings:
     uri: str = ""
     model: str = ""
     segment_size: int = SEGMENT_SIZE
-    batch_size: int = 32
+    batch_size: int | None = None
     replace: bool = False
     resume: bool = False
 
     def __post_init__(self) -> None:
         for name in ("segment_size", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} must be at least 1, got {value}")
         find_engine(self.engine)
         if self.uri and self.engine != "milvus":
             raise ConfigError(f"only milvus takes a uri, and the engine is {self.engine}")
