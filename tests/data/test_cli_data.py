@@ -18,7 +18,7 @@ from boolattn.data.catalog import CATALOG, Options, open_dataset, open_negation
 from boolattn.data.quest import load_quest_intro
 from boolattn.data.taxa.benchmark import FORMAT, Manifest
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.files import read_jsonl, write_jsonl
+from boolattn.jsonl import read_jsonl, write_jsonl
 
 SAMPLES = Path(__file__).parent / "samples"
 QUEST = ("--from", str(SAMPLES / "quest-intro"))
@@ -94,7 +94,7 @@ def test_build_writes_a_folder_that_reads_back(tmp_path):
     assert back.documents == quest.documents
     assert back.splits["generated_val"]
     assert as_json("stats", "beir", "--from", str(out))["n_documents"] == 30
-    with pytest.raises(DataError, match="is there already"):
+    with pytest.raises(DataError, match="exists; remove it"):
         run("build", "quest-intro", "--out", str(out), *QUEST)
 
 

@@ -8,8 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from boolattn.data.download import cache_folder, fetch, is_offline
+from boolattn.data.download import fetch, is_offline
 from boolattn.errors import DataError, MissingDataError
+from boolattn.files import cache_folder
 
 BODY = bytes(range(256)) * 4096
 SHA256 = hashlib.sha256(BODY).hexdigest()

@@ -12,14 +12,8 @@ import pytest
 import zstandard
 
 from boolattn.errors import DataError, MissingDataError
-from boolattn.files import (
-    find_file,
-    read_jsonl,
-    read_lines,
-    whole_file,
-    whole_folder,
-    write_jsonl,
-)
+from boolattn.files import atomic_file, atomic_folder
+from boolattn.jsonl import find_file, read_jsonl, read_lines, write_jsonl
 
 ROWS = [{"title": f"t{n}", "text": "Übung \u2028 " + "word " * n} for n in range(300)]
 ENDINGS = ["", ".gz", ".xz", ".zst"]
@@ -76,7 +70,7 @@ def test_zip_of_one_file(tmp_path):
     assert list(read_jsonl(path)) == [(1, {"a": 1})]
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("more.jsonl", "{}")
-    with pytest.raises(DataError, match=r"must hold one \.jsonl file, it holds 2"):
+    with pytest.raises(DataError, match=r"must contain one \.jsonl file, it contains 2"):
         list(read_jsonl(path))
 
 
@@ -105,7 +99,7 @@ def test_truncated_zip(tmp_path):
     ("line", "message"),
     [
         ('{"title": "b", "te', r"rows\.jsonl:2: not JSON .*is it cut"),
-        ('["b"]', r"rows\.jsonl:2: a JSON object is wanted, not list"),
+        ('["b"]', r"rows\.jsonl:2: a JSON object is expected, not list"),
         ('{"title": "b"}', r"rows\.jsonl:2: the field 'text' is missing; there are title"),
         ('{"title": "b", "text": 3}', r"rows\.jsonl:2: the field 'text' must be str, not int"),
         ('{"title": "b", "text": null}', r"the field 'text' must be str, not NoneType"),
@@ -158,7 +152,7 @@ def test_interrupted_writing_leaves_what_was_there(tmp_path, ending):
 def test_two_that_write_one_file_do_not_meet(tmp_path, monkeypatch):
     path = tmp_path / "rows.jsonl.xz"
     monkeypatch.setattr(os, "getpid", lambda: 1)
-    with whole_file(path) as first:
+    with atomic_file(path) as first:
         first.write('{"a": 1}\n')
         monkeypatch.setattr(os, "getpid", lambda: 2)
         write_jsonl(path, [{"b": 1}])
@@ -170,7 +164,7 @@ def test_two_that_write_one_file_do_not_meet(tmp_path, monkeypatch):
 
 def test_unwritable_place(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="cannot write"), whole_file(tmp_path / "file" / "x"):
+    with pytest.raises(DataError, match="cannot write"), atomic_file(tmp_path / "file" / "x"):
         pass
 
 
@@ -181,12 +175,12 @@ def write_then_fail(path):
 
 def test_folder_is_whole_or_absent(tmp_path):
     folder = tmp_path / "set"
-    with pytest.raises(RuntimeError, match="half"), whole_folder(folder) as draft:
+    with pytest.raises(RuntimeError, match="half"), atomic_folder(folder) as draft:
         write_then_fail(draft / "a")
     assert list(tmp_path.iterdir()) == []
-    with whole_folder(folder) as draft:
+    with atomic_folder(folder) as draft:
         (draft / "a").touch()
         assert not folder.exists()
     assert [path.name for path in folder.iterdir()] == ["a"]
-    with pytest.raises(DataError, match="is there already"), whole_folder(folder):
+    with pytest.raises(DataError, match="exists; remove it"), atomic_folder(folder):
         pass

@@ -8,7 +8,7 @@ from transformers import AutoModel
 
 import boolattn
 from boolattn import BoolAttnConfig, attach
-from boolattn.errors import ConfigError, PluginMismatchError
+from boolattn.errors import ConfigError, DataError, PluginMismatchError
 from boolattn.plugin import plugin_of
 from boolattn.plugin.storage import FILE
 from tests.conftest import FAMILIES
@@ -159,7 +159,7 @@ def test_a_save_that_fails_leaves_the_last_one(tiny_encoder, batch, tmp_path, mo
 
     plugin_of(encoder).operators.data.add_(1)
     monkeypatch.setattr("boolattn.plugin.storage.save_file", full_disk)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(DataError, match="No space left"):
         boolattn.save(encoder, tmp_path / "model")
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
     other = boolattn.load(tmp_path / "model").eval()

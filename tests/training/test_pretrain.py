@@ -84,7 +84,7 @@ def test_heads_learn_from_the_wordings_that_are_asked_for(tiny_encoder, tokenize
         trainer.run()
         [path] = (tmp_path / expected).iterdir()
         assert path.name.startswith(f"{expected}-")
-    with pytest.raises(ConfigError, match="(wide|varied) must lie between 0 and 1"):
+    with pytest.raises(ConfigError, match=r"(wide|varied) must lie between 0 and 1"):
         _pretrainer(tiny_encoder, tokenizer, max_steps=1, wide=1.5).run()
 
 

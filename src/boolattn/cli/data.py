@@ -77,7 +77,7 @@ def build(  # noqa: PLR0913 - one parameter for each option
         open_sentences,
         taxa_folder,
     )
-    from boolattn.files import write_jsonl
+    from boolattn.jsonl import write_jsonl
 
     options = _options(folder, size, seed, n)
     kind = find_entry(name).kind

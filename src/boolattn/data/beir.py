@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.data.records import Dataset, Document, Operand, Query
 from boolattn.errors import DataError
-from boolattn.files import (
-    find_file,
-    read_jsonl,
-    read_lines,
-    whole_file,
-    whole_folder,
-    write_jsonl,
-)
+from boolattn.files import atomic_file, atomic_folder
+from boolattn.jsonl import find_file, read_jsonl, read_lines, write_jsonl
 from boolattn.logic.operators import Operator
 from boolattn.logic.templates import TEMPLATES
 
@@ -46,7 +40,7 @@ def write_beir(
             queries in one file.
     """
     _check_ids(splits)
-    with whole_folder(folder) as draft:
+    with atomic_folder(folder) as draft:
         write_jsonl(draft / "corpus.jsonl", map(_document_row, documents))
         rows = (_query_row(query, split) for split in splits for query in splits[split])
         write_jsonl(draft / "queries.jsonl", rows)
@@ -127,7 +121,7 @@ def _query_row(query: Query, split: str) -> dict[str, Any]:
 
 
 def _write_qrels(path: Path, judged: Mapping[str, Iterable[str]]) -> None:
-    with whole_file(path) as handle:
+    with atomic_file(path) as handle:
         handle.write(_HEADER + "\n")
         for qid, documents in judged.items():
             for document in sorted(documents):

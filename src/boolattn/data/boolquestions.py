@@ -11,10 +11,11 @@ import json
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from boolattn.data.download import cache_folder, fetch
+from boolattn.data.download import fetch
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.files import check_fields, find_file, read_jsonl
+from boolattn.files import cache_folder
+from boolattn.jsonl import check_fields, find_file, read_jsonl
 from boolattn.logic.operators import Operator
 
 if TYPE_CHECKING:

@@ -177,7 +177,7 @@ def open_sentences(options: Options | None = None) -> Iterator[Sentence]:
 
 def _folder(name: str, folder: Path | None, cached: str) -> Path:
     """Return the folder given, or the environment's, or the cache's."""
-    from boolattn.data.download import cache_folder
+    from boolattn.files import cache_folder
 
     variable = f"BOOLATTN_{name.upper().replace('-', '_')}"
     if folder is None and (own := os.environ.get(variable)):
@@ -236,9 +236,9 @@ def _open_taxa(options: Options) -> Dataset:
 
 def taxa_folder(size: str) -> Path:
     """Return where the cache keeps the taxa benchmark; other wordings have another place."""
-    from boolattn.data.download import cache_folder
     from boolattn.data.taxa.benchmark import FORMAT
     from boolattn.data.taxa.wordings import digest
+    from boolattn.files import cache_folder
 
     return cache_folder() / f"{FORMAT}-{size}-{digest()[:8]}"
 

@@ -14,27 +14,19 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from boolattn.errors import DataError, MissingDataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 _CHUNK = 1 << 18
 _TIMEOUT_S = 30.0
 
 #: Called with the bytes that are there and the bytes there will be (None when not told).
 Progress: TypeAlias = "Callable[[int, int | None], None]"
-
-
-def cache_folder() -> Path:
-    """Return where fetched data is kept: ``$BOOLATTN_CACHE``, else in the user's cache."""
-    if own := os.environ.get("BOOLATTN_CACHE"):
-        return Path(own).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "boolattn"
 
 
 def is_offline(url: str) -> bool:

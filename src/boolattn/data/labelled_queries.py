@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import DataError
-from boolattn.files import read_jsonl, write_jsonl
+from boolattn.jsonl import read_jsonl, write_jsonl
 from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery, label_template
 

@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.files import read_lines
+from boolattn.jsonl import read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

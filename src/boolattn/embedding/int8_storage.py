@@ -19,9 +19,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
-from boolattn.data.download import cache_folder
 from boolattn.errors import DataError, MissingDataError
-from boolattn.plugin.folder import whole_folder
+from boolattn.files import atomic_folder, cache_folder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,7 +75,7 @@ def pack(folder: str | Path, target: str | Path, *, max_part: int = MAX_PART) ->
     folder, target = Path(folder), Path(target)
     if not (folder / "modules.json").is_file():
         raise MissingDataError(f"{folder} holds no modules.json; name a folder of a saved model")
-    with whole_folder(target, mark=MANIFEST) as draft:
+    with atomic_folder(target, replace=True, marker=MANIFEST) as draft:
         parts = _Parts(draft, max_part)
         files: dict[str, str] = {}
         weights: dict[str, dict[str, Any]] = {}
@@ -105,7 +104,7 @@ def unpack(target: str | Path, folder: str | Path) -> None:
     manifest = _manifest(target)
     try:
         tensors = _tensors(target, manifest["parts"])
-        with whole_folder(folder) as draft:
+        with atomic_folder(folder, replace=True) as draft:
             for name, key in manifest["files"].items():
                 raw = lzma.decompress(tensors[key].tobytes())
                 _inside(draft, name).write_bytes(raw)

@@ -17,7 +17,7 @@ from safetensors import safe_open
 from boolattn.encoder.bool_bert import QUERY
 from boolattn.encoder.card import Card, model_card
 from boolattn.encoder.towers import DOCUMENT, settings_of
-from boolattn.plugin.folder import whole_folder
+from boolattn.files import atomic_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ def save_towers(
     """
     folder = Path(folder)
     is_shared = settings_of(model).is_shared
-    with whole_folder(folder, mark="modules.json") as draft:
+    with atomic_folder(folder, replace=True, marker="modules.json") as draft:
         model.save_pretrained(str(draft), create_model_card=False)
         tower = draft / _route(draft, is_shared=is_shared)
         _point_to(tower, draft)

@@ -11,7 +11,8 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from boolattn.errors import ConfigError, DataError
-from boolattn.files import read_lines, whole_file
+from boolattn.files import atomic_file
+from boolattn.jsonl import read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -117,7 +118,7 @@ def write_run(
         raise ConfigError(f"got {len(query_ids)} query ids for {len(ranking)} rankings")
     tag = _escaped(system)
     names = {row: _escaped(document_ids[row]) for row in np.unique(ranking.rows) if row >= 0}
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         for qid, rows, scores in zip(
             map(_escaped, query_ids), ranking.rows.tolist(), ranking.scores, strict=True
         ):

@@ -15,7 +15,7 @@ import numpy as np
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.evaluation import significance
 from boolattn.evaluation.metrics import mean
-from boolattn.files import whole_file
+from boolattn.files import atomic_file
 from boolattn.logic.operators import OPERATORS
 from boolattn.logic.templates import TEMPLATES
 
@@ -170,7 +170,7 @@ class Results:
             name: [_rounded(value) for value in values.tolist()]
             for name, values in self.values.items()
         }
-        with whole_file(path) as file:
+        with atomic_file(path) as file:
             file.write(_dump(plain) + "\n")
 
     @classmethod

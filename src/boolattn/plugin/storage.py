@@ -19,8 +19,8 @@ from transformers import AutoModel
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
 from boolattn.errors import PluginMismatchError
+from boolattn.files import atomic_folder
 from boolattn.plugin.attach import NAME, detach, install, plugin_of
-from boolattn.plugin.folder import whole_folder
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def save(
     """
     plugin_of(encoder)
     bare = {k: v for k, v in encoder.state_dict().items() if f"{NAME}." not in k}
-    with whole_folder(Path(folder), mark=FILE) as draft:
+    with atomic_folder(Path(folder), replace=True, marker=FILE) as draft:
         encoder.save_pretrained(draft, state_dict=bare)
         save_plugin(encoder, draft)
         if tokenizer is not None:

@@ -18,7 +18,7 @@ import torch
 
 from boolattn.data.records import Dataset, Document, Operand, Query
 from boolattn.errors import ConfigError, DataError
-from boolattn.files import whole_folder
+from boolattn.files import atomic_folder
 from boolattn.logic.operators import Operator
 from boolattn.reproduction.jobs import LAYOUT_FORMAT
 from boolattn.training.batches import Features, Tokens
@@ -135,7 +135,7 @@ class Prepared:
 
     def write(self, dataset: Dataset, tokenizer: PreTrainedTokenizerBase, length: int) -> None:
         """Tokenise and lay out a data set, whole or not at all."""
-        with whole_folder(self.folder) as draft:
+        with atomic_folder(self.folder) as draft:
             _write_texts(draft, dataset.documents)
             _write_tokens(draft, (d.text for d in dataset.documents), tokenizer, length)
             rows = {document.id: row for row, document in enumerate(dataset.documents)}

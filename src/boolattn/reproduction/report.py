@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.evaluation import figures
-from boolattn.files import whole_file
+from boolattn.files import atomic_file
 from boolattn.reproduction.comparing import TESTED, Table, load_tables
 from boolattn.reproduction.plan import NO_ENCODER, SEEDS, Wanted, combinations
 from boolattn.reproduction.runs import Run, RunKey
@@ -59,10 +59,10 @@ def report(folder: Path, out: Path, *, draw: bool = True) -> Path:
                 sections.append(f"![{path.stem}]({path.name})")
     sections += _heads_section(runs, folder.parent / "negation")
     text = "\n\n".join([_HEAD, *sections, _not_run(runs), _how(runs)])
-    with whole_file(out / "summary.json") as handle:
+    with atomic_file(out / "summary.json") as handle:
         rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in summary)
         handle.write(f"[\n{rows}\n]\n")
-    with whole_file(out / "tables.md") as handle:
+    with atomic_file(out / "tables.md") as handle:
         handle.write(text + "\n")
     return out / "tables.md"
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation import figures
-from boolattn.files import whole_file
+from boolattn.files import atomic_file
 from boolattn.reproduction import drawing
 from boolattn.reproduction.comparing import Table
 from boolattn.reproduction.paper import OURS, Reported, find_target, sizes
@@ -268,7 +268,7 @@ def _draw(
 
 
 def _write(path: Path, text: str) -> None:
-    with whole_file(path) as handle:
+    with atomic_file(path) as handle:
         handle.write(text + "\n")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from boolattn.files import whole_file
+from boolattn.files import atomic_file
 from boolattn.reproduction.jobs import Negate, NegationSettings
 from boolattn.reproduction.plan import plan
 from boolattn.reproduction.pool import Pool, Task
@@ -128,7 +128,7 @@ def _note_failures(outcome: Outcome, planned: Planned, folder: Path) -> None:
     for name, key in planned.keys.items():
         path = (folder / key.path).with_suffix("").with_suffix(".txt")
         if name in outcome.failed:
-            with whole_file(path) as handle:
+            with atomic_file(path) as handle:
                 handle.write(outcome.failed[name] + "\n")
         elif name in outcome.done:
             path.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ import numpy as np
 
 from boolattn.errors import DataError
 from boolattn.evaluation.results import QueryInfo, Results
-from boolattn.files import whole_file
+from boolattn.files import atomic_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -105,7 +105,7 @@ class Run:
             ],
         }
         path = folder / self.key.path
-        with whole_file(path) as handle:
+        with atomic_file(path) as handle:
             handle.write(json.dumps(plain, ensure_ascii=False, separators=(",", ":")) + "\n")
         return path
 
@@ -144,7 +144,7 @@ def save_queries(folder: Path, dataset: str, asked: Mapping[str, Judgements]) ->
         }
         for split, judged in asked.items()
     }
-    with whole_file(_queries_path(folder, dataset)) as handle:
+    with atomic_file(_queries_path(folder, dataset)) as handle:
         handle.write(json.dumps(plain, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 

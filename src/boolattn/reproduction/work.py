@@ -26,8 +26,8 @@ from boolattn.encoder.retriever import Retriever
 from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import DEFAULT, measure, needed_depth
 from boolattn.evaluation.parse_accuracy import split_names, unseen_accuracy
+from boolattn.files import atomic_folder
 from boolattn.plugin import attach, save
-from boolattn.plugin.folder import whole_folder
 from boolattn.reproduction.asking import Asker
 from boolattn.reproduction.prepared import Prepared
 from boolattn.reproduction.runs import Row, Run, save_queries
@@ -76,7 +76,7 @@ def teach(job: Heads, places: Places) -> str:
         encoder, tokenizer, preset.pretrain, preset.model.pooling, made=SentenceStore(places.made)
     )
     metrics = trainer.run()
-    with whole_folder(job.folder) as draft:
+    with atomic_folder(job.folder, replace=True) as draft:
         save(encoder.cpu().eval(), draft / "model", tokenizer=tokenizer)
         write_json(draft / "metrics.json", metrics)
     shown = ("held_out_cue_f1", "unseen_cue_f1", "unseen_scope_f1", "unseen_gate_accuracy")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.data.records import Document
 from boolattn.errors import DataError, MissingDataError
-from boolattn.files import ENDINGS, read_jsonl, read_lines
+from boolattn.jsonl import ENDINGS, read_jsonl, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

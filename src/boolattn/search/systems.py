@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from boolattn.embedding import models
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation.ranking import Ranker, RunRanker
-from boolattn.files import ENDINGS
+from boolattn.jsonl import ENDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

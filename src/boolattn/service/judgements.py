@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import BoolattnError, DataError
-from boolattn.files import read_jsonl
+from boolattn.jsonl import read_jsonl
 from boolattn.logic.syntax import unparse
 from boolattn.logic.templates import template_tree
 

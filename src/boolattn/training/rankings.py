@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from boolattn.errors import DataError
-from boolattn.files import read_lines
+from boolattn.jsonl import read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence

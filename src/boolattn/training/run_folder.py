@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.encoder import Card, save_towers
 from boolattn.errors import ConfigError, DataError
-from boolattn.plugin.folder import whole_folder
+from boolattn.files import atomic_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -193,7 +193,7 @@ def save_model(
 def copy_folder(source: Path, folder: Path) -> None:
     """Copy a saved model, whole or not at all."""
     try:
-        with whole_folder(folder) as draft:
+        with atomic_folder(folder, replace=True) as draft:
             shutil.copytree(source, draft, dirs_exist_ok=True)
     except OSError as error:
         raise DataError(f"cannot write {folder}: {error.strerror or error}") from error

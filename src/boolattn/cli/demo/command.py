@@ -149,7 +149,7 @@ def _evaluate(console: Console, stage: Stage, names: list[str], how: str) -> Non
 
 def _go_on(stage: Stage) -> None:
     from boolattn.cli.demo.searches import choose_searches
-    from boolattn.files import write_jsonl
+    from boolattn.jsonl import write_jsonl
 
     judged, own = stage.folder / _JUDGEMENTS, stage.judgements.queries
     ours = choose_searches(own, stage.benchmark.documents, len(own))

@@ -86,7 +86,7 @@ def set_up(model: str, data: Path | None, n_documents: int, steps: Steps) -> Sta
 
 def _folder(documents: Sequence[Document]) -> Path:
     """Return the place of the indexes of some documents."""
-    from boolattn.data.download import cache_folder
+    from boolattn.files import cache_folder
 
     digest = hashlib.sha256()
     for document in documents:

@@ -13,10 +13,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from boolattn.data.download import cache_folder, fetch
+from boolattn.data.download import fetch
 from boolattn.data.records import Dataset, Document, Operand, Query, answer_sets
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.files import find_file, read_jsonl
+from boolattn.files import cache_folder
+from boolattn.jsonl import find_file, read_jsonl
 from boolattn.logic.templates import TEMPLATES, template_operators
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from boolattn.errors import ConfigError, DataError
-from boolattn.files import find_file, read_jsonl
+from boolattn.jsonl import find_file, read_jsonl
 from boolattn.logic.operators import OPERATORS, Operator
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from boolattn.data.sentences.generator import (
     generate_triplets,
 )
 from boolattn.data.taxa.phrases import CueSpan
-from boolattn.files import read_jsonl, write_jsonl
+from boolattn.jsonl import read_jsonl, write_jsonl
 from boolattn.logic.operators import Operator
 
 if TYPE_CHECKING:

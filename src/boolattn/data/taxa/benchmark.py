@@ -23,7 +23,8 @@ from boolattn.data.taxa.sets import find_groups, find_sets, members_of, read_mem
 from boolattn.data.taxa.small import choose_small
 from boolattn.data.taxa.source import Registry
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.files import find_file, read_jsonl, whole_folder, write_jsonl
+from boolattn.files import atomic_folder
+from boolattn.jsonl import find_file, read_jsonl, write_jsonl
 from boolattn.logic.operators import Operator
 from boolattn.logic.templates import TEMPLATES
 from boolattn.settings import build as build_settings
@@ -150,7 +151,7 @@ def build(folder: Path, size: str = "small", *, progress: Progress | None = None
         members = [read_member(item) for item in introductions]
     tell("making sets", 3, _STEPS)
     postings = find_sets(members, find_groups(members, registry.common_name))
-    with whole_folder(folder) as draft:
+    with atomic_folder(folder) as draft:
         tell("writing the corpus", 4, _STEPS)
         write_jsonl(draft / "corpus.jsonl", map(_document_row, members))
         tell("asking queries", 5, _STEPS)

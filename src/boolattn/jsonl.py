@@ -1,0 +1,169 @@
+"""Text and JSON lines, read as a stream from plain or compressed files.
+
+The ending of the name tells plain, gzip, xz, zstandard and zip (of one file) apart. Every error
+names the file and the line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import zipfile
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from boolattn.errors import DataError, MissingDataError
+from boolattn.files import atomic_file, import_zstandard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import BinaryIO
+
+#: Endings of a compressed file, in the order in which :func:`find_file` tries them.
+ENDINGS = ("", ".xz", ".zst", ".gz")
+
+_CHUNK = 1 << 20
+
+# Raised by the decompressors when bytes are damaged or missing.
+_DAMAGE = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
+
+
+def find_file(folder: Path, *names: str, remedy: str = "") -> Path:
+    """Find the first of some files in a folder, compressed or not.
+
+    Args:
+        folder: The folder.
+        *names: Names without the ending of a compression, the preferred one first.
+        remedy: What to do when there is none, for the error message.
+    """
+    for name in names:
+        for ending in ENDINGS:
+            path = folder / (name + ending)
+            if path.is_file():
+                return path
+    missing = " or ".join(names)
+    raise MissingDataError(f"no {missing} in {folder}" + (f"; {remedy}" if remedy else ""))
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Read a text file line by line, numbered from 1, without the line ends.
+
+    Only a line feed ends a line, because titles may contain other Unicode line separators.
+    """
+    number = 0
+    try:
+        for number, raw in enumerate(_raw_lines(path), start=1):
+            yield number, raw.decode("utf-8").rstrip("\r\n")
+    except FileNotFoundError as error:
+        raise MissingDataError(f"no file {path}") from error
+    except _DAMAGE as error:
+        raise DataError(
+            f"{path}:{number + 1}: the file is truncated or damaged ({_plain(error)}); "
+            "fetch or build it again"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}:{number}: not UTF-8 text ({error.reason})") from error
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def read_jsonl(path: Path, fields: Mapping[str, type] | None = None) -> Iterator[tuple[int, Any]]:
+    """Read JSON objects, one a line, each with its line number; empty lines are skipped.
+
+    Args:
+        path: The file, compressed or not.
+        fields: Fields every object must have, with their types.
+    """
+    for number, line in read_lines(path):
+        if not line or line.isspace():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{path}:{number}: not JSON ({_plain(error)}); is it cut?") from error
+        if not isinstance(row, dict):
+            raise DataError(f"{path}:{number}: a JSON object is expected, not {type(row).__name__}")
+        if fields:
+            check_fields(row, fields, path, number)
+        yield number, row
+
+
+def check_fields(
+    row: Mapping[str, Any], fields: Mapping[str, type], path: Path, number: int
+) -> None:
+    """Refuse a row that lacks a field, or has it in another type."""
+    for name, kind in fields.items():
+        if isinstance(row.get(name), kind):
+            continue
+        if name not in row:
+            present = ", ".join(row)
+            raise DataError(f"{path}:{number}: the field {name!r} is missing; there are {present}")
+        found = type(row[name]).__name__
+        raise DataError(f"{path}:{number}: the field {name!r} must be {kind.__name__}, not {found}")
+
+
+def _plain(error: Exception) -> str:
+    """Return an exception's message on one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    """Read the decompressed lines of a file, each with its line end."""
+    if path.suffix == ".zst":
+        with path.open("rb") as handle:
+            yield from _zstd_lines(handle)
+        return
+    if path.suffix == ".zip":
+        yield from _zip_lines(path)
+        return
+    openers: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+    with openers.get(path.suffix, Path.open)(path, "rb") as handle:
+        yield from handle
+
+
+def _zstd_lines(handle: BinaryIO) -> Iterator[bytes]:
+    """Decompress zstandard frames; the library's own reader accepts a truncated last frame."""
+    zstandard = import_zstandard()
+    rest = b""
+    decompressor = zstandard.ZstdDecompressor().decompressobj()
+    is_open = True
+    while chunk := handle.read(_CHUNK):
+        while chunk:
+            try:
+                rest += decompressor.decompress(chunk)
+            except zstandard.ZstdError as error:
+                raise EOFError(_plain(error)) from error
+            chunk = decompressor.unused_data
+            is_open = not decompressor.eof
+            if decompressor.eof:
+                decompressor = zstandard.ZstdDecompressor().decompressobj()
+        *lines, rest = rest.split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+    if is_open:
+        raise EOFError("the last frame has no end")
+    if rest:
+        yield rest
+
+
+def _zip_lines(path: Path) -> Iterator[bytes]:
+    with zipfile.ZipFile(path) as archive:
+        # Archives made on a Mac contain a second, hidden file for each.
+        names = [name for name in archive.namelist() if name.endswith((".jsonl", ".csv"))]
+        names = [name for name in names if not name.startswith("__MACOSX")]
+        if len(names) != 1:
+            raise DataError(f"{path} must contain one .jsonl file, it contains {len(names)}")
+        with archive.open(names[0]) as handle:
+            yield from handle
+
+
+def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write JSON objects, one a line, completely or not at all; return how many."""
+    count = 0
+    with atomic_file(path) as handle:
+        for row in rows:
+            handle.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+            count += 1
+    return count
