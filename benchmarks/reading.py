@@ -28,8 +28,8 @@ from experiments.parser_queries.generator import generate_queries
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from boolattn.encoder.parser_head import ParserOutput
     from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery
+    from boolattn.parsing.decoding import ParserOutput
 
 _AT_ONCE = 128
 

@@ -26,6 +26,10 @@ class Towers:
         self.vectors = vectors
         self.asked = []
 
+    @property
+    def calibration_arrays(self):
+        return self.calibration.arrays()
+
     def encode_operands(self, texts):
         self.asked += texts
         return np.stack([self.vectors[text] for text in texts])
@@ -39,13 +43,13 @@ def retriever(tiny_encoder, tokenizer):
 @pytest.fixture
 def known(retriever):
     """Two operands and documents along a line: the first component is the similarity."""
-    from boolattn.composition.calibration import Calibration
+    from boolattn.encoder.calibration import TrainableCalibration
 
     vectors = {text: np.eye(DIM, dtype=np.float32)[0] for text in ("moths of a", "moths of b")}
     documents = torch.zeros(N, DIM)
     documents[:, 0] = torch.linspace(-1, 1, N)
     towers = Towers(retriever, vectors)
-    towers.calibration = Calibration(DIM)
+    towers.calibration = TrainableCalibration(DIM)
     return towers, documents, {f"d{row}": row for row in range(N)}
 
 
@@ -115,9 +119,9 @@ def test_the_fit_changes_displayed_probabilities_alone(known):
         assert after[kind]["error"] < 0.05
     for name, value in towers.calibration.named_parameters():
         assert torch.equal(value, before_fit[name])
-    assert (towers.calibration.scale[1] != torch.tensor([1.0, 0.0])).all()
+    assert (towers.calibration.display_scale[1] != torch.tensor([1.0, 0.0])).all()
     scale_probabilities(towers, [query(draw[0], None)], documents, rows)
-    kept, excluded = towers.calibration.scale.tolist()
+    kept, excluded = towers.calibration.display_scale.tolist()
     assert kept != [1, 0]
     assert excluded == [1, 0], "the documents of the negated operand are unknown"
 

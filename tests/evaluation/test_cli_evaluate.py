@@ -16,7 +16,6 @@ from boolattn.data.beir import write_beir
 from boolattn.data.records import Document, Query
 from boolattn.encoder import build_towers, save_towers
 from boolattn.encoder.retriever import Retriever
-from boolattn.encoder.retriever_storage import save_retriever
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
 from boolattn.evaluation import figures
 from boolattn.evaluation.results import Results
@@ -139,7 +138,7 @@ def test_a_model_that_composes(folder, tmp_path, tiny_encoder, tokenizer):
     towers = build_towers(
         tiny_encoder(), BoolAttnConfig(gate="lexicon", rank=4), tokenizer=tokenizer
     )
-    save_retriever(Retriever(towers), tmp_path / "some")
+    Retriever(towers).save(tmp_path / "some")
     assert "some, composed, gate: lexicon" in evaluate(tmp_path / "some", folder, tmp_path).stdout
     told = evaluate(tmp_path / "some", folder, tmp_path, "--no-compose").stdout
     assert "some, gate: lexicon" in told
@@ -158,7 +157,7 @@ def test_strict_not_drops_what_holds_the_words(
     tree = And((Atom("moths"), Not(Atom("moths of Sumatra"))))
     monkeypatch.setattr(Retriever, "plan", lambda self, texts: self.plan_trees([tree] * len(texts)))
     towers = build_towers(tiny_encoder(), tokenizer=tokenizer)
-    save_retriever(Retriever(towers), tmp_path / "some")
+    Retriever(towers).save(tmp_path / "some")
     evaluate(tmp_path / "some", folder, tmp_path)
     told = evaluate(tmp_path / "some", folder, tmp_path, "--strict-not").stdout
     assert "some, strict NOT, composed" in told

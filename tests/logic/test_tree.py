@@ -3,7 +3,7 @@ import pytest
 from boolattn.errors import QueryError
 from boolattn.logic.syntax import parse, unparse
 from boolattn.logic.templates import TEMPLATES, template_operators, template_tree
-from boolattn.logic.tree import And, Atom, Not, Or, answers, atoms, excluded_atoms, wanted
+from boolattn.logic.tree import And, Atom, Not, Or, answers, atoms, excluded_atoms, positive_part
 
 SETS = {"a": frozenset("1234"), "b": frozenset("3456"), "c": frozenset("46")}
 
@@ -54,12 +54,12 @@ def test_nested_exclusion_keeps_what_it_excludes_from_the_exclusion():
     ],
 )
 def test_what_is_wanted_is_the_tree_without_what_it_excludes(text, left):
-    assert unparse(wanted(parse(text))) == left
+    assert unparse(positive_part(parse(text))) == left
 
 
 @pytest.mark.parametrize("query", [Not(Atom("a")), Or((Atom("a"), Not(Atom("b"))))])
 def test_what_may_lack_everything_wants_nothing(query):
-    assert wanted(query) is None
+    assert positive_part(query) is None
 
 
 def test_a_query_that_only_excludes_needs_a_universe():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from benchmarks.candidate_recall import candidate_recall
-from boolattn.composition.exact import single_vector
 from boolattn.errors import IndexFolderError
 from boolattn.logic.syntax import parse
 from boolattn.search import Document, Searcher
@@ -133,6 +132,6 @@ def test_a_query_asks_by_no_more_vectors_than_it_needs(retriever):
 def test_one_vector_leans_away_from_what_is_excluded(retriever):
     [plan] = retriever.plan_trees([parse("moths AND Borneo NOT Sumatra")])
     moths, borneo, sumatra = retriever.encode_operands(["moths", "Borneo", "Sumatra"])
-    vector = single_vector(plan, 0.5)
+    vector = plan.single_vector
     np.testing.assert_allclose(vector, (moths + borneo) / 2 - sumatra / 2, atol=1e-6)
     assert vector @ sumatra < 0 < vector @ moths

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from boolattn.composition.scores import signs
 from boolattn.errors import DataError
+from boolattn.logic.structure import operand_signs
 from boolattn.logic.syntax import is_explicit, parse_with_spans
 from boolattn.logic.tree import And, Atom, Not, Or, atoms
 from boolattn.search import Hit, SearchOptions, SearchResult
@@ -91,7 +91,7 @@ class WordSearcher:
             tree=tree,
             parsed=tree,
             operands=operands,
-            is_negated=tuple(sign < 0 for sign in signs(tree)),
+            is_negated=tuple(sign < 0 for sign in operand_signs(tree)),
             spans=spans,
             confidence=0.9,
             is_composed=is_composed,

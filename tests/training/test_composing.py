@@ -13,7 +13,6 @@ from boolattn.data.readings_sources import marked_queries
 from boolattn.data.records import Operand
 from boolattn.data.sentences.store import SentenceStore
 from boolattn.encoder.retriever import Retriever
-from boolattn.encoder.retriever_storage import load_retriever, save_retriever
 from boolattn.errors import ConfigError
 from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import ParsedQuery
@@ -57,7 +56,7 @@ def marked_corpus(dataset, tokenizer):
 
 
 def _parts(folder):
-    retriever = load_retriever(folder)
+    retriever = Retriever.load(folder)
     return {
         **{f"towers.{k}": v for k, v in retriever.towers.state_dict().items()},
         **{f"reader.{k}": v for k, v in retriever.parser.state_dict().items()},
@@ -328,7 +327,7 @@ def test_finishing_changes_no_vector(preset, marked_corpus, tmp_path):
     for name in before:
         if name.startswith("towers."):
             assert torch.equal(before[name], after[name])
-    ended = load_retriever(tmp_path / "end" / "model")
+    ended = Retriever.load(tmp_path / "end" / "model")
     assert ended.threshold == 0.0
     # It reads what it was polished on.
     assert ended.parser.config.n_states == 3
@@ -376,7 +375,7 @@ def test_a_reader_is_polished_anew_or_goes_on(preset, marked_corpus, tmp_path):
         out = tmp_path / str(is_new)
         launch = Launch(out=out, pretrained=tmp_path / "run" / "model")
         finish(replace(chosen, compose=settings), launch, marked_corpus)
-        ended = load_retriever(out / "model").parser
+        ended = Retriever.load(out / "model").parser
         # What goes on keeps its own layers, whatever the settings say.
         assert ended.config.n_states == (3 if is_new else 1)
         is_same = torch.allclose(ended.role.weight, before, atol=1e-6)
@@ -388,11 +387,11 @@ def test_training_on_shows_what_is_composed_until_it_is_fitted_again(
 ):
     chosen = preset(*COMPOSE, max_steps=1, keep="last")
     train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
-    first = load_retriever(tmp_path / "run" / "model")
-    first.calibration.scale.fill_(3.0)
-    save_retriever(first, tmp_path / "fitted")
+    first = Retriever.load(tmp_path / "run" / "model")
+    first.calibration.display_scale.fill_(3.0)
+    first.save(tmp_path / "fitted")
     found = make_composing(first.towers, chosen, tmp_path / "fitted").composer["calibration"]
-    assert found.scale.tolist() == [[1, 0], [1, 0]]
+    assert found.display_scale.tolist() == [[1, 0], [1, 0]]
     assert torch.equal(found.breadth.cpu(), first.calibration.breadth.cpu())
 
 
@@ -419,7 +418,7 @@ def test_numbers_stay_where_nothing_is_read(preset, marked_corpus, tmp_path, cap
     result = train(chosen, Launch(out=tmp_path / "run"), marked_corpus)
     assert "no validation query was read" in caplog.text
     assert "composed_leak" not in result.metrics
-    assert load_retriever(result.model).parser is not None
+    assert Retriever.load(result.model).parser is not None
 
 
 def test_finishing_needs_a_reader_and_a_model(preset, marked_corpus, tmp_path):
@@ -443,7 +442,7 @@ def test_teaching_the_gate_changes_no_document(preset, marked_corpus, tmp_path):
     taught = replace(chosen, compose=replace(chosen.compose, gate_steps=30, read_batch=8))
     launch = Launch(out=tmp_path / "end", pretrained=tmp_path / "run" / "model")
     assert 0 <= finish(taught, launch, marked_corpus)["gate_accuracy"] <= 1
-    before, after = (load_retriever(tmp_path / name / "model") for name in ("run", "end"))
+    before, after = (Retriever.load(tmp_path / name / "model") for name in ("run", "end"))
     texts = [document.text for document in marked_corpus.dataset.documents[:8]]
     vectors = [one.towers.encode_document(texts) for one in (before, after)]
     np.testing.assert_array_equal(*vectors)
@@ -500,7 +499,7 @@ class TestFitting:
         assert (found.negation_offset, found.lean) == (0.1, 0.0)
         assert (found.r_precision, found.leak) == (1.0, 0.0)
         assert retriever.calibration.negation_offset.item() == pytest.approx(0.1)
-        assert retriever.calibration.lean.item() == 0
+        assert retriever.calibration.negation_margin.item() == 0
 
     def test_what_fits_the_wanted_best_may_be_near_the_excluded(self, retriever):
         # Document 0 is nearer to what is excluded than 1 is, and nearer still to what is wanted.
@@ -577,14 +576,15 @@ class TestFitting:
         documents = torch.tensor([[0.3, 0.3, 0.9], [0.6, 0.3, 0.0]])
         judged = [self._judged(retriever, Or((Atom("a"), Atom("b"))), np.eye(3), [0])] * 2
         with torch.no_grad():
-            retriever.calibration.lean.fill_(0.3)
+            retriever.calibration.negation_margin.fill_(0.3)
             retriever.calibration.negation_offset.fill_(0.07)
-        before = retriever.calibration.whole.detach().clone()
+        before = retriever.calibration.whole_query.detach().clone()
         fit_numbers(Fitter(retriever, judged, _wide(documents)))
         after = retriever.calibration
-        assert (after.lean.item(), after.negation_offset.item()) == pytest.approx((0.3, 0.07))
-        assert torch.allclose(after.whole[[0, 2]], before[[0, 2]], atol=1e-4)
-        assert not torch.allclose(after.whole[1], before[1], atol=1e-2)
+        own = (after.negation_margin.item(), after.negation_offset.item())
+        assert own == pytest.approx((0.3, 0.07))
+        assert torch.allclose(after.whole_query[[0, 2]], before[[0, 2]], atol=1e-4)
+        assert not torch.allclose(after.whole_query[1], before[1], atol=1e-2)
 
     def test_or_takes_the_whole_vector_where_it_knows_better(self, retriever):
         # The operands prefer document 1; the whole text knows that 0 answers.

@@ -1,6 +1,1 @@
-"""Reading a query's operands and composing their scores over its tree.
-
-May import: boolattn.encoder, boolattn.logic.parsed_query, boolattn.logic, boolattn.errors.
-"""
-
-from __future__ import annotations
+"""Composition of operand scores over a query tree, on numpy arrays and torch tensors alike."""

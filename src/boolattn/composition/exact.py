@@ -1,95 +1,133 @@
-"""Exact ranking of a whole corpus by composed scores, where its vectors fit in memory.
-
-May import: boolattn.composition.
-"""
+"""Exact ranking of all documents: by one vector, or by composed scores."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 
-from boolattn.composition.scores import structure
+from boolattn.composition.arrays import Array, is_tensor, like, namespace, same_type, to_numpy
+from boolattn.composition.plan import compose_plan
+from boolattn.errors import DataError
+from boolattn.logic.structure import structure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
+    from boolattn.composition.calibration import Calibration
     from boolattn.composition.plan import Plan
-    from boolattn.encoder.retriever import Retriever
 
-_AT_ONCE = 64
-#: Scores computed at once: plans times documents.
-_NUMBERS = 1 << 23
+#: Scores computed at once: queries times documents.
+_BLOCK = 1 << 23
 
 
-def rank(
-    retriever: Retriever, plans: Sequence[Plan], documents: Tensor, depth: int
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+class Ranked(NamedTuple):
+    """Rows of documents, best first, and their scores. Both shapes ``(queries, depth)``."""
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+def top_k(scores: Array, k: int) -> Ranked:
+    """Return the ``k`` highest of each row of scores, equal scores by column.
+
+    Args:
+        scores: Shape ``(queries, documents)``.
+        k: How many; never more than there are documents come back.
+
+    >>> top_k(np.array([[0.1, 0.7, 0.1]]), 3).rows.tolist()
+    [[1, 0, 2]]
+    """
+    k = min(k, scores.shape[1])
+    if is_tensor(scores):
+        best = scores.topk(k)
+        rows, values = to_numpy(best.indices), to_numpy(best.values.float())
+    else:
+        rows = np.argpartition(-scores, k - 1, axis=1)[:, :k] if k else np.zeros((len(scores), 0))
+        rows = rows.astype(np.int64)
+        values = np.take_along_axis(scores, rows, 1).astype(np.float32)
+    if np.isnan(values).any():
+        raise DataError("scores are not numbers (NaN); check the model's weights")
+    order = np.lexsort((rows, -values), axis=1)
+    return Ranked(np.take_along_axis(rows, order, 1), np.take_along_axis(values, order, 1))
+
+
+def exact_search(
+    queries: Array,
+    documents: Array,
+    depth: int,
+    similarity: Callable[[Array, Array], Array] | None = None,
+) -> Ranked:
+    """Find the best documents of each query among all, block by block.
+
+    Args:
+        queries: Shape ``(queries, dim)``.
+        documents: In the library that computes. Shape ``(documents, dim)``.
+        depth: How many; never more than there are documents come back.
+        similarity: From queries and documents to scores; by default the inner product.
+    """
+    compare = similarity or (lambda some, all_: some @ all_.T)
+    size = max(1, _BLOCK // max(1, len(documents)))
+    queries = same_type(queries, documents)
+    parts = [
+        top_k(compare(queries[start : start + size], documents), depth)
+        for start in range(0, len(queries), size)
+    ]
+    return _joined(parts, min(depth, len(documents)))
+
+
+def rank_plans(
+    plans: Sequence[Plan], documents: Array, depth: int, calibration: Calibration
+) -> Ranked:
     """Rank all documents for each plan.
 
     Args:
-        retriever: What made the plans.
         plans: The queries.
-        documents: Vectors, on the device that computes. Shape ``(documents, dim)``.
-        depth: How many are returned.
-
-    Returns:
-        Rows and scores, best first. Both shapes ``(plans, depth)``.
+        documents: In the library that computes. Shape ``(documents, dim)``.
+        depth: How many; never more than there are documents come back.
+        calibration: Of the model that made the plans.
     """
     depth = min(depth, len(documents))
-    rows = np.empty((len(plans), depth), dtype=np.int32)
-    scores = np.empty((len(plans), depth), dtype=np.float32)
-    plain = [place for place, plan in enumerate(plans) if not plan.is_composed]
-    with torch.inference_mode():
-        for start in range(0, len(plain), _AT_ONCE):
-            part = plain[start : start + _AT_ONCE]
-            vectors = torch.from_numpy(np.concatenate([plans[p].vectors for p in part]))
-            best = torch.topk(vectors.to(documents) @ documents.T, depth)
-            rows[part], scores[part] = best.indices.cpu().numpy(), best.values.float().cpu().numpy()
-        for part in _alike(plans, len(documents)):
-            best = torch.topk(score(retriever, [plans[p] for p in part], documents), depth)
-            rows[part], scores[part] = best.indices.cpu().numpy(), best.values.cpu().numpy()
-    return rows, scores
+    found = Ranked(
+        np.empty((len(plans), depth), np.int64), np.empty((len(plans), depth), np.float32)
+    )
+    own = calibration.like(documents)
+    for chosen in _alike(plans, len(documents)):
+        part = [plans[place] for place in chosen]
+        if part[0].is_composed:
+            best = top_k(_composed(part, documents, own), depth)
+        else:
+            best = exact_search(np.concatenate([plan.vectors for plan in part]), documents, depth)
+        found.rows[chosen], found.scores[chosen] = best
+    return found
 
 
 def _alike(plans: Sequence[Plan], n_documents: int) -> Iterator[list[int]]:
-    """Put composed plans of one structure together: a few numbers each, and as many kernels."""
+    """Group plans of equal structure, at most as many as one block holds."""
     groups: defaultdict[str, list[int]] = defaultdict(list)
     for place, plan in enumerate(plans):
-        if plan.is_composed:
-            groups[structure(plan.tree)].append(place)
-    size = max(1, _NUMBERS // n_documents)
+        groups[structure(plan.tree) if plan.is_composed else ""].append(place)
+    size = max(1, _BLOCK // n_documents)
     for group in groups.values():
         yield from (group[start : start + size] for start in range(0, len(group), size))
 
 
-def score(retriever: Retriever, plans: Sequence[Plan], documents: Tensor) -> Tensor:
-    """Score every document by composed plans of one structure. Shape ``(plans, documents)``."""
-    device = documents.device
-    vectors = torch.from_numpy(np.stack([plan.vectors for plan in plans])).to(device)
-    similarities = (vectors.to(documents) @ documents.T).float()
-    excluded = torch.tensor(plans[0].is_negated, dtype=torch.float32, device=device)
-    # The few numbers are computed where the towers are: the calibration must not move.
-    home = retriever.towers.device
-    logits = retriever.calibration(
-        similarities[:, :-1].to(home), vectors[:, :-1].to(home), excluded.to(home)
-    )
-    return retriever.compose(plans[0], logits.transpose(0, 1), similarities[:, -1].to(home))
+def _composed(plans: Sequence[Plan], documents: Array, calibration: Calibration) -> Array:
+    """Score every document by composed plans of equal structure. Shape ``(plans, documents)``."""
+    vectors = np.stack([plan.vectors for plan in plans])
+    flat = same_type(vectors.reshape(-1, vectors.shape[-1]), documents) @ documents.T
+    similarities = like(flat, documents).reshape(*vectors.shape[:2], len(documents))
+    negated = like(plans[0].is_negated, documents)
+    operands = like(vectors[:, :-1], documents)
+    logits = calibration.logits(similarities[:, :-1], operands, negated)
+    rows = namespace(logits).moveaxis(logits, 1, 0)
+    return compose_plan(plans[0], rows, similarities[:, -1], calibration)
 
 
-def single_vector(plan: Plan, weight: float = 0.5) -> NDArray[np.float32]:
-    """Return one vector for an engine that takes no more; composing finds better. Shape ``(dim,)``.
-
-    The mean of the wanted operands less a part of the mean of the excluded ones.
-    """
-    is_out = np.array(plan.is_negated, bool)
-    operands = plan.operand_vectors
-    vector: NDArray[np.float32] = operands[~is_out].mean(0)
-    if is_out.any():
-        vector = vector - weight * operands[is_out].mean(0)
-    return np.asarray(vector, np.float32)
+def _joined(parts: Sequence[Ranked], depth: int) -> Ranked:
+    if not parts:
+        return Ranked(np.zeros((0, depth), np.int64), np.zeros((0, depth), np.float32))
+    return Ranked(*(np.concatenate(column) for column in zip(*parts, strict=True)))

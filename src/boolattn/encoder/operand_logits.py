@@ -50,7 +50,7 @@ def operand_logits(
     is_negated = torch.tensor([float(operand.is_negated) for operand in operands])
     rng = np.random.default_rng([seed, 2])
     others = torch.from_numpy(rng.choice(n, min(OTHERS, n), replace=False)).to(documents.device)
-    device = retriever.towers.device
+    calibration = retriever.calibration_arrays.like(own)
     found, sampled = [], []
     with torch.inference_mode():
         for part in torch.arange(len(operands)).split(max(1, _N_VALUES // n)):
@@ -58,14 +58,12 @@ def operand_logits(
             nearest = similarities.topk(min(NEAREST, n))
             rows = torch.cat([nearest.indices, others.expand(len(part), -1)], 1)
             similar = similarities.gather(1, rows)
-            logits = retriever.calibration(
-                similar[:, None].float().to(device),
-                own[part][:, None].to(device),
-                is_negated[part][:, None].to(device),
+            logits = calibration.logits(
+                similar[:, None].float().cpu(), own[part][:, None], is_negated[part][:, None]
             )
             is_repeated = (similar >= nearest.values[:, -1:]).cpu()
             is_repeated[:, : nearest.indices.shape[1]] = False
-            found.append(logits[:, 0].double().cpu().masked_fill(is_repeated, torch.nan))
+            found.append(logits[:, 0].double().masked_fill(is_repeated, torch.nan))
             sampled.append(rows.cpu())
     # Pairs of operand and document as one number.
     pairs = torch.cat(sampled).numpy() + n * np.arange(len(operands))[:, None]
@@ -100,10 +98,7 @@ def operand_reliability(
         return {}
     logits, is_true = operand_logits(retriever, operands, documents, seed)
     is_negated = np.array([operand.is_negated for operand in operands])
-    device = retriever.towers.device
-    with torch.inference_mode():
-        displayed = retriever.calibration.shown(
-            torch.from_numpy(logits).to(device, torch.float32),
-            torch.from_numpy(is_negated).to(device),
-        )
-    return reliability_by_sign(displayed.double().cpu().numpy(), is_true, is_negated)
+    with np.errstate(invalid="ignore"):  # nan marks documents that were sampled twice
+        calibration = retriever.calibration_arrays
+        displayed = calibration.displayed(logits[:, None], is_negated[:, None])[:, 0]
+    return reliability_by_sign(displayed, is_true, is_negated)

@@ -1,8 +1,6 @@
-"""Reading a query: which words belong to which operand, which operands are kept, and the joiner.
+"""The query parser's head: tags, roles and the joiner, from the states of the query encoder.
 
-One small head on the query encoder's last states. A slot is an operand in the order of the text;
-a word may belong to several slots, because in "moths of Borneo but not Sumatra" the moths are
-both operands'. May import: boolattn.logic.parsed_query, boolattn.errors.
+Slots and logits are described in :mod:`boolattn.parsing.decoding`.
 """
 
 from __future__ import annotations
@@ -16,29 +14,29 @@ from torch.nn import functional as F
 
 from boolattn.errors import ConfigError
 from boolattn.logic.operators import Operator
-from boolattn.logic.parsed_query import ParsedQuery, in_text_order
+from boolattn.logic.parsed_query import in_text_order
+from boolattn.parsing.decoding import NEGATED, POSITIVE, ParserLogits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from boolattn.logic.parsed_query import Span, Spans
+    from boolattn.logic.parsed_query import ParsedQuery, Span, Spans
 
-ABSENT, POSITIVE, NEGATED = 0, 1, 2
 N_SLOTS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParserConfig:
-    """What a reader is made of.
+    """Sizes of the head.
 
     Attributes:
         hidden_size: Of the encoder.
-        n_slots: Most operands that are told apart.
+        n_slots: Most operands of a query.
         inner: Width of the hidden layers.
-        width: Tokens that the convolution over the states sees; 1 reads each by itself.
-        n_states: How many of the encoder's last layers are read, in a mixture that is learned.
-        depth: Attention layers between the convolution and what is said of tokens and slots.
-        n_heads: Of each of these.
+        width: Tokens in the window of the convolution over the states; 1 for none.
+        n_states: How many of the encoder's last layers are mixed, with learned weights.
+        depth: Attention layers after the convolution.
+        n_heads: Of each attention layer.
     """
 
     hidden_size: int
@@ -60,22 +58,8 @@ class ParserConfig:
             raise ConfigError(f"width must be odd, got {self.width}")
 
 
-class ParserLogits(NamedTuple):
-    """What the head says of a batch, as logits.
-
-    Attributes:
-        tags: Whether a token belongs to a slot. Shape ``(batch, tokens, slots)``.
-        roles: Whether a slot is absent, kept or excluded. Shape ``(batch, slots, 3)``.
-        joiner: Whether OR joins the kept ones, rather than AND. Shape ``(batch,)``.
-    """
-
-    tags: Tensor
-    roles: Tensor
-    joiner: Tensor
-
-
 class _Mixture(nn.Module):
-    """One state a token out of several layers': a sentence's vector leaves the last one poorer."""
+    """A learned mixture of several layers' states; the last alone is shaped by retrieval."""
 
     def __init__(self, n_states: int) -> None:
         super().__init__()
@@ -84,13 +68,13 @@ class _Mixture(nn.Module):
     def forward(self, states: Sequence[Tensor]) -> Tensor:
         shares = self.weights.softmax(-1)
         last = states[-len(shares) :]
-        # Each is brought to one length first: layers differ in it, and the longest would win.
+        # Normalised first: layers differ in scale, and the largest would dominate.
         parts = [F.layer_norm(state, state.shape[-1:]) for state in last]
         return torch.stack([share * part for share, part in zip(shares, parts, strict=True)]).sum(0)
 
 
 class _Block(nn.Module):
-    """Attention and a feed-forward layer, with the norms before them."""
+    """A pre-norm layer of attention and feed-forward."""
 
     def __init__(self, size: int, n_heads: int, dropout: float = 0.1) -> None:
         super().__init__()
@@ -116,7 +100,7 @@ class _Block(nn.Module):
 
 
 class ParserHead(nn.Module):
-    """The head: a tag for each token and slot, and from the tagged tokens a role for each slot."""
+    """Tags each token for each slot, and from the tagged tokens predicts the slots' roles."""
 
     def __init__(self, config: ParserConfig) -> None:
         super().__init__()
@@ -134,15 +118,15 @@ class ParserHead(nn.Module):
         self.joiner = nn.Linear(inner, 1)
 
     def forward(self, layers: Sequence[Tensor], mask: Tensor) -> ParserLogits:
-        """Read a batch.
+        """Return the logits of a batch.
 
         Args:
-            layers: The states of each of the encoder's layers, the last at the end; as many as
-                are mixed are enough. Each ``(batch, tokens, hidden)``.
+            layers: States of the encoder's layers, the last one last; at least as many as are
+                mixed. Each ``(batch, tokens, hidden)``.
             mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
         """
         states = layers[-1] if self.mixture is None else self.mixture(layers)
-        # An encoder may compute in half precision, for speed; so small a head has no need to.
+        # The encoder may run in half precision; the head stays in its own.
         states = states.to(self.norm.weight.dtype)
         mask = mask.to(states.dtype)
         states = self.norm(states) * mask[..., None]
@@ -153,7 +137,7 @@ class ParserHead(nn.Module):
         weights = torch.sigmoid(tags) * mask[..., None]
         owned = torch.einsum("blk,bld->bkd", weights, mixed)
         owned = owned / weights.sum(1).clamp(min=1)[..., None]
-        # What no operand owns says how they are joined.
+        # Words of no operand say how the operands are joined.
         rest = (1 - weights).prod(-1) * mask
         free = torch.einsum("bl,bld->bd", rest, mixed) / rest.sum(-1, keepdim=True).clamp(min=1)
         mean = mixed.sum(1) / mask.sum(-1, keepdim=True).clamp(min=1)
@@ -164,11 +148,11 @@ class ParserHead(nn.Module):
 
 
 class ParserLabels(NamedTuple):
-    """What a batch should be read as.
+    """Targets of a batch.
 
     Attributes:
         tags: 0 or 1. Shape ``(batch, tokens, slots)``.
-        roles: :data:`ABSENT`, :data:`KEPT` or :data:`EXCLUDED`. Shape ``(batch, slots)``.
+        roles: ``ABSENT``, ``POSITIVE`` or ``NEGATED``. Shape ``(batch, slots)``.
         is_or: 0 or 1. Shape ``(batch,)``.
     """
 
@@ -178,21 +162,21 @@ class ParserLabels(NamedTuple):
 
 
 def make_parser_labels(
-    readings: Sequence[ParsedQuery], offsets: Sequence[Sequence[Span]], n_slots: int
+    parses: Sequence[ParsedQuery], offsets: Sequence[Sequence[Span]], n_slots: int
 ) -> ParserLabels:
-    """Turn readings into labels.
+    """Turn parsed queries into targets.
 
     Args:
-        readings: How each text is to be read; one with more operands than slots loses the last.
-        offsets: Characters of each token, ``(0, 0)`` for the marks around a text.
-        n_slots: Of the reader.
+        parses: One for each text; operands beyond the slots are left out.
+        offsets: Characters of each token, ``(0, 0)`` for special tokens.
+        n_slots: Of the head.
     """
     longest = max(map(len, offsets))
-    tags = torch.zeros(len(readings), longest, n_slots)
-    roles = torch.zeros(len(readings), n_slots, dtype=torch.int64)
-    is_or = torch.tensor([float(reading.joiner is Operator.OR) for reading in readings])
-    for row, (reading, tokens) in enumerate(zip(readings, offsets, strict=True)):
-        for slot, (spans, role) in enumerate(slots_of(reading)[:n_slots]):
+    tags = torch.zeros(len(parses), longest, n_slots)
+    roles = torch.zeros(len(parses), n_slots, dtype=torch.int64)
+    is_or = torch.tensor([float(parsed.joiner is Operator.OR) for parsed in parses])
+    for row, (parsed, tokens) in enumerate(zip(parses, offsets, strict=True)):
+        for slot, (spans, role) in enumerate(slots_of(parsed)[:n_slots]):
             roles[row, slot] = role
             for place, (start, end) in enumerate(tokens):
                 if start < end and any(start < stop and begin < end for begin, stop in spans):
@@ -200,126 +184,34 @@ def make_parser_labels(
     return ParserLabels(tags, roles, is_or)
 
 
-def slots_of(reading: ParsedQuery) -> list[tuple[Spans, int]]:
-    """Return a reading's operands in the order of the text, each with its role."""
-    roles = dict.fromkeys(reading.positive, POSITIVE) | dict.fromkeys(reading.negated, NEGATED)
-    operands = [*reading.positive, *reading.negated]
+def slots_of(parsed: ParsedQuery) -> list[tuple[Spans, int]]:
+    """Return the operands in the order of the text, each with its role."""
+    roles = dict.fromkeys(parsed.positive, POSITIVE) | dict.fromkeys(parsed.negated, NEGATED)
+    operands = [*parsed.positive, *parsed.negated]
     return [(spans, roles[spans]) for spans in in_text_order(operands, operands)]
 
 
 def parser_loss(
-    read: ParserLogits, labels: ParserLabels, mask: Tensor, is_known: Tensor | None = None
+    logits: ParserLogits, labels: ParserLabels, mask: Tensor, is_known: Tensor | None = None
 ) -> Tensor:
-    """Cross-entropies of tags, roles and joiner, added; the joiner's where something is joined.
+    """Sum of the cross-entropies of tags, roles and joiner; the joiner's only where it matters.
 
     Args:
-        read: The head's logits.
-        labels: What they should say.
+        logits: Of the head.
+        labels: The targets.
         mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
-        is_known: Which texts have labels; left out, all. Shape ``(batch,)``.
+        is_known: Which texts have targets; by default all. Shape ``(batch,)``.
     """
     known = torch.ones(len(mask), device=mask.device) if is_known is None else is_known.float()
-    weights = (mask * known[:, None])[..., None].expand_as(read.tags)
-    tags = F.binary_cross_entropy_with_logits(read.tags, labels.tags, reduction="none")
-    roles = F.cross_entropy(read.roles.transpose(1, 2), labels.roles, reduction="none").sum(-1)
+    weights = (mask * known[:, None])[..., None].expand_as(logits.tags)
+    tags = F.binary_cross_entropy_with_logits(logits.tags, labels.tags, reduction="none")
+    roles = F.cross_entropy(logits.roles.transpose(1, 2), labels.roles, reduction="none").sum(-1)
     joined = ((labels.roles == POSITIVE).sum(-1) > 1) * known
-    joiner = F.binary_cross_entropy_with_logits(read.joiner, labels.is_or, reduction="none")
-    # Sums over slots: most are empty and soon learned, so a mean would hide the others.
-    return (
-        read.tags.shape[-1] * (tags * weights).sum() / weights.sum().clamp(min=1)
+    joiner = F.binary_cross_entropy_with_logits(logits.joiner, labels.is_or, reduction="none")
+    # Sums over slots, because most are empty and soon learned: a mean would hide the others.
+    total: Tensor = (
+        logits.tags.shape[-1] * (tags * weights).sum() / weights.sum().clamp(min=1)
         + (roles * known).sum() / known.sum().clamp(min=1)
         + (joiner * joined).sum() / joined.sum().clamp(min=1)
     )
-
-
-@dataclass(frozen=True)
-class ParserOutput:
-    """A reading, and how sure its structure is, and its least sure word."""
-
-    parsed: ParsedQuery | None
-    structure: float
-    words: float
-
-    @property
-    def confidence(self) -> float:
-        """How probable the structure is; 0 where words are missing.
-
-        The least sure word says little: it is nearly always a small one, such as "of".
-        """
-        return self.structure if self.words else 0.0
-
-
-def decode(read: ParserLogits, text: str, offsets: Sequence[Span], row: int) -> ParserOutput:
-    """Turn the logits of one text into a reading.
-
-    Tags are settled word by word, so that no operand begins inside one.
-
-    Args:
-        read: Of the batch, on the CPU.
-        text: The query.
-        offsets: Characters of each of its tokens.
-        row: Of the batch.
-
-    Returns:
-        A reading of ``None`` where an operand has no words, or nothing is kept, or what is excluded
-        has no word that is not also kept: "beetles of Spain, but no beetles" is misread.
-    """
-    roles = read.roles[row].float().softmax(-1)
-    best = roles.argmax(-1)
-    present = [slot for slot in range(len(best)) if best[slot] != ABSENT]
-    structure = float(roles.amax(-1).prod())
-    is_or = float(torch.sigmoid(read.joiner[row].float()))
-    n_kept = sum(int(best[slot]) == POSITIVE for slot in present)
-    if n_kept > 1:
-        structure *= max(is_or, 1 - is_or)
-    if not n_kept:
-        return ParserOutput(None, structure, 0.0)
-    spans, surest = word_spans(read.tags[row].float().sigmoid(), text, offsets, present)
-    named = [(int(best[slot]), own) for slot, own in zip(present, spans, strict=True)]
-    if (len(present) > 1 and not all(spans)) or _excludes_what_is_kept(named):
-        return ParserOutput(None, structure, 0.0)
-    reading = ParsedQuery(
-        tuple(own for role, own in named if role == POSITIVE),
-        tuple(own for role, own in named if role == NEGATED),
-        Operator.OR if n_kept > 1 and is_or > 0.5 else Operator.AND,
-    )
-    return ParserOutput(reading, structure, surest)
-
-
-def _excludes_what_is_kept(named: Sequence[tuple[int, Spans]]) -> bool:
-    kept = {p for role, spans in named if role == POSITIVE for span in spans for p in range(*span)}
-    return any(
-        all(place in kept for span in spans for place in range(*span))
-        for role, spans in named
-        if role == NEGATED
-    )
-
-
-def word_spans(
-    probabilities: Tensor, text: str, offsets: Sequence[Span], slots: Sequence[int]
-) -> tuple[list[Spans], float]:
-    """Return each slot's spans, neighbouring words as one, and the least sure word's certainty."""
-    words: list[tuple[int, int, Tensor]] = []
-    for place, (start, end) in enumerate(offsets):
-        if start == end:
-            continue
-        if words and words[-1][1] == start and text[start - 1].isalnum() and text[start].isalnum():
-            first, _, total = words[-1]
-            words[-1] = (first, end, torch.maximum(total, probabilities[place]))
-        else:
-            words.append((start, end, probabilities[place]))
-    found: list[Spans] = []
-    surest = 1.0
-    for slot in slots:
-        spans: list[Span] = []
-        for start, end, values in words:
-            p = float(values[slot])
-            surest = min(surest, max(p, 1 - p))
-            if p <= 0.5:
-                continue
-            if spans and not text[spans[-1][1] : start].strip():
-                spans[-1] = (spans[-1][0], end)
-            else:
-                spans.append((start, end))
-        found.append(tuple(spans))
-    return found, surest
+    return total

@@ -1,52 +1,50 @@
-"""One pass of the query tower from which a query's vector and its reading come.
-
-May import: boolattn.encoder.parser_head, boolattn.encoder.
-"""
+"""One pass of the query tower that gives both the query's vector and its parse."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from boolattn.encoder import BoolBertModel, query_encoder
+from boolattn.encoder.bool_bert import QUERY, BoolBertModel
+from boolattn.encoder.towers import query_encoder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
 
-    from boolattn.encoder.parser_head import ParserHead, ParserLogits
+    from boolattn.encoder.parser_head import ParserHead
+    from boolattn.parsing.decoding import ParserLogits
 
-QUERY = "query"
-#: What an encoder takes; sentence-transformers puts its own notes among the features.
+#: What an encoder takes; sentence-transformers adds keys of its own to the features.
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids", "operators")
 
 
 def encode_and_parse(
-    towers: SentenceTransformer, reader: ParserHead, features: dict[str, Any]
+    towers: SentenceTransformer, parser: ParserHead, features: dict[str, Any]
 ) -> tuple[Tensor, ParserLogits]:
-    """Encode queries, and read them from the same states.
+    """Encode queries, and parse them from the same states.
 
     Args:
         towers: Any model whose query tower is a transformer.
-        reader: On that tower's states.
+        parser: The head on that tower's states.
         features: What the tower takes, on its device.
 
     Returns:
-        The vectors as the towers make them, ``(queries, dim)``, and what was read.
+        The towers' vectors, ``(queries, dim)``, and the parser's logits.
     """
-    if reader.config.n_states == 1:
+    if parser.config.n_states == 1:
         output = towers({**features, "task": QUERY}, task=QUERY)
         layers: tuple[Tensor, ...] = (output["token_embeddings"],)
     else:
-        # sentence-transformers hands on the last layer alone, so its first module is passed by.
+        # sentence-transformers returns the last layer only, so its first module is bypassed.
         layers = encode_layers(towers, features)
         output = {**features, "task": QUERY, "token_embeddings": layers[-1]}
         for part in list(towers.children())[1:]:
             output = part(output)
-    return output["sentence_embedding"], reader(layers, features["attention_mask"])
+    return output["sentence_embedding"], parser(layers, features["attention_mask"])
 
 
 def encode_layers(towers: SentenceTransformer, features: dict[str, Any]) -> tuple[Tensor, ...]:
-    """Return the query tower's states: what enters its first layer, then what leaves each."""
+    """Return the query tower's states: the embeddings, then each layer's output."""
     encoder = query_encoder(towers)
     own = {name: features[name] for name in _INPUTS if name in features}
     if isinstance(encoder, BoolBertModel):

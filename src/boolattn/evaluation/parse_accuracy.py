@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.composition.scores import signs
 from boolattn.data.parser_tests import cue_word_names, unseen_queries
+from boolattn.logic.structure import operand_signs
 from boolattn.logic.tree import And, Not, Or, atoms
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _operands(tree: QueryTree) -> list[tuple[int, list[str]]]:
     """Return sign and words of each operand, sorted; punctuation does not count."""
     return sorted(
         (sign, re.findall(r"\w+", atom.text.lower()))
-        for sign, atom in zip(signs(tree), atoms(tree), strict=True)
+        for sign, atom in zip(operand_signs(tree), atoms(tree), strict=True)
     )
 
 

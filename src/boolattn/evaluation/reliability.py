@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.composition.scores import signs
 from boolattn.logic.parsed_query import words
+from boolattn.logic.structure import operand_signs
 from boolattn.logic.templates import template_tree
 from boolattn.logic.tree import atoms
 
@@ -163,7 +163,7 @@ def _judged(queries: Sequence[Query], rows: Mapping[str, int]) -> Iterator[list[
         if n < 2 or query.template.count("_") != n:
             continue
         tree = template_tree(query.template, [str(index) for index in range(n)])
-        pairs = zip(atoms(tree), signs(tree), strict=True)
+        pairs = zip(atoms(tree), operand_signs(tree), strict=True)
         is_negated = {int(atom.text): sign < 0 for atom, sign in pairs}
         has_spans = all(operand.spans for operand in query.operands)
         yield [

@@ -115,25 +115,25 @@ def excluded_atoms(query: QueryTree, *, is_negated: bool = False) -> Iterator[At
                 yield from excluded_atoms(part, is_negated=is_negated)
 
 
-def wanted(query: QueryTree, *, is_negated: bool = False) -> QueryTree | None:
-    """Return what a document must belong to, without what it must not; ``None`` for nothing.
+def positive_part(query: QueryTree, *, is_negated: bool = False) -> QueryTree | None:
+    """Return the tree without its negated parts; ``None`` where nothing is left.
 
-    A choice between something and the lack of something asks for nothing in particular.
+    An OR with a negated part has no positive part.
 
-    >>> wanted(And((Atom("a"), Or((Atom("b"), Atom("c"))), Not(Atom("d")))))
+    >>> positive_part(And((Atom("a"), Or((Atom("b"), Atom("c"))), Not(Atom("d")))))
     And(parts=(Atom(text='a'), Or(parts=(Atom(text='b'), Atom(text='c')))))
-    >>> wanted(And((Atom("a"), Not(And((Atom("b"), Not(Atom("c"))))))))
+    >>> positive_part(And((Atom("a"), Not(And((Atom("b"), Not(Atom("c"))))))))
     Atom(text='a')
     """
     match query:
         case Atom():
             return None if is_negated else query
         case Not(part):
-            return wanted(part, is_negated=not is_negated)
+            return positive_part(part, is_negated=not is_negated)
         case And(parts) | Or(parts):
             # What is not "a and b" is not a, or not b; and the other way round.
             is_all = isinstance(query, And) != is_negated
-            found = [wanted(part, is_negated=is_negated) for part in parts]
+            found = [positive_part(part, is_negated=is_negated) for part in parts]
             kept = tuple(part for part in found if part is not None)
             if not kept or (not is_all and len(kept) < len(found)):
                 return None

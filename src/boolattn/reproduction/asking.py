@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from boolattn.composition.exact import rank as rank_composed
-from boolattn.composition.exact import single_vector
-from boolattn.composition.scores import RULES
+from boolattn.composition.exact import rank_plans
 from boolattn.evaluation.parse_accuracy import has_same_operands, structure
 from boolattn.evaluation.ranking import Ranking
 from boolattn.logic.elision import elided_tree
@@ -89,10 +87,9 @@ class Asker:
             vectors = self._vectors(queries, is_told=how == "label")
             return Answer(exact_search(vectors, self.documents, depth), {})
         plans = self._plans(how, queries)
-        retriever = self.retriever
-        if how in RULES:
-            retriever = replace(retriever, rule=how)
-        ranking = Ranking(*rank_composed(retriever, plans, self.documents, depth))
+        calibration = self.retriever.calibration_arrays
+        found = rank_plans(plans, self.documents, depth, calibration)
+        ranking = Ranking(found.rows.astype(np.int32), found.scores)
         values = _reading_values(plans, queries) if how in ("read", "always") else {}
         return Answer(ranking, values)
 
@@ -115,7 +112,7 @@ class Asker:
 
     def _few_plans(self, how: str, queries: Sequence[Query]) -> list[Plan]:
         texts = [query.text for query in queries]
-        if how == "read" or how in RULES:
+        if how == "read":
             return self.retriever.plan(texts)
         if how == "typed":
             return [_as_typed(plan) for plan in self.retriever.plan(texts)]
@@ -141,7 +138,7 @@ def _as_one(plan: Plan) -> Plan:
     """Make one vector of a composed plan's, as an engine takes it that takes no more."""
     if not plan.is_composed:
         return plan
-    return replace(plan, vectors=single_vector(plan)[None], is_composed=False)
+    return replace(plan, vectors=plan.single_vector[None], is_composed=False)
 
 
 def given_tree(query: Query) -> QueryTree:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from boolattn.composition.exact import single_vector
 from boolattn.logic.operators import Operator
 from boolattn.search.engines.base import best, similarities
 from boolattn.search.engines.flat import Flat
@@ -53,7 +52,7 @@ def probes(plan: Plan) -> Array:
     if len(positive) > 1 and (not is_any or Operator.AND in plan.operators):
         found.append(positive.mean(0, keepdims=True))
     if any(plan.is_negated):
-        found.append(single_vector(plan)[None])
+        found.append(plan.single_vector[None])
     if len(positive) != 1 or not any(plan.is_negated):
         found.append(plan.vectors[-1:])
     return np.concatenate(found).astype(np.float32, copy=False)

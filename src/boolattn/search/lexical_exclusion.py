@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.composition.scores import signs
+from boolattn.logic.structure import operand_signs
 from boolattn.logic.tree import atoms
 from boolattn.search.lexical import terms_of
 from boolattn.search.verdicts import BELONGS, probability
@@ -30,7 +30,7 @@ def allowed_by_vectors(tree: QueryTree, probabilities: NDArray[np.float32]) -> N
         tree: The query.
         probabilities: Composed probability of each operand. Shape ``(operands, documents)``.
     """
-    is_positive = np.array(list(signs(tree))) > 0
+    is_positive = np.array(list(operand_signs(tree))) > 0
     truths = is_positive[:, None] | (probabilities >= BELONGS)
     allowed: NDArray[np.bool_] = probability(tree, truths.astype(np.float32)) > 0
     return allowed
@@ -43,7 +43,7 @@ def distinguishing_terms(tree: QueryTree) -> list[frozenset[str]]:
     """
     own = [
         (frozenset(terms_of(a.text)), sign < 0)
-        for a, sign in zip(atoms(tree), signs(tree), strict=True)
+        for a, sign in zip(atoms(tree), operand_signs(tree), strict=True)
     ]
     positive = frozenset().union(*(terms for terms, is_negated in own if not is_negated))
     return [terms - positive if is_negated else frozenset() for terms, is_negated in own]
@@ -55,7 +55,7 @@ def allowed_by_terms(tree: QueryTree) -> Callable[[Set[str]], bool]:
     The test takes the document's words, as :func:`~boolattn.search.lexical.terms_of` gives them.
     """
     terms = distinguishing_terms(tree)
-    is_positive = [sign > 0 for sign in signs(tree)]
+    is_positive = [sign > 0 for sign in operand_signs(tree)]
 
     def is_allowed(words: Set[str]) -> bool:
         truths = [

@@ -205,7 +205,8 @@ class Pipeline:
         if not plan.is_composed or not len(rows):
             nothing = np.zeros((len(plan.atoms), len(rows)), np.float32)
             return nothing, nothing
-        return self.retriever.chances(plan, self._similarities(plan, rows))
+        found = self.retriever.operand_probabilities(plan, self._similarities(plan, rows))
+        return found.composed, found.displayed
 
     def _similarities(self, plan: Plan, rows: Rows) -> Array:
         return similarities(plan.vectors, self.index.engine.vectors(rows))

@@ -6,7 +6,7 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from boolattn.composition.scores import in_words
+from boolattn.logic.structure import in_words
 from boolattn.logic.tree import And, Atom, Not, Or
 
 if TYPE_CHECKING:

@@ -13,22 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from boolattn.composition.calibration import Calibration
-from boolattn.composition.scores import compose_forms
+from boolattn.composition.scores import compose_batch
 from boolattn.encoder import query_encoder
-from boolattn.encoder.parser_head import (
-    NEGATED,
-    POSITIVE,
-    ParserConfig,
-    ParserHead,
-    ParserLabels,
-    ParserLogits,
-    parser_loss,
-)
+from boolattn.encoder.calibration import TrainableCalibration
+from boolattn.encoder.parser_head import ParserConfig, ParserHead, ParserLabels, parser_loss
 from boolattn.encoder.parser_pass import encode_and_parse
 from boolattn.encoder.retriever import Retriever
-from boolattn.encoder.retriever_storage import SETTINGS, load_retriever, write_retriever_files
+from boolattn.encoder.retriever_storage import SETTINGS
 from boolattn.errors import ConfigError
+from boolattn.parsing.decoding import NEGATED, POSITIVE, ParserLogits
 from boolattn.training.losses import SIMILARITIES, softmax_loss
 from boolattn.training.tower_pass import encode, gather
 
@@ -66,7 +59,7 @@ class Composing(nn.Module):
     """Towers, reader and calibration in one forward pass."""
 
     def __init__(
-        self, towers: SentenceTransformer, reader: ParserHead, calibration: Calibration
+        self, towers: SentenceTransformer, reader: ParserHead, calibration: TrainableCalibration
     ) -> None:
         super().__init__()
         self.towers = towers
@@ -115,7 +108,7 @@ class Composing(nn.Module):
 
     def writer(self, preset: Preset) -> Callable[[Path], None]:
         """Return what writes the reader and the calibration into a model's folder."""
-        return lambda draft: write_retriever_files(self.retriever(preset), draft)
+        return self.retriever(preset).write_files
 
 
 class Objective:
@@ -167,15 +160,18 @@ class Objective:
     ) -> tuple[Tensor, Tensor]:
         """Compose the operands' scores. Shapes ``(queries, documents)`` and ``(queries,)``."""
         own: Any = getattr(model, "module", model)
-        calibration: Calibration = own.composer["calibration"]
+        trained: TrainableCalibration = own.composer["calibration"]
+        calibration = trained.values()
         compare = SIMILARITIES[self.preset.model.similarity]
         operands = found.operands.float()
         flat = compare(operands, documents.float())
         roles = wanted.roles[: len(slots)]
         chosen = slots.clamp(min=0)
-        logits = calibration(flat[chosen], operands[chosen], (roles == NEGATED).float())
+        logits = calibration.logits(flat[chosen], operands[chosen], (roles == NEGATED).float())
         is_or = wanted.is_or[: len(slots)] > 0.5
-        scores = compose_forms(logits, roles == POSITIVE, roles == NEGATED, is_or, calibration.lean)
+        scores = compose_batch(
+            logits, roles == POSITIVE, roles == NEGATED, is_or, calibration.negation_margin
+        )
         is_joined = (roles == POSITIVE).sum(-1) > 1
         used = torch.stack([is_joined & ~is_or, is_joined & is_or, (roles == NEGATED).any(-1)], -1)
         # Of the text as typed: what a search compares by would cost texts more. The weights are
@@ -190,14 +186,14 @@ def make_composing(
     """Put a reader and a calibration beside towers, new ones or those of a trained model."""
     hidden = towers.get_embedding_dimension() or 0
     if pretrained is not None and (pretrained / SETTINGS).is_file():
-        found = load_retriever(pretrained)
+        found = Retriever.load(pretrained)
         if found.parser is not None:
             if (n_slots := found.parser.config.n_slots) != preset.compose.n_slots:
                 raise ConfigError(
                     f"{pretrained} reads {n_slots} operands; set compose.n_slots={n_slots}"
                 )
             # What was shown was fitted to numbers that training moves.
-            found.calibration.reset_scale()
+            found.calibration.reset_display()
             return Composing(towers, found.parser, found.calibration)
     settings = preset.compose
     n_layers: int = query_encoder(towers).config.num_hidden_layers
@@ -209,4 +205,4 @@ def make_composing(
         depth=settings.depth,
     )
     reader = ParserHead(config)
-    return Composing(towers, reader, Calibration(hidden, _LEAN))
+    return Composing(towers, reader, TrainableCalibration(hidden, _LEAN))

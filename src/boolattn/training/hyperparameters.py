@@ -153,9 +153,8 @@ class Fitter:
         middle = calibration.threshold + vectors[:-1] @ calibration.breadth - shift * excluded
         similarities = self._similarity(place)[:-1]
         logits = calibration.log_alpha.exp() * (similarities - middle[:, None])
-        return compose(
-            plan.tree, with_negation_margin(plan.tree, logits, lean), self.retriever.rule
-        )
+        scores: Tensor = compose(plan.tree, with_negation_margin(plan.tree, logits, lean))
+        return scores
 
     @torch.inference_mode()
     def _similarity(self, place: int) -> Tensor:
@@ -230,8 +229,10 @@ def fit_numbers(fitter: Fitter) -> Numbers:
 def _learned(retriever: Retriever) -> Tried:
     """Return the numbers as they were learned: they stay where no query asks for others."""
     calibration = retriever.calibration
-    weights = torch.nn.functional.softplus(calibration.whole.detach()).tolist()
-    return Tried(calibration.negation_offset.item(), calibration.lean.item(), tuple(weights))
+    weights = torch.nn.functional.softplus(calibration.whole_query.detach()).tolist()
+    return Tried(
+        calibration.negation_offset.item(), calibration.negation_margin.item(), tuple(weights)
+    )
 
 
 def _steady_weight(fitter: Fitter, operator: Operator, learned: float) -> float:
@@ -258,7 +259,5 @@ def _write(retriever: Retriever, chosen: Tried) -> None:
     calibration = retriever.calibration
     with torch.no_grad():
         calibration.negation_offset.fill_(chosen.shift)
-        calibration.lean.fill_(chosen.lean)
-        # The inverse of softplus; what is meant as 0 becomes 1e-4.
-        wanted = torch.tensor(chosen.weights).clamp(min=1e-4)
-        calibration.whole.copy_(torch.log(torch.expm1(wanted)))
+        calibration.negation_margin.fill_(chosen.lean)
+        calibration.set_whole_query_weights(chosen.weights)

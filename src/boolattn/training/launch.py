@@ -16,7 +16,7 @@ from torch import nn
 
 from boolattn.data.catalog import Options, open_dataset
 from boolattn.data.sentences.store import SentenceStore
-from boolattn.encoder.retriever_storage import load_retriever, write_retriever_files
+from boolattn.encoder.retriever import Retriever
 from boolattn.errors import ConfigError
 from boolattn.plugin import attach, save
 from boolattn.training.batches import Collator, Steps, Tokens
@@ -206,7 +206,7 @@ def _is_finished_apart(preset: Preset) -> bool:
 def _finish(
     preset: Preset, corpus: Corpus, source: Path, target: Path, command: str, made: SentenceStore
 ) -> dict[str, float]:
-    retriever = load_retriever(source)
+    retriever = Retriever.load(source)
     settings = preset.compose
     metrics: dict[str, float] = {}
     retriever.threshold = settings.threshold
@@ -227,7 +227,7 @@ def _finish(
             target,
             preset,
             command=command,
-            also=lambda draft: write_retriever_files(retriever, draft),
+            also=retriever.write_files,
         )
 
     # Choosing takes an hour where a CPU encodes all documents: what was taught is kept first.

@@ -11,16 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from boolattn.encoder.parser_head import (
-    N_SLOTS,
-    POSITIVE,
-    ParserLabels,
-    make_parser_labels,
-    slots_of,
-)
+from boolattn.encoder.parser_head import N_SLOTS, ParserLabels, make_parser_labels, slots_of
 from boolattn.logic.elision import elided_names
 from boolattn.logic.operators import OPERATORS, Operator
 from boolattn.logic.parsed_query import words
+from boolattn.parsing.decoding import POSITIVE
 from boolattn.training.batches import Collator, Features, Tokens
 from boolattn.training.cuda_graphs import documents_at_once
 

@@ -161,7 +161,7 @@ def scale_probabilities(
         documents: Vectors of the corpus. Shape ``(documents, dim)``.
         rows: Row of each document, by id.
     """
-    retriever.calibration.reset_scale()
+    retriever.calibration.reset_display()
     operands = sample_operands(queries, rows)
     if not operands:
         return
@@ -171,7 +171,7 @@ def scale_probabilities(
         is_known = ~np.isnan(logits[chosen])
         if is_true[chosen][is_known].any():
             own = fit_scale(logits[chosen][is_known], is_true[chosen][is_known])
-            retriever.calibration.scale[row] = torch.tensor(own)
+            retriever.calibration.display_scale[row] = torch.tensor(own)
             logger.info(
                 "probabilities of %s operands: %.2f z %+.2f", ("kept", "excluded")[row], *own
             )

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from boolattn.encoder.parser_head import ParserLabels, ParserLogits, parser_loss
+from boolattn.encoder.parser_head import ParserLabels, parser_loss
 from boolattn.errors import ConfigError
+from boolattn.parsing.decoding import ParserLogits
 from boolattn.training.parser_batches import reading_operators
 from boolattn.training.schedule import warm_up
 

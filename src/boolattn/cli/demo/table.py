@@ -125,13 +125,13 @@ def _by_vector(searcher: Searcher, plans: Sequence[Plan], depth: int) -> Ranking
 
 
 def _composed(searcher: Searcher, plans: Sequence[Plan], depth: int) -> Ranking:
-    import torch
 
     from boolattn.composition import exact as ranking
     from boolattn.evaluation.ranking import Ranking
 
-    documents = torch.from_numpy(_vectors(searcher)).to(searcher.retriever.towers.device)
-    return Ranking(*ranking.rank(searcher.retriever, plans, documents, depth))
+    calibration = searcher.retriever.calibration_arrays
+    found = ranking.rank_plans(plans, _vectors(searcher), depth, calibration)
+    return Ranking(found.rows.astype(np.int32), found.scores)
 
 
 def _vectors(searcher: Searcher) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""The retriever: one vector where nothing is to be read, operands where something is."""
+"""The retriever: one vector for a plain query, operands for a Boolean one."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.config import BoolAttnConfig
-from boolattn.composition.calibration import Calibration
-from boolattn.composition.exact import rank
-from boolattn.composition.scores import RULES
+from boolattn.composition.exact import rank_plans
+from boolattn.composition.plan import operand_logits
 from boolattn.encoder import build_towers
-from boolattn.encoder.parser_head import ParserConfig, ParserHead, ParserLogits, make_parser_labels
+from boolattn.encoder.calibration import TrainableCalibration
+from boolattn.encoder.parser_head import ParserConfig, ParserHead, make_parser_labels
 from boolattn.encoder.parser_pass import encode_and_parse
 from boolattn.encoder.retriever import Retriever
-from boolattn.encoder.retriever_storage import SETTINGS, WEIGHTS, load_retriever, save_retriever
-from boolattn.errors import DataError, MissingDataError
+from boolattn.encoder.retriever_storage import SETTINGS, WEIGHTS
+from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import ParsedQuery
 from boolattn.logic.syntax import parse
 from boolattn.logic.tree import And, Atom, Not, Or
+from boolattn.parsing.decoding import ParserLogits
 
 NOT_TEXT, PLAIN_TEXT = "moths of Borneo but not Sumatra", "moths of Borneo"
-READINGS = {
+PARSES = {
     NOT_TEXT: ParsedQuery((((0, 15),),), (((0, 8), (24, 31)),)),
     PLAIN_TEXT: ParsedQuery((((0, 15),),)),
 }
 
 
-class _ByHeart(ParserHead):
-    """A reader that knows the readings of two texts, by their length in tokens."""
+class _KnownParses(ParserHead):
+    """Returns the parses of two texts, found by their length in tokens."""
 
     def __init__(self, tokenizer, hidden_size: int, certainty: float = 10.0) -> None:
         super().__init__(ParserConfig(hidden_size=hidden_size, n_slots=3))
         self.known = {}
-        for text, reading in READINGS.items():
+        for text, reading in PARSES.items():
             offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
             self.known[len(offsets)] = make_parser_labels([reading], [offsets], 3)
         self.certainty = certainty
@@ -62,7 +63,7 @@ def towers(request, tiny_encoder, tokenizer):
 
 @pytest.fixture
 def retriever(towers, tokenizer):
-    return Retriever(towers, _ByHeart(tokenizer, 32))
+    return Retriever(towers, _KnownParses(tokenizer, 32))
 
 
 def test_a_query_without_operators_is_the_plain_vector_bit_for_bit(retriever):
@@ -102,7 +103,7 @@ def test_operands_are_read_encoded_apart_and_composed(retriever):
 
 
 def test_an_unsure_reading_falls_back_and_is_still_shown(towers, tokenizer):
-    unsure = Retriever(towers, _ByHeart(tokenizer, 32, certainty=0.2))
+    unsure = Retriever(towers, _KnownParses(tokenizer, 32, certainty=0.2))
     [plan] = unsure.plan([NOT_TEXT])
     assert not plan.is_composed
     assert (plan.vectors == towers.encode_query([NOT_TEXT])).all()
@@ -149,16 +150,16 @@ def test_a_name_that_holds_a_cue_opens_no_expert_as_an_operand(towers):
     assert np.allclose(bare.operand_vectors[0], closed, atol=1e-6)
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_ranking_a_corpus_agrees_with_scoring_it(retriever, rule):
+@pytest.mark.parametrize("is_torch", [True, False])
+def test_ranking_a_corpus_agrees_with_scoring_it(retriever, is_torch):
     documents = torch.nn.functional.normalize(
         torch.randn(40, 32, generator=torch.Generator().manual_seed(0)), dim=-1
     )
     a, b, c, d = map(Atom, ("moths", "Borneo", "birds", "films"))
     trees = [And((a, b)), And((c, d)), Or((a, c)), And((a, Or((b, d)), Not(c))), And((a, Not(b)))]
-    retriever.rule = rule
     plans = retriever.plan([PLAIN_TEXT, NOT_TEXT]) + retriever.plan_trees(trees)
-    rows, scores = rank(retriever, plans, documents, 40)
+    own = documents if is_torch else documents.numpy()
+    rows, scores = rank_plans(plans, own, 40, retriever.calibration_arrays)
     for plan, row, score in zip(plans, rows, scores, strict=True):
         every = retriever.score(plan, plan.vectors @ documents.numpy().T)
         assert np.allclose(every[row], score, atol=1e-4)
@@ -175,58 +176,58 @@ def test_empty_and_single_trees(retriever):
 
 
 @pytest.mark.parametrize("n_states", [1, 2])
-def test_reading_changes_no_bit_of_a_vector(towers, n_states):
-    reader = ParserHead(ParserConfig(hidden_size=32, n_states=n_states))
+def test_parsing_changes_no_bit_of_a_vector(towers, n_states):
+    parser = ParserHead(ParserConfig(hidden_size=32, n_states=n_states))
     texts = [NOT_TEXT, PLAIN_TEXT]
     features = towers.preprocess(texts, task="query")
     with torch.inference_mode():
-        vectors, read = encode_and_parse(towers.eval(), reader, features)
+        vectors, read = encode_and_parse(towers.eval(), parser, features)
     assert torch.equal(vectors, towers.encode_query(texts, convert_to_tensor=True))
     assert read.tags.shape[:2] == features["input_ids"].shape
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("n_states", [1, 2])
-def test_towers_in_half_precision_are_read_too(towers, n_states, kind):
-    reader = ParserHead(ParserConfig(hidden_size=32, n_states=n_states, depth=1)).eval()
+def test_towers_in_half_precision_are_parsed(towers, n_states, kind):
+    parser = ParserHead(ParserConfig(hidden_size=32, n_states=n_states, depth=1)).eval()
     features = towers.preprocess([NOT_TEXT, PLAIN_TEXT], task="query")
     with torch.inference_mode():
-        _, whole = encode_and_parse(towers.eval(), reader, features)
-        _, half = encode_and_parse(towers.to(kind), reader, features)
+        _, whole = encode_and_parse(towers.eval(), parser, features)
+        _, half = encode_and_parse(towers.to(kind), parser, features)
     assert half.tags.dtype is torch.float32
     for own, expected in zip(half, whole, strict=True):
         torch.testing.assert_close(own, expected, atol=0.1, rtol=0)
     assert not torch.equal(half.tags, whole.tags)
     # All the way to vectors and scores.
-    retriever = Retriever(towers, reader)
+    retriever = Retriever(towers, parser)
     [plan] = retriever.plan([PLAIN_TEXT])
     assert np.isfinite(retriever.score(plan, plan.vectors @ plan.vectors.T)).all()
 
 
-def test_told_operators_reach_every_layer_that_is_read(tiny_encoder, tokenizer):
+def test_operator_labels_reach_every_layer_that_is_parsed(tiny_encoder, tokenizer):
     config = BoolAttnConfig(gate="label", rank=4)
     towers = build_towers(tiny_encoder(), config, tokenizer=tokenizer).eval()
-    reader = ParserHead(ParserConfig(hidden_size=32, n_states=2)).eval()
+    parser = ParserHead(ParserConfig(hidden_size=32, n_states=2)).eval()
     features = towers.preprocess([NOT_TEXT], task="query")
     found = []
     for label in ([0, 0, 0], [0, 0, 1]):
         told = {**features, "operators": torch.tensor([label])}
         with torch.inference_mode():
-            found.append(encode_and_parse(towers, reader, told))
+            found.append(encode_and_parse(towers, parser, told))
     assert not torch.equal(found[0][0], found[1][0])
     assert not torch.equal(found[0][1].tags, found[1][1].tags)
 
 
-def test_a_saved_retriever_reads_and_scores_the_same(towers, tmp_path):
+def test_a_saved_retriever_parses_and_scores_the_same(towers, tmp_path):
     torch.manual_seed(3)
     config = ParserConfig(hidden_size=32, n_slots=3, n_states=2, depth=1)
     first = Retriever(towers, ParserHead(config), threshold=0.25)
     with torch.no_grad():
         first.calibration.negation_offset.fill_(0.07)
-        first.calibration.lean.fill_(0.3)
-        first.calibration.scale.copy_(torch.tensor([[0.8, -2.0], [0.9, -4.0]]))
-    save_retriever(first, tmp_path / "model")
-    second = load_retriever(tmp_path / "model")
+        first.calibration.negation_margin.fill_(0.3)
+        first.calibration.display_scale.copy_(torch.tensor([[0.8, -2.0], [0.9, -4.0]]))
+    first.save(tmp_path / "model")
+    second = Retriever.load(tmp_path / "model")
     assert second.threshold == 0.25
     assert second.fingerprint == first.fingerprint
     assert second.parser is not None
@@ -238,59 +239,91 @@ def test_a_saved_retriever_reads_and_scores_the_same(towers, tmp_path):
     assert (plain.encode_query([PLAIN_TEXT]) == towers.encode_query([PLAIN_TEXT])).all()
 
 
-def test_a_model_from_before_lean_and_scale_leans_on_nothing_and_shows_what_is_composed(
-    towers, tmp_path
-):
-    save_retriever(Retriever(towers, calibration=Calibration(32, lean=0.5)), tmp_path / "model")
-    path = tmp_path / "model" / "composition.safetensors"
-    older = {k: v for k, v in load_file(path).items() if not k.endswith(("lean", "scale"))}
+_OLD_NAMES = {
+    "negation_margin": "lean",
+    "negation_offset": "excluded_shift",
+    "whole_query": "whole",
+    "display_scale": "scale",
+}
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_model_of_format_1_is_read(towers, tmp_path, is_first):
+    parser = ParserHead(ParserConfig(hidden_size=32))
+    first = Retriever(towers, parser, TrainableCalibration(32, negation_margin=0.5))
+    first.calibration.display_scale.fill_(2.0)
+    first.save(tmp_path / "model")
+    path = tmp_path / "model" / WEIGHTS
+    older = {}
+    for name, value in load_file(path).items():
+        part, _, own = name.partition(".")
+        old = f"{'reader' if part == 'parser' else part}.{_OLD_NAMES.get(own, own)}"
+        # The very first files had neither a margin nor a scale.
+        if not (is_first and old in ("calibration.lean", "calibration.scale")):
+            older[old] = value
     save_file(older, path)
-    found = load_retriever(tmp_path / "model").calibration
-    assert found.lean == 0
-    assert found.scale.tolist() == [[1, 0], [1, 0]]
+    settings = json.loads((tmp_path / "model" / SETTINGS).read_text())
+    config = settings.pop("parser")
+    settings |= {"format": 1, "rule": "probability", "reader": config}
+    (tmp_path / "model" / SETTINGS).write_text(json.dumps(settings))
+    found = Retriever.load(tmp_path / "model")
+    assert found.calibration.negation_margin == (0 if is_first else 0.5)
+    expected = [[1, 0], [1, 0]] if is_first else [[2, 2], [2, 2]]
+    assert found.calibration.display_scale.tolist() == expected
+    for name, value in parser.state_dict().items():
+        assert torch.equal(value, found.parser.state_dict()[name])
 
 
-def test_what_is_shown_is_scaled_and_what_ranks_is_not(towers):
+def test_a_model_of_a_removed_rule_is_refused(towers, tmp_path):
+    Retriever(towers).save(tmp_path / "model")
+    path = tmp_path / "model" / SETTINGS
+    path.write_text(json.dumps({"format": 1, "threshold": 0.5, "rule": "sum", "reader": None}))
+    with pytest.raises(ConfigError, match="the composition rule 'sum' was removed"):
+        Retriever.load(tmp_path / "model")
+
+
+def test_the_display_scale_changes_displayed_probabilities_and_no_score(towers):
     retriever = Retriever(towers)
     [plan] = retriever.plan_trees([And((Atom("moths"), Not(Atom("java"))))])
     similarities = np.array([[0.9, 0.2], [0.1, 0.8], [0.5, 0.5]], np.float32)
     said, scores = retriever.probabilities(plan, similarities), retriever.score(plan, similarities)
-    np.testing.assert_allclose(said, retriever.logits(plan, similarities).sigmoid(), rtol=1e-6)
-    retriever.calibration.scale.copy_(torch.tensor([[1.0, -1.0], [0.5, -3.0]]))
+    logits = operand_logits(plan, similarities, retriever.calibration_arrays)
+    np.testing.assert_allclose(said, 1 / (1 + np.exp(-logits)), rtol=1e-5)
+    retriever.calibration.display_scale.copy_(torch.tensor([[1.0, -1.0], [0.5, -3.0]]))
     shown = retriever.probabilities(plan, similarities)
     assert (shown < said).all()
-    assert shown[1, 1] / said[1, 1] < shown[0, 0] / said[0, 0], "each kind has its own"
+    assert shown[1, 1] / said[1, 1] < shown[0, 0] / said[0, 0], (
+        "positive and negated operands have their own scale"
+    )
     np.testing.assert_array_equal(retriever.score(plan, similarities), scores)
 
 
-def test_lean_changes_scores_of_exclusion_alone_and_only_by_probability(towers):
+def test_the_margin_changes_only_scores_of_queries_with_a_negation(towers):
     similarities = np.array([[0.9, 0.2], [0.6, 0.8], [0.5, 0.5]], np.float32)
-    for rule in RULES:
-        retriever = Retriever(towers, rule=rule)
-        for tree in (And((Atom("moths"), Not(Atom("java")))), And((Atom("moths"), Atom("java")))):
-            [plan] = retriever.plan_trees([tree])
-            with torch.no_grad():
-                retriever.calibration.lean.fill_(0.0)
-                before = retriever.score(plan, similarities)
-                retriever.calibration.lean.fill_(0.5)
-                after = retriever.score(plan, similarities)
-            leans = rule == "probability" and any(plan.is_negated)
-            assert (before == after).all() != leans
+    retriever = Retriever(towers)
+    for tree in (And((Atom("moths"), Not(Atom("java")))), And((Atom("moths"), Atom("java")))):
+        [plan] = retriever.plan_trees([tree])
+        with torch.no_grad():
+            retriever.calibration.negation_margin.fill_(0.0)
+            before = retriever.score(plan, similarities)
+            retriever.calibration.negation_margin.fill_(0.5)
+            after = retriever.score(plan, similarities)
+        assert (before == after).all() != any(plan.is_negated)
 
 
 def test_damaged_or_missing_parts_are_named(towers, tmp_path):
     with pytest.raises(MissingDataError, match="holds no model"):
-        load_retriever(tmp_path)
+        Retriever.load(tmp_path)
     folder = tmp_path / "model"
-    save_retriever(Retriever(towers, ParserHead(ParserConfig(hidden_size=32))), folder)
+    Retriever(towers, ParserHead(ParserConfig(hidden_size=32))).save(folder)
     (folder / WEIGHTS).write_bytes(b"junk")
     with pytest.raises(DataError, match="damaged"):
-        load_retriever(folder)
+        Retriever.load(folder)
     settings = json.loads((folder / SETTINGS).read_text())
     (folder / SETTINGS).write_text(json.dumps(settings | {"format": 99}))
     save = folder / SETTINGS
-    save_retriever(Retriever(towers, ParserHead(ParserConfig(hidden_size=32))), tmp_path / "other")
+    Retriever(towers, ParserHead(ParserConfig(hidden_size=32))).save(tmp_path / "other")
     (folder / WEIGHTS).write_bytes((tmp_path / "other" / WEIGHTS).read_bytes())
     with pytest.raises(DataError, match="format 99"):
-        load_retriever(folder)
+        Retriever.load(folder)
     assert save.is_file()

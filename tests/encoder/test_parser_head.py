@@ -5,20 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from boolattn.encoder.parser_head import (
-    ABSENT,
-    NEGATED,
-    POSITIVE,
-    ParserConfig,
-    ParserHead,
-    ParserLogits,
-    decode,
-    make_parser_labels,
-    parser_loss,
-)
+from boolattn.encoder.parser_head import ParserConfig, ParserHead, make_parser_labels, parser_loss
 from boolattn.errors import ConfigError
 from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import ParsedQuery
+from boolattn.parsing.decoding import ABSENT, NEGATED, POSITIVE, ParserLogits, decode
 
 TEXT = "moths of Borneo but not Sumatra"
 READING = ParsedQuery((((0, 15),),), (((0, 8), (24, 31)),))

@@ -1,0 +1,1 @@
+"""From plain text to a parsed query."""
