@@ -1,115 +1,294 @@
-"""What README and quickstart say can be done: commands exist, Python runs, pages are there."""
+"""The pages: code runs, commands and paths exist, and tables agree with the run files."""
 
+import gzip
+import importlib.util
+import json
+import math
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 
 from boolattn.cli import app
-from boolattn.reproduction.__main__ import main as reproduction
+from boolattn.evaluation.significance import compare
+from boolattn.training.preset_files import load_preset
+from boolattn.training.settings import TABLES
+from experiments.__main__ import main as experiments
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/quickstart.md")
+RUNNING = ("README.md", "docs/quickstart.md", "docs/composition.md", "docs/models.md")
+#: Pages about today's code; the changelog and the ablations also name what was removed.
+PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
+ALL_PAGES = [*PAGES, "CHANGELOG.md", "docs/results/README.md", "docs/results/ablations.md"]
 PROGRAM = typer.main.get_command(app)
-# Typer brings the parser's errors, but names only some.
+# Typer raises the parser's errors, but exports only some.
 UsageError = typer.BadParameter.__base__
+#: Rows of the table of results: encoder, system in the table -> system and evaluation in the runs.
+ROWS = {
+    ("–", "BM25"): ("none", "bm25", "own"),
+    ("MiniLM", "plain towers"): ("minilm", "plain", "own"),
+    ("MiniLM", "BoolAttn, learned labels"): ("minilm", "corrected-learned", "own"),
+    ("MiniLM", "BoolAttn, learned labels, gate and cue frozen"): (
+        "minilm",
+        "corrected-held",
+        "own",
+    ),
+    ("MiniLM", "BoolAttn, oracle labels"): ("minilm", "corrected-label", "label"),
+    ("MiniLM", "composed, parsed from text"): ("minilm", "composed", "read"),
+    ("MiniLM", "composed, oracle operands"): ("minilm", "composed", "given"),
+    ("MiniLM", "composed, explicit syntax"): ("minilm", "composed", "explicit"),
+    ("MiniLM", "composed + BoolAttn, parsed from text"): ("minilm", "composed-light-held", "read"),
+    ("MiniLM", "composed + BoolAttn, explicit syntax"): (
+        "minilm",
+        "composed-light-held",
+        "explicit",
+    ),
+    ("bge-small", "plain towers"): ("bge-small", "plain", "own"),
+    ("bge-small", "composed, parsed from text"): ("bge-small", "composed", "read"),
+    ("bge-small", "composed + BoolAttn, elided operands, parsed from text"): (
+        "bge-small",
+        "composed-bare",
+        "read",
+    ),
+    ("bge-small", "composed + BoolAttn, elided operands, explicit syntax"): (
+        "bge-small",
+        "composed-bare",
+        "explicit",
+    ),
+    ("BERT-base", "plain towers"): ("bert-base", "plain", "own"),
+    ("BERT-base", "BoolAttn, paper variant, oracle labels"): ("bert-base", "paper-label", "label"),
+    ("BERT-base", "composed, parsed from text"): ("bert-base", "composed", "read"),
+}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_examples_run(page, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("page", RUNNING)
+def test_examples_run(page, tmp_path, monkeypatch, capsys):
     """In order, in one folder."""
     monkeypatch.chdir(tmp_path)
     for block in _blocks(page, "python"):
         exec(compile(block, page, "exec"), {})
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     if page == "README.md":
-        assert "{'and': False, 'or': False, 'not': True}" in said
-        # The engineer's two results, in this order, and the score of the author's two.
-        assert re.search(r"^b \w+ .*\nbs doubtful .*'Sumatra'", said, re.MULTILINE)
-        first, second = re.search(r"^\[ ?(-?[\d.]+) +(-?[\d.]+)\]", said, re.MULTILINE).groups()
-        assert float(first) > float(second)
-    else:
-        assert said.startswith("hawk moths AND Borneo NOT Sumatra")
+        assert "{'and': False, 'or': False, 'not': True}" in printed
+        assert re.search(r"^b \w+ .*\nbs doubtful .*'Sumatra'", printed, re.MULTILINE)
+    if page == "docs/quickstart.md":
+        assert printed.startswith("hawk moths AND Borneo NOT Sumatra")
+    if page == "docs/composition.md":
+        assert printed.startswith("moths of Borneo NOT moths Sumatra\n")
+        scores = re.search(r"^\[ ?(-?[\d.]+) +(-?[\d.]+)\]", printed, re.MULTILINE)
+        first, second = map(float, scores.groups())
+        assert first > second
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_commands_are_there(page):
-    """Every verb and option is one of the program's; every value is one that it can read."""
-    commands = [line for block in _blocks(page, "sh") for line in _commands(block)]
-    assert len(commands) >= 10
+@pytest.mark.parametrize("page", ALL_PAGES)
+def test_commands_exist(page):
+    """Every verb and option is one of the program's, and every value can be read."""
+    commands = [line for block in _blocks(page, "sh|console") for line in _commands(block)]
+    if page in ("README.md", "docs/quickstart.md"):
+        assert len(commands) >= 9
     for words in commands:
-        _parse(words)
+        _parse(PROGRAM, "boolattn", words)
 
 
 @pytest.mark.parametrize(
-    "words", [["search", "index"], ["serve", "index", "--nonsense"], ["find"], ["demo", "-k", "0"]]
+    "words", [["search", "index"], ["serve", "index", "--nonsense"], ["find"], ["data", "bild"]]
 )
-def test_a_wrong_command_would_be_found(words):
+def test_wrong_commands_are_found(words):
     with pytest.raises(UsageError):
-        _parse(words)
+        _parse(PROGRAM, "boolattn", words)
+
+
+@pytest.mark.parametrize("page", ALL_PAGES)
+def test_modules_exist(page):
+    text = _text(page)
+    names = re.findall(r"python -m ((?:boolattn|experiments|benchmarks)[\w.]*)", text)
+    if page in PAGES or page == "docs/results/README.md":
+        names += [name for name in re.findall(r"`(boolattn\.[\w.]+)", text) if _is_code(name)]
+    for module, imported in re.findall(r"^from (boolattn[\w.]*) import (.*)$", text, re.MULTILINE):
+        names += [f"{module}.{name.strip()}" for name in imported.split(",")]
+    for name in names:
+        assert _exists(name.rstrip(".")), name
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_paths_exist(page):
+    roots = "src|tests|experiments|docs|benchmarks|examples"
+    for path in re.findall(rf"`((?:{roots})/[\w./-]*)`", _text(page)):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_settings_exist(page):
+    text = _text(page)
+    for change in re.findall(r"--set ([a-z_.0-9]+=[\w./-]+)", text):
+        load_preset("demo", [change], first="train")
+    for table, key in re.findall(rf"`({'|'.join(TABLES)})\.(\w+)(?:=\w+)?`", text):
+        if key == "jsonl":
+            continue
+        assert key in TABLES[table].__dataclass_fields__, f"{table}.{key}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
 def test_make_has_the_targets(page):
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-    wanted = [found for block in _blocks(page, "sh") for found in re.findall(r"make (\w+)", block)]
-    assert wanted
-    assert set(wanted) <= set(targets)
+    targets = re.findall(r"^([a-z]+):", _text("Makefile"), re.MULTILINE)
+    named = [found for block in _blocks(page, "sh") for found in re.findall(r"make (\w+)", block)]
+    assert named
+    assert set(named) <= set(targets)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_pages_it_names_are_there(page):
-    path = ROOT / page
-    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
-        assert (path.parent / target).exists(), target
+@pytest.mark.parametrize("page", ALL_PAGES)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^):]+)\)", _text(page)):
+        path, _, anchor = target.partition("#")
+        found = (ROOT / page).parent / path if path else ROOT / page
+        assert found.exists(), target
+        if anchor:
+            assert anchor in _anchors(found), target
 
 
-def test_the_tables_are_those_of_the_results():
-    tables = re.findall(r"(?:^\|.*\n)+", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
-    measured = [found for found in tables if "R-precision / leak" in found]
-    results = (ROOT / "docs/results/README.md").read_text("utf-8")
-    assert len(measured) == 2
-    for table in measured:
-        assert table in results, "copy the tables of docs/results/README.md into README.md"
+def test_pictures_are_shown():
+    shown = "".join(map(_text, ALL_PAGES))
+    for path in [*ROOT.glob("docs/results/*.png"), *ROOT.glob("docs/images/*")]:
+        assert path.name in shown, f"no page shows {path}"
+
+
+def test_readme_table_is_from_the_results():
+    results = _table("docs/results/README.md")
+    rows = _table("README.md")
+    assert len(rows) >= 5
+    assert rows.items() <= results.items(), "copy rows of docs/results/README.md into README.md"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=" ".join)
+def test_results_agree_with_the_run_files(row):
+    """Means, spreads, seeds and significance, computed again from every query's values."""
+    encoder, system, evaluation = ROWS[row]
+    seeds, *cells = _table("docs/results/README.md")[row]
+    values = _values(encoder, system, evaluation)
+    assert seeds == ("–" if system == "bm25" else str(len(values["r_precision", "test"])))
+    columns = [(metric, split) for metric in ("r_precision", "leak") for split in SPLITS]
+    for cell, column in zip(cells, columns, strict=True):
+        text, mark = re.fullmatch(r"([^†‡]*?)( [†‡])?", cell).groups()
+        means = [np.nanmean(one) for one in values[column].values()]
+        spread = f" ±{_short(np.std(means, ddof=1))}" if len(means) > 1 else ""
+        assert text == _short(np.mean(means)) + spread, column
+        assert (mark or "").strip() == _mark(encoder, system, values[column], column), column
+
+
+def test_all_rows_of_the_results_are_checked():
+    assert set(_table("docs/results/README.md")) == set(ROWS)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/results/README.md"])
-def test_what_makes_the_tables_can_be_run(page, tmp_path, monkeypatch, capsys):
-    """Only said, not done: the runs take a GPU."""
+def test_commands_of_the_tables_can_be_planned(page, tmp_path, monkeypatch, capsys):
+    """Planned, not run: the runs take a GPU."""
     monkeypatch.chdir(tmp_path)
-    commands = [
-        words
-        for block in _blocks(page, "sh")
-        for words in _commands(block, ["python", "-m", "boolattn.reproduction"])
-        if words[0] == "run"
-    ]
+    commands = [words for words in _experiments(page) if words[0] == "run"]
     assert len(commands) >= 2
     for words in commands:
-        assert reproduction(["list", *words[1:]]) == 0, words
+        assert experiments(["list", *words[1:]]) == 0, words
         assert re.search(
-            r"^to do taxa (minilm|bert-base|bge-small) ", capsys.readouterr().out, re.MULTILINE
+            r"^to do taxa (none|minilm|bert-base|bge-small) ", capsys.readouterr().out, re.MULTILINE
         )
 
 
+SPLITS = ("test", "unseen")
+
+
+@cache
+def _values(encoder, system, evaluation):
+    """The values of all queries, by metric and split, then by seed."""
+    found = {}
+    for path in ROOT.glob(f"docs/results/runs/taxa/{encoder}/{system}-*.json.gz"):
+        if re.fullmatch(rf"{system}-\d+\.json\.gz", path.name):
+            run = json.loads(gzip.decompress(path.read_bytes()))
+            for row in run["rows"]:
+                if row["ask"] == evaluation:
+                    for metric in ("r_precision", "leak"):
+                        own = np.array(row["values"][metric], dtype=float) / 10_000
+                        found.setdefault((metric, row["split"]), {})[run["seed"]] = own
+    return found
+
+
+def _mark(encoder, system, values, column):
+    """Significance against plain towers over common seeds.
+
+    By a normal approximation, and near .001 and .05 by the randomisation test, which takes longer.
+    """
+    if system in ("plain", "bm25"):
+        return ""
+    plain = _values(encoder, "plain", "own")[column]
+    seeds = sorted(plain.keys() & values.keys())
+    differences = np.mean([values[seed] - plain[seed] for seed in seeds], axis=0)
+    differences = differences[~np.isnan(differences)]
+    z = differences.mean() / (differences.std(ddof=1) / math.sqrt(len(differences)))
+    p = math.erfc(abs(z) / math.sqrt(2))
+    if any(limit / 3 < p < limit * 3 for limit in (0.001, 0.05)):
+        p = compare(np.zeros(len(differences)), differences).p_value
+    return "‡" if p < 0.001 else "†" if p < 0.05 else ""
+
+
+def _short(value):
+    return f"{value:.3f}".removeprefix("0")
+
+
+def _table(page):
+    """Rows of a table of results, by encoder and system."""
+    rows = re.findall(r"^\| (.*\.\d{3}.*) \|$", _text(page), re.MULTILINE)
+    cells = [row.split(" | ") for row in rows]
+    return {(row[0], row[1]): row[2:] for row in cells if len(row) == 7}
+
+
+def _text(page):
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
 def _blocks(page, language):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^```(?:{language})\n(.*?)^```", _text(page), re.DOTALL | re.MULTILINE)
 
 
 def _commands(block, program=("boolattn",)):
     """Yield the arguments of every call of a program."""
     block = re.sub(r"<<'END'\n.*?\nEND\n", "\n", block, flags=re.DOTALL)
     for line in block.replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True)
+        words = shlex.split(line.removeprefix("$ "), comments=True)
         if words[: len(program)] == list(program):
             yield words[len(program) :]
 
 
-def _parse(words):
+def _experiments(page):
+    blocks = _blocks(page, "sh")
+    return [c for block in blocks for c in _commands(block, ("python", "-m", "experiments"))]
+
+
+def _parse(command, name, words):
     """Read a command line as the program does, and run nothing."""
-    with PROGRAM.make_context("boolattn", list(words)) as context:
-        name, command, rest = PROGRAM.resolve_command(context, list(words))
-        with command.make_context(name, rest, parent=context):
-            pass
+    with command.make_context(name, list(words)) as context:
+        if hasattr(command, "resolve_command"):
+            own_name, own, rest = command.resolve_command(context, list(words))
+            _parse(own, own_name, rest)
+
+
+def _is_code(name):
+    return not name.endswith((".safetensors", ".json"))
+
+
+def _exists(name):
+    """Whether a dotted name is a module, or a name in one."""
+    parent, _, last = name.rpartition(".")
+    try:
+        if importlib.util.find_spec(name):
+            return True
+    except ModuleNotFoundError:
+        pass
+    return bool(parent) and hasattr(importlib.import_module(parent), last)
+
+
+def _anchors(path):
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    plain = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings]
+    return {heading.replace(" ", "-") for heading in plain}
