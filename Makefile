@@ -26,7 +26,7 @@ $(STAMP): requirements.lock pyproject.toml
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/boolattn demo
+	$(BIN)/python -m examples.demo
 
 test: $(STAMP)
 	$(BIN)/ruff format --check .

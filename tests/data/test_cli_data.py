@@ -205,7 +205,7 @@ def test_what_is_not_there_is_one_line(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="cd-sco has no queries; those with queries are taxa"):
         run("build", "cd-sco", "--out", str(tmp_path / "x"))
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ConfigError, match="where shall beir be written"):
+    with pytest.raises(ConfigError, match="no output given for beir: add --out FOLDER"):
         run("build", "beir")
     with pytest.raises(DataError, match="which BEIR folder"):
         open_dataset("beir")

@@ -198,8 +198,8 @@ def test_a_run_that_lacks_results_is_said_to(folder, tmp_path):
     path = tmp_path / "short.run"
     path.write_text("p-moth Q0 moth%20Peru 1 1.0 x\n")
     told = evaluate(path, folder, tmp_path).stderr
-    assert "5 of 6 queries of test got no result at all" in told
-    assert "no query of test has more than 1 results and metrics read up to 12" in told
+    assert "5 of 6 queries of test have no results" in told
+    assert "no query of test has more than 1 results, and metrics use up to 12" in told
     path.write_text("p-moth Q0 whale 1 1.0 x\n")
     with pytest.raises(DataError, match="no document 'whale' among 12"):
         evaluate(path, folder, tmp_path)

@@ -172,7 +172,7 @@ def test_indexes_of_different_documents_are_not_compared(index, tmp_path):
     Searcher.build(other, [Document(id="1", text="a moth")], load_model(model), model=model)
     done = CliRunner().invoke(app, ["serve", str(index), "--plain-index", str(other)])
     assert isinstance(done.exception, ConfigError)
-    assert "holds 1 documents and the other 6" in str(done.exception)
+    assert "has 1 documents and the other 6" in str(done.exception)
 
 
 def test_judgements_are_read_or_refused_with_the_line_number(tmp_path):

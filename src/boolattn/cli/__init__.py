@@ -1,19 +1,23 @@
-"""The command line: few verbs, each importing what it needs when it is called.
+"""The command line. Each verb imports what it needs when it is called.
 
-Results go to stdout, everything else to stderr; an error a user can mend is one line and exit
-status 2. May import: every room.
+Results go to stdout, everything else to stderr; a user's error is one line and exit status 2.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import boolattn
-from boolattn.cli import data, demo, evaluate, explain, export, reproduce, search, serve, train
-from boolattn.errors import BoolattnError
+from boolattn.cli import data, evaluate, explain, export, reproduce, search, serve, train
+from boolattn.errors import BoolattnError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 app = typer.Typer(
     name="boolattn",
@@ -22,22 +26,36 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(data.app, name="data")
-app.command()(demo.demo)
-app.command()(explain.explain)
-app.command()(train.pretrain)
-app.command()(train.train)
-app.command()(evaluate.evaluate)
-app.command()(evaluate.compare)
-app.command()(reproduce.reproduce)
-app.command()(export.export)
-app.command()(search.index)
-app.command()(search.search)
-app.command()(serve.serve)
+_VERBS: dict[str, list[Callable[..., None]]] = {
+    "Search": [search.index, search.search, serve.serve, explain.explain],
+    "Models": [train.pretrain, train.train, evaluate.evaluate, evaluate.compare, export.export],
+    "Data and paper": [reproduce.reproduce],
+}
+for panel, verbs in _VERBS.items():
+    for verb in verbs:
+        app.command(rich_help_panel=panel)(verb)
+app.add_typer(data.app, name="data", rich_help_panel="Data and paper")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+@app.command(
+    hidden=True,
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],
+    },
+)
+def demo(context: typer.Context) -> None:
+    """Run the demo of a source checkout."""
+    root = Path(boolattn.__file__).parents[2]
+    if not (root / "examples" / "demo").is_dir():
+        raise ConfigError("the demo is in the source repository: run python -m examples.demo there")
+    sys.path.insert(0, str(root))
+    import_module("examples.demo.__main__").app(context.args, standalone_mode=False)
+
+
+def _show_version(is_given: bool) -> None:
+    if is_given:
         typer.echo(boolattn.__version__)
         raise typer.Exit
 
@@ -45,7 +63,8 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Dense retrieval that understands and, or and not."""

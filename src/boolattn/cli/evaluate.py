@@ -1,28 +1,21 @@
-"""The verbs ``evaluate`` and ``compare``: how well something ranks, and whether better.
-
-Tables go to stdout, progress to stderr. May import: boolattn.evaluation, boolattn.data,
-boolattn.search.
-"""
+"""The verbs ``evaluate`` and ``compare``. Tables go to stdout, progress to stderr."""
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import time
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import boolattn
+from boolattn.cli.output import AsJson, console, note, print_json, progress_lines, quiet_libraries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from rich.console import Console
 
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.ranking import Ranking
@@ -32,54 +25,52 @@ if TYPE_CHECKING:
     from boolattn.search.systems import OpenSystem
 
 FIGURE = "recall@100"
-# Seconds between two lines of progress.
-_PAUSE = 5.0
-_GROUPED = ("recall@100", "r_precision", "leak")
+#: Metrics of a comparison by groups.
+_GROUPED = ["recall@100", "r_precision", "leak"]
 
 Metrics = Annotated[
-    list[str] | None, typer.Option("--metric", help="Only these: recall@100, leak, …")
+    list[str] | None, typer.Option("--metric", help="Such as recall@100 or leak; repeatable.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
-def evaluate(  # noqa: PLR0913 - one parameter for each option
+def evaluate(  # noqa: PLR0913 - options of a command line
     model: Annotated[
         str,
-        typer.Argument(help="A model's folder, a TREC run (*.run, *.trec), minilm, shipped, bm25."),
+        typer.Argument(help="A model folder, a TREC run (*.run, *.trec), minilm, shipped or bm25."),
     ],
-    on: Annotated[str, typer.Option(help="Data set: a name that `boolattn data list` gives.")],
+    on: Annotated[str, typer.Option(help="Data set: a name that `boolattn data list` shows.")],
     split: Annotated[
-        list[str] | None, typer.Option(help="Of its queries; left out, those usually reported.")
+        list[str] | None, typer.Option(help="Repeatable; default: the splits usually reported.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder with the data set's files.")] = None,
-    size: Annotated[str, typer.Option(help="Of a benchmark that is built: small, full.")] = "small",
+    size: Annotated[
+        str, typer.Option(help="Size of a generated benchmark: small or full.")
+    ] = "small",
     gate: Annotated[
-        str, typer.Option(help="Who opens it: the model by itself (own), or the label.")
+        str, typer.Option(help="Operator labels: the model's own, or the oracle's (label).")
     ] = "own",
     compose: Annotated[
-        bool, typer.Option(help="Compose operand scores, if the model reads operands.")
+        bool, typer.Option(help="Compose operand scores, if the model has a query parser.")
     ] = True,
     strict_not: Annotated[
-        bool, typer.Option("--strict-not", help="Drop what holds an excluded operand's words.")
+        bool, typer.Option("--strict-not", help="Remove documents with a negated operand's words.")
     ] = False,
     metrics: Metrics = None,
     limit_documents: Annotated[
-        int, typer.Option(min=0, help="Rank about so many: all that queries name, and others.")
+        int, typer.Option(min=0, help="About so many: those that queries name, and others.")
     ] = 0,
-    limit_queries: Annotated[
-        int, typer.Option(min=0, help="Ask at most so many of each split.")
-    ] = 0,
-    seed: Annotated[int, typer.Option(help="For what is drawn or generated.")] = 0,
-    name: Annotated[str, typer.Option(help="What tables call the system.")] = "",
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; left out, the best.")] = None,
+    limit_queries: Annotated[int, typer.Option(min=0, help="Most queries of a split.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of samples and generated data.")] = 0,
+    name: Annotated[str, typer.Option(help="Name of the system in tables.")] = "",
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; default: a GPU if any.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for results, runs and figures.")] = Path(
         "out/evaluation"
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Rank a data set's documents for its queries and say how well.
+    """Rank a data set's documents for its queries, and measure the rankings.
 
-    Writes for each split the results (JSON, every query's values), the run (TREC) and a figure.
+    Writes for each split the results (JSON, values of every query), the run (TREC) and a figure.
     """
     from boolattn.data.catalog import Options, open_dataset
     from boolattn.evaluation import tables
@@ -88,40 +79,42 @@ def evaluate(  # noqa: PLR0913 - one parameter for each option
     from boolattn.search.systems import RUNS, SystemOptions, open_system
 
     if model != "bm25" and not model.endswith(RUNS):
-        _quiet()
+        quiet_libraries()
     chosen = metrics or list(DEFAULT)
     for metric in chosen:
         parse(metric)
-    options = SystemOptions(gate=gate, is_composed=compose, device=device, progress=_teller())
-    data_set = open_dataset(on, Options(folder=data, size=size, seed=seed, tell=_tell))
+    options = SystemOptions(
+        gate=gate, is_composed=compose, device=device, progress=progress_lines()
+    )
+    data_set = open_dataset(on, Options(folder=data, size=size, seed=seed, tell=note))
     benchmark = prepare(
         data_set, split or (), n_documents=limit_documents, n_queries=limit_queries, seed=seed
     )
     if strict_not:
-        options = replace(options, exclusion_filter=_word_rule(benchmark.texts))
+        options = replace(options, exclusion_filter=_word_filter(benchmark.texts))
     system = open_system(model, benchmark, options)
     if system.gate == "closed":
-        _tell("note: this model is gated by label; without --gate label its gate stays closed")
-    console, found = _console(), []
+        note("note: this model needs oracle labels; without --gate label its gate stays closed")
+    screen, found = console(width=tables.WIDTH), []
     for part in benchmark.splits:
-        results = _measure(system, benchmark, part, chosen, name=name, out=out)
-        found.append(results)
+        found.append(_evaluate_split(system, benchmark, part, chosen, name, out))
         if not as_json:
-            console.print(tables.split_table(results, console.width))
+            screen.print(tables.split_table(found[-1], screen.width))
     if as_json:
         overall = {one.split: {"n": one.overall.n, **one.overall.means} for one in found}
-        typer.echo(_dumped({"system": found[0].system, "gate": system.gate, "splits": overall}))
+        values = {"system": found[0].system, "gate": system.gate, "splits": overall}
+        print_json(values, indent=2)
     elif len(found) > 1:
-        console.print(tables.overall_table(found, console.width))
+        screen.print(tables.overall_table(found, screen.width))
 
 
-def compare(  # noqa: PLR0913 - one parameter for each option
-    first: Annotated[str, typer.Argument(help="Results; several seeds parted by commas.")],
+def compare(  # noqa: PLR0913 - options of a command line
+    first: Annotated[str, typer.Argument(help="Results; of several seeds, separated by commas.")],
     second: Annotated[str, typer.Argument(help="Results of another system, same queries.")],
     metrics: Metrics = None,
     by: Annotated[str, typer.Option(help="template, operator, domain or wording.")] = "",
     figure: Annotated[Path | None, typer.Option(help="Draw both by template.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the test's draws.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the test.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Compare two systems query by query: difference, 95% interval, p value.
@@ -137,22 +130,22 @@ def compare(  # noqa: PLR0913 - one parameter for each option
     if by:
         groups = {name: [one.only(by, name) for one in systems] for name in systems[0].by(by)}
     compared = {
-        name: compare_results(*pair, metrics=metrics or (list(_GROUPED) if by else None), seed=seed)
+        name: compare_results(*pair, metrics=metrics or (_GROUPED if by else None), seed=seed)
         for name, pair in groups.items()
     }
     if as_json:
         plain = {name: {m: asdict(c) for m, c in rows.items()} for name, rows in compared.items()}
         named = {"first": systems[0].system, "second": systems[1].system}
-        typer.echo(_dumped({**named, "by": plain} if by else {**named, "metrics": plain[""]}))
+        print_json({**named, "by": plain} if by else {**named, "metrics": plain[""]}, indent=2)
     else:
-        _console().print(tables.comparison_table(systems, compared))
+        console(width=tables.WIDTH).print(tables.comparison_table(systems, compared))
     if figure is not None:
         figures.save(figures.by_template(systems, FIGURE), figure)
-        _tell(f"figure: {figure}")
+        note(f"figure: {figure}")
 
 
-def _word_rule(texts: Sequence[str]) -> ExclusionFilter:
-    """Return what a search with strict NOT asks of documents, here of their texts alone."""
+def _word_filter(texts: Sequence[str]) -> ExclusionFilter:
+    """Return the filter of a search with strict NOT, by the words of the texts."""
     from boolattn.search.lexical import terms_of
     from boolattn.search.lexical_exclusion import allowed_by_terms
 
@@ -161,21 +154,21 @@ def _word_rule(texts: Sequence[str]) -> ExclusionFilter:
         return frozenset(terms_of(texts[row]))
 
     def keeps(tree: QueryTree) -> Callable[[int], bool]:
-        is_kept = allowed_by_terms(tree)
-        return lambda row: is_kept(words(row))
+        is_allowed = allowed_by_terms(tree)
+        return lambda row: is_allowed(words(row))
 
     return keeps
 
 
-def _measure(
+def _evaluate_split(
     system: OpenSystem,
     benchmark: Benchmark,
     split: str,
     metrics: Sequence[str],
-    *,
     name: str,
     out: Path,
 ) -> Results:
+    """Rank and measure the queries of one split, and write the files."""
     from boolattn.evaluation import figures
     from boolattn.evaluation.metrics import measure, needed_depth
     from boolattn.evaluation.ranking import write_run
@@ -183,9 +176,9 @@ def _measure(
 
     judgements = benchmark.splits[split]
     depth = needed_depth(judgements, metrics)
-    started = time.perf_counter()
+    start = time.perf_counter()
     ranking = system.rank(judgements, depth)
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - start
     _note_missing(ranking, split, depth)
     results = results_of(
         judgements,
@@ -201,85 +194,32 @@ def _measure(
             "seconds_to_rank": round(seconds, 2),
         },
     )
-    stem = out / re.sub(r"[^\w.]+", "-", "-".join(_stem(results))).strip("-")
-    results.save(stem.with_name(f"{stem.name}.json"))
-    write_run(
-        stem.with_name(f"{stem.name}.run.gz"),
-        ranking,
-        judgements.ids,
-        benchmark.ids,
-        system=results.system,
-    )
-    _tell(f"results: {stem}.json, run: {stem}.run.gz")
+    composed = "composed" if system.is_composed else ""
+    parts = (results.system, composed, results.gate, results.dataset, results.split)
+    stem = re.sub(r"[^\w.]+", "-", "-".join(parts)).strip("-")
+    results.save(out / f"{stem}.json")
+    run = out / f"{stem}.run.gz"
+    write_run(run, ranking, judgements.ids, benchmark.ids, system=results.system)
+    note(f"results: {out / stem}.json, run: {run}")
     if FIGURE in results.values:
-        figures.save(figures.by_template([results], FIGURE), stem.with_name(f"{stem.name}.png"))
-        _tell(f"figure: {stem}.png")
+        figures.save(figures.by_template([results], FIGURE), out / f"{stem}.png")
+        note(f"figure: {out / stem}.png")
     return results
 
 
 def _note_missing(ranking: Ranking, split: str, depth: int) -> None:
-    """Say what a ranking lacks, because nobody sees it in a mean."""
+    """Print what a ranking lacks, because a mean does not show it."""
     lengths = (ranking.rows >= 0).sum(axis=1)
     if n_empty := int((lengths == 0).sum()):
-        _tell(f"note: {n_empty:,} of {len(lengths):,} queries of {split} got no result at all")
+        note(f"note: {n_empty:,} of {len(lengths):,} queries of {split} have no results")
     if (longest := int(lengths.max())) < depth:
-        _tell(
-            f"note: no query of {split} has more than {longest:,} results and metrics read up to "
-            f"{depth:,}; what is missing counts as not found"
+        note(
+            f"note: no query of {split} has more than {longest:,} results, and metrics use up to "
+            f"{depth:,}; the missing ones count as not found"
         )
-
-
-def _stem(results: Results) -> list[str]:
-    composed = "composed" if results.details.get("is_composed") else ""
-    return [results.system, composed, results.gate, results.dataset, results.split]
 
 
 def _load(paths: str) -> Results:
     from boolattn.evaluation.results import Results, average
 
     return average([Results.load(Path(path)) for path in paths.split(",")])
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    from boolattn.evaluation.tables import WIDTH
-
-    # A name may hold brackets that are no markup; a file has no width of its own.
-    console = Console(markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        console = Console(markup=False, highlight=False, emoji=False, width=WIDTH)
-    return console
-
-
-def _dumped(value: object) -> str:
-    def plain(one: Any) -> Any:  # noqa: ANN401 - any JSON value
-        if isinstance(one, dict):
-            return {key: plain(item) for key, item in one.items()}
-        return None if isinstance(one, float) and math.isnan(one) else one
-
-    return json.dumps(plain(value), ensure_ascii=False, indent=2)
-
-
-def _tell(line: str) -> None:
-    typer.echo(line, err=True)
-
-
-def _teller() -> Callable[[str, int, int], None]:
-    """Say now and then how far a long work is."""
-    last = time.monotonic()
-
-    def tell(what: str, done: int, total: int) -> None:
-        nonlocal last
-        if done == total or time.monotonic() - last >= _PAUSE:
-            last = time.monotonic()
-            _tell(f"{what}: {done:,} of {total:,}")
-
-    return tell
-
-
-def _quiet() -> None:
-    """Keep the libraries' own bars away from the table."""
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()

@@ -1,21 +1,18 @@
-"""The verb ``explain``: what a model reads in a sentence, and does to its attention.
-
-May import: boolattn.composition, boolattn.encoder, boolattn.plugin, boolattn.plugin.explain,
-boolattn.logic, boolattn.errors.
-"""
+"""The verb ``explain``: how a model parses a text, and what its attention does at each token."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from boolattn.cli.output import AsJson, console, print_json, quiet_libraries
 from boolattn.errors import QueryError
 
 if TYPE_CHECKING:
+    from rich.table import Table
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.composition.plan import Plan
@@ -28,32 +25,42 @@ FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
 def explain(
     text: Annotated[str, typer.Argument(help="The text.")],
     model: Annotated[
-        Path | None, typer.Option(help="A saved model's folder; left out, the shipped model.")
+        Path | None, typer.Option(help="Folder of a saved model; default: the shipped model.")
     ] = None,
     operator: Annotated[
-        list[str] | None, typer.Option(help="Open this expert, whatever the gate says.")
+        list[str] | None, typer.Option(help="Open the gate of this operator; repeatable.")
     ] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw heat maps into this file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    figure: Annotated[Path | None, typer.Option(help="Write heat maps to this file.")] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show the tree that is read, and cue, scope, bias and change of attention by token."""
+    """Show the parsed query, and cue, scope, bias and change of attention by token."""
     if not text.strip():
         raise QueryError("the text is empty; there is nothing to explain")
+    from boolattn.embedding.models import SHIPPED, resolve
     from boolattn.plugin.explain import explain as explain_text
 
-    encoder, tokenizer, retriever = _load(_shipped() if model is None else Path(model))
+    quiet_libraries()
+    encoder, tokenizer, retriever = _load(resolve(SHIPPED) if model is None else Path(model))
     result = explain_text(encoder, tokenizer, text, operators=operator)
     plan = None if retriever is None else _plan(retriever, text)
     if as_json:
-        typer.echo(json.dumps(result.to_dict() | ({"reading": _reading(plan)} if plan else {})))
-        if figure is not None:
-            result.figure().savefig(figure, dpi=130)
+        print_json(result.to_dict() | ({"reading": _parse_values(plan)} if plan else {}))
     else:
-        _show(result, plan, figure)
+        open_gates = [name.upper() for name, is_open in result.gate.items() if is_open]
+        out = console()
+        out.print(f"\n{text}", style="bold", soft_wrap=True)
+        if plan is not None:
+            out.print(_parse_line(plan), soft_wrap=True)
+        out.print(f"open gates: {', '.join(open_gates) or 'none'}")
+        out.print(_table(result))
+    if figure is not None:
+        result.figure().savefig(figure, dpi=130)
+        if not as_json:
+            typer.echo(f"heat map: {figure}")
 
 
 def _plan(retriever: Retriever, text: str) -> Plan:
-    """Read a text as a search would: explicit syntax is parsed."""
+    """Plan a text as a search does, in plain language or explicit syntax."""
     from boolattn.logic.syntax import is_explicit, parse_with_spans
 
     if not is_explicit(text):
@@ -62,32 +69,19 @@ def _plan(retriever: Retriever, text: str) -> Plan:
     return replace(retriever.plan_trees([tree])[0], spans=tuple((span,) for span in spans))
 
 
-def _shipped() -> Path:
-    """Return the model this package brings: all-MiniLM-L6-v2 with BoolAttn, trained on taxa."""
-    from boolattn.embedding.int8_storage import shipped_model
-
-    return shipped_model()
-
-
-def _load(
-    folder: Path,
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Retriever | None]:
-    """Load an encoder with its plug-in from what ``boolattn.save`` or a training wrote.
+def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Retriever | None]:
+    """Load an encoder with its plug-in.
 
     Returns:
-        The query encoder, its tokenizer and, where the model reads operands, what reads them.
+        The query encoder, its tokenizer and, if the model has a query parser, the retriever.
     """
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()
     if (folder / "modules.json").is_file():
         from boolattn.encoder import query_encoder
         from boolattn.encoder.retriever import Retriever
 
         retriever = Retriever.load(folder)
-        reads = retriever.parser is not None
-        encoder = query_encoder(retriever.towers)
-        return encoder, retriever.towers.tokenizer, retriever if reads else None
+        encoder, tokenizer = query_encoder(retriever.towers), retriever.towers.tokenizer
+        return encoder, tokenizer, None if retriever.parser is None else retriever
     from transformers import AutoTokenizer
 
     from boolattn.plugin import load
@@ -95,61 +89,46 @@ def _load(
     return load(folder), AutoTokenizer.from_pretrained(folder, local_files_only=True), None
 
 
-def _reading(plan: Plan) -> dict[str, Any]:
-    """Return what was read, for JSON."""
+def _parse_values(plan: Plan) -> dict[str, Any]:
+    """Return the parsed query for JSON."""
     from boolattn.logic.syntax import unparse
 
     return {
         "tree": unparse(plan.parsed),
         "confidence": plan.confidence,
         "is_composed": plan.is_composed,
-        "operands": list(plan.atoms),
-        "spans": [[list(span) for span in spans] for spans in plan.spans],
-        "excluded": list(plan.is_negated),
+        "operands": plan.atoms,
+        "spans": plan.spans,
+        "excluded": plan.is_negated,
     }
 
 
-def _show(result: Explanation, plan: Plan | None, path: Path | None) -> None:
-    """Print the reading, one explanation as a table, and draw it where a path is given."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    opened = [name.upper() for name, is_open in result.gate.items() if is_open]
-    console = Console()
-    console.print(
-        f"\n[bold]{escape(result.text)}[/bold]   gate: {', '.join(opened) or 'none open'}",
-        soft_wrap=True,
-    )
-    if plan is not None:
-        console.print(_said(plan), soft_wrap=True, markup=False, highlight=False)
-    table = Table()
-    table.add_column("token")
-    # A closed expert changes nothing, so its numbers would only be noise.
-    shown = [name for name in result.operators if result.gate[name]]
-    for name in shown:
-        for part in ("cue", "scope", "bias"):
-            table.add_column(f"{name.upper()}\n{part}", justify="right")
-    table.add_column("attention\nchange", justify="right")
-    for row in result.rows():
-        cells = [escape(row["token"])]
-        for name in shown:
-            cells += [f"{row[part][name]:{form}}" for part, form in FORMATS.items()]
-        change = 100 * row["attention_change"]
-        colour = "green" if change > 0.05 else "red" if change < -0.05 else "dim"
-        table.add_row(*cells, f"[{colour}]{change:+.1f}%[/{colour}]")
-    console.print(table)
-    if path is not None:
-        result.figure().savefig(path, dpi=130)
-        console.print(f"heat map: {path}", soft_wrap=True, highlight=False)
-
-
-def _said(plan: Plan) -> str:
-    """Say what was read, and whether it is trusted."""
+def _parse_line(plan: Plan) -> str:
     from boolattn.logic.syntax import unparse
     from boolattn.logic.tree import Atom
 
     if isinstance(plan.parsed, Atom):
-        return "read as one operand: its one vector is searched"
-    trusted = "" if plan.is_composed else ", not enough: its one vector is searched"
-    return f"read as {unparse(plan.parsed)}   ({plan.confidence:.0%} sure{trusted})"
+        return "parsed as one operand: searched with one vector"
+    used = "" if plan.is_composed else ", too low: searched with one vector"
+    return f"parsed as {unparse(plan.parsed)}   (confidence {plan.confidence:.0%}{used})"
+
+
+def _table(result: Explanation) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("token")
+    # A closed gate changes nothing, so its values are left out.
+    shown = [name for name in result.operators if result.gate[name]]
+    for name in shown:
+        for part in FORMATS:
+            table.add_column(f"{name.upper()}\n{part}", justify="right")
+    table.add_column("attention\nchange", justify="right")
+    for row in result.rows():
+        cells = [row["token"]]
+        for name in shown:
+            cells += [f"{row[part][name]:{form}}" for part, form in FORMATS.items()]
+        change = 100 * row["attention_change"]
+        colour = "green" if change > 0.05 else "red" if change < -0.05 else "dim"
+        table.add_row(*map(Text, cells), Text(f"{change:+.1f}%", colour))
+    return table

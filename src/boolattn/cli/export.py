@@ -1,7 +1,4 @@
-"""The verb ``export``: the query tower as ONNX.
-
-May import: boolattn.encoder, boolattn.errors.
-"""
+"""The verb ``export``: the query tower as ONNX."""
 
 from __future__ import annotations
 
@@ -10,22 +7,22 @@ from typing import Annotated
 
 import typer
 
+from boolattn.cli.output import quiet_libraries
 from boolattn.errors import MissingDataError
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="A folder with a trained two-tower model.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a trained two-tower model.")],
     out: Annotated[Path, typer.Argument(help="The ONNX file to write.")] = Path("query.onnx"),
 ) -> None:
-    """Write a model's query tower as ONNX, with its gate inside."""
+    """Write the query tower of a model as ONNX, including its gate."""
     if not (model / "modules.json").is_file():
-        raise MissingDataError(f"{model} holds no modules.json; name a folder of a trained model")
+        raise MissingDataError(f"{model} holds no modules.json; give the folder of a trained model")
     from sentence_transformers import SentenceTransformer
-    from transformers.utils.logging import disable_progress_bar
 
-    # Brings Bool-BERT to transformers' notice, too.
+    # Registers Bool-BERT with transformers, too.
     from boolattn.encoder.export import export_query_tower
 
-    disable_progress_bar()
+    quiet_libraries()
     towers = SentenceTransformer(str(model), device="cpu", local_files_only=True)
     typer.echo(export_query_tower(towers, out))

@@ -1,12 +1,7 @@
-"""The verbs ``index`` and ``search``.
-
-Results go to stdout; progress, the reading of a query and warnings to stderr.
-May import: boolattn.search, boolattn.logic, boolattn.errors.
-"""
+"""The verbs ``index`` and ``search``."""
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from contextlib import contextmanager
@@ -15,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
 from boolattn.errors import ConfigError, QuerySyntaxError
 
 if TYPE_CHECKING:
@@ -25,41 +21,43 @@ if TYPE_CHECKING:
 
     from boolattn.search import Hit, Searcher, SearchResult
 
-#: Characters of a text that the table shows.
+#: Characters of a text in the table.
 SNIPPET = 160
 _OPERATORS = {"AND": "bold green", "OR": "bold cyan", "NOT": "bold red"}
 _OPERANDS = ("yellow", "blue", "magenta", "cyan", "green")
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+#: Verdicts for people.
+_VERDICTS = {"put down": "ranked lower"}
 
 
 def index(  # noqa: PLR0913 - options of a command line
     documents: Annotated[Path, typer.Argument(help="A .jsonl, .csv or .parquet file.")],
     out: Annotated[Path, typer.Option(help="Folder of the index.")],
-    model: Annotated[
-        str, typer.Option(help="shipped (the default), minilm, or any model folder.")
-    ] = "",
+    model: Annotated[str, typer.Option(help="shipped (default), minilm, or a model folder.")] = "",
     engine: Annotated[str, typer.Option(help="flat (exact), ivf, hnsw or milvus.")] = "flat",
-    uri: Annotated[str, typer.Option(help="Of Milvus: a file's name, or an address.")] = "",
-    lexical: Annotated[bool, typer.Option(help="Index the words too, for --hybrid.")] = True,
-    append: Annotated[bool, typer.Option("--append", help="Add to an index.")] = False,
+    uri: Annotated[str, typer.Option(help="Milvus: a file name or an address.")] = "",
+    lexical: Annotated[bool, typer.Option(help="Index words too, for --hybrid.")] = True,
+    append: Annotated[bool, typer.Option("--append", help="Add documents to an index.")] = False,
     update: Annotated[
-        bool, typer.Option("--update", help="Add; a document whose id is there is replaced.")
+        bool, typer.Option("--update", help="Add documents; replace those with the same id.")
     ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where a build stopped.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Build an index anew.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue a build that stopped.")
+    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing index.")] = False,
     ray: Annotated[
         str, typer.Option(metavar="local|ADDRESS", help="Encode with Ray, here or on a cluster.")
     ] = "",
     batch_size: Annotated[
-        int | None, typer.Option(help="Documents encoded at once; left out, by the device.")
+        int | None, typer.Option(help="Documents encoded at once; default: by the device.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Index documents: vectors, words and metadata, in one folder."""
+    """Index documents: vectors, words and metadata in one folder."""
     if (append or update) and (resume or replace):
-        raise ConfigError("--append and --update add to an index; --resume and --replace build one")
-    # Before a model is loaded, because this is the commonest slip.
+        raise ConfigError(
+            "--append and --update add to an index, --resume and --replace build one; choose one"
+        )
+    # Before a model is loaded, because this is the most common mistake.
     if not documents.is_file():
         raise ConfigError(f"there is no file {documents}")
     from boolattn.embedding.models import SHIPPED, absolute_name
@@ -67,10 +65,11 @@ def index(  # noqa: PLR0913 - options of a command line
     from boolattn.search.document_files import read_documents
 
     start = time.perf_counter()
-    _quiet()
-    adds = append or update
-    # An index that is added to names its model itself.
-    opened = Searcher.open(out, load_model(model) if model else None) if adds else None
+    quiet_libraries()
+    # An index that exists names its model itself.
+    opened = None
+    if append or update:
+        opened = Searcher.open(out, load_model(model) if model else None)
     name = model or (opened.manifest.model if opened else SHIPPED)
     retriever = opened.retriever if opened else load_model(name)
     with _progress() as tell, _encoder(ray, name, retriever.fingerprint, batch_size) as encode:
@@ -92,34 +91,37 @@ def index(  # noqa: PLR0913 - options of a command line
                 resume=resume,
                 replace=replace,
             )
-    _report(searcher, time.perf_counter() - start, as_json=as_json)
+    _print_summary(searcher, time.perf_counter() - start, as_json=as_json)
 
 
 def search(  # noqa: PLR0913 - options of a command line
     index: Annotated[Path, typer.Argument(help="Folder of the index.")],
     query: Annotated[str, typer.Argument(help='Plain language, or "moths AND Borneo NOT Java".')],
-    k: Annotated[int, typer.Option("-k", min=1, help="How many results.")] = 10,
-    mode: Annotated[str, typer.Option(help="auto, plain or explicit.")] = "auto",
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of results.")] = 10,
+    mode: Annotated[
+        str, typer.Option(help="Syntax of the query: auto, plain or explicit.")
+    ] = "auto",
     filters: Annotated[
         list[str] | None,
         typer.Option("--filter", metavar="KEY=VALUE", help="Also !=, >=, >, <=, <; repeatable."),
     ] = None,
-    hybrid: Annotated[bool, typer.Option("--hybrid", help="Let the words count too.")] = False,
+    hybrid: Annotated[bool, typer.Option("--hybrid", help="Add lexical search.")] = False,
     strict_not: Annotated[
-        bool, typer.Option("--strict-not", help="Drop what holds an excluded operand's words.")
+        bool, typer.Option("--strict-not", help="Remove documents with a negated operand's words.")
     ] = False,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Score by one vector, to compare with.")
+        bool, typer.Option("--plain", help="Search with one vector, without composition.")
     ] = False,
     exhaustive: Annotated[
-        bool, typer.Option("--exhaustive", help="Compose every document, not candidates.")
+        bool, typer.Option("--exhaustive", help="Score all documents, not only candidates.")
     ] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show each operand's probability, and what fell.")
+        bool,
+        typer.Option("--explain", help="Show probabilities, and documents that are ranked lower."),
     ] = False,
-    model: Annotated[str, typer.Option(help="Left out, the one that the index names.")] = "",
+    model: Annotated[str, typer.Option(help="Default: the model named by the index.")] = "",
     verify: Annotated[
-        bool, typer.Option("--verify", help="Compare every byte of the index with its hash.")
+        bool, typer.Option("--verify", help="Check the hashes of all files of the index.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -127,7 +129,7 @@ def search(  # noqa: PLR0913 - options of a command line
     from boolattn.search import Searcher, load_model
     from boolattn.search.filters import parse_filters
 
-    _quiet()
+    quiet_libraries()
     conditions = parse_filters(filters or [])
     searcher = Searcher.open(index, load_model(model) if model else None, verify=verify)
     try:
@@ -143,68 +145,68 @@ def search(  # noqa: PLR0913 - options of a command line
             explain=explain,
         )
     except QuerySyntaxError as error:
-        typer.echo(error.pointer(), err=True)
+        note(error.pointer())
         raise
     if as_json:
-        typer.echo(json.dumps(result.to_dict(), ensure_ascii=False))
-        return
-    show(result, explain=explain)
+        print_json(result.to_dict())
+    else:
+        _print_result(result, explain=explain)
 
 
-def show(result: SearchResult, *, explain: bool = False) -> None:
-    """Print a result for people: the reading to stderr, the table to stdout."""
-    from rich.console import Console
-
-    aside = Console(stderr=True, highlight=False)
-    aside.print(coloured_query(result))
+def _print_result(result: SearchResult, *, explain: bool) -> None:
+    """Print the parsed query to stderr and the results to stdout."""
+    out, err = console(markup=True), console(stderr=True)
+    err.print(coloured_query(result))
     if result.is_composed:
-        aside.print("read as  ", _coloured_tree(result.tree_text), end="")
-        aside.print(f"   ({result.confidence:.0%} sure)", style="dim")
+        err.print("parsed as", _coloured_tree(result.tree_text), end="")
+        err.print(f"   (confidence {result.confidence:.0%})", style="dim")
     elif result.parsed != result.tree:
-        aside.print("not trusted  ", _coloured_tree(result.parsed_text), style="dim")
+        err.print("parsed as", _coloured_tree(result.parsed_text), end="")
+        err.print(f"   (confidence {result.confidence:.0%}, too low: one vector)", style="dim")
     for warning in result.warnings:
-        aside.print(f"note: {warning}", style="yellow")
-    console = Console(highlight=False)
-    console.print(_table(result, result.hits, explain=explain))
+        err.print(f"note: {warning}", style="yellow")
+    out.print(_table(result, result.hits, explain=explain))
     if result.ranked_lower:
-        console.print("put down: one vector would have shown them", style="dim")
-        console.print(_table(result, result.ranked_lower, explain=explain))
-    aside.print(f"{len(result.hits)} results in {result.took['total']:.0f} ms", style="dim")
+        out.print("\nranked lower than by one vector:", style="dim")
+        out.print(_table(result, result.ranked_lower, explain=explain))
+    err.print(f"{len(result.hits)} results in {result.took['total']:.0f} ms", style="dim")
 
 
 def _table(result: SearchResult, hits: tuple[Hit, ...], *, explain: bool) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
+    has_probabilities = explain and result.is_composed
     table = Table(box=None, pad_edge=False)
     table.add_column("", justify="right")
     table.add_column("score", justify="right")
-    if explain and result.is_composed:
-        for name, is_out in zip(result.operands, result.is_negated, strict=True):
-            head = f"[red]NOT[/red] {escape(name)}" if is_out else escape(name)
+    for name, is_negated in zip(result.operands, result.is_negated, strict=True):
+        if has_probabilities:
+            head = f"[red]NOT[/red] {escape(name)}" if is_negated else escape(name)
             table.add_column(head, justify="right")
     table.add_column("document")
     for rank, hit in enumerate(hits, start=1):
         cells = [str(rank), f"{hit.score:.3f}"]
-        if explain and result.is_composed:
+        if has_probabilities:
             cells += [f"{p:.2f}".removeprefix("0") for p in hit.probabilities]
         text = " ".join(hit.text[: 2 * SNIPPET].split())[:SNIPPET]
-        title = escape(hit.title or hit.id)
-        document = f"[bold]{title}[/bold]  {escape(text)}"
+        document = f"[bold]{escape(hit.title or hit.id)}[/bold]  {escape(text)}"
         if explain and hit.why:
-            document += f"\n[red]{hit.verdict}: {escape(hit.why)}[/red]"
+            verdict = _VERDICTS.get(hit.verdict, hit.verdict)
+            document += f"\n[red]{verdict} because it {escape(hit.why)}[/red]"
         table.add_row(*cells, document)
     return table
 
 
 def coloured_query(result: SearchResult) -> Text:
-    """Colour each operand's words in the query; excluded ones are struck out."""
+    """Colour the words of each operand in the query; negated operands are struck out."""
     from rich.text import Text
 
-    text = Text(result.query, style="bold" if not result.is_composed else "")
-    pairs = zip(result.spans, result.is_negated, strict=False)
-    for place, (spans, is_out) in enumerate(pairs):
-        style = "red strike" if is_out else _OPERANDS[place % len(_OPERANDS)]
+    text = Text(result.query, style="" if result.is_composed else "bold")
+    for number, (spans, is_negated) in enumerate(
+        zip(result.spans, result.is_negated, strict=False)
+    ):
+        style = "red strike" if is_negated else _OPERANDS[number % len(_OPERANDS)]
         for start, end in spans:
             text.stylize(style, start, end)
     return text
@@ -214,64 +216,61 @@ def _coloured_tree(tree: str) -> Text:
     from rich.text import Text
 
     text = Text(tree)
-    for word, style in _OPERATORS.items():
-        text.highlight_words([f" {word} ", f"({word} "], style)
-    if tree.startswith("NOT "):
-        text.stylize(_OPERATORS["NOT"], 0, 3)
+    for operator, style in _OPERATORS.items():
+        text.highlight_regex(rf"(?<![^ (]){operator}(?= )", style)
     return text
 
 
-def _report(searcher: Searcher, seconds: float, *, as_json: bool) -> None:
+def _print_summary(searcher: Searcher, seconds: float, *, as_json: bool) -> None:
     manifest = searcher.manifest
-    about: dict[str, Any] = {
-        "index": str(searcher.folder),
-        "documents": len(searcher),
-        "model": manifest.model,
-        "engine": manifest.engine,
-        "recall": manifest.engine_settings.get("recall"),
-        "lexical": searcher.has_lexical,
-        "seconds": round(seconds, 1),
-    }
+    recall = manifest.engine_settings.get("recall")
     if as_json:
-        typer.echo(json.dumps(about))
+        print_json(
+            {
+                "index": str(searcher.folder),
+                "documents": len(searcher),
+                "model": manifest.model,
+                "engine": manifest.engine,
+                "recall": recall,
+                "lexical": searcher.has_lexical,
+                "seconds": round(seconds, 1),
+            }
+        )
         return
-    recall = about["recall"] or {}
-    how = ", ".join(f"recall@{depth} {value:.3f} against exact" for depth, value in recall.items())
+    measured = ", ".join(f"recall@{k} {value:.3f}" for k, value in (recall or {}).items())
     typer.echo(
-        f"{about['index']}: {len(searcher)} documents, engine {manifest.engine} "
-        f"({how or 'exact'}), {seconds:.1f} s"
+        f"{searcher.folder}: {len(searcher)} documents, engine {manifest.engine} "
+        f"({measured or 'exact'}), {seconds:.1f} s"
     )
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int], None]]:
-    """Show how many documents are done, where somebody looks."""
-    from rich.console import Console
+    """Show the number of documents done, if stderr is a terminal."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.completed:,.0f} documents"),
-        TextColumn("{task.fields[speed]}"),
+        TextColumn("{task.completed:,.0f} documents, {task.fields[speed]:,.0f} per second"),
         TimeElapsedColumn(),
     )
     start, done = time.perf_counter(), 0
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("", total=None, speed="")
+    is_hidden = not sys.stderr.isatty()
+    with Progress(*columns, console=console(stderr=True), disable=is_hidden) as progress:
+        task = progress.add_task("", total=None, speed=0)
 
         def tell(n: int) -> None:
             nonlocal done
             done += n
             speed = done / max(time.perf_counter() - start, 1e-9)
-            progress.update(task, completed=done, speed=f"{speed:,.0f} a second")
+            progress.update(task, completed=done, speed=speed)
 
         yield tell
 
 
 @contextmanager
 def _encoder(ray: str, model: str, fingerprint: str, batch_size: int | None) -> Iterator[Any]:
-    """Give what encodes on a cluster, or nothing: then the model does it here."""
+    """Give an encoder that runs on Ray; ``None``: the model encodes here."""
     if not ray:
         yield None
         return
@@ -280,9 +279,3 @@ def _encoder(ray: str, model: str, fingerprint: str, batch_size: int | None) -> 
     address = "" if ray == "local" else ray
     with cluster(model, fingerprint, address=address, batch_size=batch_size) as encode:
         yield encode
-
-
-def _quiet() -> None:
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()

@@ -1,37 +1,35 @@
-"""The verbs ``pretrain`` and ``train``: one run from a preset.
-
-May import: boolattn.training.
-"""
+"""The verbs ``pretrain`` and ``train``: one run from a preset."""
 
 from __future__ import annotations
 
-import json
-import logging
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-PresetName = Annotated[str, typer.Option(help="A preset's name, or a TOML file.")]
+from boolattn.cli.output import print_json, quiet_libraries
+
+PresetName = Annotated[str, typer.Option(help="Name of a preset, or a TOML file.")]
 Changes = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one number.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the preset; repeatable."),
 ]
-Out = Annotated[Path, typer.Option(help="The run's folder.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that stopped.")]
+Out = Annotated[Path, typer.Option(help="Folder of the run.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue a run that stopped.")]
 
 
 def pretrain(
     out: Out, preset: PresetName = "demo", changes: Changes = None, *, resume: Resume = False
 ) -> None:
-    """Teach a plug-in its cues, gates and scopes on generated sentences."""
-    _prepare()
+    """Pre-train a plug-in on generated sentences: its cues, gates and scopes."""
+    quiet_libraries(log_format="%(message)s")
     from boolattn.training import launch
     from boolattn.training.preset_files import load_preset
 
     chosen = load_preset(preset, changes or [], first="pretrain")
     metrics = launch.pretrain(chosen, launch.Launch(out=out, resume=resume))
-    typer.echo(json.dumps({"model": str(out / "model"), **metrics}, indent=2))
+    print_json({"model": str(out / "model"), **metrics}, indent=2)
 
 
 def train(  # noqa: PLR0913 - options of a command line
@@ -40,21 +38,21 @@ def train(  # noqa: PLR0913 - options of a command line
     changes: Changes = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the data set.")] = None,
     pretrained: Annotated[
-        Path | None, typer.Option(help="Model folder of a pretraining, or of a training.")
+        Path | None, typer.Option(help="Model folder of an earlier pretrain or train run.")
     ] = None,
     rankings: Annotated[
         Path | None,
-        typer.Option(help="TREC run of the training queries, for n_bm25 negatives."),
+        typer.Option(help="TREC run of the training queries; needed for n_bm25 negatives."),
     ] = None,
     *,
     resume: Resume = False,
 ) -> None:
-    """Train two towers for retrieval."""
-    _prepare()
+    """Train a two-tower model for retrieval."""
+    quiet_libraries(log_format="%(message)s")
     from boolattn.training import launch
     from boolattn.training.preset_files import load_preset
 
-    where = launch.Launch(
+    options = launch.Launch(
         out=out,
         data=data,
         pretrained=pretrained,
@@ -62,16 +60,6 @@ def train(  # noqa: PLR0913 - options of a command line
         resume=resume,
         show_progress=sys.stderr.isatty(),
     )
-    result = launch.train(load_preset(preset, changes or []), where)
+    result = launch.train(load_preset(preset, changes or []), options)
     summary = {"model": str(result.model), "steps": result.n_steps, **result.metrics}
-    typer.echo(json.dumps(summary, indent=2))
-
-
-def _prepare() -> None:
-    """Send what the training tells to stderr, and the libraries' own bars nowhere."""
-    from transformers.utils.logging import disable_progress_bar
-
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    for name in ("httpx", "sentence_transformers", "transformers", "accelerate"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    disable_progress_bar()
+    print_json(summary, indent=2)

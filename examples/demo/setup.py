@@ -1,9 +1,6 @@
-"""What the demo stands on: the corpus, two models and their indexes, each made once and kept.
+"""Corpus, models and indexes of the demo, built once in the user's cache.
 
-Everything lies under the user's cache, named after what it was made from: another model or
-other data have another folder. A build that was stopped goes on where it stopped.
-May import: boolattn.search, boolattn.evaluation, boolattn.composition, boolattn.encoder,
-boolattn.data, boolattn.errors.
+The folders are named after the documents and the model. A build that was stopped is continued.
 """
 
 from __future__ import annotations
@@ -25,33 +22,33 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
 
-    from boolattn.cli.demo.steps import Steps
     from boolattn.data.records import Document
     from boolattn.encoder.retriever import Retriever
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.judgements import Judgements
     from boolattn.search import Searcher
     from boolattn.search.index.settings import Encode
+    from examples.demo.progress import Progress
 
-#: What the plain encoder is called.
+#: Name of the plain encoder.
 PLAIN = "all-MiniLM-L6-v2"
-#: Documents between two signs of progress, and what a stopped build loses at most.
+#: Documents of a segment: what a stopped build loses at most.
 _SEGMENT = 250
-#: Queries whose wordings no training saw.
+#: Queries with wordings that no training data has.
 SPLIT = "unseen"
 
 
 @dataclass(frozen=True)
-class Stage:
-    """All that is needed to search and to measure.
+class Setup:
+    """What the demo searches and measures.
 
     Attributes:
-        folder: Where the corpus' indexes are kept.
-        benchmark: The corpus, whose rows are those of both indexes, and its name.
-        judgements: The benchmark's queries, in wordings that no training saw.
+        folder: Folder of the indexes.
+        benchmark: The corpus; its rows are those of both indexes.
+        judgements: The benchmark's queries with unseen wordings.
         plain: The plain encoder's index.
         boolean: The Boolean model's index.
-        name: What the Boolean model is called.
+        name: Name of the Boolean model.
     """
 
     folder: Path
@@ -62,30 +59,30 @@ class Stage:
     name: str
 
 
-def set_up(model: str, data: Path | None, n_documents: int, steps: Steps) -> Stage:
-    """Build what is not there yet, and open it.
+def set_up(model: str, data: Path | None, n_documents: int, progress: Progress) -> Setup:
+    """Open both indexes; build those that are missing.
 
     Args:
         model: The Boolean model: ``shipped``, or a folder.
-        data: A built taxa folder; left out, the cache's small one, built if need be.
-        n_documents: Index about so many: all that the queries name, and others; 0 indexes all.
-        steps: Told what is being done.
+        data: A built taxa folder; default: the small one of the cache, built if needed.
+        n_documents: About so many: all that the queries name, and others; 0: all.
+        progress: Shows the steps.
     """
     from boolattn.data.catalog import Options, open_dataset
     from boolattn.evaluation.benchmark import prepare
 
-    dataset = open_dataset("taxa", Options(folder=data, size="small", tell=steps.say))
+    dataset = open_dataset("taxa", Options(folder=data, size="small", tell=progress.log))
     benchmark = prepare(dataset, [SPLIT], n_documents=n_documents)
     folder = _folder(benchmark.documents)
-    steps.say("opening the models")
-    boolean = _index(folder, model, benchmark.documents, steps)
-    plain = _index(folder, "minilm", benchmark.documents, steps)
+    progress.log("loading the models")
+    boolean = _index(folder, model, benchmark.documents, progress)
+    plain = _index(folder, "minilm", benchmark.documents, progress)
     name = "the shipped model" if model == "shipped" else Path(model).resolve().name
-    return Stage(folder, benchmark, benchmark.splits[SPLIT], plain, boolean, name)
+    return Setup(folder, benchmark, benchmark.splits[SPLIT], plain, boolean, name)
 
 
 def _folder(documents: Sequence[Document]) -> Path:
-    """Return the place of the indexes of some documents."""
+    """Return the folder for the indexes of some documents."""
     from boolattn.files import cache_folder
 
     digest = hashlib.sha256()
@@ -94,28 +91,27 @@ def _folder(documents: Sequence[Document]) -> Path:
     return cache_folder() / "demo" / f"taxa-{len(documents)}-{digest.hexdigest()[:8]}"
 
 
-def _index(folder: Path, model: str, documents: Sequence[Document], steps: Steps) -> Searcher:
+def _index(folder: Path, model: str, documents: Sequence[Document], progress: Progress) -> Searcher:
     """Open a model's index of the documents, or build it."""
     from boolattn.embedding.models import absolute_name
     from boolattn.search import Searcher, load_model
 
     retriever = load_model(model)
-    stem = PLAIN if model == "minilm" else Path(absolute_name(model)).name
-    where = folder / f"{stem}-{retriever.fingerprint[:8]}"
+    name = PLAIN if model == "minilm" else Path(absolute_name(model)).name
+    path = folder / f"{name}-{retriever.fingerprint[:8]}"
     try:
-        found = Searcher.open(where, retriever)
+        searcher = Searcher.open(path, retriever)
+        if len(searcher) == len(documents):
+            return searcher
     except IndexFolderError:
-        pass
-    else:
-        if len(found) == len(documents):
-            return found
-    what = f"encoding with {PLAIN}" if model == "minilm" else f"encoding with {stem} model"
-    with steps.count(what, len(documents)) as tell:
+        pass  # missing, or broken: it is built
+    task = f"encoding with {name}" if model == "minilm" else f"encoding with {name} model"
+    with progress.count(task, len(documents)) as tell:
         return Searcher.build(
-            where,
+            path,
             documents,
             retriever,
-            encode=_quick(_towers(model, retriever)),
+            encode=_parallel_encoder(_towers(model, retriever)),
             tell=tell,
             model=absolute_name(model),
             segment_size=_SEGMENT,
@@ -124,18 +120,17 @@ def _index(folder: Path, model: str, documents: Sequence[Document], steps: Steps
 
 
 def _towers(model: str, retriever: Retriever) -> SentenceTransformer:
-    """Return the model as two towers, if it can be one."""
+    """Return the model with two towers, if it can have them."""
     from boolattn.embedding.models import resolve
     from boolattn.encoder import build_towers
 
-    # Mean, cosine, 256 tokens: its vectors stay what they are.
     return build_towers(resolve(model)) if model == "minilm" else retriever.towers
 
 
-def _quick(towers: SentenceTransformer) -> Encode | None:
-    """Return what encodes two towers on every core, if they are two: a thread has its own texts.
+def _parallel_encoder(towers: SentenceTransformer) -> Encode | None:
+    """Return an encoder that uses every core, one thread with its own texts each.
 
-    Threads that share one small matrix wait for each other, and on a busy machine for others.
+    Threads that share the small matrices of one batch mostly wait for each other.
     """
     import torch
 
@@ -144,7 +139,7 @@ def _quick(towers: SentenceTransformer) -> Encode | None:
     try:
         DocumentEncoder(towers)
     except ConfigError:
-        return None
+        return None  # a model with one tower
     own, n_threads = local(), _n_cores() if towers.device.type == "cpu" else 1
 
     def begin() -> None:
@@ -159,7 +154,6 @@ def _quick(towers: SentenceTransformer) -> Encode | None:
         try:
             yield from pool.map(lambda texts: own.encode(texts).cpu().numpy(), batches)
         finally:
-            # Whoever stops the demo does not wait for what nobody will take.
             pool.shutdown(cancel_futures=True)
             torch.set_num_threads(before)
 

@@ -1,4 +1,4 @@
-"""The demo on real models and a handful of documents, and explain on the command line."""
+"""The demo with real models and a few documents, and ``boolattn explain``."""
 
 import json
 import re
@@ -7,10 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples.demo.queries import (
+    EXCLUDED,
+    KINDS,
+    OTHER,
+    ExtraQuery,
+    choose_queries,
+    judge_extra,
+)
 from typer.testing import CliRunner
 
 from boolattn.cli import app
-from boolattn.cli.demo.searches import EXCLUDED, KINDS, OTHER, Typed, choose_searches, typed_query
 from boolattn.data import taxa
 from boolattn.data.records import Dataset, Document
 from boolattn.data.taxa.benchmark import FORMAT, SPLITS
@@ -59,14 +66,14 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    """An empty cache, but for the shipped model, which takes a while to unpack."""
+    """A cache with nothing but the shipped model, which takes a while to unpack."""
     models = shipped_model().parent
     folder = tmp_path_factory.mktemp("user") / "a cache"
     folder.mkdir()
     (folder / "models").symlink_to(models)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BOOLATTN_CACHE", str(folder))
-        # From any folder, into which nothing is written.
+        # Nothing is written to the working directory.
         patch.chdir(tmp_path_factory.mktemp("elsewhere"))
         yield folder
 
@@ -77,28 +84,28 @@ def first(data, cache):
     return _demo(data)
 
 
-def test_the_demo_searches_measures_and_says_how_to_go_on(first, data):
-    assert "24 introductions" in first.stdout
-    # Every kind that this corpus has, each with both lists.
+def test_the_demo_searches_and_evaluates(first, data):
+    assert "24 Wikipedia introductions" in first.stdout
+    # Every kind of query that this corpus has, each with both lists.
     for title in ("NOT", "AND", "explicit syntax"):
         assert re.search(rf"^{title} ─", first.stdout, re.MULTILINE), title
-    assert first.stdout.count("all-MiniLM-L6-v2 as it is  ") >= 3
-    assert "read as  A AND B NOT C" in first.stdout
+    assert first.stdout.count("all-MiniLM-L6-v2 unchanged  ") >= 3
+    assert "parsed as  A AND B NOT C" in first.stdout
     _check_table(first.stdout, data)
     assert list(Path.cwd().iterdir()) == []
 
 
-def test_the_line_that_starts_the_page_names_what_is_there(first, cache):
+def test_the_command_for_the_page_names_existing_files(first, cache):
     [index] = re.findall(r"serve '(.*)' \\", first.stdout)
     [plain, judgements] = re.findall(r"--(?:plain-index|judgements) '(.*)'", first.stdout)
     assert read_manifest(Path(index)).model == "shipped"
     assert read_manifest(Path(plain)).model == "minilm"
-    known = read_judgements([Path(judgements)])
+    judged = read_judgements([Path(judgements)])
     for _, text in QUERIES.values():
-        assert known.find(text)
+        assert judged.find(text)
 
 
-def test_what_was_built_is_used_again_and_mended(first, data, cache):
+def test_indexes_are_reused_and_a_broken_one_is_rebuilt(first, data, cache):
     for name in ("all-MiniLM-L6-v2", "shipped model"):
         assert f"encoding with {name}: 24" in first.stderr
     victim = next((cache / "demo").glob("*/all-MiniLM*/segments/*/vectors*"))
@@ -109,71 +116,71 @@ def test_what_was_built_is_used_again_and_mended(first, data, cache):
     assert again.stdout == first.stdout
 
 
-def test_a_model_without_a_reader_says_so(data, cache):
+def test_a_model_without_a_query_parser(data, cache):
     done = _demo(data, "--model", str(minilm_folder()))
-    assert "it has no reader, so plain text is one operand" in done.stdout
+    assert "it has no query parser, so plain language is one operand" in done.stdout
     assert ", composed " not in done.stdout
-    # Explicit syntax needs no reader.
-    assert "read as  A AND B NOT C" in done.stdout
+    # Explicit syntax needs no parser model.
+    assert "parsed as  A AND B NOT C" in done.stdout
 
 
-def test_typed_queries_are_judged_by_the_corpus_itself():
+def test_extra_queries_are_judged_by_metadata():
     documents = [_document(*row) for row in _documents_as_rows()]
-    typed = Typed(
+    extra = ExtraQuery(
         "opossums AND Peru NOT Japan",
         ({"family": "Didelphidae"}, {"places": "Peru"}, {"places": "Japan"}),
     )
-    query = typed_query(typed, documents)
+    query = judge_extra(extra, documents)
     by_id = {document.id: document for document in documents}
     assert all((query.gold, query.excluded, query.partial))
-    for name, wanted in (("gold", False), ("excluded", True)):
+    for name, is_in_japan in (("gold", False), ("excluded", True)):
         for found in getattr(query, name):
             places = by_id[found].metadata["places"].split("|")
             assert by_id[found].metadata["family"] == "Didelphidae"
-            assert ("Peru" in places, "Japan" in places) == (True, wanted)
-    [asked] = [a for a in choose_searches([query], documents, 1) if a.kind == "explicit syntax"]
-    assert asked.judge("nobody") == OTHER
-    assert not asked.is_own
+            assert ("Peru" in places, "Japan" in places) == (True, is_in_japan)
+    [shown] = [q for q in choose_queries([query], documents, 1) if q.kind == "explicit syntax"]
+    assert shown.judge("nobody") == OTHER
+    assert not shown.is_from_benchmark
 
 
-def test_marks_follow_the_benchmark(data):
+def test_results_are_marked_by_the_benchmarks_judgements(data):
     queries = taxa.load(data).queries("unseen")
-    searches = choose_searches(queries, list(taxa.load(data).documents()), 5)
-    asked = next(one for one in searches if one.query.id == "unseen-5-00000")
-    assert {asked.judge(name) for name in asked.query.excluded} == {EXCLUDED}
-    assert [one.kind for one in searches if one.is_own] == ["NOT", "AND"]
+    searches = choose_queries(queries, list(taxa.load(data).documents()), 5)
+    shown = next(one for one in searches if one.query.id == "unseen-5-00000")
+    assert {shown.judge(name) for name in shown.query.excluded} == {EXCLUDED}
+    assert [one.kind for one in searches if one.is_from_benchmark] == ["NOT", "AND"]
 
 
-def test_every_picked_query_is_asked_once():
-    picked = [name for kind in KINDS for name in kind.picked]
-    assert len(picked) == len(set(picked)) == 20
+def test_chosen_queries_are_distinct():
+    chosen = [name for kind in KINDS for name in kind.chosen]
+    assert len(chosen) == len(set(chosen)) == 20
 
 
-def test_explain_speaks_json(tmp_path):
+def test_explain_as_json(tmp_path):
     figure = tmp_path / "why.png"
     done = run(
         app,
         ["explain", "moths but not bees", "--json", "--figure", str(figure)],
         catch_exceptions=False,
     )
-    said = json.loads(done.stdout)
-    assert said["gate"] == {"and": False, "or": False, "not": True}
-    assert said["tokens"] == ["[CLS]", "moths", "but", "not", "bees", "[SEP]"]
+    output = json.loads(done.stdout)
+    assert output["gate"] == {"and": False, "or": False, "not": True}
+    assert output["tokens"] == ["[CLS]", "moths", "but", "not", "bees", "[SEP]"]
     assert figure.is_file()
 
 
 def test_explain_parses_explicit_syntax_as_a_search_does():
     done = run(app, ["explain", "moths AND Borneo NOT bees", "--json"], catch_exceptions=False)
-    reading = json.loads(done.stdout)["reading"]
-    assert (reading["tree"], reading["confidence"]) == ("moths AND Borneo NOT bees", 1.0)
-    assert reading["spans"] == [[[0, 5]], [[10, 16]], [[21, 25]]]
+    parsed = json.loads(done.stdout)["reading"]
+    assert (parsed["tree"], parsed["confidence"]) == ("moths AND Borneo NOT bees", 1.0)
+    assert parsed["spans"] == [[[0, 5]], [[10, 16]], [[21, 25]]]
     with pytest.raises(QueryError, match="never closed"):
         run(app, ["explain", "moths AND (bees"], catch_exceptions=False)
     with pytest.raises(QueryError, match="is empty"):
         run(app, ["explain", " "], catch_exceptions=False)
 
 
-def test_weights_that_are_not_there_are_named(monkeypatch, tmp_path):
+def test_missing_weights_are_named(monkeypatch, tmp_path):
     monkeypatch.setenv(MINILM_VARIABLE, str(tmp_path))
     with pytest.raises(MissingDataError, match=f"{MINILM_VARIABLE} names .* holds no config.json"):
         minilm_folder()
@@ -187,7 +194,7 @@ def _demo(data, *options):
     return run(app, ["demo", "--data", str(data), "-k", "3", *options], catch_exceptions=False)
 
 
-def _check_table(said, data):
+def _check_table(output, data):
     """Compare the plain encoder's row with what `boolattn evaluate` measures."""
     benchmark = taxa.load(data)
     dataset = Dataset(
@@ -201,7 +208,7 @@ def _check_table(said, data):
     ranking = open_system("minilm", ready).rank(judgements, len(dataset.documents))
     values = measure(ranking, judgements, names)
     precision, leak, order = (np.nanmean(values[name]) for name in names)
-    row = re.search(r"^ ?all-MiniLM-L6-v2 as it is +(.*\d.*)$", said, re.MULTILINE)
+    row = re.search(r"^ ?all-MiniLM-L6-v2 unchanged +(.*\d.*)$", output, re.MULTILINE)
     shown = [float(cell) for cell in row[1].split()]
     assert shown[0] == pytest.approx(precision, abs=6e-4)
     assert shown[-2:] == pytest.approx([leak, order], abs=6e-4)

@@ -1,8 +1,7 @@
-"""The searches that the demo shows, and what is known of their answers.
+"""The queries of the demo and their judged documents.
 
-Most are the benchmark's own queries, picked by hand to be short and to have enough answers. Some
-are typed: their answers follow from the same lineages and places that the benchmark is made of.
-May import: boolattn.data, boolattn.logic.
+Most are queries of the benchmark, chosen by hand: short, with enough answers. The others are judged
+by the metadata from which the benchmark is made: lineages and places.
 """
 
 from __future__ import annotations
@@ -25,29 +24,29 @@ ANSWERS, EXCLUDED, PARTLY, OTHER = "answers", "excluded", "partly", "other"
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of query.
+    """A kind of query.
 
     Attributes:
-        title: What it is.
-        picked: Ids of the benchmark's queries.
-        template: Taken where an id is not there, as in other data.
-        typed: Queries that are not the benchmark's.
+        title: Its name.
+        chosen: Ids of the benchmark's queries.
+        template: Of the queries shown if the data has none of these ids.
+        extra: Queries that the benchmark does not have.
     """
 
     title: str
-    picked: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()
     template: str = ""
-    typed: tuple[Typed, ...] = ()
+    extra: tuple[ExtraQuery, ...] = ()
 
 
 @dataclass(frozen=True)
-class Typed:
-    """A query with what each of its operands stands for.
+class ExtraQuery:
+    """A query that the benchmark does not have.
 
     Attributes:
         text: Explicit syntax, or a name that is one operand.
-        sets: For each operand, left to right, fields of a document's metadata with their values;
-            ``places`` holds several, ``title`` is the document's own.
+        sets: For each operand, left to right, the metadata of its documents; ``places`` has
+            several values, ``title`` is the document's title.
     """
 
     text: str
@@ -55,21 +54,21 @@ class Typed:
 
 
 @dataclass(frozen=True)
-class Asked:
+class DemoQuery:
     """A query to show.
 
     Attributes:
-        kind: What kind it is.
-        query: With the documents that answer it, that it excludes, and that match in part.
-        is_own: Whether it is the benchmark's.
+        kind: Title of its kind.
+        query: The query and its judged documents.
+        is_from_benchmark: Whether the benchmark has it.
     """
 
     kind: str
     query: Query
-    is_own: bool
+    is_from_benchmark: bool
 
     def judge(self, document: str) -> str:
-        """Say what a document is to the query."""
+        """Return the judgement of a document."""
         sets = ((ANSWERS, self.query.gold), (EXCLUDED, self.query.excluded))
         for name, ids in (*sets, (PARTLY, self.query.partial)):
             if document in ids:
@@ -100,12 +99,12 @@ KINDS = (
     ),
     Kind(
         "explicit syntax",
-        typed=(
-            Typed(
+        extra=(
+            ExtraQuery(
                 "opossums AND Peru NOT Ecuador",
                 ({"order": "Didelphimorphia"}, {"places": "Peru"}, {"places": "Ecuador"}),
             ),
-            Typed(
+            ExtraQuery(
                 '"wall lizards" AND (Greece OR Turkey) NOT Iran',
                 (
                     {"family": "Lacertidae"},
@@ -114,7 +113,7 @@ KINDS = (
                     {"places": "Iran"},
                 ),
             ),
-            Typed(
+            ExtraQuery(
                 "shrews AND Cameroon -Nigeria",
                 ({"family": "Soricidae"}, {"places": "Cameroon"}, {"places": "Nigeria"}),
             ),
@@ -122,56 +121,56 @@ KINDS = (
     ),
     Kind(
         "a name that holds a cue word",
-        typed=(
-            Typed(
+        extra=(
+            ExtraQuery(
                 "birds of Trinidad and Tobago",
                 ({"class": "Aves", "places": "Trinidad and Tobago"},),
             ),
-            Typed(
+            ExtraQuery(
                 "red and white giant flying squirrel",
                 ({"title": "Red and white giant flying squirrel"},),
             ),
-            Typed("salt and pepper catfish", ({"title": "Salt and pepper catfish"},)),
+            ExtraQuery("salt and pepper catfish", ({"title": "Salt and pepper catfish"},)),
         ),
     ),
 )
 
 
-def choose_searches(
+def choose_queries(
     queries: Sequence[Query], documents: Sequence[Document], each: int
-) -> list[Asked]:
-    """Return the searches to show, ``each`` of a kind where there are as many."""
-    return [asked for kind in KINDS for asked in _of_kind(kind, queries, documents, each)]
+) -> list[DemoQuery]:
+    """Return the queries to show, at most ``each`` of a kind."""
+    return [query for kind in KINDS for query in _of_kind(kind, queries, documents, each)]
 
 
 def _of_kind(
     kind: Kind, queries: Sequence[Query], documents: Sequence[Document], each: int
-) -> Iterator[Asked]:
+) -> Iterator[DemoQuery]:
     by_id = {query.id: query for query in queries}
-    own = [by_id[name] for name in kind.picked if name in by_id]
-    if kind.picked and not own:
+    own = [by_id[name] for name in kind.chosen if name in by_id]
+    if kind.chosen and not own:
         own = [query for query in queries if query.template == kind.template]
     for query in own[:each]:
-        yield Asked(kind.title, query, is_own=True)
-    for typed in kind.typed[:each]:
-        yield Asked(kind.title, typed_query(typed, documents), is_own=False)
+        yield DemoQuery(kind.title, query, is_from_benchmark=True)
+    for extra in kind.extra[:each]:
+        yield DemoQuery(kind.title, judge_extra(extra, documents), is_from_benchmark=False)
 
 
-def typed_query(typed: Typed, documents: Sequence[Document]) -> Query:
-    """Work out the answers of a query that the benchmark does not have."""
-    tree: QueryTree = parse(typed.text) if is_explicit(typed.text) else Atom(typed.text)
+def judge_extra(extra: ExtraQuery, documents: Sequence[Document]) -> Query:
+    """Judge the documents for a query that the benchmark does not have."""
+    tree: QueryTree = parse(extra.text) if is_explicit(extra.text) else Atom(extra.text)
     names = [atom.text for atom in atoms(tree)]
     postings = {
-        name: frozenset(d.id for d in documents if _belongs(d, wanted))
-        for name, wanted in zip(names, typed.sets, strict=True)
+        name: frozenset(d.id for d in documents if _matches(d, values))
+        for name, values in zip(names, extra.sets, strict=True)
     }
     gold, in_all, in_some = answers(tree, postings), frozenset[str](), frozenset[str]()
     if isinstance(tree, And):
-        kept = [answers(part, postings) for part in tree.parts if not isinstance(part, Not)]
-        in_all, in_some = frozenset.intersection(*kept), frozenset().union(*kept)
+        positive = [answers(part, postings) for part in tree.parts if not isinstance(part, Not)]
+        in_all, in_some = frozenset.intersection(*positive), frozenset().union(*positive)
     return Query(
-        id=f"typed: {typed.text}",
-        text=typed.text,
+        id=f"extra: {extra.text}",
+        text=extra.text,
         operators=operators_of(tree),
         gold=gold,
         excluded=in_all - gold,
@@ -179,8 +178,8 @@ def typed_query(typed: Typed, documents: Sequence[Document]) -> Query:
     )
 
 
-def _belongs(document: Document, wanted: Mapping[str, str]) -> bool:
-    for name, value in wanted.items():
+def _matches(document: Document, values: Mapping[str, str]) -> bool:
+    for name, value in values.items():
         found = document.title if name == "title" else str(document.metadata.get(name, ""))
         if value not in (found.split("|") if name == "places" else (found,)):
             return False

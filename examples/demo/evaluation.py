@@ -1,7 +1,4 @@
-"""The demo's evaluation: three systems over the same queries and documents, ranked exactly.
-
-May import: boolattn.cli.demo, boolattn.evaluation, boolattn.composition.
-"""
+"""The demo's evaluation: three systems on the same queries and documents, by exact search."""
 
 from __future__ import annotations
 
@@ -23,19 +20,19 @@ if TYPE_CHECKING:
     from boolattn.search import Searcher
 
 METRICS = ("r_precision", "leak", "excluded_before_full")
-#: Kinds of queries by their operators, in the table's order.
+#: Kinds of queries by their operators, in the order of the table.
 _KINDS = {(): "none", ("or",): "OR", ("and",): "AND", ("not",): "NOT", ("and", "not"): "AND NOT"}
-_AT_ONCE = 32
+_BATCH_SIZE = 32
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was measured.
+    """Metrics of the systems.
 
     Attributes:
-        judgements: The queries, and what is right.
-        systems: For each system and metric one number a query, nan where it has none.
-        n_composed: Queries whose operands were scored apart.
+        judgements: The queries and their judged documents.
+        systems: Values by system and metric, one for each query; nan where undefined.
+        n_composed: Queries whose scores were composed.
     """
 
     judgements: Judgements
@@ -46,35 +43,35 @@ class Evaluation:
 def evaluate(
     judgements: Judgements, plain: Searcher, boolean: Searcher, names: Sequence[str]
 ) -> Evaluation:
-    """Measure the plain encoder, the model's one vector, and the model's composed scores.
+    """Measure the plain encoder, the model with one vector, and the model with composition.
 
     Args:
         judgements: The queries; rows are those of the indexes.
         plain: The plain encoder's index.
-        boolean: The Boolean model's index; without a reader it composes nothing, and has one row.
-        names: What the plain encoder and the model are called.
+        boolean: The Boolean model's index; without a query parser it composes nothing.
+        names: Names of the plain encoder and of the model.
     """
     import torch
 
     from boolattn.evaluation.metrics import measure, needed_depth
 
     depth = needed_depth(judgements, METRICS)
-    # A model a thread, because two threads for one wait for each other more than they compute.
+    # One thread for each model: two threads for one model mostly wait for each other.
     with ThreadPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         waiting = [pool.submit(_plans, one, judgements.texts) for one in (plain, boolean)]
-        bare, own = (one.result() for one in waiting)
+        plain_plans, plans = (one.result() for one in waiting)
     rankings = {
-        names[0]: _by_vector(plain, bare, depth),
-        f"{names[1]}, one vector": _by_vector(boolean, own, depth),
+        names[0]: _by_vector(plain, plain_plans, depth),
+        f"{names[1]}, one vector": _by_vector(boolean, plans, depth),
     }
     if boolean.retriever.parser is not None:
-        rankings[f"{names[1]}, composed"] = _composed(boolean, own, depth)
+        rankings[f"{names[1]}, composed"] = _composed(boolean, plans, depth)
     systems = {name: measure(one, judgements, METRICS) for name, one in rankings.items()}
-    return Evaluation(judgements, systems, sum(plan.is_composed for plan in own))
+    return Evaluation(judgements, systems, sum(plan.is_composed for plan in plans))
 
 
-def show(found: Evaluation) -> Table:
-    """Lay the means out: R-precision by kind of query, then what NOT let through."""
+def results_table(found: Evaluation) -> Table:
+    """Return a table of means: R-precision by kind of query, then leak and order."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -105,11 +102,11 @@ def _mean(values: NDArray[np.float64]) -> float:
 
 
 def _plans(searcher: Searcher, texts: Sequence[str]) -> list[Plan]:
-    """Read queries, those of like length together."""
+    """Plan queries in batches of similar length."""
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
     found: dict[int, Plan] = {}
-    for start in range(0, len(order), _AT_ONCE):
-        rows = order[start : start + _AT_ONCE]
+    for start in range(0, len(order), _BATCH_SIZE):
+        rows = order[start : start + _BATCH_SIZE]
         plans = searcher.retriever.plan([texts[row] for row in rows])
         found |= dict(zip(rows, plans, strict=True))
     return [found[row] for row in range(len(texts))]

@@ -1,0 +1,199 @@
+"""Searches, measures, and prints how to start the page: ``python -m examples.demo``."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from examples.demo.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from boolattn.data.records import Query
+    from examples.demo.queries import DemoQuery
+    from examples.demo.setup import Setup
+
+#: Half of the small corpus: all documents that a query names, and others. Two encoders take a
+#: minute for them on two cores.
+N_DOCUMENTS = 2000
+#: Columns where the output is no terminal, and at most.
+_WIDTH, _MAX_WIDTH = 100, 120
+_JUDGEMENTS = "queries.jsonl"
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def demo(
+    k: Annotated[int, typer.Option("-k", min=1, help="Results of each list.")] = 6,
+    each: Annotated[int, typer.Option(min=1, help="Queries of each kind, at most 5.")] = 1,
+    documents: Annotated[
+        int, typer.Option(min=0, help="Index about so many documents; 0: all 4,000.")
+    ] = N_DOCUMENTS,
+    model: Annotated[
+        str, typer.Option(help="The Boolean model: shipped, or a model folder.")
+    ] = "shipped",
+    data: Annotated[
+        Path | None, typer.Option(help="A taxa folder that `boolattn data build taxa` wrote.")
+    ] = None,
+) -> None:
+    """Search the small taxa benchmark with the shipped model and with the plain encoder.
+
+    Corpus and indexes are built once, in the user's cache.
+    """
+    progress = Progress()
+    progress.log("loading PyTorch and the libraries")
+    from rich.markup import escape
+
+    from boolattn.cli.output import console, quiet_libraries
+    from examples.demo.queries import choose_queries
+    from examples.demo.setup import PLAIN, SPLIT, set_up
+
+    quiet_libraries()
+    setup = set_up(model, data, documents, progress)
+    screen = console(markup=True, width=_WIDTH)
+    screen.width = min(screen.width, _MAX_WIDTH)
+    names = [f"{PLAIN} unchanged", escape(setup.name)]
+    queries = choose_queries(setup.judgements.queries, setup.benchmark.documents, each)
+    _print_introduction(screen, setup, names)
+    limit = f" --limit-documents {documents}" if documents else ""
+    folder = f" --data {_short(data)}" if data else ""
+    with _one_thread():
+        _search(screen, setup, queries, names, k)
+        progress.log("evaluating: all documents are ranked for all queries, by three systems")
+        _evaluate(screen, setup, names, f"{model} --on taxa --split {SPLIT}{limit}{folder}")
+    _print_next_steps(setup)
+    progress.log(f"done; corpus and indexes are in {_short(setup.folder)}")
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute with one thread: for short texts, two mostly wait for each other."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _print_introduction(screen: Console, setup: Setup, names: list[str]) -> None:
+    from examples.demo.side_by_side import legend
+
+    about = "queries are parsed, operands scored one by one, the scores composed"
+    if setup.boolean.retriever.parser is None:
+        about = "it has no query parser, so plain language is one operand and one vector"
+    screen.print(
+        f"\n{len(setup.benchmark.documents):,} Wikipedia introductions about animals and plants: "
+        f"{setup.benchmark.name}\n"
+        f"left    [bold]{names[0]}[/bold]: one vector per query\n"
+        f"right   [bold]{names[1]}[/bold]: {about}\n"
+        "The queries are the benchmark's, with groups and wordings that no training data has; "
+        "those in explicit syntax and the names are extra. The queries shown are chosen by hand, "
+        "the table has all of the benchmark's. A species lives where its introduction says so."
+    )
+    screen.print(legend(screen))
+    screen.print("A, B, …: probability that the document matches that operand", style="dim")
+
+
+def _search(
+    screen: Console, setup: Setup, queries: list[DemoQuery], names: list[str], k: int
+) -> None:
+    from examples.demo.side_by_side import print_search
+
+    texts = [query.query.text for query in queries]
+    plain = setup.plain.search_many(texts, k, compose=False)
+    boolean = setup.boolean.search_many(texts, k)
+    for query, left, right in zip(queries, plain, boolean, strict=True):
+        print_search(screen, query, left, right, names)
+
+
+def _evaluate(screen: Console, setup: Setup, names: list[str], arguments: str) -> None:
+    from examples.demo.evaluation import evaluate, results_table
+
+    judgements = setup.judgements
+    found = evaluate(judgements, setup.plain, setup.boolean, names)
+    screen.print()
+    screen.rule("[bold]Evaluation[/bold]", align="left", style="dim")
+    n_boolean = sum(bool(operators) for operators in judgements.operators)
+    screen.print(
+        f"All {len(judgements)} queries of the benchmark with unseen wordings. {n_boolean} have "
+        f"operators; {found.n_composed} were parsed with enough confidence and composed, the "
+        "others are searched with one vector."
+    )
+    if "documents" in setup.benchmark.name:
+        screen.print("Only a part of the documents is ranked; with all, every value is worse.")
+    screen.print(results_table(found))
+    screen.print(
+        "R-precision     share of the n correct documents among the first n; more is better\n"
+        "leak            share of the excluded documents among the first (correct + excluded); "
+        "less is\n                better, but a system that finds little also leaks little\n"
+        "excluded first  share of pairs of an excluded and a correct document with the excluded "
+        "one\n                first; less is better, .5 is chance",
+        style="dim",
+    )
+    command = f"{_command()} evaluate {arguments}"
+    screen.print(f"The same numbers: {command}", style="dim", markup=False)
+
+
+def _print_next_steps(setup: Setup) -> None:
+    from boolattn.jsonl import write_jsonl
+    from examples.demo.queries import choose_queries
+
+    path, queries = setup.folder / _JUDGEMENTS, setup.judgements.queries
+    shown = choose_queries(queries, setup.benchmark.documents, len(queries))
+    extra = [query.query for query in shown if not query.is_from_benchmark]
+    write_jsonl(path, (_row(query) for query in (*queries, *extra)))
+    command = _command()
+    typer.echo("\nStart the page (http://127.0.0.1:8000/):\n")
+    typer.echo(f"  {command} serve {_short(setup.boolean.folder)} \\")
+    typer.echo(f"    --plain-index {_short(setup.plain.folder)} \\")
+    typer.echo(f"    --judgements {_short(path)}")
+    typer.echo("\nOr search from the command line:\n")
+    typer.echo(f"  {command} search {_short(setup.boolean.folder)} \\")
+    typer.echo('    "snakes of Peru but not Ecuador" --explain')
+
+
+def _row(query: Query) -> dict[str, Any]:
+    """Return a query as the page's file of judgements has it."""
+    return {
+        "text": query.text,
+        "template": query.template,
+        "operators": [operator.value for operator in query.operators],
+        "operands": [{"text": one.text, "spans": one.spans} for one in query.operands],
+        "gold": sorted(query.gold),
+        "excluded": sorted(query.excluded),
+        "partial": sorted(query.partial),
+    }
+
+
+def _command() -> str:
+    """Return the program's name as the shell finds it."""
+    own = Path(sys.executable).with_name("boolattn")
+    found = shutil.which("boolattn")
+    if not own.is_file() or (found and Path(found).samefile(own)):
+        return "boolattn"
+    return str(own)
+
+
+def _short(path: Path) -> str:
+    """Write a path for a shell, with ~ for the home folder."""
+    home = Path.home()
+    if path.is_relative_to(home) and " " not in str(path):
+        return f"~/{path.relative_to(home)}"
+    return shlex.quote(str(path))
+
+
+if __name__ == "__main__":
+    app()

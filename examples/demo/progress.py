@@ -1,0 +1,58 @@
+"""Progress of the demo on stderr: a bar on a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from boolattn.cli.output import console, note, progress_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Progress:
+    """Prints steps with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+
+    def log(self, line: str) -> None:
+        """Print a line."""
+        note(f"{time.monotonic() - self._start:5.0f} s  {line}")
+
+    @contextmanager
+    def count(self, task: str, total: int) -> Iterator[Callable[[int], None]]:
+        """Show how much of a task is done; the function given is called with each part's size."""
+        start = time.monotonic()
+        with (_bar if sys.stderr.isatty() else _lines)(task, total) as advance:
+            yield advance
+        seconds = max(time.monotonic() - start, 1e-9)
+        self.log(f"{task}: {total:,} in {seconds:.0f} s, {total / seconds:.0f} per second")
+
+
+@contextmanager
+def _bar(task: str, total: int) -> Iterator[Callable[[int], None]]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = ("        {task.description}", BarColumn(24), MofNCompleteColumn())
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console(stderr=True), transient=True
+    ) as bar:
+        number = bar.add_task(task, total=total)
+        yield lambda n: bar.advance(number, n)
+
+
+@contextmanager
+def _lines(task: str, total: int) -> Iterator[Callable[[int], None]]:
+    show, done = progress_lines(), 0
+
+    def advance(n: int) -> None:
+        nonlocal done
+        done += n
+        if done < total:
+            show(task, done, total)
+
+    yield advance

@@ -1,0 +1,88 @@
+"""Output of the verbs: results go to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+#: Seconds between two lines of progress.
+_PAUSE = 5.0
+_LOUD = ("accelerate", "faiss", "httpx", "sentence_transformers", "transformers", "uvicorn")
+
+
+def console(*, markup: bool = False, stderr: bool = False, width: int = 0) -> Console:
+    """Return a console that changes nothing in the texts it prints.
+
+    Args:
+        markup: Whether texts have rich markup.
+        stderr: Whether it prints to stderr.
+        width: Columns where the output is no terminal.
+    """
+    from rich.console import Console
+
+    found = Console(markup=markup, stderr=stderr, highlight=False, emoji=False)
+    if width and not found.is_terminal:
+        found.width = width
+    return found
+
+
+def print_json(value: object, *, indent: int | None = None) -> None:
+    """Print a value as JSON; numbers that JSON does not have become null."""
+
+    def finite(one: Any) -> Any:  # noqa: ANN401 - any JSON value
+        match one:
+            case dict():
+                return {key: finite(item) for key, item in one.items()}
+            case list() | tuple():
+                return [finite(item) for item in one]
+            case float() if not math.isfinite(one):
+                return None
+        return one
+
+    typer.echo(json.dumps(finite(value), ensure_ascii=False, indent=indent, default=sorted))
+
+
+def note(line: str) -> None:
+    """Print a line to stderr."""
+    typer.echo(line, err=True)
+
+
+def progress_lines() -> Callable[[str, int, int], None]:
+    """Return a function that prints now and then how much of a task is done."""
+    last = time.monotonic()
+
+    def show(task: str, done: int, total: int) -> None:
+        nonlocal last
+        if done == total or time.monotonic() - last >= _PAUSE:
+            last = time.monotonic()
+            note(f"{task}: {done:,} of {total:,}")
+
+    return show
+
+
+def quiet_libraries(log_format: str = "") -> None:
+    """Turn off progress bars and messages of libraries.
+
+    Args:
+        log_format: Given, our own log goes to stderr in this format.
+    """
+    from transformers.utils.logging import disable_progress_bar
+
+    if log_format:
+        logging.basicConfig(level=logging.INFO, format=log_format, stream=sys.stderr)
+        for name in _LOUD:
+            logging.getLogger(name).setLevel(logging.WARNING)
+    disable_progress_bar()
