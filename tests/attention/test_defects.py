@@ -20,8 +20,8 @@ def attention_change(variant: str) -> float:
         BoolAttnConfig(variant=variant), hidden_size=HIDDEN, n_heads=HEADS, n_layers=1
     ).eval()
     hidden, mask = torch.randn(2, TOKENS, HIDDEN), torch.ones(2, TOKENS)
-    reading = plugin.read(hidden, mask, Gate(torch.tensor([[0.0, 0.0, 1.0]]).expand(2, -1)))
-    bias = plugin(0, hidden, reading).factors.dense()
+    cues = plugin.find_cues(hidden, mask, Gate(torch.tensor([[0.0, 0.0, 1.0]]).expand(2, -1)))
+    bias = plugin(0, hidden, cues).factors.dense()
     assert bias.abs().max() > 0.1
     scores, values = torch.randn(2, HEADS, TOKENS, TOKENS), torch.randn(2, HEADS, TOKENS, 6)
     moved = (scores + bias).softmax(-1) @ values - scores.softmax(-1) @ values

@@ -166,7 +166,7 @@ def test_the_learned_gate_learns_from_the_output_also_while_it_is_shut(tiny_enco
     encoder.train()
     with recording() as record:
         hidden = encoder(**batch).last_hidden_state
-    assert not record.readings[0].gate.open.any()
+    assert not record.cue_states[0].gate.open.any()
     (hidden * torch.randn(hidden.shape)).sum().backward()
     assert all(p.grad is not None and p.grad.any() for p in plugin.gate.parameters())
 
@@ -428,7 +428,7 @@ def test_a_mask_with_more_axes_hides_the_same_padding(tiny_encoder, batch, kind)
             got = encoder(
                 input_ids=batch["input_ids"], attention_mask=mask, operators=OPEN
             ).last_hidden_state
-    assert not record.readings[0].cue[~visible[:, 0, :1].expand(-1, 3, -1)].any()
+    assert not record.cue_states[0].cue[~visible[:, 0, :1].expand(-1, 3, -1)].any()
     seen = batch["attention_mask"].bool()
     torch.testing.assert_close(got[seen], expected[seen], atol=1e-6, rtol=0)
 
@@ -515,7 +515,7 @@ def test_a_text_of_padding_alone_works(tiny_encoder, batch):
     with recording() as record:
         hidden = encoder(**nothing, operators=torch.ones(3, 3)).last_hidden_state
     assert bool(torch.isfinite(hidden).all())
-    assert not record.readings[0].cue.any()
+    assert not record.cue_states[0].cue.any()
     assert not record.biases[0].scope.inside.any()
 
 

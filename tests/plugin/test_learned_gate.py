@@ -76,10 +76,10 @@ def test_it_opens_text_by_text_alone_or_padded(tiny_encoder, batch, reads):
             short = {name: value[row : row + 1, :length] for name, value in batch.items()}
             with recording() as record:
                 encoder(**short)
-            opened.append(record.readings[0].gate)
+            opened.append(record.cue_states[0].gate)
         with recording() as record:
             encoder(**batch)
-    together = record.readings[0].gate
+    together = record.cue_states[0].gate
     alone = torch.cat([gate.logits for gate in opened])
     torch.testing.assert_close(together.logits, alone, atol=1e-6, rtol=0)
     assert torch.equal(together.open, (together.logits > 0).float())

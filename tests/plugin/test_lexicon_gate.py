@@ -159,7 +159,7 @@ def test_plain_text_opens_the_gate_and_a_label_overrules_it(tiny_encoder, tokeni
             plain = encoder(**batch).last_hidden_state
             labelled = encoder(**batch, operators=[["not"], []]).last_hidden_state
             closed = encoder(**batch, operators=[[], []]).last_hidden_state
-    assert record.readings[0].gate.open.tolist() == [[0, 0, 1], [0, 0, 0]]
+    assert record.cue_states[0].gate.open.tolist() == [[0, 0, 1], [0, 0, 0]]
     assert torch.equal(plain, labelled)
     assert not torch.equal(plain[0], bare[0])
     assert torch.equal(closed, bare)
@@ -203,4 +203,4 @@ def test_a_vocabulary_that_grew_after_attach_is_read(tiny_encoder, tokenizer):
     )
     with recording() as record:
         encoder(input_ids=ids)
-    assert record.readings[0].gate.open.tolist() == [[0, 0, 1]]
+    assert record.cue_states[0].gate.open.tolist() == [[0, 0, 1]]

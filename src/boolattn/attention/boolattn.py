@@ -21,7 +21,7 @@ from boolattn.attention.scope import Scope, ScopePredictor
 
 
 @dataclass(frozen=True)
-class CueReading:
+class CueState:
     """What was read off a batch before its first layer; every layer uses it.
 
     Attributes:
@@ -69,7 +69,7 @@ class BoolAttnLayer(nn.Module):
     def forward(
         self,
         hidden: Tensor,
-        reading: CueReading,
+        cues: CueState,
         operators: Tensor,
         position: Tensor | None = None,
     ) -> LayerBias:
@@ -79,16 +79,16 @@ class BoolAttnLayer(nn.Module):
 
         Args:
             hidden: What enters self-attention. Shape ``(batch, tokens, hidden)``.
-            reading: From :meth:`BoolAttn.read`.
+            cues: From :meth:`BoolAttn.find_cues`.
             operators: Operator embeddings. Shape ``(operators, d_o)``.
-            position: This layer's of ``reading.positions``.
+            position: This layer's of ``cues.positions``.
         """
         hidden = self.reduce(hidden)
-        cue = reading.cue.transpose(1, 2).to(hidden.dtype)
-        scope = self.scope(hidden, cue, reading.mask.to(hidden.dtype), operators)
-        bias = self.bias(hidden, reading.cue, reading.squared, operators, position)
+        cue = cues.cue.transpose(1, 2).to(hidden.dtype)
+        scope = self.scope(hidden, cue, cues.mask.to(hidden.dtype), operators)
+        bias = self.bias(hidden, cues.cue, cues.squared, operators, position)
         # Divided by what attention will multiply it with.
-        weight = bias.strength * (reading.gate.open / self.score_scale)[:, None, :, None]
+        weight = bias.strength * (cues.gate.open / self.score_scale)[:, None, :, None]
         weight = scope.inside * weight.to(scope.inside.dtype)
         return LayerBias(scope, bias, self._factors(scope.inside, weight))
 
@@ -146,7 +146,7 @@ class BoolAttn(nn.Module):
             {str(index): BoolAttnLayer(config, hidden_size, n_heads) for index in chosen}
         )
 
-    def read(self, hidden: Tensor, mask: Tensor, gate: Gate) -> CueReading:
+    def find_cues(self, hidden: Tensor, mask: Tensor, gate: Gate) -> CueState:
         """Find the cues of a batch.
 
         Args:
@@ -158,7 +158,7 @@ class BoolAttn(nn.Module):
         logits = self.cue(hidden, mask, self.operators)
         cue = torch.sigmoid(logits.float()) * mask[:, None]
         squared = squared_distance(self.config, hidden.shape[1], hidden.device)
-        return CueReading(mask, gate, logits, cue, squared, self._positions(cue, squared))
+        return CueState(mask, gate, logits, cue, squared, self._positions(cue, squared))
 
     def _positions(self, cue: Tensor, squared: Tensor) -> dict[str, Tensor]:
         """Weight tokens by their cues for all layers at once, which differ only in sigma.
@@ -189,9 +189,9 @@ class BoolAttn(nn.Module):
         for part in (self.cue, *self.layers.values()):
             part.compile(**{"dynamic": True, **options})
 
-    def forward(self, index: int, hidden: Tensor, reading: CueReading) -> LayerBias:
+    def forward(self, index: int, hidden: Tensor, cues: CueState) -> LayerBias:
         """Compute the bias of the encoder layer ``index``."""
         name = str(index)
-        position = reading.positions.get(name)
-        bias: LayerBias = self.layers[name](hidden, reading, self.operators, position)
+        position = cues.positions.get(name)
+        bias: LayerBias = self.layers[name](hidden, cues, self.operators, position)
         return bias

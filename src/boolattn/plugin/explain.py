@@ -130,15 +130,15 @@ def explain(
     if not record.attention and record.biases:
         record.attention = {i: output.attentions[i] for i in record.biases}
     ids = inputs["input_ids"][0].tolist()
-    [reading] = record.readings
-    is_open = reading.gate.open[0].bool().tolist()
+    [cues] = record.cue_states
+    is_open = cues.gate.open[0].bool().tolist()
     names = plugin.config.operators
     return Explanation(
         text=text,
         tokens=tuple(str(token) for token in tokenizer.convert_ids_to_tokens(ids)),
         operators=names,
         gate=dict(zip(names, is_open, strict=True)),
-        cue=_numbers(reading.cue[0]),
+        cue=_numbers(cues.cue[0]),
         **_by_layer(record, model.config.num_hidden_layers, len(names), len(ids)),
     )
 

@@ -168,11 +168,11 @@ class ModelHooks:
         is_open = this.gate is not None and _may_open(this.gate)
         if this.gate is None or not (is_open or record):
             return
-        reading = self.plugin.read(hidden, this.mask, this.gate)
+        cues = self.plugin.find_cues(hidden, this.mask, this.gate)
         if is_open:
-            this.reading = reading
+            this.cues = cues
         if record is not None:
-            record.readings.append(reading)
+            record.cue_states.append(cues)
             record.biases.clear()
             record.attention.clear()
 
@@ -206,10 +206,10 @@ class LayerHook:
         """Compute this layer's bias and send it along."""
         carries = self.family.carries_kwargs
         this = kwargs.pop(PASS, None) if carries else self.model_hooks.now()
-        if this is None or this.reading is None:
+        if this is None or this.cues is None:
             return args, kwargs  # also a layer called outside its model
         hidden = args[0] if args else kwargs["hidden_states"]
-        layer = self.plugin(self.index, hidden, this.reading)
+        layer = self.plugin(self.index, hidden, this.cues)
         if not torch.compiler.is_compiling() and current.record is not None:
             current.record.biases[self.index] = layer
         if not self.family.has_interface:

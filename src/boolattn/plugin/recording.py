@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from boolattn.attention.boolattn import CueReading, LayerBias
+    from boolattn.attention.boolattn import CueState, LayerBias
     from boolattn.attention.gate import Gate
 
 
@@ -27,14 +27,14 @@ class Record:
     Tensors keep their gradients, so a loss can be built on them.
 
     Attributes:
-        readings: Cues and gates, one for each forward pass, also where no gate was open.
+        cue_states: Cues and gates, one for each forward pass, also where no gate was open.
         biases: Every layer's bias by layer number, of the last pass; empty where none was added.
         attention: Attention weights with the bias by layer number, of the last pass; filled only
             when asked for. Shape ``(batch, heads, tokens, tokens)``.
     """
 
     wants_attention: bool = False
-    readings: list[CueReading] = field(default_factory=list)
+    cue_states: list[CueState] = field(default_factory=list)
     biases: dict[int, LayerBias] = field(default_factory=dict)
     attention: dict[int, Tensor] = field(default_factory=dict)
 
@@ -46,12 +46,12 @@ class ForwardPass:
     Attributes:
         mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
         gate: A label's or the lexicon's; ``None`` until a learned gate has read the batch.
-        reading: ``None`` where no expert is open: then the layers are left alone.
+        cues: ``None`` where no expert is open: then the layers are left alone.
     """
 
     mask: Tensor
     gate: Gate | None
-    reading: CueReading | None = None
+    cues: CueState | None = None
 
 
 class _Current(threading.local):

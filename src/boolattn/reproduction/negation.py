@@ -150,7 +150,7 @@ class Learner:
                 with recording() as record:
                     ones = torch.ones_like(batch.has_negation)
                     self.encoder(**batch.features, operators=ones)
-                cues = torch.sigmoid(record.readings[-1].cue_logits[:, 0].float())
+                cues = torch.sigmoid(record.cue_states[-1].cue_logits[:, 0].float())
                 scope = record.biases[max(record.biases)].scope.logits[:, :, 0].float()
                 inside = torch.sigmoid(scope).mean(-1)
                 found = _by_word(cues, batch.words, part, how="amax") > 0.5
@@ -196,7 +196,7 @@ class Learner:
             self.encoder(**batch.features, operators=batch.has_negation)
         mask = batch.features["attention_mask"]
         weight = self.settings.cue_positive_weight
-        loss = cue_loss(record.readings[-1].cue_logits, batch.cues, mask, positive_weight=weight)
+        loss = cue_loss(record.cue_states[-1].cue_logits, batch.cues, mask, positive_weight=weight)
         if record.biases:
             logits = [layer.scope.logits for layer in record.biases.values()]
             loss = loss + scope_loss(logits, batch.scopes, batch.has_negation, mask)

@@ -134,14 +134,14 @@ class Pretrainer:
             for start in range(0, len(sentences), 64):
                 part = self._to_device(labels.batch(range(start, min(start + 64, len(sentences)))))
                 record, _ = self._forward(part, by_label=True)
-                found = (record.readings[-1].cue_logits > 0).float()
+                found = (record.cue_states[-1].cue_logits > 0).float()
                 cue.add(found, part.cues, part.mask[:, None])
                 asked = part.mask[:, None] * part.operators[..., None]
                 for layer in record.biases.values():
                     for head in layer.scope.inside.unbind(-1):
                         scope.add(head.transpose(1, 2), part.scopes, asked)
                 if self.plugin.config.gate != "label":
-                    gate = self._forward(part, by_label=False)[0].readings[-1].gate
+                    gate = self._forward(part, by_label=False)[0].cue_states[-1].gate
                     n_right += int((gate.open == part.operators).all(-1).sum())
                     n_asked += len(part.operators)
         self.encoder.train()
@@ -191,19 +191,19 @@ class Pretrainer:
         """Return every loss, weighted."""
         settings = self.settings
         record, _ = self._forward(part, by_label=not self.is_learned)
-        reading = record.readings[-1]
+        cues = record.cue_states[-1]
         losses = {
             "cue": settings.cue_weight
             * cue_loss(
-                reading.cue_logits,
+                cues.cue_logits,
                 part.cues,
                 part.mask,
                 positive_weight=settings.cue_positive_weight,
             )
         }
-        if reading.gate.logits is not None and settings.gate_weight:
+        if cues.gate.logits is not None and settings.gate_weight:
             temperature = self.plugin.config.gate_temperature
-            loss = gate_loss(reading.gate.logits, part.operators, temperature=temperature)
+            loss = gate_loss(cues.gate.logits, part.operators, temperature=temperature)
             losses["gate"] = settings.gate_weight * loss
         if record.biases and settings.scope_weight:
             logits = [layer.scope.logits for layer in record.biases.values()]
