@@ -69,13 +69,17 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def read_jsonl(path: Path, fields: Mapping[str, type] | None = None) -> Iterator[tuple[int, Any]]:
+def read_jsonl(
+    path: Path, fields: Mapping[str, type] | None = None, *, unique: str = ""
+) -> Iterator[tuple[int, Any]]:
     """Read JSON objects, one a line, each with its line number; empty lines are skipped.
 
     Args:
         path: The file, compressed or not.
         fields: Fields every object must have, with their types.
+        unique: A field of ``fields`` whose value no two objects may share.
     """
+    seen: set[str] = set()
     for number, line in read_lines(path):
         if not line or line.isspace():
             continue
@@ -87,6 +91,10 @@ def read_jsonl(path: Path, fields: Mapping[str, type] | None = None) -> Iterator
             raise DataError(f"{path}:{number}: a JSON object is expected, not {type(row).__name__}")
         if fields:
             check_fields(row, fields, path, number)
+        if unique:
+            if row[unique] in seen:
+                raise DataError(f"{path}:{number}: {unique} {row[unique]!r} occurs twice")
+            seen.add(row[unique])
         yield number, row
 
 

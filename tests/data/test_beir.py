@@ -80,9 +80,9 @@ def test_a_folder_of_another_tool(tmp_path):
 @pytest.mark.parametrize(
     ("name", "line", "message"),
     [
-        ("corpus.jsonl", '{"_id": "d1", "text": "x"}', r":4: the document 'd1' is there twice"),
+        ("corpus.jsonl", '{"_id": "d1", "text": "x"}', r":4: _id 'd1' occurs twice"),
         ("corpus.jsonl", '{"_id": "d9"}', r":4: the field 'text' is missing"),
-        ("queries.jsonl", '{"_id": "val-0", "text": "x"}', r":4: the query 'val-0' is there twice"),
+        ("queries.jsonl", '{"_id": "val-0", "text": "x"}', r":4: _id 'val-0' occurs twice"),
         (
             "queries.jsonl",
             '{"_id": "q", "text": "x", "metadata": {"template": "_ xor _"}}',
@@ -100,7 +100,7 @@ def test_a_folder_of_another_tool(tmp_path):
         ),
         ("qrels/train.tsv", "train-0\td9\t1", r":5: the document 'd9' is not in the corpus"),
         ("qrels/train.tsv", "train-9\td1\t1", r":5: the query 'train-9' is not in queries"),
-        ("qrels/train.tsv", "train-0\td", r":5: query-id, corpus-id and score are wanted"),
+        ("qrels/train.tsv", "train-0\td", r":5: not query-id, corpus-id and score"),
         ("qrels/train.excluded.tsv", "train-0\td9\t1", r":3: the document 'd9' is not in"),
     ],
 )

@@ -52,7 +52,7 @@ def test_title_stands_before_the_text():
             {"question": "x", "question_type": "not", "positive_ctxs": [], "negative_ctxs": []},
             r":4: the field 'qid' is missing",
         ),
-        ("MSMARCO/eval.jsonl", {"qid": "m1"}, r":4: the question 'm1' is there twice"),
+        ("MSMARCO/eval.jsonl", {"qid": "m1"}, r":4: qid 'm1' occurs twice"),
         ("MSMARCO/eval.jsonl", {"question_type": "xor"}, r":4: unknown question_type 'xor'; known"),
         ("MSMARCO/eval.jsonl", {"negative_ctxs": [{"id": 1}]}, r":4: a context has no 'passage_id"),
         (
@@ -60,7 +60,7 @@ def test_title_stands_before_the_text():
             {"positive_ctxs": [{"passage_id": 99}]},
             r":4: the passage '99' is not in the corpus",
         ),
-        ("MSMARCO-corpus/corpus.jsonl", {"docid": 11, "doc": ""}, r":5: the passage '11' is there"),
+        ("MSMARCO-corpus/corpus.jsonl", {"docid": 11, "doc": ""}, r":5: docid '11' occurs twice"),
         ("MSMARCO-corpus/corpus.jsonl", {"doc": ""}, r":5: the field 'docid' is missing"),
     ],
 )

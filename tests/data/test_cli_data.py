@@ -207,7 +207,7 @@ def test_what_is_not_there_is_one_line(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConfigError, match="no output given for beir: add --out FOLDER"):
         run("build", "beir")
-    with pytest.raises(DataError, match="which BEIR folder"):
+    with pytest.raises(DataError, match="name the BEIR folder"):
         open_dataset("beir")
     monkeypatch.setenv("BOOLATTN_QUEST_INTRO", str(SAMPLES / "quest-intro"))
     assert len(open_dataset("quest-intro", Options()).documents) == 30

@@ -47,7 +47,7 @@ def test_sfu():
 @pytest.mark.parametrize(
     ("sample", "reader", "old", "new", "message"),
     [
-        ("cd-sco.txt", read_cd_sco, "sang\tX\t*\t***", "sang\tX\t*", r":3: .* wanted, got 7"),
+        ("cd-sco.txt", read_cd_sco, "sang\tX\t*\t***", "sang\tX\t*", r":3: .* expected, got 7"),
         ("cd-sco.txt", read_cd_sco, "\tun\tlikely\tlikely", "\tun\tlikely", r":9: .*got 12"),
         ("cd-sco.txt", read_cd_sco, "\tun\tlikely\tlikely", "", r":9: 10 col.* began with 13"),
         ("sfu.conll", read_sfu, "large\tO\tI_spec", "large\tO", r":6: three columns .* are 2"),

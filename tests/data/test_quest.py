@@ -15,7 +15,6 @@ import pytest
 
 from boolattn.data.quest import Coverage, fetch_quest, load_quest, load_quest_intro, read_documents
 from boolattn.data.quest.generated import (
-    WORDINGS,
     generate_queries,
     generated_choice,
     generated_training,
@@ -24,6 +23,7 @@ from boolattn.data.quest.generated import (
     with_generated,
 )
 from boolattn.data.records import Operand
+from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.logic.operators import Operator
 from boolattn.logic.templates import TEMPLATES
@@ -161,7 +161,7 @@ def test_official_files_from_the_cache_and_offline(folder, monkeypatch):
         (
             "corpus.jsonl",
             {"title": "Ys night owl", "text": ""},
-            r":31: the title .* is there twice",
+            r":31: title .* occurs twice",
         ),
         ("corpus.jsonl", {"title": "x"}, r":31: the field 'text' is missing"),
         ("train.jsonl", {"query": "x"}, r":6: the field 'docs' is missing"),
@@ -183,7 +183,7 @@ def test_official_files_from_the_cache_and_offline(folder, monkeypatch):
         (
             "categories.jsonl",
             {"category": "Owls", "docs": []},
-            r":18: the category 'Owls' is .*diff",
+            r":18: the category 'Owls' occurs twice and differs",
         ),
     ],
 )
@@ -256,7 +256,9 @@ def test_generated_queries_have_exact_sets_and_spans(quest):
     assert len({query.id for query in queries}) == len(queries)
     for query in queries:
         check_sets(query, quest.categories)
-        assert query.wording in WORDINGS[query.template]
+        assert (
+            query.wording in package_table("boolattn.data.quest", "wordings.toml")[query.template]
+        )
         for operand in query.operands:
             [(start, end)] = operand.spans
             assert query.text[start:end] == operand.text

@@ -358,7 +358,7 @@ def test_a_build_tells_its_steps_and_does_not_overwrite(tmp_path):
     manifest = taxa.build(tmp_path / "t", "full", progress=lambda *step: steps.append(step[1:]))
     assert steps == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
     assert manifest.documents == 9
-    with pytest.raises(DataError, match="is there already"):
+    with pytest.raises(DataError, match="exists; remove it"):
         taxa.build(tmp_path / "t", "full")
 
 

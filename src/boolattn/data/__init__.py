@@ -1,4 +1,1 @@
-"""Queries, documents and where they come from; no torch.
-
-May import: boolattn.logic, boolattn.settings, boolattn.errors.
-"""
+"""Data sets: documents and queries with exact answers; no torch."""

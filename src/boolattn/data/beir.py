@@ -1,8 +1,7 @@
-"""BEIR folders in and out: corpus.jsonl, queries.jsonl, qrels/<split>.tsv.
+"""BEIR folders: corpus.jsonl, queries.jsonl, qrels/<split>.tsv.
 
-What BEIR has no place for is kept where its tools do not look: excluded documents in
-``qrels/<split>.excluded.tsv``, everything else of a query in its ``metadata``.
-May import: boolattn.files, boolattn.data.records, boolattn.logic, boolattn.errors.
+Two additions that BEIR's tools ignore: excluded documents in ``qrels/<split>.excluded.tsv``, and
+the other fields of a query in its ``metadata``.
 """
 
 from __future__ import annotations
@@ -18,26 +17,23 @@ from boolattn.logic.operators import Operator
 from boolattn.logic.templates import TEMPLATES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 _HEADER = "query-id\tcorpus-id\tscore"
 _EXCLUDED = ".excluded"
-
-#: By query id, the documents judged to belong to it.
-Judgements = dict[str, set[str]]
+_FIELDS = {"_id": str, "text": str}
 
 
 def write_beir(
     folder: Path, documents: Iterable[Document], splits: Mapping[str, Sequence[Query]]
 ) -> None:
-    """Write a data set as a BEIR folder, whole or not at all.
+    """Write a data set as a new BEIR folder, completely or not at all.
 
     Args:
-        folder: Must not be there yet.
+        folder: Must not exist.
         documents: The corpus; it is streamed.
-        splits: Queries by split; ids must differ across splits too, because BEIR keeps all
-            queries in one file.
+        splits: Queries by split; ids must differ across splits, because all share one file.
     """
     _check_ids(splits)
     with atomic_folder(folder) as draft:
@@ -54,11 +50,7 @@ def write_beir(
 def read_corpus(folder: Path) -> Iterator[Document]:
     """Stream the documents of a BEIR folder."""
     path = find_file(folder, "corpus.jsonl")
-    seen: set[str] = set()
-    for number, row in read_jsonl(path, {"_id": str, "text": str}):
-        if row["_id"] in seen:
-            raise DataError(f"{path}:{number}: the document {row['_id']!r} is there twice")
-        seen.add(row["_id"])
+    for _, row in read_jsonl(path, _FIELDS, unique="_id"):
         yield Document(
             id=row["_id"],
             text=row["text"],
@@ -68,16 +60,12 @@ def read_corpus(folder: Path) -> Iterator[Document]:
 
 
 def read_beir(folder: Path, splits: Sequence[str] | None = None) -> Dataset:
-    """Read a BEIR folder, ours or another's.
-
-    Args:
-        folder: Its name becomes the data set's.
-        splits: Those wanted; all of them when not given.
-    """
+    """Read a BEIR folder; ``splits`` limits the splits that are read."""
     documents = tuple(read_corpus(folder))
     known = frozenset(document.id for document in documents)
     queries = _read_queries(find_file(folder, "queries.jsonl"), known)
-    names = splits if splits is not None else _split_names(folder / "qrels")
+    stems = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
+    names = splits if splits is not None else [s for s in stems if not s.endswith(_EXCLUDED)]
     return Dataset(
         name=folder.name,
         documents=documents,
@@ -94,7 +82,7 @@ def _check_ids(splits: Mapping[str, Sequence[Query]]) -> None:
             if query.id in home:
                 raise DataError(
                     f"the query id {query.id!r} is in {home[query.id]} and in {split}; "
-                    "a BEIR folder keeps all queries in one file"
+                    "a BEIR folder has all queries in one file"
                 )
             home[query.id] = split
 
@@ -133,14 +121,12 @@ def _write_qrels(path: Path, judged: Mapping[str, Iterable[str]]) -> None:
 def _read_queries(path: Path, known: frozenset[str]) -> dict[str, tuple[Query, str]]:
     """Read all queries, without gold, each with the split its metadata names."""
     queries: dict[str, tuple[Query, str]] = {}
-    for number, row in read_jsonl(path, {"_id": str, "text": str}):
+    for number, row in read_jsonl(path, _FIELDS, unique="_id"):
         where = f"{path}:{number}"
-        if row["_id"] in queries:
-            raise DataError(f"{where}: the query {row['_id']!r} is there twice")
         metadata = row.get("metadata") or {}
         query = _query(row, metadata, where)
-        if stray := sorted(query.partial - known):
-            raise DataError(f"{where}: the partial document {stray[0]!r} is not in the corpus")
+        if unknown := sorted(query.partial - known):
+            raise DataError(f"{where}: the partial document {unknown[0]!r} is not in the corpus")
         queries[query.id] = (query, metadata.get("split", ""))
     return queries
 
@@ -168,11 +154,6 @@ def _query(row: Mapping[str, Any], metadata: Mapping[str, Any], where: str) -> Q
         raise DataError(f"{where}: the query's metadata cannot be read ({error})") from error
 
 
-def _split_names(qrels: Path) -> list[str]:
-    names = [path.stem for path in qrels.glob("*.tsv") if not path.stem.endswith(_EXCLUDED)]
-    return sorted(names)
-
-
 def _read_split(
     qrels: Path, name: str, queries: Mapping[str, tuple[Query, str]], known: frozenset[str]
 ) -> tuple[Query, ...]:
@@ -190,16 +171,15 @@ def _read_split(
     )
 
 
-def _read_qrels(path: Path, queries: Iterable[str], known: frozenset[str]) -> Judgements:
-    """Read judgements above zero; the rows at zero say "looked at and not relevant"."""
-    wanted = frozenset(queries)
-    judged: Judgements = {}
+def _read_qrels(path: Path, queries: Collection[str], known: frozenset[str]) -> dict[str, set[str]]:
+    """Read the documents of each query with a judgement above zero."""
+    judged: dict[str, set[str]] = {}
     for number, line in read_lines(path):
         if not line or (number == 1 and line.startswith("query-id")):
             continue
         where = f"{path}:{number}"
         qid, document, score = _judgement(line, where)
-        if qid not in wanted:
+        if qid not in queries:
             raise DataError(f"{where}: the query {qid!r} is not in queries.jsonl")
         if document not in known:
             raise DataError(f"{where}: the document {document!r} is not in the corpus")
@@ -214,5 +194,5 @@ def _judgement(line: str, where: str) -> tuple[str, str, float]:
         return qid, document, float(score)
     except ValueError as error:
         raise DataError(
-            f"{where}: query-id, corpus-id and score are wanted, between tabs; is it cut?"
+            f"{where}: not query-id, corpus-id and score, separated by tabs; is it truncated?"
         ) from error

@@ -1,8 +1,7 @@
 """BoolQuestions (Zhang et al., 2024): AND, OR and NOT questions over two passage collections.
 
-From the hub's parquet files through the cache, or from a folder of JSONL or parquet files.
+Read from the hub's parquet files through the cache, or from a folder of JSONL or parquet files.
 The negatives of a question become its excluded documents.
-May import: boolattn.data, boolattn.logic, boolattn.errors.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from boolattn.data.download import Progress
 
-#: Collections that the questions are asked of.
+#: The passage collections.
 COLLECTIONS = ("MSMARCO", "NaturalQuestions")
 
 REPOSITORY = "ustc-zhangzm/BoolQuestions"
@@ -38,9 +37,9 @@ _QUESTION = {"question": str, "question_type": str, "positive_ctxs": list, "nega
 def load_boolquestions(
     collection: str, folder: Path | None = None, *, progress: Progress | None = None
 ) -> Dataset:
-    """Load the questions of a collection and its passages, as the split "eval".
+    """Load the questions of a collection, as the split "eval", and its passages.
 
-    The passages are held in memory, of MS MARCO 8.8 million; :func:`read_questions` and
+    All passages are in memory (8.8 million of MS MARCO); :func:`read_questions` and
     :func:`read_passages` stream them.
     """
     folder = folder or fetch_boolquestions(collection, progress=progress)
@@ -54,7 +53,7 @@ def load_boolquestions(
 
 
 def fetch_boolquestions(collection: str, *, progress: Progress | None = None) -> Path:
-    """Bring the hub's parquet files of a collection into the cache and return their folder."""
+    """Download the parquet files of a collection into the cache and return their folder."""
     _check_collection(collection)
     folder = cache_folder() / "boolquestions"
     for config, split in ((collection, "eval"), (f"{collection}-corpus", "corpus")):
@@ -62,14 +61,15 @@ def fetch_boolquestions(collection: str, *, progress: Progress | None = None) ->
         try:
             listing = fetch(address, folder / config / f"{split}.files.json", progress=progress)
         except MissingDataError as error:
-            if _is_there(folder / config, split):
+            home = folder / config
+            if any(home.glob(f"{split}*.parquet")) or any(home.glob(f"{split}.jsonl*")):
                 continue
             raise MissingDataError(
                 f"no BoolQuestions on this machine; put the hub's files of {REPOSITORY}, {config}, "
-                f"as {split}.jsonl or {split}*.parquet into {folder / config}"
+                f"as {split}.jsonl or {split}*.parquet into {home}"
             ) from error
-        for place, url in enumerate(_listed(listing)):
-            fetch(url, folder / config / f"{split}-{place:04}.parquet", progress=progress)
+        for number, url in enumerate(_listed(listing)):
+            fetch(url, folder / config / f"{split}-{number:04}.parquet", progress=progress)
     return folder
 
 
@@ -80,42 +80,29 @@ def read_questions(
 
     Args:
         collection: One of :data:`COLLECTIONS`.
-        folder: Holds ``<collection>/eval*.jsonl`` or ``.parquet``.
+        folder: Contains ``<collection>/eval*.jsonl`` or ``.parquet``.
         known: Ids of the passages; a question that names another is an error.
     """
-    seen: set[str] = set()
-    for where, row in _rows(collection, folder, "eval", _QUESTION):
-        qid = str(row.get("qid", ""))
-        if not qid:
-            raise DataError(f"{where}: the field 'qid' is missing; there are {', '.join(row)}")
-        if qid in seen:
-            raise DataError(f"{where}: the question {qid!r} is there twice")
-        seen.add(qid)
+    for where, qid, row in _rows(collection, folder, "eval", _QUESTION, "qid"):
         gold = _passage_ids(row["positive_ctxs"], where)
         excluded = _passage_ids(row["negative_ctxs"], where)
-        if known is not None and (stray := sorted((gold | excluded) - known)):
-            raise DataError(f"{where}: the passage {stray[0]!r} is not in the corpus")
+        if known is not None and (unknown := sorted((gold | excluded) - known)):
+            raise DataError(f"{where}: the passage {unknown[0]!r} is not in the corpus")
         yield Query(
             id=qid,
             text=row["question"],
             gold=gold,
             operators=_operators(row["question_type"], where),
-            # A passage that both lists name answers the question.
+            # A passage in both lists is relevant.
             excluded=excluded - gold,
             domain=collection,
         )
 
 
 def read_passages(collection: str, folder: Path) -> Iterator[Document]:
-    """Stream the passages of a collection; a title stands before its text, after the authors."""
-    seen: set[str] = set()
-    for where, row in _rows(f"{collection}-corpus", folder, "corpus", {"doc": str}):
-        name = str(row.get("docid", ""))
-        if not name:
-            raise DataError(f"{where}: the field 'docid' is missing; there are {', '.join(row)}")
-        if name in seen:
-            raise DataError(f"{where}: the passage {name!r} is there twice")
-        seen.add(name)
+    """Stream the passages of a collection; the title precedes the text, as in the paper."""
+    config = f"{collection}-corpus"
+    for _, name, row in _rows(config, folder, "corpus", {"doc": str}, "docid"):
         title = row.get("title") or ""
         text = f"{title} [SEP] {row['doc']}" if title else row["doc"]
         yield Document(id=name, text=text, title=title)
@@ -124,11 +111,6 @@ def read_passages(collection: str, folder: Path) -> Iterator[Document]:
 def _check_collection(collection: str) -> None:
     if collection not in COLLECTIONS:
         raise ConfigError(f"BoolQuestions has no {collection!r}; it has {', '.join(COLLECTIONS)}")
-
-
-def _is_there(home: Path, split: str) -> bool:
-    """Tell whether somebody put the files there by hand."""
-    return any(home.glob(f"{split}*.parquet")) or any(home.glob(f"{split}.jsonl*"))
 
 
 def _listed(listing: Path) -> list[str]:
@@ -157,19 +139,30 @@ def _passage_ids(contexts: list[Any], where: str) -> frozenset[str]:
 
 
 def _rows(
+    config: str, folder: Path, split: str, fields: Mapping[str, type], key: str
+) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Stream the rows of a configuration, each with file and line, and its unique id."""
+    seen: set[str] = set()
+    for where, row in _any_rows(config, folder, split, fields):
+        name = str(row.get(key, ""))
+        if not name:
+            raise DataError(f"{where}: the field {key!r} is missing; there are {', '.join(row)}")
+        if name in seen:
+            raise DataError(f"{where}: {key} {name!r} occurs twice")
+        seen.add(name)
+        yield where, name, row
+
+
+def _any_rows(
     config: str, folder: Path, split: str, fields: Mapping[str, type]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Stream the rows of one configuration, each with its place for messages."""
     _check_collection(config.removesuffix("-corpus"))
     home = folder / config
-    parts = sorted(home.glob(f"{split}*.parquet"))
-    if parts:
+    if parts := sorted(home.glob(f"{split}*.parquet")):
         for path in parts:
             yield from _parquet_rows(path, fields)
         return
-    remedy = (
-        f"fetch it from the hub's data set {REPOSITORY}, or give parquet files {split}*.parquet"
-    )
+    remedy = f"download it from the hub's {REPOSITORY}, or give parquet files {split}*.parquet"
     path = find_file(home, f"{split}.jsonl", remedy=remedy)
     for number, row in read_jsonl(path, fields):
         yield f"{path}:{number}", row

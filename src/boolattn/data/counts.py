@@ -1,7 +1,4 @@
-"""How many queries a data set has, of which templates, and how large the sets are they name.
-
-May import: boolattn.data.records, boolattn.data.negation.
-"""
+"""Counts of a data set's queries by template, and of negation records."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryCounts:
-    """Counts over some queries; the sizes of sets are means over all of them."""
+    """Number of queries, and mean sizes of their document sets."""
 
     n_queries: int
     mean_gold: float
@@ -25,33 +22,30 @@ class QueryCounts:
     mean_partial: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class NegationCounts:
-    """Counts over one file of negation records."""
+    """Counts over negation records."""
 
-    n_records: int
-    n_negations: int
-    n_tokens: int
-    n_cue_tokens: int
-    n_scope_tokens: int
+    n_records: int = 0
+    n_negations: int = 0
+    n_tokens: int = 0
+    n_cue_tokens: int = 0
+    n_scope_tokens: int = 0
 
 
 def count_queries(queries: Sequence[Query]) -> QueryCounts:
-    """Count some queries."""
-    n = len(queries)
+    """Count queries."""
+    n = max(len(queries), 1)
     return QueryCounts(
-        n_queries=n,
-        mean_gold=sum(len(query.gold) for query in queries) / max(n, 1),
-        mean_excluded=sum(len(query.excluded) for query in queries) / max(n, 1),
-        mean_partial=sum(len(query.partial) for query in queries) / max(n, 1),
+        n_queries=len(queries),
+        mean_gold=sum(len(query.gold) for query in queries) / n,
+        mean_excluded=sum(len(query.excluded) for query in queries) / n,
+        mean_partial=sum(len(query.partial) for query in queries) / n,
     )
 
 
 def count_by_template(queries: Iterable[Query]) -> Mapping[str, QueryCounts]:
-    """Count by template; queries without one by their operators ("and", "not").
-
-    The templates come in the order in which the queries have them.
-    """
+    """Count queries by template, or by operators where they have none, in order of appearance."""
     groups: dict[str, list[Query]] = {}
     for query in queries:
         name = query.template or " ".join(op.value for op in query.operators) or "unknown"
@@ -60,18 +54,12 @@ def count_by_template(queries: Iterable[Query]) -> Mapping[str, QueryCounts]:
 
 
 def count_negations(records: Iterable[Negation]) -> NegationCounts:
-    """Count negation records; a sentence that comes twice counts twice."""
-    n_records = n_negations = n_tokens = n_cue = n_scope = 0
+    """Count negation records; a sentence with two negations counts twice."""
+    counts = NegationCounts()
     for record in records:
-        n_records += 1
-        n_negations += record.has_negation
-        n_tokens += len(record.tokens)
-        n_cue += sum(record.cue)
-        n_scope += sum(record.scope)
-    return NegationCounts(
-        n_records=n_records,
-        n_negations=n_negations,
-        n_tokens=n_tokens,
-        n_cue_tokens=n_cue,
-        n_scope_tokens=n_scope,
-    )
+        counts.n_records += 1
+        counts.n_negations += record.has_negation
+        counts.n_tokens += len(record.tokens)
+        counts.n_cue_tokens += sum(record.cue)
+        counts.n_scope_tokens += sum(record.scope)
+    return counts

@@ -1,8 +1,4 @@
-"""Negation scope: CD-SCO (*SEM 2012) and the SFU review corpus as tokens, cues and scopes.
-
-Both are research data that a user brings; nothing of them is in the package.
-May import: boolattn.files, boolattn.errors.
-"""
+"""Negation scope: CD-SCO (*SEM 2012) and the SFU review corpus, which the user provides."""
 
 from __future__ import annotations
 
@@ -25,14 +21,14 @@ _NO_NEGATION = "***"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Negation:
-    """One sentence with one negation, or with all it has where they are not told apart.
+    """One sentence with one negation, or with all where the corpus does not separate them.
 
     Attributes:
         tokens: The words.
-        cue: Whether a token is the cue or holds it ("in" of "infrequent" marks the word).
+        cue: Whether a token is or contains the cue ("in" of "infrequent").
         scope: Whether a token, or the rest of a word beside its cue, is negated.
         cue_text: The cue's characters in each token, empty elsewhere.
-        source: File and line of the sentence, for messages.
+        source: File and line of the sentence.
     """
 
     tokens: tuple[str, ...]
@@ -43,15 +39,12 @@ class Negation:
 
     @property
     def has_negation(self) -> bool:
-        """Whether there is a cue at all."""
+        """Whether there is a cue."""
         return any(self.cue)
 
 
 def read_cd_sco(path: Path) -> Iterator[Negation]:
-    """Read a CD-SCO file: one record for each negation, one for a sentence without any.
-
-    A sentence with two negations comes twice, with the same tokens and other masks.
-    """
+    """Read a CD-SCO file: one record for each negation, one for a sentence without any."""
     for first, rows in _sentences(path):
         for offset, row in enumerate(rows):
             _check_columns(row, len(rows[0]), f"{path}:{first + offset}")
@@ -68,26 +61,24 @@ def read_cd_sco(path: Path) -> Iterator[Negation]:
                 source=source,
             )
         if not triples:
-            yield _plain(tokens, source)
+            nothing = (False,) * len(tokens)
+            empty = ("",) * len(tokens)
+            yield Negation(tokens=tokens, cue=nothing, scope=nothing, cue_text=empty, source=source)
 
 
 def read_sfu(path: Path) -> Iterator[Negation]:
-    """Read an SFU file: one record for each sentence, its negations together.
-
-    The tags do not say which scope belongs to which cue, so they cannot be told apart.
-    """
+    """Read an SFU file: one record for each sentence; the tags do not separate its negations."""
     for first, rows in _sentences(path, comment="# "):
         for offset, row in enumerate(rows):
             where = f"{path}:{first + offset}"
             if len(row) != 3:
-                raise DataError(f"{where}: three columns are wanted, there are {len(row)}")
+                raise DataError(f"{where}: three columns are expected, there are {len(row)}")
             if row[1] not in _SFU_TAGS:
                 known = ", ".join(_SFU_TAGS)
                 raise DataError(f"{where}: unknown tag {row[1]!r}; known: {known}")
-        cue = tuple(row[1].endswith("_negcue") for row in rows)
         yield Negation(
             tokens=tuple(row[0] for row in rows),
-            cue=cue,
+            cue=tuple(row[1].endswith("_negcue") for row in rows),
             scope=tuple(row[1].endswith("_neg") for row in rows),
             cue_text=tuple(row[0] if row[1].endswith("_negcue") else "" for row in rows),
             source=f"{path}:{first}",
@@ -104,12 +95,7 @@ READERS: Mapping[str, Callable[[Path], Iterator[Negation]]] = {
 
 
 def find_negation(corpus: str, folder: Path) -> dict[str, Path]:
-    """Find the files of a corpus in a folder, by split, under the names they are published with.
-
-    Args:
-        corpus: "cd-sco" or "sfu".
-        folder: Holds the files, compressed or not.
-    """
+    """Find the files of "cd-sco" or "sfu" in a folder, by split, under their published names."""
     if corpus not in _NAMES:
         raise ConfigError(f"no negation corpus {corpus!r}; there are {', '.join(_NAMES)}")
     found = {
@@ -124,7 +110,7 @@ def find_negation(corpus: str, folder: Path) -> dict[str, Path]:
     return found
 
 
-# The published names carry dates and may end in a compression.
+# The published names contain dates and may end in a compression.
 _NAMES: Mapping[str, Mapping[str, str]] = {
     "cd-sco": {
         "train": "*cd-sco*train*.txt*",
@@ -135,25 +121,16 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def _plain(tokens: tuple[str, ...], source: str) -> Negation:
-    nothing = (False,) * len(tokens)
-    empty = ("",) * len(tokens)
-    return Negation(tokens=tokens, cue=nothing, scope=nothing, cue_text=empty, source=source)
-
-
 def _check_columns(row: list[str], n_columns: int, where: str) -> None:
     is_plain = len(row) == _FIXED + 1 and row[_FIXED] == _NO_NEGATION
     if not is_plain and (len(row) <= _FIXED or (len(row) - _FIXED) % 3):
-        raise DataError(f"{where}: 8 columns or 7 and some triples are wanted, got {len(row)}")
+        raise DataError(f"{where}: 8 columns, or 7 and some triples, are expected, got {len(row)}")
     if len(row) != n_columns:
         raise DataError(f"{where}: {len(row)} columns, but the sentence began with {n_columns}")
 
 
 def _sentences(path: Path, comment: str = "") -> Iterator[tuple[int, list[list[str]]]]:
-    """Group tab-separated lines by the empty lines between them, each group with its first line.
-
-    A comment begins with "# "; the token "#" is followed by a tab.
-    """
+    """Yield the first line number and the rows of each block between empty lines."""
     first, rows = 0, list[list[str]]()
     for number, line in read_lines(path):
         if comment and line.startswith(comment):

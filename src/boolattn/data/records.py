@@ -1,7 +1,4 @@
-"""The records every data set is read into: documents, and queries with exact answers.
-
-May import: boolattn.logic.
-"""
+"""Records of every data set: documents, and queries with exact answers."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One text that can be found.
+    """One document.
 
     Attributes:
-        id: Its name in gold sets, unique in its corpus.
-        text: What is encoded.
-        title: Shown to people; QUEST's documents are named by it.
-        metadata: Further plain values, for filters.
+        id: Unique in its corpus.
+        text: The text that is encoded.
+        title: Shown to people; the id of QUEST's documents.
+        metadata: Further values, for filters.
     """
 
     id: str
@@ -36,14 +33,13 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One operand of a query, and the characters of the query it was written with.
+    """One operand of a query.
 
     Attributes:
         text: The operand as a query of its own ("moths of Borneo").
         spans: Half-open character spans in the query's text, left to right; a word may belong
             to several operands. Empty where they are not known.
-        members: Documents that it names by itself, ``None`` where nobody knows. What is measured,
-            not what an operand is: two operands of the same words are equal.
+        members: Documents that match the operand alone, ``None`` where unknown; not compared.
     """
 
     text: str
@@ -53,19 +49,19 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """One query with the sets it names.
+    """One query with its document sets.
 
     Attributes:
         id: Unique in its split.
-        text: What a person typed.
+        text: As a person types it.
         template: One of ``boolattn.logic.templates.TEMPLATES``, or empty where unknown.
-        operators: Those the query uses, in the order AND, OR, NOT.
+        operators: Operators it uses, in the order AND, OR, NOT.
         operands: In the template's order.
-        gold: Documents that answer it.
-        excluded: Documents that would answer it, had it not excluded them.
-        partial: Documents that match some but not all of an AND.
-        domain: Subject, for tables ("films", "plants").
-        wording: Name of the wording it was made with, where it was made.
+        gold: Relevant documents.
+        excluded: Documents that would be relevant without the NOT.
+        partial: Documents that match some but not all operands of an AND.
+        domain: Topic ("films", "plants").
+        wording: Name of the wording of a generated query.
     """
 
     id: str
@@ -82,11 +78,11 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """A corpus and the queries asked of it.
+    """A corpus and its queries.
 
     Attributes:
-        name: What tables call it.
-        documents: The corpus, in its own order.
+        name: Shown in tables.
+        documents: The corpus.
         splits: Queries by split ("train", "val", "test", "generated").
     """
 
@@ -97,7 +93,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSets:
-    """What a query names, given the documents of each operand: three disjoint sets."""
+    """The three disjoint document sets of a query."""
 
     gold: frozenset[str]
     excluded: frozenset[str]
@@ -105,19 +101,19 @@ class AnswerSets:
 
 
 def answer_sets(template: str, members: Sequence[frozenset[str]]) -> AnswerSets:
-    """Work out a template's sets from the documents of its operands.
+    """Compute the sets of a query from the documents of its operands.
 
     >>> sets = answer_sets("_ that are also _ but not _", [frozenset("123"), frozenset("234"),
     ...                                                    frozenset("3")])
     >>> sorted(sets.gold), sorted(sets.excluded), sorted(sets.partial)
     (['2'], ['3'], ['1', '4'])
     """
-    names = [str(place) for place in range(len(members))]
+    names = [str(index) for index in range(len(members))]
     postings = dict(zip(names, members, strict=True))
     tree = template_tree(template, names)
     gold = answers(tree, postings)
     if not isinstance(tree, And):
         return AnswerSets(gold, frozenset(), frozenset())
-    kept = [answers(part, postings) for part in tree.parts if not isinstance(part, Not)]
-    in_all = frozenset.intersection(*kept)
-    return AnswerSets(gold, in_all - gold, frozenset().union(*kept) - in_all)
+    positive = [answers(part, postings) for part in tree.parts if not isinstance(part, Not)]
+    in_all = frozenset.intersection(*positive)
+    return AnswerSets(gold, in_all - gold, frozenset().union(*positive) - in_all)

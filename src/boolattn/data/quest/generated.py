@@ -1,10 +1,7 @@
-"""Queries made from QUEST's categories: more training, and a validation large enough to trust.
+"""Queries generated from QUEST's categories, with exact gold, excluded and partial documents.
 
-A category file gives exact sets, so every query made from it has exact gold, excluded and partly
-matching documents. Training never uses a category that a validation or test query names,
-generated validation uses only categories that no training query names or is made from, and what
-models are chosen by uses those that neither does.
-May import: boolattn.data, boolattn.logic, boolattn.errors.
+Generated training uses no category of a validation or test query. Generated validation uses only
+categories of no training query, and the queries for model selection use those left over.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ from math import factorial
 from typing import TYPE_CHECKING
 
 from boolattn.data.records import Operand, Query, answer_sets
+from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.logic.templates import TEMPLATES, template_operators
 from boolattn.logic.tree import And, Atom, Not, Or
@@ -25,49 +23,10 @@ from boolattn.logic.tree import And, Atom, Not, Or
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from boolattn.data.quest import Quest
+    from boolattn.data.quest.loader import Quest
     from boolattn.data.records import AnswerSets
 
-#: By template, wordings by name; ``{0}`` is the first operand. "quest" is QUEST's own.
-WORDINGS: Mapping[str, Mapping[str, str]] = {
-    "_": {"quest": "{0}", "list": "list of {0}", "what": "what are some {0}?"},
-    "_ or _": {
-        "quest": "{0} or {1}",
-        "either": "either {0} or {1}",
-        "what": "what are {0} or {1}?",
-    },
-    "_ or _ or _": {
-        "quest": "{0} or {1} or {2}",
-        "comma": "{0}, {1}, or {2}",
-        "either": "either {0}, {1} or {2}",
-    },
-    "_ that are also _": {
-        "quest": "{0} that are also {1}",
-        "both": "both {0} and {1}",
-        "well": "{0} that are {1} as well",
-        "which": "which {1} are also {0}?",
-    },
-    "_ that are also both _ and _": {
-        "quest": "{0} that are also both {1} and {2}",
-        "list": "{0} that are {1} and {2}",
-        "well": "{0} that are {1} as well as {2}",
-    },
-    "_ that are not _": {
-        "quest": "{0} that are not {1}",
-        "but": "{0} but not {1}",
-        "excluding": "{0} excluding {1}",
-        "other": "{0} other than {1}",
-        "what": "what are {0} except {1}?",
-    },
-    "_ that are also _ but not _": {
-        "quest": "{0} that are also {1} but not {2}",
-        "excluding": "{0} that are {1}, excluding {2}",
-        "without": "both {0} and {1}, without {2}",
-        "which": "which {1} are {0} but not {2}?",
-    },
-}
-
-# A category of one document gives queries that only its name can answer.
+# A category of one document is found by its name alone.
 _MIN_MEMBERS = 2
 
 _SLOT = re.compile(r"\{(\d)\}")
@@ -75,7 +34,7 @@ _SLOT = re.compile(r"\{(\d)\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategorySplit:
-    """Categories by what may be made of them; no category is in both."""
+    """Categories for training and for validation, disjoint."""
 
     train: Mapping[str, frozenset[str]]
     held_out: Mapping[str, frozenset[str]]
@@ -84,31 +43,31 @@ class CategorySplit:
 def split_categories(quest: Quest, *, seed: int = 0, share: float = 0.2) -> CategorySplit:
     """Divide QUEST's categories into those for training and those for validation.
 
-    Categories are held out by the documents they share, not one by one: an intersection of
-    held-out categories needs several that meet in one document.
+    Categories that share a document are held out together, because an intersection of held-out
+    categories needs several with a common document.
 
     Args:
-        quest: Loaded with its category file and with every split that must stay unseen.
-        seed: Another seed holds out other categories.
-        share: Share of the categories free to choose from that is held out.
+        quest: With its category file and every split that must stay unseen.
+        seed: Selects the held-out categories.
+        share: Share of the categories of no query that is held out.
     """
     if not quest.categories:
         raise MissingDataError(
             f"{quest.name} has no category file; put categories.jsonl beside its queries"
         )
     if not 0.0 < share < 1.0:
-        raise ConfigError(f"the share held out must be between 0 and 1, got {share}")
+        raise ConfigError(f"the held-out share must be between 0 and 1, got {share}")
     usable = {n: d for n, d in sorted(quest.categories.items()) if len(d) >= _MIN_MEMBERS}
     trained = _named(quest, is_training=True)
     unseen = _named(quest, is_training=False)
     held_out = {name for name in usable if name in unseen and name not in trained}
     free = {name for name in usable if name not in unseen and name not in trained}
-    n_wanted = len(held_out) + round(share * len(free))
+    n_held_out = len(held_out) + round(share * len(free))
     by_document = _by_document({name: usable[name] for name in free | held_out})
-    meeting_points = sorted(d for d, names in by_document.items() if len(names) > 1)
-    random.Random(seed).shuffle(meeting_points)
-    for document in meeting_points:
-        if len(held_out) >= n_wanted:
+    shared_documents = sorted(d for d, names in by_document.items() if len(names) > 1)
+    random.Random(seed).shuffle(shared_documents)
+    for document in shared_documents:
+        if len(held_out) >= n_held_out:
             break
         held_out.update(by_document[document])
     return CategorySplit(
@@ -120,16 +79,13 @@ def split_categories(quest: Quest, *, seed: int = 0, share: float = 0.2) -> Cate
 def generated_training(
     quest: Quest, n: int = 5000, *, seed: int = 0, templates: Sequence[str] = tuple(TEMPLATES)
 ) -> tuple[Query, ...]:
-    """Make augmented training queries that use no held-out category."""
+    """Generate training queries without held-out categories."""
     pool = split_categories(quest, seed=seed).train
     return generate_queries(pool, n, seed=seed, templates=templates, prefix="generated-train")
 
 
 def generated_validation(quest: Quest, n: int = 2000, *, seed: int = 0) -> tuple[Query, ...]:
-    """Make validation queries in all seven templates over categories unseen in training.
-
-    Only training made by :func:`generated_training` with the same seed leaves them unseen.
-    """
+    """Generate validation queries over categories unseen by training with the same seed."""
     pool = split_categories(quest, seed=seed).held_out
     return generate_queries(pool, n, seed=seed, prefix="generated-val")
 
@@ -137,17 +93,10 @@ def generated_validation(quest: Quest, n: int = 2000, *, seed: int = 0) -> tuple
 def generated_choice(
     quest: Quest, trained: Sequence[Query], n: int = 1000, *, seed: int = 0
 ) -> tuple[Query, ...]:
-    """Make queries to choose models and numbers by, over categories left over by training.
+    """Generate queries for model selection, over categories that no query of ``trained`` uses.
 
-    What a model was trained on it finds far better than anything else, so numbers chosen there
-    suit no other query; and what is reported must not choose. Categories left over are few and
-    seldom meet, so some templates get fewer queries, or none.
-
-    Args:
-        quest: As in :func:`split_categories`.
-        trained: All queries that are trained on, those of :func:`generated_training` too.
-        n: How many to make, if there are so many.
-        seed: As in :func:`generated_training`.
+    Hyper-parameters selected on training queries suit no others, and reported queries must not
+    select. Few categories are left over, so some templates get fewer queries, or none.
     """
     named = {operand.text for query in trained for operand in query.operands}
     pool = split_categories(quest, seed=seed).train
@@ -180,34 +129,27 @@ def generate_queries(
     templates: Sequence[str] = tuple(TEMPLATES),
     prefix: str = "generated",
 ) -> tuple[Query, ...]:
-    """Make queries over categories, as many of each template as of any other.
+    """Generate queries over categories, equally many of each template.
 
-    Every two operands share a document. An OR needs each of its operands, an AND answers with
-    less than any one of them, a NOT excludes something. Those with several answers come before
-    those with one, because categories are small and most intersections hold one. When a
-    template has fewer such combinations than wanted, fewer queries come back.
-
-    Args:
-        categories: Documents of each category.
-        n: How many to make.
-        seed: Equal seeds give equal queries.
-        templates: Those to use.
-        prefix: Of the ids.
+    Every two operands share a document. An OR needs each of its operands, an AND has fewer
+    answers than any of them, a NOT excludes something. Combinations with several answers come
+    first, because most intersections have one. Where a template has too few combinations, fewer
+    queries are returned.
     """
     if unknown := [template for template in templates if template not in TEMPLATES]:
         raise ConfigError(f"unknown template {unknown[0]!r}; known: {', '.join(TEMPLATES)}")
     generator = random.Random(seed)
-    groups = _meeting_groups(categories)
+    groups = _overlapping_groups(categories)
     queries: list[Query] = []
-    for place, template in enumerate(templates):
-        n_wanted = n // len(templates) + (place < n % len(templates))
+    for index, template in enumerate(templates):
+        n_queries = n // len(templates) + (index < n % len(templates))
         several: list[_Choice] = []
         single: list[_Choice] = []
         for choice in _choices(template, groups[TEMPLATES[template][0]], categories, generator):
             (several if len(choice.sets.gold) > 1 else single).append(choice)
-            if len(several) >= n_wanted:
+            if len(several) >= n_queries:
                 break
-        for choice in (several + single)[:n_wanted]:
+        for choice in (several + single)[:n_queries]:
             qid = f"{prefix}-{len(queries)}"
             queries.append(_worded(qid, template, choice, generator))
     return tuple(queries)
@@ -215,7 +157,7 @@ def generate_queries(
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Operands for a template, and what they name."""
+    """Operands for a template, their members and the query's sets."""
 
     names: tuple[str, ...]
     members: tuple[frozenset[str], ...]
@@ -228,21 +170,21 @@ def _choices(
     categories: Mapping[str, frozenset[str]],
     generator: random.Random,
 ) -> Iterator[_Choice]:
-    """Go through the groups in a random order, each in the first order of operands that works."""
+    """Yield groups in random order, each with the first order of operands that is useful."""
     for group in generator.sample(groups, len(groups)):
         for names in generator.sample(list(permutations(group)), factorial(len(group))):
             members = [categories[name] for name in names]
             sets = answer_sets(template, members)
-            if _is_worthwhile(template, members, sets):
+            if _is_useful(template, members, sets):
                 yield _Choice(names, tuple(members), sets)
                 break
 
 
 def _named(quest: Quest, *, is_training: bool) -> frozenset[str]:
-    """Collect the categories that the training files name, or those that all others name."""
+    """Return the categories of the training splits, or of all other splits."""
     splits = [split for split in quest.splits if split.startswith("train") is is_training]
     named = set().union(*(quest.named[split] for split in splits))
-    # Augmented queries do not mark their operands, but are written with the categories' names.
+    # Augmented queries do not label their operands, but contain the categories' names.
     names = {_folded(name): name for name in quest.categories}
     for split in splits:
         for query in quest.splits[split]:
@@ -269,13 +211,10 @@ def _by_document(categories: Mapping[str, frozenset[str]]) -> dict[str, list[str
     return index
 
 
-def _meeting_groups(
+def _overlapping_groups(
     categories: Mapping[str, frozenset[str]],
 ) -> dict[int, list[tuple[str, ...]]]:
-    """List the groups of one, two and three categories of which every two share a document.
-
-    Sorted throughout, because the order of a set differs from one run to the next.
-    """
+    """Return the groups of one to three categories that pairwise share a document, sorted."""
     index = _by_document(categories)
     after = {
         name: frozenset(o for d in categories[name] for o in index[d] if o > name)
@@ -293,9 +232,9 @@ def _meeting_groups(
     }
 
 
-def _is_worthwhile(template: str, members: list[frozenset[str]], sets: AnswerSets) -> bool:
-    """Tell whether a query has an answer that no simpler query over its operands has."""
-    tree = TEMPLATES[template][1]([Atom(str(place)) for place in range(len(members))])
+def _is_useful(template: str, members: list[frozenset[str]], sets: AnswerSets) -> bool:
+    """Say whether every operand and operator of a query changes its answer."""
+    tree = TEMPLATES[template][1]([Atom(str(index)) for index in range(len(members))])
     match tree:
         case Or():
             rest = (members[:i] + members[i + 1 :] for i in range(len(members)))
@@ -304,13 +243,13 @@ def _is_worthwhile(template: str, members: list[frozenset[str]], sets: AnswerSet
                 for own, others in zip(members, rest, strict=True)
             )
         case And(parts):
-            has_exclusion = any(isinstance(part, Not) for part in parts)
-            kept = members[:-1] if has_exclusion else members
+            has_negation = any(isinstance(part, Not) for part in parts)
+            positive = members[:-1] if has_negation else members
             in_all = sets.gold | sets.excluded
             return (
                 bool(sets.gold)
-                and (bool(sets.excluded) or not has_exclusion)
-                and (len(kept) == 1 or all(own != in_all for own in kept))
+                and (bool(sets.excluded) or not has_negation)
+                and (len(positive) == 1 or all(own != in_all for own in positive))
             )
         case _:
             return bool(sets.gold)
@@ -318,11 +257,12 @@ def _is_worthwhile(template: str, members: list[frozenset[str]], sets: AnswerSet
 
 def _worded(qid: str, template: str, choice: _Choice, generator: random.Random) -> Query:
     names, sets = choice.names, choice.sets
-    wording, pattern = generator.choice(list(WORDINGS[template].items()))
+    table = package_table("boolattn.data.quest", "wordings.toml")
+    wording, pattern = generator.choice(list(table[template].items()))
     text = ""
     spans: dict[int, tuple[int, int]] = {}
-    for place, piece in enumerate(_SLOT.split(pattern)):
-        if place % 2:
+    for index, piece in enumerate(_SLOT.split(pattern)):
+        if index % 2:
             operand = names[int(piece)]
             spans[int(piece)] = (len(text), len(text) + len(operand))
             text += operand

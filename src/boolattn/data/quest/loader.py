@@ -1,10 +1,8 @@
-"""QUEST: entity-seeking queries with set operations, and QUEST-intro, its small sibling.
+"""Loaders of QUEST and QUEST-intro: entity-seeking queries with set operations.
 
-One loader for both. The official files (https://storage.googleapis.com/gresearch/quest/) come
-from the cache, the network or a folder; QUEST-intro is a folder of Wikipedia introductions that
-lacks many gold documents, so a coverage rule decides which queries can be scored.
-``metadata.attributions`` is evidence that only gold documents have; it is never read.
-May import: boolattn.data, boolattn.logic, boolattn.errors.
+QUEST-intro is a folder of Wikipedia introductions that lacks many gold documents, so a coverage
+rule decides which queries can be scored. ``metadata.attributions`` is evidence that only gold
+documents have; it is never used.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
 ADDRESS = "https://storage.googleapis.com/gresearch/quest/"
 
-#: Official files by what they hold; the sums are not published.
+#: Official files; their checksums are not published.
 FILES: Mapping[str, str] = {
     "train": "train.jsonl",
     "train_aug": "train_aug.jsonl",
@@ -42,13 +40,13 @@ _MARK = re.compile(r"<mark>(.*?)</mark>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How much of one file of queries the corpus can answer.
+    """How much of one file of queries the corpus covers.
 
     Attributes:
         n_queries: Queries in the file.
-        n_kept: Queries that the coverage rule kept.
-        n_gold: Gold documents that all queries of the file name.
-        n_gold_kept: Gold documents of the kept queries that have a text.
+        n_kept: Queries that the coverage rule keeps.
+        n_gold: Gold documents of all queries.
+        n_gold_kept: Gold documents of the kept queries that are in the corpus.
     """
 
     n_queries: int
@@ -62,10 +60,10 @@ class Quest(Dataset):
     """QUEST or QUEST-intro.
 
     Attributes:
-        coverage: What the coverage rule kept of each split.
-        categories: Documents with a text of each atomic category; empty without a category file.
-        named: Operands that each split's file names, those of dropped queries too, so that
-            a category can be kept out of training for certain.
+        coverage: Coverage of each split.
+        categories: Documents of each atomic category; empty without a category file.
+        named: Operands of each split's file, also of queries that are not kept, so that a
+            category can be held out of training.
     """
 
     coverage: Mapping[str, Coverage]
@@ -76,7 +74,7 @@ class Quest(Dataset):
 def fetch_quest(
     splits: Sequence[str] = ("train", "val"), *, progress: Progress | None = None
 ) -> Path:
-    """Bring the official files into the cache and return their folder."""
+    """Download the official files into the cache and return their folder."""
     folder = cache_folder() / "quest"
     for name in (*splits, "documents"):
         if name not in FILES:
@@ -95,10 +93,10 @@ def load_quest(
     """Load the official QUEST.
 
     Args:
-        folder: Where the files are, compressed or not; fetched into the cache when not given.
+        folder: Folder of the files, compressed or not; by default they are downloaded.
         splits: Of "train", "train_aug", "val", "test".
-        min_share: Keep a query when at least this share of its gold documents, and one, are
-            in the corpus. When not given, a gold document that is missing is an error.
+        min_share: Keep a query when at least this share of its gold documents, and at least one,
+            are in the corpus. By default a missing gold document is an error.
     """
     return _load("QUEST", folder or fetch_quest(splits), splits, min_share)
 
@@ -106,13 +104,9 @@ def load_quest(
 def load_quest_intro(
     folder: Path, *, splits: Sequence[str] = ("train", "val"), min_share: float = 0.5
 ) -> Quest:
-    """Load a QUEST-intro folder, whose corpus has introductions for a part of the gold.
+    """Load a QUEST-intro folder: corpus, categories, train and val as JSON lines.
 
-    Args:
-        folder: Holds ``train.jsonl``, ``val.jsonl``, ``corpus.jsonl`` and ``categories.jsonl``,
-            compressed or not.
-        splits: Of "train", "val".
-        min_share: The coverage rule, as in :func:`load_quest`.
+    ``splits`` and ``min_share`` are as in :func:`load_quest`.
     """
     return _load("QUEST-intro", folder, splits, min_share)
 
@@ -122,7 +116,7 @@ def _load(name: str, folder: Path, splits: Sequence[str], min_share: float | Non
         raise ConfigError(f"min_share is a share between 0 and 1, got {min_share}")
     if not folder.is_dir():
         raise MissingDataError(f"no folder {folder}; {name}'s files belong there")
-    # Before the corpus, because a missing query file should not cost its loading.
+    # Before the corpus, so that a missing query file is noticed early.
     paths = {split: find_file(folder, f"{split}.jsonl", remedy=_remedy(split)) for split in splits}
     documents = tuple(read_documents(folder))
     known = frozenset(document.id for document in documents)
@@ -146,21 +140,16 @@ def read_documents(folder: Path) -> Iterator[Document]:
     archive = folder / FILES["documents"]
     names = ("corpus.jsonl", "documents.jsonl")
     path = archive if archive.is_file() else find_file(folder, *names, remedy=_remedy("documents"))
-    seen: set[str] = set()
-    # One mapping for each source, not for each document: it saves a quarter of the memory.
+    # One mapping for each source, not for each document, saves a quarter of the memory.
     sources: dict[str, Mapping[str, str]] = {}
-    for number, row in read_jsonl(path, {"title": str, "text": str}):
-        title = row["title"]
-        if title in seen:
-            raise DataError(f"{path}:{number}: the title {title!r} is there twice")
-        seen.add(title)
+    for _, row in read_jsonl(path, {"title": str, "text": str}, unique="title"):
         source = row.get("source", "")
         metadata = sources.setdefault(source, {"source": source} if source else {})
-        yield Document(id=title, text=row["text"], title=title, metadata=metadata)
+        yield Document(id=row["title"], text=row["text"], title=row["title"], metadata=metadata)
 
 
 def _has(folder: Path, name: str) -> bool:
-    """Tell whether a file is there already, in any of the forms that the loader reads."""
+    """Say whether a file exists in any of the forms that the loader reads."""
     try:
         find_file(folder, f"{name}.jsonl", FILES[name])
     except MissingDataError:
@@ -173,7 +162,7 @@ def _remedy(name: str) -> str:
 
 
 def _read_categories(folder: Path, known: frozenset[str]) -> dict[str, frozenset[str]]:
-    """Read the members of each category that have a text."""
+    """Read the members of each category that are in the corpus."""
     try:
         path = find_file(folder, "categories.jsonl")
     except MissingDataError:
@@ -181,15 +170,15 @@ def _read_categories(folder: Path, known: frozenset[str]) -> dict[str, frozenset
     full: dict[str, list[str]] = {}
     for number, row in read_jsonl(path, {"category": str, "docs": list}):
         name = row["category"]
-        # The published file repeats a category word for word; only a contradiction is wrong.
+        # The published file repeats some categories; only a contradiction is an error.
         if full.setdefault(name, row["docs"]) != row["docs"]:
-            raise DataError(f"{path}:{number}: the category {name!r} is there twice and differs")
+            raise DataError(f"{path}:{number}: the category {name!r} occurs twice and differs")
     return {name: known.intersection(documents) for name, documents in full.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """What one file of queries gave."""
+    """The content of one file of queries."""
 
     queries: tuple[Query, ...]
     coverage: Coverage
@@ -204,16 +193,16 @@ def _read_queries(path: Path, split: str, known: frozenset[str], min_share: floa
         where = f"{path}:{number}"
         query = _query(f"{split}-{n_queries}", row, known, where)
         n_queries += 1
-        n_wanted = len(set(row["docs"]))
-        n_gold += n_wanted
+        n_own = len(set(row["docs"]))
+        n_gold += n_own
         named.update(operand.text for operand in query.operands)
-        if min_share is None and len(query.gold) < n_wanted:
-            stray = min(set(row["docs"]) - known)
+        if min_share is None and len(query.gold) < n_own:
+            unknown = min(set(row["docs"]) - known)
             raise DataError(
-                f"{where}: the gold title {stray!r} is not in the corpus; "
-                "a min_share, such as 0.5, drops what cannot be scored"
+                f"{where}: the gold title {unknown!r} is not in the corpus; "
+                "a min_share such as 0.5 leaves out queries that cannot be scored"
             )
-        if min_share is None or (query.gold and len(query.gold) >= min_share * n_wanted):
+        if min_share is None or (query.gold and len(query.gold) >= min_share * n_own):
             kept.append(query)
     coverage = Coverage(
         n_queries=n_queries,
@@ -229,7 +218,7 @@ def _query(qid: str, row: Mapping[str, Any], known: frozenset[str], where: str) 
     template = metadata.get("template") or ""
     if template and template not in TEMPLATES:
         raise DataError(f"{where}: unknown template {template!r}; known: {', '.join(TEMPLATES)}")
-    # Augmented queries come without the original, so their operands are not known.
+    # Augmented queries have no original, so their operands are not known.
     names = [" ".join(name.split()) for name in _MARK.findall(row.get("original_query") or "")]
     if names and template and len(names) != TEMPLATES[template][0]:
         raise DataError(
@@ -248,19 +237,19 @@ def _query(qid: str, row: Mapping[str, Any], known: frozenset[str], where: str) 
 
 
 def _span(operand: str, text: str) -> tuple[tuple[int, int], ...]:
-    """Find an operand that was left word for word in a paraphrase; else its place is unknown."""
+    """Find an operand that occurs literally, once, in a paraphrase."""
     pattern = rf"(?<!\w){re.escape(operand)}(?!\w)"
     found = [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
     return tuple(found) if len(found) == 1 else ()
 
 
 def _with_sets(query: Query, categories: Mapping[str, frozenset[str]]) -> Query:
-    """Add what operands name, and where all are known the excluded and partly matching ones."""
+    """Add the members of operands and, where all are known, excluded and partial documents."""
     names = [operand.text for operand in query.operands]
     operands = tuple(replace(one, members=categories.get(one.text)) for one in query.operands)
     query = replace(query, operands=operands)
     if not query.template or not names or not all(name in categories for name in names):
         return query
     sets = answer_sets(query.template, [categories[name] for name in names])
-    # People judged the gold of films and books: what they struck out is not in these sets.
+    # The gold of films and books was judged by people, so it may differ from these sets.
     return replace(query, excluded=sets.excluded - query.gold, partial=sets.partial - query.gold)
