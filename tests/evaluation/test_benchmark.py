@@ -7,7 +7,7 @@ from boolattn.errors import ConfigError, DataError
 from boolattn.evaluation.benchmark import prepare
 
 
-def asked(prefix: str, n: int) -> tuple[Query, ...]:
+def queries_of(prefix: str, n: int) -> tuple[Query, ...]:
     return tuple(
         Query(
             id=f"{prefix}{i}",
@@ -26,11 +26,16 @@ def data() -> Dataset:
     return Dataset(
         name="tiny",
         documents=documents,
-        splits={"train": asked("r", 5), "test": asked("t", 4), "unseen": asked("u", 3), "no": ()},
+        splits={
+            "train": queries_of("r", 5),
+            "test": queries_of("t", 4),
+            "unseen": queries_of("u", 3),
+            "no": (),
+        },
     )
 
 
-def test_everything_is_ranked_and_what_is_reported_is_asked(data):
+def test_defaults_are_all_documents_and_the_reported_splits(data):
     benchmark = prepare(data)
     assert (benchmark.name, len(benchmark.documents)) == ("tiny", 100)
     assert {name: len(split) for name, split in benchmark.splits.items()} == {
@@ -41,11 +46,11 @@ def test_everything_is_ranked_and_what_is_reported_is_asked(data):
     assert benchmark.ids[7] == "7"
 
 
-def test_a_part_of_the_corpus_holds_all_that_queries_name(data):
+def test_a_sample_of_documents_has_all_judged_ones(data):
     benchmark = prepare(data, ["test"], n_documents=30, seed=3)
     assert len(benchmark.documents) == 30
-    named = {str(i + shift) for i in range(4) for shift in (0, 10, 20)}
-    assert named <= set(benchmark.rows)
+    judged = {str(i + shift) for i in range(4) for shift in (0, 10, 20)}
+    assert judged <= set(benchmark.rows)
     assert [int(name) for name in benchmark.ids] == sorted(int(name) for name in benchmark.ids)
     judgements = benchmark.splits["test"]
     assert [benchmark.ids[row] for row in judgements.excluded.rows] == ["10", "11", "12", "13"]
@@ -54,11 +59,11 @@ def test_a_part_of_the_corpus_holds_all_that_queries_name(data):
     assert benchmark.ids == again.ids != other.ids
 
 
-def test_fewer_documents_than_queries_name_keeps_all_they_name(data):
+def test_judged_documents_are_kept_beyond_the_limit(data):
     assert len(prepare(data, ["test"], n_documents=1).documents) == 12
 
 
-def test_a_part_of_the_queries(data):
+def test_a_sample_of_queries(data):
     benchmark = prepare(data, ["train", "test"], n_queries=2)
     assert [len(split) for split in benchmark.splits.values()] == [2, 2]
     assert benchmark.name == "tiny (2 queries, seed 0)"
@@ -72,13 +77,15 @@ def test_a_part_of_the_queries(data):
         ("no", DataError, "the split 'no' of tiny has no queries"),
     ],
 )
-def test_a_split_that_is_not_there_is_refused(data, split, error, complaint):
+def test_a_missing_split_is_refused(data, split, error, complaint):
     with pytest.raises(error, match=complaint):
         prepare(data, [split])
 
 
-def test_nothing_to_choose_or_to_rank_is_refused(data):
-    with pytest.raises(ConfigError, match="which split of tiny"):
-        prepare(Dataset(name="tiny", documents=data.documents, splits={"train": asked("r", 1)}))
+def test_data_without_a_default_split_or_documents_is_refused(data):
+    with pytest.raises(ConfigError, match="name a split of tiny: train"):
+        prepare(
+            Dataset(name="tiny", documents=data.documents, splits={"train": queries_of("r", 1)})
+        )
     with pytest.raises(DataError, match="tiny has no documents"):
         prepare(Dataset(name="tiny", documents=(), splits=data.splits))

@@ -5,7 +5,7 @@ import pytest
 from boolattn.data.records import Query
 from boolattn.data.taxa.wordings import wordings
 from boolattn.errors import DataError
-from boolattn.evaluation.judgements import Judgements
+from boolattn.evaluation.judgements import Judgements, QueryInfo
 from tests.evaluation.conftest import ROWS
 
 
@@ -22,9 +22,12 @@ def test_queries_without_a_relevant_document_are_left_out(queries):
 
 def test_properties_of_the_queries(queries):
     judgements = Judgements.of(queries, ROWS)
-    assert judgements.templates == ("_", "_ that are not _", "_ that are also _")
     assert judgements.operators == ((), ("not",), ("and",))
-    assert judgements.domains == ("animals", "animals", "plants")
+    assert judgements.infos == (
+        QueryInfo("plain", "_", (), "animals", ""),
+        QueryInfo("not", "_ that are not _", ("not",), "animals", "seen"),
+        QueryInfo("and", "_ that are also _", ("and",), "plants", ""),
+    )
 
 
 def test_wordings_are_seen_or_unseen():
@@ -36,7 +39,8 @@ def test_wordings_are_seen_or_unseen():
     queries = [
         Query(id=name, text="", gold=frozenset("1"), wording=name) for name in [*names, "other"]
     ]
-    assert Judgements.of(queries, ROWS).wordings == ("seen", "unseen", "")
+    infos = Judgements.of(queries, ROWS).infos
+    assert [info.wording for info in infos] == ["seen", "unseen", ""]
 
 
 def test_a_relevant_document_is_neither_excluded_nor_partial():

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from boolattn.evaluation.results import QueryInfo, Results, compare_results
+from boolattn.evaluation.judgements import QueryInfo
+from boolattn.evaluation.results import Results, compare_results
 from boolattn.evaluation.tables import comparison_table, overall_table, split_table
 
 NAN = float("nan")

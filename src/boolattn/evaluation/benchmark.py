@@ -1,7 +1,4 @@
-"""A data set made ready to be evaluated on: which documents are ranked, which queries asked.
-
-May import: boolattn.data, boolattn.evaluation, boolattn.errors.
-"""
+"""A data set prepared for evaluation: documents to rank, judged queries by split."""
 
 from __future__ import annotations
 
@@ -18,19 +15,19 @@ if TYPE_CHECKING:
 
     from boolattn.data.records import Dataset, Document, Query
 
-#: Splits that are reported where none is asked for: the first of these rows that has any.
-REPORTED = (("test", "unseen"), ("eval",), ("val", "generated_val"), ("validation",))
+#: Default splits: the first of these rows that the data set has.
+DEFAULT_SPLITS = (("test", "unseen"), ("eval",), ("val", "generated_val"), ("validation",))
 
 
 @dataclass(frozen=True, eq=False)
 class Benchmark:
-    """Documents to rank and queries to ask.
+    """Documents to rank, and judged queries.
 
     Attributes:
-        name: Of the data set; says so where it is only a part of it.
-        documents: The corpus; a document's row is its place here.
-        rows: The row of each document, by its id.
-        splits: What is right, by split.
+        name: Of the data set, and of the part that is used.
+        documents: The corpus, by row.
+        rows: Row of each document, by id.
+        splits: Judgements by split.
     """
 
     name: str
@@ -40,12 +37,12 @@ class Benchmark:
 
     @property
     def texts(self) -> list[str]:
-        """What is encoded or indexed."""
+        """Texts of the documents, by row."""
         return [document.text for document in self.documents]
 
     @property
     def ids(self) -> list[str]:
-        """Names of the documents, by row."""
+        """Ids of the documents, by row."""
         return [document.id for document in self.documents]
 
 
@@ -57,23 +54,22 @@ def prepare(
     n_queries: int = 0,
     seed: int = 0,
 ) -> Benchmark:
-    """Choose splits, and a part of the data where a quick look is enough.
+    """Choose splits, and optionally a sample of queries and documents.
 
     Args:
         data: Queries and their corpus.
-        splits: Which queries; left out, those usually reported.
-        n_documents: Rank about so many: every document a query names, and others drawn to fill
-            up; 0 ranks all.
-        n_queries: Ask at most so many of each split, drawn; 0 asks all.
-        seed: For what is drawn.
+        splits: Left out, those usually reported.
+        n_documents: Size of the corpus: all judged documents and a sample of others; 0 for all.
+        n_queries: Size of a sample of each split; 0 for all.
+        seed: Of the samples.
     """
     if not data.documents:
         raise DataError(f"{data.name} has no documents")
-    chosen = {split: _split(data, split) for split in splits or _reported(data)}
+    chosen = {split: _split(data, split) for split in splits or _default_splits(data)}
     rng = np.random.default_rng(seed)
     parts = []
     if n_queries and any(len(queries) > n_queries for queries in chosen.values()):
-        chosen = {split: _drawn(queries, n_queries, rng) for split, queries in chosen.items()}
+        chosen = {split: _sample(queries, n_queries, rng) for split, queries in chosen.items()}
         parts.append(f"{n_queries:,} queries")
     documents: Sequence[Document] = data.documents
     if 0 < n_documents < len(documents):
@@ -81,15 +77,15 @@ def prepare(
         parts.append(f"{len(documents):,} of {len(data.documents):,} documents")
     name = f"{data.name} ({', '.join(parts)}, seed {seed})" if parts else data.name
     rows = {document.id: row for row, document in enumerate(documents)}
-    judged = {split: Judgements.of(queries, rows) for split, queries in chosen.items()}
-    return Benchmark(name, documents, rows, judged)
+    judgements = {split: Judgements.of(queries, rows) for split, queries in chosen.items()}
+    return Benchmark(name, documents, rows, judgements)
 
 
-def _reported(data: Dataset) -> tuple[str, ...]:
-    for names in REPORTED:
+def _default_splits(data: Dataset) -> tuple[str, ...]:
+    for names in DEFAULT_SPLITS:
         if found := tuple(name for name in names if data.splits.get(name)):
             return found
-    raise ConfigError(f"which split of {data.name}? there are {', '.join(data.splits)}")
+    raise ConfigError(f"name a split of {data.name}: {', '.join(data.splits)}")
 
 
 def _split(data: Dataset, split: str) -> tuple[Query, ...]:
@@ -101,7 +97,7 @@ def _split(data: Dataset, split: str) -> tuple[Query, ...]:
     return data.splits[split]
 
 
-def _drawn(queries: Sequence[Query], n: int, rng: np.random.Generator) -> tuple[Query, ...]:
+def _sample(queries: Sequence[Query], n: int, rng: np.random.Generator) -> tuple[Query, ...]:
     if len(queries) <= n:
         return tuple(queries)
     return tuple(queries[i] for i in np.sort(rng.choice(len(queries), n, replace=False)))
@@ -113,14 +109,14 @@ def _corpus(
     n: int,
     rng: np.random.Generator,
 ) -> list[Document]:
-    """Keep what queries name, and fill up with documents drawn from the rest, in their order."""
-    named = {
+    """Return the judged documents and a sample of the others, in corpus order."""
+    judged = {
         name
         for queries in splits.values()
         for query in queries
         for name in (*query.gold, *query.excluded, *query.partial)
     }
-    rest = [row for row, document in enumerate(documents) if document.id not in named]
+    rest = [row for row, document in enumerate(documents) if document.id not in judged]
     n_more = max(0, min(len(rest), n - (len(documents) - len(rest))))
     more = set(rng.choice(rest, n_more, replace=False).tolist()) if n_more else set()
-    return [d for row, d in enumerate(documents) if d.id in named or row in more]
+    return [d for row, d in enumerate(documents) if d.id in judged or row in more]

@@ -56,6 +56,34 @@ class RowSets:
         return self.rows[self.starts[index] : self.starts[index + 1]]
 
 
+@dataclass(frozen=True, slots=True)
+class QueryInfo:
+    """What results store of a query; a value that is unknown is empty.
+
+    Attributes:
+        id: Of the query.
+        template: Of the query.
+        operators: Names of its operators.
+        domain: Of the query.
+        wording: ``seen`` or ``unseen`` in training.
+    """
+
+    id: str
+    template: str = ""
+    operators: tuple[str, ...] = ()
+    domain: str = ""
+    wording: str = ""
+
+    def groups(self, grouping: str) -> tuple[str, ...]:
+        """Return the groups of the query; with two operators it belongs to both."""
+        if grouping == "operator":
+            return self.operators or ("none",)
+        if grouping == "template":
+            return (self.template or " ".join(self.operators) or "unknown",)
+        value = getattr(self, grouping)
+        return (value,) if value else ()
+
+
 @dataclass(frozen=True, eq=False)
 class Judgements:
     """Judged documents of queries, as rows of a corpus.
@@ -133,24 +161,17 @@ class Judgements:
         return tuple(query.text for query in self.queries)
 
     @cached_property
-    def templates(self) -> tuple[str, ...]:
-        """Templates, empty where unknown."""
-        return tuple(query.template for query in self.queries)
-
-    @cached_property
     def operators(self) -> tuple[tuple[str, ...], ...]:
         """Names of each query's operators."""
         return tuple(tuple(op.value for op in query.operators) for query in self.queries)
 
     @cached_property
-    def domains(self) -> tuple[str, ...]:
-        """Domains, empty where unknown."""
-        return tuple(query.domain for query in self.queries)
-
-    @cached_property
-    def wordings(self) -> tuple[str, ...]:
-        """``seen`` or ``unseen`` in training, empty where unknown."""
-        return tuple(_exposure().get(query.wording, "") for query in self.queries)
+    def infos(self) -> tuple[QueryInfo, ...]:
+        """What results store of the queries."""
+        return tuple(
+            QueryInfo(q.id, q.template, operators, q.domain, _exposures().get(q.wording, ""))
+            for q, operators in zip(self.queries, self.operators, strict=True)
+        )
 
 
 def _rows(names: Iterable[str], rows: Mapping[str, int]) -> set[int]:
@@ -158,7 +179,7 @@ def _rows(names: Iterable[str], rows: Mapping[str, int]) -> set[int]:
 
 
 @lru_cache(maxsize=1)
-def _exposure() -> Mapping[str, str]:
+def _exposures() -> Mapping[str, str]:
     """Return for each wording whether training may use it."""
     from boolattn.data.taxa.wordings import wordings
 

@@ -112,10 +112,10 @@ def fit_scale(logits: NDArray[Any], is_true: NDArray[Any]) -> tuple[float, float
         z = columns @ x
         return float(np.logaddexp(0, z).sum() - z @ truth + (x - prior) @ (x - prior) / 2) / n
 
-    def gradient(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def gradient(x: NDArray[np.float64]) -> Any:  # noqa: ANN401 - scipy has no types
         return (columns.T @ (expit(columns @ x) - truth) + x - prior) / n
 
-    def hessian(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def hessian(x: NDArray[np.float64]) -> Any:  # noqa: ANN401
         p = expit(columns @ x)
         return ((columns * (p * (1 - p))[:, None]).T @ columns + np.eye(2)) / n
 

@@ -1,8 +1,4 @@
-"""Results: every query's values, their means by group, over seeds, and as a file.
-
-The file keeps every query's values, so that two systems can be compared long after they ran.
-May import: boolattn.evaluation, boolattn.files, boolattn.logic, boolattn.errors.
-"""
+"""Results of one system on one split: values of every query, means by group, and a file."""
 
 from __future__ import annotations
 
@@ -14,6 +10,7 @@ import numpy as np
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.evaluation import significance
+from boolattn.evaluation.judgements import QueryInfo
 from boolattn.evaluation.metrics import mean
 from boolattn.files import atomic_file
 from boolattn.logic.operators import OPERATORS
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 FORMAT = "boolattn-results-1"
-#: What queries can be grouped by.
+#: Groupings of queries.
 GROUPINGS = ("template", "operator", "domain", "wording")
 DIGITS = 5
 _ORDER = {"template": tuple(TEMPLATES), "operator": ("none", *OPERATORS)}
@@ -39,61 +36,26 @@ _ORDER = {"template": tuple(TEMPLATES), "operator": ("none", *OPERATORS)}
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Some queries and the means of their values; nan where no query has one."""
+    """A group of queries: its size, and the means of their values (nan where undefined)."""
 
     n: int
     means: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """One metric over several seeds.
-
-    Attributes:
-        mean: Of the seeds' means.
-        deviation: Standard deviation of the seeds' means (n - 1); nan for one seed.
-        n: How many seeds.
-    """
-
-    mean: float
-    deviation: float
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
-class QueryInfo:
-    """What results keep of a query: its name and what it is grouped by."""
-
-    id: str
-    template: str = ""
-    operators: tuple[str, ...] = ()
-    domain: str = ""
-    wording: str = ""
-
-    def groups(self, grouping: str) -> tuple[str, ...]:
-        """Name the groups it belongs to; a query with two operators belongs to both."""
-        if grouping == "operator":
-            return self.operators or ("none",)
-        if grouping == "template":
-            return (self.template or " ".join(self.operators) or "unknown",)
-        value = getattr(self, grouping)
-        return (value,) if value else ()
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Results:
-    """What one system reached on one split.
+    """Values of one system on one split.
 
     Attributes:
-        system: What tables call it.
+        system: Name, as shown in tables.
         dataset: Name of the data set.
         split: Of its queries.
-        n_documents: How many were ranked.
-        queries: Those that were judged.
-        values: For each metric one number a query, nan where undefined.
-        gate: Who opened the gates: ``label``, ``own``, or empty.
-        seed: Of the training, where it has one.
-        details: Further plain values: command, versions, seconds.
+        n_documents: Size of the corpus.
+        queries: The judged queries.
+        values: For each metric one value a query, nan where undefined.
+        gate: What opened the gates; empty without BoolAttn.
+        seed: Of the training, where there is one.
+        details: Further plain values: version, depth, seconds.
     """
 
     system: str
@@ -115,41 +77,38 @@ class Results:
 
     @property
     def overall(self) -> Group:
-        """All queries."""
+        """The group of all queries."""
         return self._group(np.arange(len(self.queries)))
 
     def by(self, grouping: str) -> dict[str, Group]:
-        """Group the queries by template, operator, domain or wording.
-
-        Templates and operators come in their own order, other groups as the queries do.
-        """
+        """Group the queries by template, operator, domain or wording."""
         if grouping not in GROUPINGS:
-            raise ConfigError(f"no grouping {grouping!r}; there are {', '.join(GROUPINGS)}")
+            raise ConfigError(f"unknown grouping {grouping!r}; there are {', '.join(GROUPINGS)}")
         members: dict[str, list[int]] = {}
-        for place, query in enumerate(self.queries):
+        for index, query in enumerate(self.queries):
             for name in query.groups(grouping):
-                members.setdefault(name, []).append(place)
+                members.setdefault(name, []).append(index)
         first = [name for name in _ORDER.get(grouping, ()) if name in members]
         names = dict.fromkeys([*first, *members])
         return {name: self._group(np.array(members[name])) for name in names}
 
     def only(self, grouping: str, name: str) -> Results:
         """Keep the queries of one group."""
-        places = [i for i, query in enumerate(self.queries) if name in query.groups(grouping)]
-        if not places:
+        chosen = [i for i, query in enumerate(self.queries) if name in query.groups(grouping)]
+        if not chosen:
             raise ConfigError(f"no query of {grouping} {name!r} in {self.dataset} {self.split}")
         return replace(
             self,
-            queries=tuple(self.queries[place] for place in places),
-            values={metric: values[places] for metric, values in self.values.items()},
+            queries=tuple(self.queries[index] for index in chosen),
+            values={metric: values[chosen] for metric, values in self.values.items()},
         )
 
-    def _group(self, places: NDArray[np.int64]) -> Group:
-        means = {name: mean(values[places]) for name, values in self.values.items()}
-        return Group(len(places), means)
+    def _group(self, chosen: NDArray[np.int64]) -> Group:
+        means = {name: mean(values[chosen]) for name, values in self.values.items()}
+        return Group(len(chosen), means)
 
     def save(self, path: Path) -> None:
-        """Write JSON: means to read, and every query's values to compare with."""
+        """Write JSON with means by group and the values of every query."""
         plain: dict[str, Any] = {"format": FORMAT}
         plain |= {
             one.name: getattr(self, one.name)
@@ -179,7 +138,7 @@ class Results:
         try:
             plain = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-                raise DataError(f"{path} holds no results in format {FORMAT}; evaluate again")
+                raise DataError(f"{path} has no results in format {FORMAT}; evaluate again")
             table = plain["queries"]
             columns = [table[one.name] for one in fields(QueryInfo)]
             queries = tuple(
@@ -200,53 +159,14 @@ class Results:
             raise DataError(f"{path} is damaged ({error!r}); evaluate again") from error
 
 
-def results_of(
-    judgements: Judgements,
-    values: Mapping[str, Floats],
-    *,
-    system: str,
-    dataset: str,
-    split: str,
-    **more: Any,
-) -> Results:
-    """Join measured values with what is known of their queries."""
-    queries = zip(
-        judgements.ids,
-        judgements.templates,
-        judgements.operators,
-        judgements.domains,
-        judgements.wordings,
-        strict=True,
-    )
-    return Results(
-        system=system,
-        dataset=dataset,
-        split=split,
-        n_documents=judgements.n_documents,
-        queries=tuple(QueryInfo(*query) for query in queries),
-        values=values,
-        **more,
-    )
-
-
-def over_seeds(results: Sequence[Results]) -> dict[str, Spread]:
-    """Mean and spread of every metric's mean over runs that differ by their seed."""
-    _check_alike(results)
-    means = {
-        name: np.array([mean(one.values[name]) for one in results]) for name in _shared(results)
-    }
-    return {
-        name: Spread(
-            float(column.mean()),
-            float(column.std(ddof=1)) if len(column) > 1 else float("nan"),
-            len(column),
-        )
-        for name, column in means.items()
-    }
+def results_of(judgements: Judgements, values: Mapping[str, Floats], **about: Any) -> Results:
+    """Make results of measured values; ``about`` are the other attributes."""
+    n_documents, queries = judgements.n_documents, judgements.infos
+    return Results(n_documents=n_documents, queries=queries, values=values, **about)
 
 
 def average(results: Sequence[Results]) -> Results:
-    """Average every query's values over seeds, so that systems can be compared by queries."""
+    """Average every query's values over seeds."""
     _check_alike(results)
     if len(results) == 1:
         return results[0]
@@ -259,12 +179,12 @@ def average(results: Sequence[Results]) -> Results:
 def compare_results(
     first: Results, second: Results, *, metrics: Sequence[str] | None = None, seed: int = 0
 ) -> dict[str, Comparison]:
-    """Compare two systems on the same queries; a metric no query has is left out.
+    """Compare two systems on the same queries, second minus first.
 
     Args:
-        first: The one compared with.
-        second: The one whose gain is told.
-        metrics: Which; left out, those that both have.
+        first: The reference.
+        second: The system whose gain is measured.
+        metrics: Left out, all that both have. A metric without a value is left out.
         seed: Of the draws.
     """
     _check_alike([first, second])
@@ -283,7 +203,7 @@ def _shared(results: Sequence[Results]) -> list[str]:
 
 
 def _check_alike(results: Sequence[Results]) -> None:
-    """Refuse results over other queries or documents: their means are not comparable."""
+    """Refuse results over different queries or documents."""
     if not results:
         raise ConfigError("there are no results to compare")
     first = results[0]
@@ -294,7 +214,7 @@ def _check_alike(results: Sequence[Results]) -> None:
                 raise ConfigError(f"results of {name} {here!r} and {there!r} are not comparable")
         if [query.id for query in first.queries] != [query.id for query in other.queries]:
             raise ConfigError(
-                f"{first.system} and {other.system} were asked other queries: "
+                f"{first.system} and {other.system} have different queries: "
                 f"{len(first.queries)} and {len(other.queries)}"
             )
 
@@ -308,16 +228,9 @@ def _rounded(value: float) -> float | None:
 
 
 def _dump(plain: Mapping[str, Any]) -> str:
-    """Write one line for each entry of the first two levels: short, and kind to diffs."""
-
-    def text(value: object) -> str:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-    entries = []
-    for key, value in plain.items():
-        if isinstance(value, dict) and value:
-            inner = ",\n".join(f"  {text(name)}: {text(item)}" for name, item in value.items())
-            entries.append(f" {text(key)}: {{\n{inner}\n }}")
-        else:
-            entries.append(f" {text(key)}: {text(value)}")
+    """Write one line for each entry: short, and readable in a diff."""
+    entries = (
+        f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}"
+        for key, value in plain.items()
+    )
     return "{\n" + ",\n".join(entries) + "\n}"

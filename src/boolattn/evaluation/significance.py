@@ -85,7 +85,8 @@ def randomisation_test(
         return drawn
 
     def statistic(values: Floats, axis: int) -> Floats:
-        return np.abs(np.sum(values, axis=axis))
+        total: Floats = np.abs(np.sum(values, axis=axis))
+        return total
 
     found = monte_carlo_test(
         difference,

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from boolattn.evaluation.results import QueryInfo, Results
+    from boolattn.evaluation.judgements import QueryInfo
+    from boolattn.evaluation.results import Results
     from boolattn.evaluation.significance import Comparison
 
 BASELINE = ("plain", "own")

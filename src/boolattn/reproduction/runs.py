@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import DataError
-from boolattn.evaluation.results import QueryInfo, Results
+from boolattn.evaluation.judgements import QueryInfo
+from boolattn.evaluation.results import Results
 from boolattn.files import atomic_file
 
 if TYPE_CHECKING:
@@ -137,10 +138,10 @@ def save_queries(folder: Path, dataset: str, asked: Mapping[str, Judgements]) ->
     plain = {
         split: {
             "ids": list(judged.ids),
-            "templates": list(judged.templates),
+            "templates": [info.template for info in judged.infos],
             "operators": [list(names) for names in judged.operators],
-            "domains": list(judged.domains),
-            "wordings": list(judged.wordings),
+            "domains": [info.domain for info in judged.infos],
+            "wordings": [info.wording for info in judged.infos],
         }
         for split, judged in asked.items()
     }

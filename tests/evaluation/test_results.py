@@ -8,13 +8,7 @@ import pytest
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.evaluation.judgements import Judgements
-from boolattn.evaluation.results import (
-    Results,
-    average,
-    compare_results,
-    over_seeds,
-    results_of,
-)
+from boolattn.evaluation.results import Results, average, compare_results, results_of
 from tests.evaluation.conftest import ROWS
 
 NAN = float("nan")
@@ -56,18 +50,18 @@ def test_groups(results):
 
 
 def test_a_query_without_a_template_is_grouped_by_its_operators(results):
-    bare = replace(results, queries=tuple(replace(q, template="") for q in results.queries))
-    assert list(bare.by("template")) == ["unknown", "not", "and"]
+    unnamed = replace(results, queries=tuple(replace(q, template="") for q in results.queries))
+    assert list(unnamed.by("template")) == ["unknown", "not", "and"]
 
 
 def test_an_unknown_group_is_refused(results):
-    with pytest.raises(ConfigError, match="no grouping 'colour'; there are template"):
+    with pytest.raises(ConfigError, match="unknown grouping 'colour'; there are template"):
         results.by("colour")
     with pytest.raises(ConfigError, match="no query of domain 'films'"):
         results.only("domain", "films")
 
 
-def test_results_come_back_from_their_file(results, tmp_path):
+def test_results_are_read_back_from_their_file(results, tmp_path):
     path = tmp_path / "results.json"
     results.save(path)
     again = Results.load(path)
@@ -84,11 +78,11 @@ def test_results_come_back_from_their_file(results, tmp_path):
     ("text", "complaint"),
     [
         ("{", "is damaged"),
-        ("[]", "holds no results in format"),
+        ("[]", "has no results in format"),
         ('{"format": "boolattn-results-1"}', "is damaged"),
     ],
 )
-def test_a_file_of_something_else_is_refused(tmp_path, text, complaint):
+def test_an_invalid_file_is_refused(tmp_path, text, complaint):
     path = tmp_path / "results.json"
     path.write_text(text)
     with pytest.raises(DataError, match=complaint):
@@ -97,22 +91,18 @@ def test_a_file_of_something_else_is_refused(tmp_path, text, complaint):
         Results.load(tmp_path / "none.json")
 
 
-def test_seeds(results):
+def test_average_over_seeds(results):
     other = replace(
         results,
         values={"recall@20": np.array([1.0, 1, 1]), "leak": np.array([NAN, 1, NAN])},
         seed=1,
     )
-    spread = over_seeds([results, other])["recall@20"]
-    assert (spread.mean, spread.n) == (pytest.approx(0.75), 2)
-    assert spread.deviation == pytest.approx(np.std([0.5, 1], ddof=1))
-    assert np.isnan(over_seeds([results])["leak"].deviation)
     joined = average([results, other])
     np.testing.assert_allclose(joined.values["recall@20"], [0.75, 1, 0.5])
     np.testing.assert_allclose(joined.values["leak"], [NAN, 2 / 3, NAN])
 
 
-def test_two_systems(results):
+def test_comparison_of_two_systems(results):
     better = replace(results, system="other", values={**results.values, "recall@20": np.ones(3)})
     compared = compare_results(results, better)
     assert compared["recall@20"].difference == pytest.approx(0.5)
@@ -131,11 +121,11 @@ def test_two_systems(results):
         ({"n_documents": 9}, "n_documents 10 and 9"),
     ],
 )
-def test_results_that_do_not_fit_are_refused(results, change, complaint):
+def test_results_that_are_not_comparable_are_refused(results, change, complaint):
     with pytest.raises(ConfigError, match=complaint):
         compare_results(results, replace(results, **change))
 
 
-def test_results_of_other_queries_are_refused(results):
-    with pytest.raises(ConfigError, match="were asked other queries: 3 and 1"):
+def test_results_of_different_queries_are_refused(results):
+    with pytest.raises(ConfigError, match="have different queries: 3 and 1"):
         compare_results(results, results.only("domain", "plants"))
