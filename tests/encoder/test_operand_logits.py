@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from boolattn.data.records import Operand, Query
-from boolattn.encoder import build_towers
+from boolattn.encoder import build_towers, operand_logits
 from boolattn.encoder.operand_logits import operand_reliability
 from boolattn.encoder.retriever import Retriever
-from boolattn.evaluation import reliability
 from boolattn.training.post_training import scale_probabilities
 
 N, DIM = 500, 8
@@ -139,6 +138,6 @@ def test_operands_with_unknown_documents_are_left_out(known):
 
 def test_the_number_of_queries_is_bounded(known, monkeypatch):
     towers, documents, rows = known
-    monkeypatch.setattr(reliability, "N_QUERIES", 3)
+    monkeypatch.setattr(operand_logits, "N_QUERIES", 3)
     found = operand_reliability(towers, [query(["d1"], ["d2"])] * 7, documents, rows)
     assert (found["kept"]["operands"], found["excluded"]["operands"]) == (3, 3)

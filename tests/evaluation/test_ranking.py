@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.evaluation.ranking import Ranking, RunRanker, read_run, write_run
+from boolattn.evaluation.ranking import Ranking, read_run, write_run
 
 NAMES = ["Acer rubrum", "100% moth", "moth", "kōwhai"]
 ROWS = {name: row for row, name in enumerate(NAMES)}
@@ -79,15 +79,9 @@ def test_unknown_documents_can_be_skipped(tmp_path):
         read_run(path, ["q"], ROWS, skip_unknown=True)
 
 
-def test_a_run_ranker_cuts_or_pads_its_run(tmp_path):
-    path = tmp_path / "x.run"
-    path.write_text("q Q0 b 1 2.5 x\nq Q0 a 2 1.5 x\n")
-    ranker = RunRanker(path, ["q"], {"a": 0, "b": 1})
-    assert ranker.rank(["?"], 4).rows.tolist() == [[1, 0, -1, -1]]
-    assert ranker.rank(["?"], 1).rows.tolist() == [[1]]
-    with pytest.raises(ConfigError, match="read for 1 queries, not 2"):
-        ranker.rank(["?", "!"], 1)
-
-
-def test_cut():
-    assert Ranking.of([[3, 1, 2]]).cut(2).rows.tolist() == [[3, 1]]
+def test_a_ranking_is_cut_or_padded():
+    ranking = Ranking.of([[3, 1, 2]])
+    assert ranking.resized(2).rows.tolist() == [[3, 1]]
+    padded = ranking.resized(5)
+    assert padded.rows.tolist() == [[3, 1, 2, -1, -1]]
+    assert padded.scores[0, 3:].tolist() == [-np.inf, -np.inf]

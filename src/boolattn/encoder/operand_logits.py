@@ -1,32 +1,84 @@
-"""Logits and probabilities of operands over a sample of documents."""
+"""Logits and probabilities of operands over a sample of queries and documents."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from boolattn.evaluation.reliability import reliability_by_sign, sample_operands
+from boolattn.composition.arrays import same_type, to_numpy
+from boolattn.composition.exact import exact_search
+from boolattn.evaluation.reliability import reliability_by_sign
+from boolattn.logic.parsed_query import words
+from boolattn.logic.structure import operand_signs
+from boolattn.logic.templates import template_tree
+from boolattn.logic.tree import atoms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
+    from boolattn.composition.arrays import Array
     from boolattn.data.records import Query
     from boolattn.encoder.retriever import Retriever
-    from boolattn.evaluation.reliability import JudgedOperand
 
+#: Most queries whose operands are sampled.
+N_QUERIES = 1000
 #: Documents of each operand: the most similar ones, and a random sample.
 NEAREST, OTHERS = 200, 200
-#: Similarities computed at once.
-_N_VALUES = 1 << 25
+
+
+@dataclass(frozen=True)
+class JudgedOperand:
+    """An operand, and the rows of the documents that belong to it."""
+
+    text: str
+    is_negated: bool
+    rows: tuple[int, ...]
+
+
+def sample_operands(
+    queries: Sequence[Query], rows: Mapping[str, int], seed: int = 0
+) -> list[JudgedOperand]:
+    """Return the operands of at most :data:`N_QUERIES` queries whose documents are known.
+
+    Args:
+        queries: Queries of one operand are left out: no probability is computed for them.
+        rows: Row of each document, by id.
+        seed: Of the sample.
+    """
+    known = [operands for operands in _judged(queries, rows) if operands]
+    if len(known) > N_QUERIES:
+        rng = np.random.default_rng([seed, 1])
+        known = [known[index] for index in sorted(rng.choice(len(known), N_QUERIES, replace=False))]
+    return [operand for operands in known for operand in operands]
+
+
+def _judged(queries: Sequence[Query], rows: Mapping[str, int]) -> Iterator[list[JudgedOperand]]:
+    """Yield each query's operands, in the words of the query where they are known."""
+    for query in queries:
+        n = len(query.operands)
+        if n < 2 or query.template.count("_") != n:
+            continue
+        tree = template_tree(query.template, [str(index) for index in range(n)])
+        pairs = zip(atoms(tree), operand_signs(tree), strict=True)
+        is_negated = {int(atom.text): sign < 0 for atom, sign in pairs}
+        has_spans = all(operand.spans for operand in query.operands)
+        yield [
+            JudgedOperand(
+                words(query.text, operand.spans) if has_spans else operand.text,
+                is_negated[index],
+                tuple(rows[name] for name in operand.members if name in rows),
+            )
+            for index, operand in enumerate(query.operands)
+            if operand.members is not None
+        ]
 
 
 def operand_logits(
-    retriever: Retriever, operands: Sequence[JudgedOperand], documents: Tensor, seed: int = 0
+    retriever: Retriever, operands: Sequence[JudgedOperand], documents: Array, seed: int = 0
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return logits of operands, and whether each document belongs to the operand.
 
@@ -45,36 +97,27 @@ def operand_logits(
     """
     n = len(documents)
     texts = {text: index for index, text in enumerate(dict.fromkeys(o.text for o in operands))}
-    vectors = torch.from_numpy(retriever.encode_operands(list(texts)))
-    own = vectors[[texts[operand.text] for operand in operands]]
-    is_negated = torch.tensor([float(operand.is_negated) for operand in operands])
-    rng = np.random.default_rng([seed, 2])
-    others = torch.from_numpy(rng.choice(n, min(OTHERS, n), replace=False)).to(documents.device)
-    calibration = retriever.calibration_arrays.like(own)
-    found, sampled = [], []
-    with torch.inference_mode():
-        for part in torch.arange(len(operands)).split(max(1, _N_VALUES // n)):
-            similarities = own[part].to(documents) @ documents.T
-            nearest = similarities.topk(min(NEAREST, n))
-            rows = torch.cat([nearest.indices, others.expand(len(part), -1)], 1)
-            similar = similarities.gather(1, rows)
-            logits = calibration.logits(
-                similar[:, None].float().cpu(), own[part][:, None], is_negated[part][:, None]
-            )
-            is_repeated = (similar >= nearest.values[:, -1:]).cpu()
-            is_repeated[:, : nearest.indices.shape[1]] = False
-            found.append(logits[:, 0].double().masked_fill(is_repeated, torch.nan))
-            sampled.append(rows.cpu())
+    vectors = retriever.encode_operands(list(texts))[[texts[o.text] for o in operands]]
+    is_negated = np.array([operand.is_negated for operand in operands])
+    others = np.random.default_rng([seed, 2]).choice(n, min(OTHERS, n), replace=False)
+    nearest = exact_search(vectors, documents, NEAREST)
+    similar = to_numpy(same_type(vectors, documents) @ documents[others].T)
+    similarities = np.concatenate([nearest.scores, similar.astype(np.float32)], 1)
+    calibration = retriever.calibration_arrays
+    logits = calibration.logits(similarities[:, None], vectors[:, None], is_negated[:, None])[:, 0]
     # Pairs of operand and document as one number.
-    pairs = torch.cat(sampled).numpy() + n * np.arange(len(operands))[:, None]
+    first = n * np.arange(len(operands))[:, None]
+    pairs = np.concatenate([nearest.rows + first, others + first], 1)
+    depth = nearest.rows.shape[1]
+    logits[:, depth:][np.isin(pairs[:, depth:], pairs[:, :depth])] = np.nan
     members = [n * index + row for index, o in enumerate(operands) for row in o.rows]
-    return torch.cat(found).numpy(), np.isin(pairs, np.array(members, np.int64))
+    return logits.astype(np.float64), np.isin(pairs, np.array(members, np.int64))
 
 
 def operand_reliability(
     retriever: Retriever,
     queries: Sequence[Query],
-    documents: Tensor,
+    documents: Array,
     rows: Mapping[str, int],
     seed: int = 0,
 ) -> dict[str, Any]:

@@ -58,20 +58,13 @@ class RowSets:
 
 @dataclass(frozen=True, slots=True)
 class QueryInfo:
-    """What results store of a query; a value that is unknown is empty.
-
-    Attributes:
-        id: Of the query.
-        template: Of the query.
-        operators: Names of its operators.
-        domain: Of the query.
-        wording: ``seen`` or ``unseen`` in training.
-    """
+    """What results store of a query; unknown values are empty."""
 
     id: str
     template: str = ""
     operators: tuple[str, ...] = ()
     domain: str = ""
+    #: ``seen`` or ``unseen`` in training.
     wording: str = ""
 
     def groups(self, grouping: str) -> tuple[str, ...]:
@@ -132,23 +125,19 @@ class Judgements:
 
     @classmethod
     def of_rows(
-        cls,
-        relevant: Sequence[Iterable[int]],
-        excluded: Sequence[Iterable[int]],
-        n_documents: int,
+        cls, relevant: Sequence[Iterable[int]], excluded: Sequence[Iterable[int]], n_documents: int
     ) -> Judgements:
-        """Judge queries of which only rows are known.
-
-        Args:
-            relevant: Rows of each query's relevant documents.
-            excluded: Rows of each query's excluded documents.
-            n_documents: Size of the corpus.
-        """
+        """Judge queries of which only the rows of their documents are known."""
         sets = (RowSets.of(kind) for kind in (relevant, excluded, [()] * len(relevant)))
         return cls((), n_documents, *sets)
 
     def __len__(self) -> int:
         return len(self.relevant)
+
+    @property
+    def sets(self) -> tuple[RowSets, RowSets, RowSets]:
+        """Relevant, excluded and partly matching documents."""
+        return self.relevant, self.excluded, self.partial
 
     @cached_property
     def ids(self) -> tuple[str, ...]:

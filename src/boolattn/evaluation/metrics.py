@@ -1,7 +1,6 @@
 """Ranking metrics: one value for each query.
 
-All metrics read a :class:`JudgedRanking`, which says of every rank whether the document there is
-relevant, excluded or a partial match. Training uses the same functions on plain arrays::
+All metrics read a :class:`JudgedRanking`. Training uses the same functions on plain rows::
 
     judged = JudgedRanking.of_query(rows, relevant, excluded)  # many rankings of one query
     r_precision(judged), leak(judged), recall(judged, 100)
@@ -25,10 +24,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from boolattn.evaluation.judgements import Judgements, RowSets
+    from boolattn.evaluation.judgements import Judgements
     from boolattn.evaluation.ranking import Ranking
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
 DEFAULT = (
     "recall@20",
@@ -49,24 +49,40 @@ LOWER_IS_BETTER = frozenset({"leak", "violations", "partial_before_full", "exclu
 #: Depth of the metrics over pairs of documents: the same for all systems.
 PAIRS_DEPTH = 1000
 
-_RELEVANT, _EXCLUDED, _PARTIAL = (np.uint8(1 << bit) for bit in range(3))
+
+@dataclass(frozen=True, eq=False)
+class JudgedSet:
+    """Where the documents of one set are in each ranking.
+
+    Attributes:
+        is_at: Whether the document at each rank belongs to the set. Shape ``(rankings, depth)``.
+        n: Size of the set, returned or not. Shape ``(rankings,)``.
+    """
+
+    is_at: NDArray[np.bool_]
+    n: Ints
+
+    @cached_property
+    def running(self) -> NDArray[np.int32]:
+        """Documents within the first 0, 1, 2… ranks. Shape ``(rankings, depth + 1)``."""
+        counts = np.zeros((self.is_at.shape[0], self.is_at.shape[1] + 1), dtype=np.int32)
+        np.cumsum(self.is_at, axis=1, out=counts[:, 1:])
+        return counts
+
+    def within(self, depth: int | Ints) -> Ints:
+        """Number of documents within one depth, or one depth for each ranking."""
+        ranks = np.minimum(depth, self.running.shape[1] - 1)
+        counts: Ints = self.running[np.arange(len(self.running)), ranks].astype(np.int64)
+        return counts
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedRanking:
-    """Rankings, with the judgement of the document at each rank.
+    """Rankings, with the relevant, excluded and partly matching documents in them."""
 
-    Attributes:
-        marks: Bit flags: relevant, excluded, partial match. Shape ``(rankings, depth)``.
-        n_relevant: Number of relevant documents. Shape ``(rankings,)``.
-        n_excluded: Number of excluded documents, same shape.
-        n_partial: Number of partial matches, same shape.
-    """
-
-    marks: NDArray[np.uint8]
-    n_relevant: NDArray[np.int64]
-    n_excluded: NDArray[np.int64]
-    n_partial: NDArray[np.int64]
+    relevant: JudgedSet
+    excluded: JudgedSet
+    partial: JudgedSet
 
     @classmethod
     def of(cls, ranking: Ranking, judgements: Judgements, depth: int) -> JudgedRanking:
@@ -74,8 +90,8 @@ class JudgedRanking:
         rows = ranking.rows[:, :depth]
         marks = _marks(rows, judgements)
         _refuse_repeats(rows, marks, judgements)
-        kinds = (judgements.relevant, judgements.excluded, judgements.partial)
-        return cls(marks, *(kind.sizes for kind in kinds))
+        sizes = (sets.sizes for sets in judgements.sets)
+        return cls(*(JudgedSet((marks >> bit & 1).astype(bool), n) for bit, n in enumerate(sizes)))
 
     @classmethod
     def of_query(
@@ -93,52 +109,20 @@ class JudgedRanking:
             excluded: Rows of the excluded documents.
         """
         rows = np.asarray(rows)
-        marks = np.isin(rows, list(relevant)) * _RELEVANT
-        marks |= np.isin(rows, list(excluded)) * _EXCLUDED
-        sizes = (np.full(len(rows), n) for n in (len(relevant), len(excluded), 0))
-        return cls(marks, *sizes)
-
-    @cached_property
-    def is_relevant(self) -> NDArray[np.bool_]:
-        """Whether each document is relevant. Shape ``(rankings, depth)``."""
-        return (self.marks & _RELEVANT).astype(bool)
-
-    @cached_property
-    def relevant(self) -> NDArray[np.int32]:
-        """Relevant documents within the first 0, 1, 2… ranks. Shape ``(rankings, depth + 1)``."""
-        return _running(self.is_relevant)
-
-    @cached_property
-    def excluded(self) -> NDArray[np.int32]:
-        """Excluded documents within the first 0, 1, 2… ranks. Shape ``(rankings, depth + 1)``."""
-        return _running((self.marks & _EXCLUDED).astype(bool))
-
-    @cached_property
-    def partial(self) -> NDArray[np.int32]:
-        """Partial matches within the first 0, 1, 2… ranks. Shape ``(rankings, depth + 1)``."""
-        return _running((self.marks & _PARTIAL).astype(bool))
-
-    def within(
-        self, running: NDArray[np.int32], depth: int | NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Return running counts at one depth, or at one depth for each ranking."""
-        ranks = np.minimum(depth, running.shape[1] - 1)
-        counts: NDArray[np.int64] = running[np.arange(len(running)), ranks].astype(np.int64)
-        return counts
+        sets = [np.array(sorted(one), np.int64) for one in (relevant, excluded, ())]
+        return cls(*(JudgedSet(np.isin(rows, s), np.full(len(rows), len(s))) for s in sets))
 
 
 def recall(judged: JudgedRanking, k: int) -> Floats:
     """Share of the relevant documents among the first ``k`` results."""
-    return _share(judged.within(judged.relevant, k), judged.n_relevant)
+    return _share(judged.relevant.within(k), judged.relevant.n)
 
 
 def mrr(judged: JudgedRanking, k: int) -> Floats:
     """Reciprocal rank of the first relevant document, 0 if none is among the first ``k``."""
-    head = judged.is_relevant[:, :k]
-    if not head.shape[1]:
-        return _share(np.zeros(len(head)), judged.n_relevant)
-    first = np.where(head.any(axis=1), 1 / (head.argmax(axis=1) + 1), 0.0)
-    return np.where(judged.n_relevant > 0, first, np.nan)
+    head = judged.relevant.is_at[:, :k]
+    first = (head / np.arange(1, head.shape[1] + 1)).max(axis=1, initial=0.0)
+    return np.where(judged.relevant.n > 0, first, np.nan)
 
 
 def ndcg(judged: JudgedRanking, k: int) -> Floats:
@@ -148,21 +132,20 @@ def ndcg(judged: JudgedRanking, k: int) -> Floats:
         \sum_{i \le \min(|R|, k)} \frac{1}{\log_2(i+1)}
     """
     discount = 1 / np.log2(np.arange(2, k + 2))
-    head = judged.is_relevant[:, :k]
+    head = judged.relevant.is_at[:, :k]
     best = np.concatenate([[0.0], np.cumsum(discount)])
-    return _share(head @ discount[: head.shape[1]], best[np.minimum(judged.n_relevant, k)])
+    return _share(head @ discount[: head.shape[1]], best[np.minimum(judged.relevant.n, k)])
 
 
 def r_precision(judged: JudgedRanking) -> Floats:
     """Share of relevant documents among the first R results; R is their number."""
-    return _share(judged.within(judged.relevant, judged.n_relevant), judged.n_relevant)
+    return _share(judged.relevant.within(judged.relevant.n), judged.relevant.n)
 
 
 def mrecall(judged: JudgedRanking, k: int) -> Floats:
-    """1 if the first ``k`` results hold all relevant documents, or ``k`` if there are more."""
-    expected = np.minimum(judged.n_relevant, k)
-    complete = (judged.within(judged.relevant, k) >= expected).astype(float)
-    return np.where(judged.n_relevant > 0, complete, np.nan)
+    """1 if the first ``k`` results have all relevant documents, or ``k`` if there are more."""
+    is_complete = judged.relevant.within(k) >= np.minimum(judged.relevant.n, k)
+    return np.where(judged.relevant.n > 0, is_complete.astype(float), np.nan)
 
 
 def leak(judged: JudgedRanking) -> Floats:
@@ -171,17 +154,12 @@ def leak(judged: JudgedRanking) -> Floats:
     Undefined for a query that excludes nothing. A system that ignores the exclusion, and is right
     otherwise, has a leak of 1.
     """
-    returned = judged.within(judged.excluded, judged.n_relevant + judged.n_excluded)
-    return _share(returned, judged.n_excluded)
+    return _share(judged.excluded.within(judged.relevant.n + judged.excluded.n), judged.excluded.n)
 
 
 def violations(judged: JudgedRanking, k: int) -> Floats:
-    """Share of excluded documents among the first ``k`` results.
-
-    Undefined for a query that excludes nothing.
-    """
-    returned = judged.within(judged.excluded, k)
-    return np.where(judged.n_excluded > 0, returned / k, np.nan)
+    """Share of excluded documents among the first ``k`` results; nan if nothing is excluded."""
+    return np.where(judged.excluded.n > 0, judged.excluded.within(k) / k, np.nan)
 
 
 def partial_before_full(judged: JudgedRanking) -> Floats:
@@ -191,7 +169,7 @@ def partial_before_full(judged: JudgedRanking) -> Floats:
     before every document that is not, and a pair of two that are not counts one half. Undefined
     for a query without partial matches.
     """
-    return _before_relevant(judged, judged.partial, judged.n_partial)
+    return _before_relevant(judged.relevant, judged.partial)
 
 
 def excluded_before_full(judged: JudgedRanking) -> Floats:
@@ -199,20 +177,18 @@ def excluded_before_full(judged: JudgedRanking) -> Floats:
 
     As :func:`partial_before_full`. Unlike the leak it does not fall when a system finds neither.
     """
-    return _before_relevant(judged, judged.excluded, judged.n_excluded)
+    return _before_relevant(judged.relevant, judged.excluded)
 
 
-def _before_relevant(
-    judged: JudgedRanking, running: NDArray[np.int32], n_others: NDArray[np.int64]
-) -> Floats:
-    depth = min(PAIRS_DEPTH, judged.is_relevant.shape[1])
-    others = running[:, : depth + 1]
+def _before_relevant(relevant: JudgedSet, others: JudgedSet) -> Floats:
+    depth = min(PAIRS_DEPTH, relevant.is_at.shape[1])
     # Counting up to and including the rank itself is safe: no document is in both sets.
-    found = np.einsum("qd,qd->q", judged.is_relevant[:, :depth], others[:, 1:], dtype=np.int64)
-    n_missing = judged.n_relevant - judged.relevant[:, depth]
-    returned = others[:, depth].astype(np.int64)
-    missing = n_missing * (returned + (n_others - returned) / 2)
-    return _share(found + missing, judged.n_relevant * n_others)
+    running = others.running[:, 1 : depth + 1]
+    found = np.einsum("qd,qd->q", relevant.is_at[:, :depth], running, dtype=np.int64)
+    n_returned = others.within(depth)
+    n_missing = relevant.n - relevant.within(depth)
+    missing = n_missing * (n_returned + (others.n - n_returned) / 2)
+    return _share(found + missing, relevant.n * others.n)
 
 
 #: Metrics with a cut-off, written ``name@k``.
@@ -234,13 +210,7 @@ WITHOUT_CUTOFF: Mapping[str, Callable[[JudgedRanking], Floats]] = {
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric, such as ``recall@100`` or ``leak``.
-
-    Attributes:
-        name: With the cut-off.
-        kind: The name without it.
-        k: The cut-off, 0 where there is none.
-    """
+    """A metric: its name, the name without the cut-off, and the cut-off (0 for none)."""
 
     name: str
     kind: str
@@ -253,19 +223,18 @@ class Metric:
 
     def __call__(self, judged: JudgedRanking) -> Floats:
         """Return one value for each ranking."""
-        return (
-            WITH_CUTOFF[self.kind](judged, self.k) if self.k else WITHOUT_CUTOFF[self.kind](judged)
-        )
+        if self.k:
+            return WITH_CUTOFF[self.kind](judged, self.k)
+        return WITHOUT_CUTOFF[self.kind](judged)
 
     def depth(self, judgements: Judgements) -> int:
-        """Number of results that the metric reads."""
-        if self.k:
-            return self.k
+        """Number of results that the metric reads, at most all documents."""
         sizes = {
             "r_precision": judgements.relevant.sizes,
             "leak": judgements.relevant.sizes + judgements.excluded.sizes,
         }
-        return int(sizes[self.kind].max()) if self.kind in sizes else PAIRS_DEPTH
+        depth = int(sizes[self.kind].max()) if self.kind in sizes else self.k or PAIRS_DEPTH
+        return min(depth, judgements.n_documents)
 
 
 def parse(name: str) -> Metric:
@@ -283,9 +252,8 @@ def parse(name: str) -> Metric:
 
 
 def needed_depth(judgements: Judgements, metrics: Sequence[str] = DEFAULT) -> int:
-    """Return how many results metrics need for each query, at most all documents."""
-    deepest = max((parse(name).depth(judgements) for name in metrics), default=1)
-    return min(deepest, judgements.n_documents)
+    """Return how many results the metrics need for each query."""
+    return max((parse(name).depth(judgements) for name in metrics), default=1)
 
 
 def measure(
@@ -306,8 +274,7 @@ def measure(
         raise ConfigError(f"got rankings of {len(ranking)} queries for {len(judgements)}")
     chosen = [parse(name) for name in metrics]
     for metric in chosen:
-        needed = min(metric.depth(judgements), judgements.n_documents)
-        if ranking.depth < needed:
+        if ranking.depth < (needed := metric.depth(judgements)):
             raise ConfigError(
                 f"{metric.name} needs {needed} results and the ranking has {ranking.depth}; "
                 "rank deeper, or pad the ranking if nothing more was returned"
@@ -329,12 +296,6 @@ def _share(part: NDArray[np.number], total: NDArray[np.number]) -> Floats:
     return result
 
 
-def _running(found: NDArray[np.bool_]) -> NDArray[np.int32]:
-    counts = np.zeros((found.shape[0], found.shape[1] + 1), dtype=np.int32)
-    np.cumsum(found, axis=1, out=counts[:, 1:])
-    return counts
-
-
 def _marks(rows: NDArray[np.int32], judgements: Judgements) -> NDArray[np.uint8]:
     """Mark relevant, excluded and partly matching documents, one bit each."""
     size = judgements.n_documents
@@ -345,18 +306,13 @@ def _marks(rows: NDArray[np.int32], judgements: Judgements) -> NDArray[np.uint8]
     # all pairs. The last entry stays 0 for padding, which is -1.
     table = np.zeros(size + 1, dtype=np.uint8)
     marks = np.zeros(rows.shape, dtype=np.uint8)
-    kinds: tuple[tuple[np.uint8, RowSets], ...] = (
-        (_RELEVANT, judgements.relevant),
-        (_EXCLUDED, judgements.excluded),
-        (_PARTIAL, judgements.partial),
-    )
     for query in range(len(rows)):
-        sets = [(bit, row_sets[query]) for bit, row_sets in kinds]
-        for bit, members in sets:
-            table[members] |= bit
+        members = [sets[query] for sets in judgements.sets]
+        for bit, own in enumerate(members):
+            table[own] |= np.uint8(1 << bit)
         marks[query] = table[rows[query]]
-        for _, members in sets:
-            table[members] = 0
+        for own in members:
+            table[own] = 0
     return marks
 
 
@@ -365,8 +321,7 @@ def _refuse_repeats(
 ) -> None:
     """Refuse a ranking that returns a judged document twice: it would count twice."""
     queries, ranks = np.nonzero(marks)
-    keys = queries * np.int64(judgements.n_documents) + rows[queries, ranks]
-    keys.sort()
+    keys = np.sort(queries * np.int64(judgements.n_documents) + rows[queries, ranks])
     repeated = keys[1:][keys[1:] == keys[:-1]]
     if len(repeated):
         query, row = divmod(int(repeated[0]), judgements.n_documents)

@@ -65,9 +65,13 @@ class Ranking:
         """Number of ranks, padding included."""
         return int(self.rows.shape[1])
 
-    def cut(self, depth: int) -> Ranking:
-        """Keep the first ``depth`` ranks."""
-        return Ranking(self.rows[:, :depth], self.scores[:, :depth])
+    def resized(self, depth: int) -> Ranking:
+        """Cut or pad to ``depth`` ranks."""
+        missing = ((0, 0), (0, max(0, depth - self.depth)))
+        return Ranking(
+            np.pad(self.rows[:, :depth], missing, constant_values=PADDING),
+            np.pad(self.scores[:, :depth], missing, constant_values=-np.inf),
+        )
 
 
 class Ranker(Protocol):
@@ -76,30 +80,6 @@ class Ranker(Protocol):
     def rank(self, texts: Sequence[str], depth: int) -> Ranking:
         """Return at most ``depth`` documents for each query, best first."""
         ...
-
-
-class RunRanker:
-    """Ranks as a TREC run says.
-
-    Args:
-        path: The run.
-        query_ids: Ids of the queries, in the order in which they will be ranked.
-        rows: Row of each document of the corpus.
-    """
-
-    def __init__(self, path: Path, query_ids: Sequence[str], rows: Mapping[str, int]) -> None:
-        self.ranking = read_run(path, query_ids, rows)
-
-    def rank(self, texts: Sequence[str], depth: int) -> Ranking:
-        """Return the ranking of the run, cut or padded to ``depth``."""
-        if len(texts) != len(self.ranking):
-            raise ConfigError(f"the run was read for {len(self.ranking)} queries, not {len(texts)}")
-        kept = self.ranking.cut(depth)
-        missing = ((0, 0), (0, depth - kept.depth))
-        return Ranking(
-            np.pad(kept.rows, missing, constant_values=PADDING),
-            np.pad(kept.scores, missing, constant_values=-np.inf),
-        )
 
 
 def write_run(

@@ -7,20 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.logic.parsed_query import words
-from boolattn.logic.structure import operand_signs
-from boolattn.logic.templates import template_tree
-from boolattn.logic.tree import atoms
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
-    from boolattn.data.records import Query
-
-#: Most queries whose operands are sampled.
-N_QUERIES = 1000
 #: Smallest slope of a fit: documents keep their order.
 _MIN_SLOPE = 0.01
 
@@ -128,50 +117,3 @@ def fit_scale(logits: NDArray[Any], is_true: NDArray[Any]) -> tuple[float, float
     # The truth falls where logits rise: only the share of true pairs can be fitted.
     share = np.clip(truth.mean(), 1e-6, 1 - 1e-6)
     return _MIN_SLOPE, float(logit(share) - _MIN_SLOPE * np.mean(logits))
-
-
-@dataclass(frozen=True)
-class JudgedOperand:
-    """An operand, and the rows of the documents that belong to it."""
-
-    text: str
-    is_negated: bool
-    rows: tuple[int, ...]
-
-
-def sample_operands(
-    queries: Sequence[Query], rows: Mapping[str, int], seed: int = 0
-) -> list[JudgedOperand]:
-    """Return the operands of at most :data:`N_QUERIES` queries whose documents are known.
-
-    Args:
-        queries: Queries of one operand are left out: no probability is computed for them.
-        rows: Row of each document, by id.
-        seed: Of the sample.
-    """
-    known = [operands for operands in _judged(queries, rows) if operands]
-    if len(known) > N_QUERIES:
-        rng = np.random.default_rng([seed, 1])
-        known = [known[index] for index in sorted(rng.choice(len(known), N_QUERIES, replace=False))]
-    return [operand for operands in known for operand in operands]
-
-
-def _judged(queries: Sequence[Query], rows: Mapping[str, int]) -> Iterator[list[JudgedOperand]]:
-    """Yield each query's operands, in the words of the query where they are known."""
-    for query in queries:
-        n = len(query.operands)
-        if n < 2 or query.template.count("_") != n:
-            continue
-        tree = template_tree(query.template, [str(index) for index in range(n)])
-        pairs = zip(atoms(tree), operand_signs(tree), strict=True)
-        is_negated = {int(atom.text): sign < 0 for atom, sign in pairs}
-        has_spans = all(operand.spans for operand in query.operands)
-        yield [
-            JudgedOperand(
-                words(query.text, operand.spans) if has_spans else operand.text,
-                is_negated[index],
-                tuple(rows[name] for name in operand.members if name in rows),
-            )
-            for index, operand in enumerate(query.operands)
-            if operand.members is not None
-        ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from boolattn.embedding import models
 from boolattn.errors import ConfigError, MissingDataError
-from boolattn.evaluation.ranking import Ranker, RunRanker
+from boolattn.evaluation.ranking import read_run
 from boolattn.jsonl import ENDINGS
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.judgements import Judgements
-    from boolattn.evaluation.ranking import Ranking
+    from boolattn.evaluation.ranking import Ranker, Ranking
     from boolattn.search.model_rankers import ExclusionFilter, Progress
 
 GATES = ("own", "label")
@@ -97,8 +97,7 @@ def _run(path: Path, benchmark: Benchmark, options: SystemOptions) -> OpenSystem
     _refuse_label(path.name, options)
 
     def rank(judgements: Judgements, depth: int) -> Ranking:
-        run = RunRanker(path, judgements.ids, benchmark.rows)
-        return run.rank(judgements.texts, depth)
+        return read_run(path, judgements.ids, benchmark.rows).resized(depth)
 
     ending = next(ending for ending in sorted(RUNS, key=len)[::-1] if path.name.endswith(ending))
     return OpenSystem(path.name.removesuffix(ending), "", False, rank)

@@ -16,8 +16,8 @@ from boolattn.data.readings_generated import generate_marked
 from boolattn.data.readings_natural import natural_readings, short_readings
 from boolattn.data.readings_sources import mark_sentences, marked_paraphrases, marked_queries
 from boolattn.data.sentences import Mixture
-from boolattn.encoder.operand_logits import operand_logits
-from boolattn.evaluation.reliability import fit_scale, sample_operands
+from boolattn.encoder.operand_logits import operand_logits, sample_operands
+from boolattn.evaluation.reliability import fit_scale
 from boolattn.training.gate_training import teach_gate
 from boolattn.training.hyperparameters import Fitter, Judged, fit_numbers
 from boolattn.training.parser_training import polish_reader
