@@ -113,16 +113,14 @@ def _plans(searcher: Searcher, texts: Sequence[str]) -> list[Plan]:
 
 
 def _by_vector(searcher: Searcher, plans: Sequence[Plan], depth: int) -> Ranking:
-    import torch
+    from boolattn.composition.exact import exact_search
+    from boolattn.evaluation.ranking import Ranking
 
-    from boolattn.search.model_rankers import exact_search
-
-    queries = torch.from_numpy(np.stack([plan.plain for plan in plans]))
-    return exact_search(queries, torch.from_numpy(_vectors(searcher)), depth)
+    queries = np.stack([plan.plain for plan in plans])
+    return Ranking(*exact_search(queries, _vectors(searcher), depth))
 
 
 def _composed(searcher: Searcher, plans: Sequence[Plan], depth: int) -> Ranking:
-
     from boolattn.composition import exact as ranking
     from boolattn.evaluation.ranking import Ranking
 

@@ -11,9 +11,8 @@ from boolattn.encoder import build_towers, encode_queries
 from boolattn.encoder.retriever import Retriever
 from boolattn.errors import DataError, GateError
 from boolattn.logic.tree import And, Atom, Not
-from boolattn.search import model_rankers
 from boolattn.search.lexical import Bm25Ranker
-from boolattn.search.model_rankers import RetrieverRanker, TowersRanker, exact_search
+from boolattn.search.model_rankers import RetrieverRanker, TowersRanker
 
 DOCUMENTS = [
     "A moth found in Borneo.",
@@ -27,34 +26,6 @@ DOCUMENTS = [
 @pytest.fixture(scope="module")
 def minilm() -> SentenceTransformer:
     return SentenceTransformer(str(minilm_folder()), device="cpu", local_files_only=True)
-
-
-def test_exact_search_does_not_depend_on_the_block_size(monkeypatch):
-    generator = torch.Generator().manual_seed(0)
-    queries = torch.randn(7, 8, generator=generator)
-    documents = torch.randn(50, 8, generator=generator)
-    expected = np.argsort(-(queries @ documents.T).numpy(), axis=1)[:, :20]
-    for n_queries, n_documents in ((64, 65_536), (3, 11), (2, 1)):
-        monkeypatch.setattr(model_rankers, "_QUERIES", n_queries)
-        monkeypatch.setattr(model_rankers, "_DOCUMENTS", n_documents)
-        found = exact_search(queries, documents, 20)
-        np.testing.assert_array_equal(found.rows, expected)
-        assert (np.diff(found.scores) <= 0).all()
-
-
-def test_equal_scores_are_ordered_by_row():
-    documents = torch.tensor([[1.0], [2.0], [1.0], [2.0], [1.0]])
-    assert exact_search(torch.ones(1, 1), documents, 5).rows.tolist() == [[1, 3, 0, 2, 4]]
-
-
-def test_a_depth_beyond_the_corpus_and_no_queries():
-    assert exact_search(torch.ones(1, 2), torch.ones(3, 2), 10).rows.shape == (1, 3)
-    assert exact_search(torch.ones(0, 2), torch.ones(3, 2), 10).rows.shape == (0, 3)
-
-
-def test_nan_scores_are_refused():
-    with pytest.raises(DataError, match="scores that are nan"):
-        exact_search(torch.full((1, 2), torch.nan), torch.ones(3, 2), 2)
 
 
 def test_any_sentence_transformer_ranks(minilm):
@@ -78,6 +49,23 @@ def test_cosine_ignores_the_length_of_vectors(minilm):
     with_, without = (TowersRanker(m, DOCUMENTS).rank(["moths"], 5) for m in (minilm, unnormalised))
     np.testing.assert_array_equal(with_.rows, without.rows)
     np.testing.assert_allclose(with_.scores, without.scores, atol=1e-5)
+
+
+def test_a_model_with_another_similarity_ranks_by_it(minilm):
+    model = SentenceTransformer(modules=list(minilm.children()), similarity_fn_name="euclidean")
+    found = TowersRanker(model, DOCUMENTS).rank(["volcanoes"], 5)
+    expected = model.similarity(
+        model.encode_query(["volcanoes"]), model.encode_document(DOCUMENTS)
+    )[0].numpy()
+    np.testing.assert_array_equal(found.rows[0], np.argsort(-expected, kind="stable"))
+    np.testing.assert_allclose(found.scores[0], -np.sort(-expected), atol=1e-5)
+
+
+def test_nan_scores_are_refused(minilm, monkeypatch):
+    ranker = TowersRanker(minilm, DOCUMENTS)
+    monkeypatch.setattr(ranker, "_documents", ranker._documents * torch.nan)
+    with pytest.raises(DataError, match="NaN"):
+        ranker.rank(["moths"], 2)
 
 
 def test_oracle_labels_open_the_gate(tiny_encoder, tokenizer):

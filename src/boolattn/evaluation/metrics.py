@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from boolattn.evaluation.judgements import Judgements
-    from boolattn.evaluation.ranking import Ranking
+    from boolattn.evaluation.ranking import Ranking, Rows
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -296,7 +296,7 @@ def _share(part: NDArray[np.number], total: NDArray[np.number]) -> Floats:
     return result
 
 
-def _marks(rows: NDArray[np.int32], judgements: Judgements) -> NDArray[np.uint8]:
+def _marks(rows: Rows, judgements: Judgements) -> NDArray[np.uint8]:
     """Mark relevant, excluded and partly matching documents, one bit each."""
     size = judgements.n_documents
     if rows.size and (rows.max() >= size or rows.min() < -1):
@@ -316,9 +316,7 @@ def _marks(rows: NDArray[np.int32], judgements: Judgements) -> NDArray[np.uint8]
     return marks
 
 
-def _refuse_repeats(
-    rows: NDArray[np.int32], marks: NDArray[np.uint8], judgements: Judgements
-) -> None:
+def _refuse_repeats(rows: Rows, marks: NDArray[np.uint8], judgements: Judgements) -> None:
     """Refuse a ranking that returns a judged document twice: it would count twice."""
     queries, ranks = np.nonzero(marks)
     keys = np.sort(queries * np.int64(judgements.n_documents) + rows[queries, ranks])

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    Rows = NDArray[np.int32] | NDArray[np.int64]
+
 #: Row after the last document that a system returned.
 PADDING = -1
 
@@ -29,11 +31,11 @@ class Ranking:
     """The best documents of each query.
 
     Attributes:
-        rows: Best first, :data:`PADDING` after the last one, int32. Shape ``(queries, depth)``.
+        rows: Best first, :data:`PADDING` after the last one. Shape ``(queries, depth)``.
         scores: Higher is better, float32, same shape. Metrics read only ``rows``.
     """
 
-    rows: NDArray[np.int32]
+    rows: Rows
     scores: NDArray[np.float32]
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from boolattn.composition.exact import rank_plans
+from boolattn.composition.exact import exact_search, rank_plans
 from boolattn.evaluation.parse_accuracy import has_same_operands, structure
 from boolattn.evaluation.ranking import Ranking
 from boolattn.logic.elision import elided_tree
@@ -21,7 +21,6 @@ from boolattn.logic.parsed_query import label_template
 from boolattn.logic.syntax import parse, unparse
 from boolattn.logic.templates import template_tree
 from boolattn.logic.tree import Atom
-from boolattn.search.model_rankers import exact_search
 from boolattn.training.batches import Tokens, label_columns
 from boolattn.training.validation import encode
 
@@ -85,7 +84,7 @@ class Asker:
         """
         if how in ("own", "label"):
             vectors = self._vectors(queries, is_told=how == "label")
-            return Answer(exact_search(vectors, self.documents, depth), {})
+            return Answer(Ranking(*exact_search(vectors, self.documents, depth)), {})
         plans = self._plans(how, queries)
         calibration = self.retriever.calibration_arrays
         found = rank_plans(plans, self.documents, depth, calibration)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from boolattn.composition.exact import exact_search, rank_plans
 from boolattn.errors import ConfigError, DataError, GateError
 from boolattn.evaluation.ranking import PADDING, Ranking
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 # Documents encoded between two calls of `progress`.
 _CHUNK = 4096
-# Scores computed at once: 64 x 65,536 float32 are 16 MiB.
-_QUERIES, _DOCUMENTS = 64, 65_536
+# Queries planned at once.
+_QUERIES = 64
 
 
 class TowersRanker:
@@ -70,7 +71,7 @@ class TowersRanker:
         name = self.model.similarity_fn_name
         queries = _comparable(self._encode(texts, operators), name)
         similarity = None if name in ("cosine", "dot") else self.model.similarity
-        return exact_search(queries, self._documents, depth, similarity)
+        return Ranking(*exact_search(queries, self._documents, depth, similarity))
 
     def _encode(self, texts: Sequence[str], operators: Sequence[Sequence[str]] | None) -> Tensor:
         if operators is not None:
@@ -111,8 +112,6 @@ class RetrieverRanker:
 
     def rank(self, texts: Sequence[str], depth: int) -> Ranking:
         """Rank the corpus; every document is scored exactly."""
-        from boolattn.composition import exact
-
         depth = min(depth, len(self._documents))
         # Removed documents are replaced by others, up to as many again.
         width = depth if self._filter is None else min(2 * depth, len(self._documents))
@@ -121,7 +120,7 @@ class RetrieverRanker:
         for start in range(0, len(texts), _QUERIES):
             plans = self.retriever.plan(list(texts[start : start + _QUERIES]))
             end = start + len(plans)
-            rows[start:end], scores[start:end] = exact.rank_plans(
+            rows[start:end], scores[start:end] = rank_plans(
                 plans, self._documents, width, self.retriever.calibration_arrays
             )
             for query, plan in enumerate(plans, start):
@@ -130,67 +129,7 @@ class RetrieverRanker:
                     n = int(kept.sum())
                     rows[query, :n], scores[query, :n] = rows[query, kept], scores[query, kept]
                     rows[query, n:], scores[query, n:] = PADDING, -np.inf
-        _refuse_nan(bool(np.isnan(scores).any()))
         return Ranking(rows[:, :depth], scores[:, :depth])
-
-
-def exact_search(
-    queries: Tensor,
-    documents: Tensor,
-    depth: int,
-    similarity: Callable[[Tensor, Tensor], Tensor] | None = None,
-) -> Ranking:
-    """Find the best documents of each query among all, block by block.
-
-    Args:
-        queries: Shape ``(queries, dim)``.
-        documents: Shape ``(documents, dim)``.
-        depth: How many are wanted; never more than there are come back.
-        similarity: From both to scores; left out, the inner product.
-    """
-    import torch
-
-    similarity = similarity or _product
-    parts = []
-    with torch.inference_mode():
-        for some in queries.to(documents.device).split(_QUERIES):
-            values, rows = [], []
-            for start in range(0, len(documents), _DOCUMENTS):
-                scores = similarity(some, documents[start : start + _DOCUMENTS])
-                best, places = scores.topk(min(depth, scores.shape[1]))
-                values.append(best)
-                rows.append(places + start)
-            parts.append(_best(torch.cat(values, 1), torch.cat(rows, 1), depth))
-    return _ranking(parts, depth, len(documents))
-
-
-def _product(queries: Tensor, documents: Tensor) -> Tensor:
-    return queries @ documents.T
-
-
-def _best(scores: Tensor, rows: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    """Keep the best of some scores, those of one score by row. Shape ``(queries, depth)``."""
-    depth = min(depth, scores.shape[1])
-    values, places = scores.topk(depth)
-    _refuse_nan(bool(values.isnan().any()))
-    found, order = rows.gather(1, places).sort(1)
-    values, by_score = values.gather(1, order).sort(dim=1, descending=True, stable=True)
-    return found.gather(1, by_score).cpu(), values.cpu()
-
-
-def _refuse_nan(has_nan: bool) -> None:
-    if has_nan:
-        raise DataError("the model gives scores that are nan; are its weights complete?")
-
-
-def _ranking(parts: Sequence[tuple[Tensor, Tensor]], depth: int, n_documents: int) -> Ranking:
-    import torch
-
-    if not parts:
-        width = min(depth, n_documents)
-        return Ranking(np.zeros((0, width), dtype=np.int32), np.zeros((0, width), dtype=np.float32))
-    rows, scores = (torch.cat([part[i] for part in parts]) for i in range(2))
-    return Ranking(rows.numpy().astype(np.int32), scores.numpy().astype(np.float32))
 
 
 def _comparable(vectors: Tensor, similarity: str | None) -> Tensor:
