@@ -98,9 +98,9 @@ def parse_filters(texts: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def allowed_rows(conditions: Iterable[Condition], rows: Rows, live: Mask | None) -> Mask | None:
-    """Return which rows may be found; ``None`` where all may."""
-    mask = live
+def allowed_rows(conditions: Iterable[Condition], rows: Rows) -> Mask | None:
+    """Return which rows pass all conditions and are not deleted; ``None``: all."""
+    mask = rows.live
     for condition in conditions:
         own = _holds(condition, rows)
         mask = own if mask is None else mask & own

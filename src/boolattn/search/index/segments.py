@@ -172,12 +172,34 @@ class Segment:
 
 
 class Rows:
-    """All segments as one sequence of rows."""
+    """All segments as one sequence of rows.
 
-    def __init__(self, segments: Sequence[Segment]) -> None:
-        self.segments = segments
+    Attributes:
+        segments: In order.
+        starts: The first row of each segment, and the number of rows.
+        live: Which rows are not deleted; ``None``: all.
+    """
+
+    def __init__(self, segments: Sequence[Segment], live: NDArray[np.bool_] | None = None) -> None:
+        self.segments, self.live = segments, live
         self.starts = np.cumsum([0, *(segment.count for segment in segments)])
         self._columns: dict[str, NDArray[Any]] = {}
+
+    @classmethod
+    def open(cls, folder: Path, manifest: Manifest) -> Rows:
+        """Open all segments of an index."""
+        segments = [
+            Segment(folder / SEGMENTS / segment.name, segment.count, manifest.dimension)
+            for segment in manifest.segments
+        ]
+        if not manifest.deleted:
+            return cls(segments)
+        live = np.ones(manifest.n_rows, bool)
+        try:
+            live[np.load(folder / manifest.deleted, allow_pickle=False)] = False
+        except (OSError, ValueError) as error:
+            raise IndexFolderError(f"{folder} cannot be read: {error}") from error
+        return cls(segments, live)
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -214,36 +236,16 @@ class Rows:
         found = {name for segment in self.segments for name in segment.columns}
         return sorted(name.removeprefix(prefix) for name in found if name.startswith(prefix))
 
-    def find(self, ids: Sequence[str]) -> dict[str, list[int]]:
-        """Return the rows of some ids, those of deleted documents too; unknown ids are absent."""
-        wanted = set(ids)
-        hashes = np.array([value_hash(name) for name in wanted], np.uint64)
-        hits = np.flatnonzero(np.isin(self.column("key"), hashes))
-        found: dict[str, list[int]] = {}
-        for row in hits.tolist():
-            # Two ids may share a hash.
-            if (own := self.document(row).id) in wanted:
-                found.setdefault(own, []).append(row)
-        return found
-
-
-def open_rows(folder: Path, manifest: Manifest) -> Rows:
-    """Open all segments of an index."""
-    return Rows(
-        [
-            Segment(folder / SEGMENTS / segment.name, segment.count, manifest.dimension)
-            for segment in manifest.segments
-        ]
-    )
-
-
-def live_rows(folder: Path, manifest: Manifest) -> NDArray[np.bool_] | None:
-    """Return which rows are not deleted; ``None`` where none is deleted."""
-    if not manifest.deleted:
-        return None
-    live = np.ones(manifest.n_rows, bool)
-    live[np.load(folder / manifest.deleted, allow_pickle=False)] = False
-    return live
+    def find(self, ids: Iterable[str]) -> dict[str, int]:
+        """Return the rows of some ids; those of unknown and deleted documents are absent."""
+        names = set(ids)
+        hashes = np.array([value_hash(name) for name in names], np.uint64)
+        is_found = np.isin(self.column("key"), hashes)
+        if self.live is not None:
+            is_found &= self.live
+        # Two ids may share a hash.
+        found = {self.document(row).id: row for row in np.flatnonzero(is_found).tolist()}
+        return {name: row for name, row in found.items() if name in names}
 
 
 def _line(document: Document) -> bytes:

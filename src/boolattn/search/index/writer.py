@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter, deque
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from boolattn.search.engines.registry import find_engine
 from boolattn.search.index import transaction as disk
 from boolattn.search.index.manifest import (
     MANIFEST,
-    FileEntry,
     Manifest,
     SegmentEntry,
     check_files,
@@ -28,8 +28,6 @@ from boolattn.search.index.segments import (
     Segment,
     drafts,
     find_segment,
-    live_rows,
-    open_rows,
     segment_files,
     value_hash,
     write_segment,
@@ -79,8 +77,10 @@ class Writer:
         """Build a new index."""
         with disk.writing(self.folder):
             self._check_free()
+            generation = 1
             disk.clean(self.folder, keep_segments=self.settings.resume)
-            old = self._old()
+            with suppress(IndexFolderError):
+                generation = read_manifest(self.folder).generation + 1
             segments = self._segments(documents, np.zeros(0, np.uint64))
             if not segments:
                 raise DataError("the corpus holds no documents, so there is nothing to index")
@@ -90,7 +90,7 @@ class Writer:
                 dimension=self.retriever.dimension,
                 similarity=self.retriever.similarity,
                 engine=self.settings.engine,
-                generation=old.generation + 1 if old else 1,
+                generation=generation,
             )
             return self._finish(manifest, segments)
 
@@ -104,18 +104,17 @@ class Writer:
         with disk.writing(self.folder):
             manifest = self._checked_manifest()
             disk.clean(self.folder, keep_segments=True)
-            rows = open_rows(self.folder, manifest)
-            live = live_rows(self.folder, manifest)
-            known = rows.column("key") if live is None else rows.column("key")[live]
-            segments = self._segments(documents, np.zeros(0, np.uint64) if replace_old else known)
+            rows = Rows.open(self.folder, manifest)
+            known = rows.column("key") if rows.live is None else rows.column("key")[rows.live]
+            segments = self._segments(documents, known[:0] if replace_old else known)
             if not segments:
                 return manifest
-            deleted = self._replaced(segments, rows, live) if replace_old else np.zeros(0, np.int64)
-            changed = self._delete(manifest, deleted) if len(deleted) else manifest
+            deleted = self._replaced(segments, rows) if replace_old else []
+            changed = self._delete(manifest, rows, deleted) if deleted else manifest
             changed = replace(changed, generation=manifest.generation + 1)
             changed = self._finish(changed, segments)
-            if len(deleted):
-                find_engine(changed.engine).delete_rows(self.folder, changed, deleted)
+            if deleted:
+                find_engine(changed.engine).delete_rows(self.folder, changed, np.array(deleted))
             # Segments of additions that were stopped: no manifest names them.
             used = {f"{disk.SEGMENTS}/{segment.name}" for segment in changed.segments}
             disk.clean_segments(self.folder, used)
@@ -126,23 +125,16 @@ class Writer:
         with disk.writing(self.folder):
             manifest = self._checked_manifest()
             disk.clean(self.folder)
-            rows, live = open_rows(self.folder, manifest), live_rows(self.folder, manifest)
-            names = list(dict.fromkeys(ids))
-            found = rows.find(names)
-            chosen = [
-                row for name in names for row in found.get(name, []) if live is None or live[row]
-            ]
-            if len(chosen) < len(names):
-                known = {rows.document(row).id for row in chosen}
-                missing = next(name for name in names if name not in known)
-                raise DataError(f"no document {missing!r} in {self.folder}; nothing was deleted")
-            if not chosen:
+            rows = Rows.open(self.folder, manifest)
+            found = rows.find(ids := list(ids))
+            if missing := [name for name in ids if name not in found]:
+                raise DataError(f"no document {missing[0]!r} in {self.folder}; nothing was deleted")
+            if not found:
                 return manifest
             changed = replace(manifest, generation=manifest.generation + 1)
-            deleted = np.array(chosen, np.int64)
-            changed = self._delete(changed, deleted)
+            changed = self._delete(changed, rows, deleted := list(found.values()))
             disk.commit(self.folder, changed)
-            find_engine(changed.engine).delete_rows(self.folder, changed, deleted)
+            find_engine(changed.engine).delete_rows(self.folder, changed, np.array(deleted))
             return changed
 
     def _check_free(self) -> None:
@@ -158,12 +150,6 @@ class Writer:
                 f"a build was stopped in {self.folder}: go on with --resume, or begin again with "
                 "--replace"
             )
-
-    def _old(self) -> Manifest | None:
-        try:
-            return read_manifest(self.folder)
-        except IndexFolderError:
-            return None
 
     def _checked_manifest(self) -> Manifest:
         manifest = read_manifest(self.folder)
@@ -200,18 +186,13 @@ class Writer:
         return [segment for segment in found if segment is not None]
 
     def _encode(self, batches: Iterable[list[str]]) -> Iterator[Array]:
-        for texts in batches:
-            # A segment takes minutes, so progress is told for each batch, at its last module.
-            hook = list(self.retriever.towers.children())[-1].register_forward_hook(
-                lambda _module, _inputs, outputs: self.tell(len(outputs["sentence_embedding"]))
-            )
-            try:
-                vectors = self.retriever.encode_documents(
-                    texts, batch_size=self.settings.batch_size
-                )
-            finally:
-                hook.remove()
-            yield vectors
+        # A segment takes minutes, so progress is told for each batch, at its last module.
+        hook = list(self.retriever.towers.children())[-1].register_forward_hook(
+            lambda _module, _inputs, outputs: self.tell(len(outputs["sentence_embedding"]))
+        )
+        with hook:
+            for texts in batches:
+                yield self.retriever.encode_documents(texts, batch_size=self.settings.batch_size)
 
     def _encodable(self, document: Document) -> str:
         """Return the text to encode, cut where no encoder reads on."""
@@ -234,23 +215,17 @@ class Writer:
             raise DataError(f"the model gives no finite vector for document {name!r}")
         return _unit(vectors) if self.retriever.similarity == "cosine" else vectors
 
-    def _replaced(
-        self, segments: list[SegmentEntry], rows: Rows, live: NDArray[np.bool_] | None
-    ) -> NDArray[np.int64]:
-        """Return the live rows whose documents are replaced."""
-        paths = [self.folder / disk.SEGMENTS / segment.name for segment in segments]
+    def _replaced(self, segments: list[SegmentEntry], rows: Rows) -> list[int]:
+        """Return the rows whose documents are replaced."""
         new = [
-            Segment(path, segment.count, self.retriever.dimension)
-            for path, segment in zip(paths, segments, strict=True)
+            Segment(self.folder / disk.SEGMENTS / one.name, one.count, self.retriever.dimension)
+            for one in segments
         ]
-        ids = [document.id for segment in new for document in segment.documents()]
-        found = [row for own in rows.find(ids).values() for row in own]
-        return np.array([row for row in found if live is None or live[row]], np.int64)
+        return list(rows.find(d.id for segment in new for d in segment.documents()).values())
 
-    def _delete(self, manifest: Manifest, chosen: NDArray[np.int64]) -> Manifest:
-        live = live_rows(self.folder, manifest)
-        old = np.zeros(0, np.int64) if live is None else np.flatnonzero(~live)
-        deleted = np.union1d(old, chosen)
+    def _delete(self, manifest: Manifest, rows: Rows, chosen: list[int]) -> Manifest:
+        old = [] if rows.live is None else np.flatnonzero(~rows.live)
+        deleted = np.union1d(np.array(old, np.int64), np.array(chosen, np.int64))
         name = f"deleted-{manifest.generation}-{len(deleted)}.npy"
         with (self.folder / name).open("wb") as handle:
             np.lib.format.write_array(handle, deleted, allow_pickle=False)
@@ -265,7 +240,7 @@ class Writer:
         for segment in segments:
             files |= segment_files(self.folder, segment)
         changed = replace(manifest, segments=(*manifest.segments, *segments), files=files)
-        rows = open_rows(self.folder, changed)
+        rows = Rows.open(self.folder, changed)
         changed = self._with_engine(changed, rows, first_row)
         if self.settings.lexical if not first_row else bool(manifest.lexical):
             changed = self._with_lexical(changed, rows, first_row)
@@ -303,7 +278,7 @@ class Writer:
         write_lexical(part, new, base)
         part.rename(target)
         files = {k: v for k, v in manifest.files.items() if not k.startswith("lexical-")}
-        files |= _described(self.folder, target)
+        files |= {f"{name}/{path.name}": describe(path) for path in sorted(target.iterdir())}
         return replace(manifest, lexical=name, files=files)
 
 
@@ -314,26 +289,17 @@ class _SeenIds:
         self._known = [np.sort(known)]
 
     def add(self, draft: Draft) -> None:
-        keys = np.array([value_hash(d.id) for d in draft.documents], np.uint64)
-        counts = Counter(document.id for document in draft.documents)
-        twice = [name for name, count in counts.items() if count > 1]
+        ids = [document.id for document in draft.documents]
+        keys = np.array([value_hash(name) for name in ids], np.uint64)
         is_old = np.logical_or.reduce([np.isin(keys, old) for old in self._known])
-        twice += [draft.documents[i].id for i in np.flatnonzero(is_old)]
-        if twice:
+        twice = [name for name, count in Counter(ids).items() if count > 1]
+        if twice := twice + [ids[place] for place in np.flatnonzero(is_old)]:
             raise DataError(f"the id {twice[0]!r} comes twice; every document needs its own")
         self._known.append(np.sort(keys))
         # Lists of similar length are merged, so that their number stays logarithmic.
         while len(self._known) > 1 and 2 * len(self._known[-1]) >= len(self._known[-2]):
             last = self._known.pop()
             self._known[-1] = np.sort(np.concatenate([self._known[-1], last]))
-
-
-def _described(folder: Path, target: Path) -> dict[str, FileEntry]:
-    return {
-        path.relative_to(folder).as_posix(): describe(path)
-        for path in sorted(target.rglob("*"))
-        if path.is_file()
-    }
 
 
 def _unit(vectors: Array) -> Array:
