@@ -1,8 +1,8 @@
-"""Conditions on metadata, applied exactly and before anything is ranked.
+"""Filters on metadata, applied exactly and before ranking.
 
 ``{"country": "Peru", "family": ["Sphingidae", "Noctuidae"], "year": {"gte": 1990, "lt": 2000},
-"status": {"not": "draft"}}``: all of them hold. A document without a value passes only ``not``.
-May import: boolattn.search.index.segments, boolattn.errors.
+"status": {"not": "draft"}}``: all conditions must hold. A document without a value passes only
+``not``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import QueryError
-from boolattn.search.index.segments import value_hash
+from boolattn.search.index.segments import is_number, value_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -40,13 +40,7 @@ _CONDITION = re.compile(r"(?P<name>[^=!<>]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<v
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition on one field.
-
-    Attributes:
-        name: Of the field.
-        kind: ``in``, ``not``, or one of :data:`RANGES`.
-        values: One for a range.
-    """
+    """A condition on one field; ``kind`` is ``in``, ``not`` or one of :data:`RANGES`."""
 
     name: str
     kind: str
@@ -54,29 +48,26 @@ class Condition:
 
 
 def read_filters(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
-    """Turn what a caller wrote into conditions.
+    """Turn filters into conditions.
 
     >>> read_filters({"year": {"gte": 1990}})
     (Condition(name='year', kind='gte', values=(1990,)),)
     """
     found: list[Condition] = []
-    for name, wanted in (filters or {}).items():
-        if not isinstance(wanted, dict):
-            found.append(Condition(name, "in", _values(name, wanted)))
-            continue
-        for kind, value in wanted.items():
+    for name, given in (filters or {}).items():
+        for kind, value in (given if isinstance(given, dict) else {"in": given}).items():
             if kind not in ("in", "not", *RANGES):
                 known = ", ".join(["in", "not", *RANGES])
                 raise QueryError(f"filter {name!r} has no {kind!r}; there are {known}")
             values = _values(name, value)
-            if kind in RANGES and (len(values) != 1 or not _is_number(values[0])):
+            if kind in RANGES and (len(values) != 1 or not is_number(values[0])):
                 raise QueryError(f"filter {name!r}: {kind} takes one number, not {value!r}")
             found.append(Condition(name, kind, values))
     return tuple(found)
 
 
 def parse_filters(texts: Iterable[str]) -> dict[str, Any]:
-    """Read filters from a command line: ``year>=1990``, ``country=Peru``, ``country!=Peru``.
+    """Parse filters of a command line: ``year>=1990``, ``country=Peru``, ``country!=Peru``.
 
     The same field with ``=`` twice means either value. ``7`` is both the number and the text.
 
@@ -94,7 +85,7 @@ def parse_filters(texts: Iterable[str]) -> dict[str, Any]:
             own[_SIGNS[match["sign"]]] = _number(value, text)
         else:
             kind = "not" if match["sign"] == "!=" else "in"
-            own.setdefault(kind, []).extend(_either(value))
+            own.setdefault(kind, []).extend(_text_and_value(value))
     return found
 
 
@@ -102,12 +93,12 @@ def allowed_rows(conditions: Iterable[Condition], rows: Rows) -> Mask | None:
     """Return which rows pass all conditions and are not deleted; ``None``: all."""
     mask = rows.live
     for condition in conditions:
-        own = _holds(condition, rows)
+        own = _passes(condition, rows)
         mask = own if mask is None else mask & own
     return mask
 
 
-def _holds(condition: Condition, rows: Rows) -> Mask:
+def _passes(condition: Condition, rows: Rows) -> Mask:
     names = rows.names()
     if condition.name not in names:
         raise QueryError(
@@ -115,11 +106,11 @@ def _holds(condition: Condition, rows: Rows) -> Mask:
         )
     if condition.kind in RANGES:
         column = rows.column(f"number:{condition.name}")
-        held: Mask = RANGES[condition.kind](column, condition.values[0])
-        return held
+        mask: Mask = RANGES[condition.kind](column, condition.values[0])
+        return mask
     hashes = np.array([value_hash(value) for value in condition.values], np.uint64)
-    held = np.isin(rows.column(f"hash:{condition.name}"), hashes)
-    return ~held if condition.kind == "not" else held
+    mask = np.isin(rows.column(f"hash:{condition.name}"), hashes)
+    return ~mask if condition.kind == "not" else mask
 
 
 def _values(name: str, value: object) -> tuple[Value, ...]:
@@ -132,13 +123,13 @@ def _values(name: str, value: object) -> tuple[Value, ...]:
     return values
 
 
-def _either(value: str) -> list[Value]:
-    """Return a text, and what it says as JSON, because a command line knows no types."""
+def _text_and_value(text: str) -> list[Value]:
+    """Return a text, and its value as JSON: a command line has no types."""
     try:
-        read = json.loads(value)
+        value = json.loads(text)
     except ValueError:
-        return [value]
-    return [value, read] if isinstance(read, int | float | bool) else [value]
+        return [text]
+    return [text, value] if isinstance(value, int | float | bool) else [text]
 
 
 def _number(value: str, text: str) -> float:
@@ -146,7 +137,3 @@ def _number(value: str, text: str) -> float:
         return int(value) if re.fullmatch(r"[-+]?\d+", value) else float(value)
     except ValueError as error:
         raise QueryError(f"filter {text!r}: {value!r} is not a number") from error
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

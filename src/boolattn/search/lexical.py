@@ -1,8 +1,7 @@
-"""The lexical half: a tantivy index of the words, asked with the query's own tree.
+"""Lexical search: a tantivy index of words, searched with the query's tree.
 
-An operand holds where all its words stand, whatever their order; NOT excludes such documents. A
-query that is not composed is an ordinary BM25 query, where any word counts.
-May import: boolattn.logic, boolattn.errors.
+A document has an operand if it has all its words, in any order. A query of one operand is an
+ordinary BM25 query, where any word counts.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.logic.tree import QueryTree
 
-    # What tantivy builds and takes.
     Analyzer = Any
     TantivyQuery = Any
+    TantivyOccur = Any
     TantivyIndex = Any
 
 ANALYZER = "boolattn"
 _BODY, _ROW = "body", "row"
 _HEAP = 64_000_000
-#: Scripts written without spaces: each sign becomes a word, and an operand wants them all.
+#: Scripts written without spaces: each character becomes a word.
 _UNSPACED = re.compile("([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff])")
 
 
 def tantivy_module() -> Any:  # noqa: ANN401 - a module
-    """Import tantivy, or say how to get it."""
+    """Import tantivy."""
     try:
         import tantivy
     except ImportError as error:
@@ -69,7 +68,7 @@ def _analyzer() -> Analyzer:
 
 
 def terms_of(text: str) -> list[str]:
-    """Return the words of a text as they are looked up, each once.
+    """Return the words of a text as they are indexed, each once.
 
     >>> terms_of("the Moths of Borneo, moths of 婆罗洲")
     ['moth', 'borneo', '婆', '罗', '洲']
@@ -83,10 +82,9 @@ def write_lexical(
     """Write a lexical index.
 
     Args:
-        target: Its folder, not there yet.
-        documents: What to add, each with its row.
-        base: An index to add to. It is left as it is: tantivy replaces files and changes none,
-            so the new folder shares the old one's.
+        target: A new folder.
+        documents: To add, each with its row.
+        base: An index to add to. Its files are shared: tantivy never changes a file.
     """
     tantivy = tantivy_module()
     target.mkdir()
@@ -101,15 +99,14 @@ def write_lexical(
         index.register_tokenizer(ANALYZER, _analyzer())
         _add(index, ((row, _spaced(f"{d.title}\n{d.text}")) for row, d in documents))
     except ValueError as error:
-        # What tantivy calls a value error is the disk's: full, or not to be written.
+        # tantivy reports a full or read-only disk as a ValueError.
         shutil.rmtree(target, ignore_errors=True)
         raise IndexFolderError(f"cannot write {target}: {_plain(error)}") from error
     for path in target.iterdir():
         if path.name.endswith(".lock"):
             path.unlink()
         elif path.stat().st_nlink == 1:
-            # tantivy makes some files for their owner only; the rest of the index is as the
-            # umask says.
+            # tantivy makes some files private; the umask holds for the rest of the index.
             path.chmod(0o666 & ~_umask())
 
 
@@ -169,8 +166,8 @@ class Lexical:
     def __init__(self, folder: Path) -> None:
         tantivy = tantivy_module()
         try:
-            # tantivy writes a lock beside what it opens, and the index may be read-only.
-            # Now and then its lock appears while the links are cleaned up, which is no failure.
+            # tantivy writes a lock beside what it opens, and the index may be read-only. The lock
+            # may appear while the links are removed, which is no failure.
             with TemporaryDirectory(prefix="boolattn-", ignore_cleanup_errors=True) as links:
                 for path in _parts(folder):
                     (Path(links) / path.name).symlink_to(path.resolve())
@@ -188,11 +185,12 @@ class Lexical:
         """Return the rows of the best documents, best first, at most ``n``.
 
         Args:
-            tree: One operand is a plain query, any word of which counts.
+            tree: The query; with one operand any of its words counts.
             n: How many.
-            allowed: Which rows may be found.
+            allowed: Which rows may be found; ``None``: all.
         """
-        query = self._any_word(tree) if isinstance(tree, Atom) else self._query(tree)
+        occur = self._tantivy.Occur
+        query = self._query(tree, occur.Should if isinstance(tree, Atom) else occur.Must)
         total = self._searcher.num_docs
         if query is None or not total:
             return np.zeros(0, np.int64)
@@ -200,42 +198,32 @@ class Lexical:
         while True:
             hits = self._searcher.search(query, limit, count=False).hits
             rows = _rows(self._searcher, hits)
-            kept = rows if allowed is None else rows[allowed[rows]]
-            if len(kept) >= n or len(hits) < limit or limit >= total:
-                return kept[:n]
+            rows = rows if allowed is None else rows[allowed[rows]]
+            if len(rows) >= n or len(hits) < limit or limit >= total:
+                return rows[:n]
             limit = min(4 * limit, total)
 
-    def _any_word(self, atom: Atom) -> TantivyQuery:
-        terms = [(self._tantivy.Occur.Should, self._term(word)) for word in terms_of(atom.text)]
-        return self._tantivy.Query.boolean_query(terms) if terms else None
-
-    def _query(self, tree: QueryTree) -> TantivyQuery:
-        """Build tantivy's query; ``None`` where a part has no word to look up."""
+    def _query(self, tree: QueryTree, word: TantivyOccur) -> TantivyQuery:
+        """Return tantivy's query; ``None`` where a part has no words."""
         occur, make = self._tantivy.Occur, self._tantivy.Query
         match tree:
             case Atom(text):
-                parts = [(occur.Must, self._term(word)) for word in terms_of(text)]
-            case Or(parts=branches):
-                parts = [(occur.Should, q) for q in map(self._query, branches) if q is not None]
-            case Not(part):
-                excluded = self._query(part)
-                parts = [] if excluded is None else [(occur.MustNot, excluded)]
-            case And(parts=all_of):
+                found = [(word, make.term_query(self._schema, _BODY, w)) for w in terms_of(text)]
+            case Or(parts):
+                found = [(occur.Should, self._query(part, word)) for part in parts]
+            case Not() | And():
                 found = [
-                    (occur.MustNot, self._query(part.part))
+                    (occur.MustNot, self._query(part.part, word))
                     if isinstance(part, Not)
-                    else (occur.Must, self._query(part))
-                    for part in all_of
+                    else (occur.Must, self._query(part, word))
+                    for part in (tree.parts if isinstance(tree, And) else (tree,))
                 ]
-                parts = [(sign, query) for sign, query in found if query is not None]
-        if not parts:
+        clauses = [(sign, query) for sign, query in found if query is not None]
+        if not clauses:
             return None
-        if all(sign == occur.MustNot for sign, _ in parts):
-            parts.append((occur.Must, make.const_score_query(make.all_query(), 0.0)))
-        return make.boolean_query(parts)
-
-    def _term(self, word: str) -> TantivyQuery:
-        return self._tantivy.Query.term_query(self._schema, _BODY, word)
+        if all(sign == occur.MustNot for sign, _ in clauses):
+            clauses.append((occur.Must, make.const_score_query(make.all_query(), 0.0)))
+        return make.boolean_query(clauses)
 
 
 def _rows(searcher: TantivyIndex, hits: Sequence[tuple[float, object]]) -> NDArray[np.int64]:

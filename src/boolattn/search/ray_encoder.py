@@ -1,8 +1,7 @@
-"""Encoding a corpus on several processes or machines with Ray; the same code for one or many.
+"""Encoding a corpus with Ray, on several processes or machines.
 
-A segment's texts are encoded together wherever it happens, so the vectors are those of a build
-on one machine. The model travels to the workers; they need this package, not the model's folder.
-May import: boolattn.search, boolattn.composition, boolattn.encoder, boolattn.errors.
+The texts of a segment are encoded together, so the vectors are those of a build on one machine.
+The model's files travel to the workers; these need only this package.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float32]
 
-#: Segments a worker has waiting, beyond the one it encodes.
-_WAITING = 1
+#: Segments that wait for each worker, with the one that it encodes.
+_QUEUED = 2
 _TIMEOUT = 10.0
 
 
 class Worker:
-    """Encodes texts in a process of its own."""
+    """Encodes texts in its own process."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         with TemporaryDirectory(prefix="boolattn-") as folder:
@@ -45,11 +44,11 @@ class Worker:
             self._retriever = load_model(folder)
 
     def fingerprint(self) -> str:
-        """Return the model's."""
+        """Return the model's fingerprint."""
         return self._retriever.fingerprint
 
     def encode(self, texts: list[str], batch_size: int | None) -> Array:
-        """Encode one segment's texts."""
+        """Encode the texts of one segment."""
         return self._retriever.encode_documents(texts, batch_size=batch_size)
 
 
@@ -62,18 +61,21 @@ def cluster(
     batch_size: int | None = None,
     n_workers: int = 0,
 ) -> Iterator[Encode]:
-    """Give what encodes segments on Ray's workers.
+    """Start workers that encode segments.
 
     Args:
         model: As in :func:`boolattn.embedding.models.load_model`.
-        fingerprint: Of the model of the index; workers with another are refused.
+        fingerprint: Of the index's model; workers with another are refused.
         address: Of a running cluster; left out, Ray starts here.
         batch_size: Documents encoded at once; left out, chosen for the device.
         n_workers: Left out, one for each GPU of the cluster, or else for each core.
     """
-    ray = _ray()
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingDataError("--ray needs Ray; pip install 'boolattn[ray]'") from error
     _check_address(address)
-    # Ray's workers would set devices aside for themselves and tell of it at length.
+    # Otherwise Ray's workers reserve devices, with long warnings.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         ray.init(address=address or "local", log_to_driver=False, logging_level="error")
@@ -88,7 +90,17 @@ def cluster(
         kind = ray.remote(num_cpus=1, num_gpus=1 if n_gpus else 0)(Worker)
         workers = [kind.remote(files) for _ in range(count)]
         check_models(ray.get([worker.fingerprint.remote() for worker in workers]), fingerprint)
-        yield lambda batches: _encode(ray, workers, batches, batch_size)
+
+        def encode(batches: Iterable[list[str]]) -> Iterator[Array]:
+            """Assign segments to workers in turn, and yield their vectors in order."""
+            queue: deque[Any] = deque()
+            for number, texts in enumerate(batches):
+                queue.append(workers[number % count].encode.remote(texts, batch_size))
+                if len(queue) >= _QUEUED * count:
+                    yield ray.get(queue.popleft())
+            yield from map(ray.get, queue)
+
+        yield encode
     finally:
         ray.shutdown()
 
@@ -103,7 +115,7 @@ def check_models(found: Iterable[str], fingerprint: str) -> None:
 
 
 def _check_address(address: str) -> None:
-    """Knock first: Ray itself takes minutes to find out that nobody is there."""
+    """Connect first: Ray itself takes minutes to find that there is no cluster."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal():
         return
@@ -114,34 +126,6 @@ def _check_address(address: str) -> None:
         raise ConfigError(f"no Ray cluster at {address}: {reason}") from error
 
 
-def _encode(
-    ray: Any,  # noqa: ANN401 - a module
-    workers: list[Any],
-    batches: Iterable[list[str]],
-    batch_size: int | None,
-) -> Iterator[Array]:
-    """Hand out segments in turn and yield their vectors in order."""
-    under_way: deque[Any] = deque()
-    for number, texts in enumerate(batches):
-        worker = workers[number % len(workers)]
-        under_way.append(worker.encode.remote(texts, batch_size))
-        if len(under_way) >= (1 + _WAITING) * len(workers):
-            yield ray.get(under_way.popleft())
-    while under_way:
-        yield ray.get(under_way.popleft())
-
-
 def _files(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
-def _ray() -> Any:  # noqa: ANN401 - a module
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingDataError("--ray needs Ray; pip install 'boolattn[ray]'") from error
-    return ray
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}

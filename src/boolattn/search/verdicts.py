@@ -114,24 +114,20 @@ def _compare(
     tree: QueryTree, own: Probabilities, above: Sequence[Probabilities]
 ) -> Iterator[_Comparison]:
     parts = tree.parts if isinstance(tree, And) else (tree,)
-    composed = _with_median(parts, own.composed, [one.composed for one in above])
-    displayed = _with_median(parts, own.displayed, [one.displayed for one in above])
+    composed = _with_median(parts, [own.composed, *(one.composed for one in above)])
+    displayed = _with_median(parts, [own.displayed, *(one.displayed for one in above)])
     for part, mine, shown in zip(parts, composed, displayed, strict=True):
         yield _Comparison(part, *mine, _text(part, *shown))
 
 
 def _with_median(
-    parts: Sequence[QueryTree], own: Sequence[float], above: Sequence[Sequence[float]]
-) -> list[tuple[float, float]]:
-    """Return the probability of each part, and the median of the results above."""
-    rows = [_of_parts(parts, row) for row in above] or [[1.0] * len(parts)]
-    usual = [median(column) for column in zip(*rows, strict=True)]
-    return list(zip(_of_parts(parts, own), usual, strict=True))
-
-
-def _of_parts(parts: Sequence[QueryTree], operands: Sequence[float]) -> list[float]:
-    values = iter(operands)
-    return [probability(part, values) for part in parts]
+    parts: Sequence[QueryTree], rows: Sequence[Sequence[float]]
+) -> Iterator[tuple[float, float]]:
+    """Yield for each part the probability of the first row, and the median of the others."""
+    operands = [iter(row) for row in rows]
+    for part in parts:
+        own, *others = (probability(part, values) for values in operands)
+        yield own, median(others or [1.0])
 
 
 def _text(part: QueryTree, own: float, usual: float) -> str:

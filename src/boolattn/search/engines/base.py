@@ -71,11 +71,6 @@ class Engine(Protocol):
     """An open engine."""
 
     @property
-    def is_exact(self) -> bool:
-        """Whether it always finds the nearest vectors."""
-        ...
-
-    @property
     def limit(self) -> int | None:
         """Most results of one search, if there is a limit."""
         ...

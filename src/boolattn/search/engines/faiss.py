@@ -102,7 +102,6 @@ KINDS = {
 class Approximate:
     """An open faiss index."""
 
-    is_exact = False
     limit = None
 
     def __init__(

@@ -26,7 +26,6 @@ _MAX_SCORES = 1 << 26
 class Flat:
     """Exact search."""
 
-    is_exact = True
     limit = None
 
     def __init__(self, rows: Rows) -> None:

@@ -53,7 +53,6 @@ _SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 class Milvus:
     """A collection opened for searching."""
 
-    is_exact = False
     limit = LIMIT
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from boolattn.search.engines.base import Selection
+from boolattn.search.engines.base import Engine, Selection
 from boolattn.search.engines.flat import Flat
 
 if TYPE_CHECKING:
@@ -27,14 +27,10 @@ TARGETS = {10: 0.98, 1000: 0.95}
 _TIE = 1e-6
 
 
-class Tunable(Protocol):
-    """An engine whose effort can be set."""
+class Tunable(Engine, Protocol):
+    """An engine with efforts, by number of results."""
 
     efforts: dict[int, float]
-
-    def search(self, queries: Array, n: int, selection: Selection) -> Found:
-        """Return the nearest rows; some may be missed."""
-        ...
 
 
 def tune(

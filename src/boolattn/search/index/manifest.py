@@ -129,7 +129,7 @@ def check_files(folder: Path, manifest: Manifest, *, verify: bool = False) -> No
                 f"{path} has {size} bytes instead of {entry.size}; build the index again"
             )
         left -= size
-        if (verify or left >= 0) and file_hash(path) != entry.sha256:
+        if (verify or left >= 0) and describe(path) != entry:
             raise IndexFolderError(f"{path} was altered: its hash differs; build the index again")
 
 
@@ -145,13 +145,9 @@ def check_model(folder: Path, manifest: Manifest, fingerprint: str) -> None:
 
 def describe(path: Path) -> FileEntry:
     """Return a file's size and hash."""
-    return FileEntry(path.stat().st_size, file_hash(path))
-
-
-def file_hash(path: Path) -> str:
-    """Return a file's SHA-256."""
     with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+    return FileEntry(path.stat().st_size, digest)
 
 
 def _text_hash(text: str) -> str:

@@ -82,8 +82,8 @@ class Draft:
         for name in sorted({name for d in self.documents for name in d.metadata}):
             values = [d.metadata.get(name) for d in self.documents]
             found[f"hash:{name}"] = np.array([value_hash(v) for v in values], np.uint64)
-            if any(_is_number(value) for value in values):
-                numbers = [float(v) if _is_number(v) else np.nan for v in values]  # type: ignore[arg-type]
+            if any(is_number(value) for value in values):
+                numbers = [float(v) if is_number(v) else np.nan for v in values]  # type: ignore[arg-type]
                 found[f"number:{name}"] = np.array(numbers, np.float64)
         return found
 
@@ -264,5 +264,6 @@ def _line(document: Document) -> bytes:
         raise DataError(f"document {document.id!r}: {error}; metadata are plain values") from error
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Return whether a value is a number; true and false are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,31 +1,23 @@
-"""Settings of an index, and the interface of what encodes its documents."""
+"""Settings of an index."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from boolattn.errors import ConfigError
 from boolattn.search.engines.registry import find_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float32]
-
+#: Encodes lists of texts, in order; a cluster may encode several at once.
+Encode: TypeAlias = "Callable[[Iterable[list[str]]], Iterator[NDArray[np.float32]]]"
 #: Documents of a segment: the most that a killed build loses.
 SEGMENT_SIZE = 16_384
-
-
-class Encode(Protocol):
-    """Encodes lists of texts, in order; a cluster may encode several at once."""
-
-    def __call__(self, batches: Iterable[list[str]], /) -> Iterator[Array]:
-        """Yield the vectors of each list."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
