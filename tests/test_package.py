@@ -4,6 +4,7 @@ import sys
 import pytest
 
 import boolattn
+from boolattn.cli import main
 
 
 def modules_after(code: str) -> set[str]:
@@ -20,13 +21,13 @@ def modules_after(code: str) -> set[str]:
         "import boolattn.logic.labels, boolattn.logic.templates",
     ],
 )
-def test_nothing_heavy_is_loaded_until_asked(code):
+def test_nothing_heavy_is_imported_before_use(code):
     loaded = modules_after(code)
     assert "boolattn" in loaded
     assert not loaded & {"torch", "transformers", "matplotlib", "sentence_transformers"}
 
 
-def test_every_public_name_is_there():
+def test_public_names_exist():
     for name in boolattn.__all__:
         assert getattr(boolattn, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'atach'"):
@@ -49,9 +50,22 @@ def test_help_and_version():
     assert "explain" in shown.stdout
 
 
-def test_an_error_is_one_line_on_stderr(tmp_path):
-    done = command("explain", "cats not dogs", "--model", str(tmp_path))
+def test_an_error_is_one_line_on_stderr():
+    done = command("data", "stats", "no-such-data")
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.strip().splitlines()
+    assert line.startswith("boolattn: no data set 'no-such-data'")
+
+
+def test_an_error_of_a_model_folder_is_one_line(tmp_path, monkeypatch, capsys):
+    """In this process: another one would import torch again."""
+    monkeypatch.setattr(
+        sys, "argv", ["boolattn", "explain", "cats not dogs", "--model", str(tmp_path)]
+    )
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    printed = capsys.readouterr()
+    assert (stopped.value.code, printed.out) == (2, "")
+    [line] = printed.err.strip().splitlines()
     assert line.startswith("boolattn: ")
     assert "holds no boolattn.safetensors" in line
