@@ -7,14 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from examples.demo.queries import (
-    EXCLUDED,
-    KINDS,
-    OTHER,
-    ExtraQuery,
-    choose_queries,
-    judge_extra,
-)
 from typer.testing import CliRunner
 
 from boolattn.cli import app
@@ -30,6 +22,13 @@ from boolattn.evaluation.metrics import measure
 from boolattn.search.index.manifest import read_manifest
 from boolattn.search.systems import open_system
 from boolattn.service.judgements import read_judgements
+from examples.demo.queries import (
+    CHOSEN,
+    EXCLUDED,
+    OTHER,
+    choose_queries,
+    judge_extra,
+)
 
 run = CliRunner().invoke
 GROUPS = {"wrasse": "Labridae", "opossum": "Didelphidae"}
@@ -126,11 +125,8 @@ def test_a_model_without_a_query_parser(data, cache):
 
 def test_extra_queries_are_judged_by_metadata():
     documents = [_document(*row) for row in _documents_as_rows()]
-    extra = ExtraQuery(
-        "opossums AND Peru NOT Japan",
-        ({"family": "Didelphidae"}, {"places": "Peru"}, {"places": "Japan"}),
-    )
-    query = judge_extra(extra, documents)
+    sets = ({"family": "Didelphidae"}, {"places": "Peru"}, {"places": "Japan"})
+    query = judge_extra("opossums AND Peru NOT Japan", sets, documents)
     by_id = {document.id: document for document in documents}
     assert all((query.gold, query.excluded, query.partial))
     for name, is_in_japan in (("gold", False), ("excluded", True)):
@@ -152,7 +148,7 @@ def test_results_are_marked_by_the_benchmarks_judgements(data):
 
 
 def test_chosen_queries_are_distinct():
-    chosen = [name for kind in KINDS for name in kind.chosen]
+    chosen = [name for ids in CHOSEN.values() for name in ids.split()]
     assert len(chosen) == len(set(chosen)) == 20
 
 
