@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer import Argument, Option
 
 from boolattn.cli.output import AsJson, console, note, print_json
 from boolattn.errors import ConfigError
@@ -26,10 +27,10 @@ T = TypeVar("T")
 
 app = typer.Typer(help="List, build and inspect data sets.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="A name that `boolattn data list` shows.")]
-From = Annotated[Path | None, typer.Option("--from", help="Folder with the data set's files.")]
-Size = Annotated[str, typer.Option(help="Size of a generated benchmark: small or full.")]
-Seed = Annotated[int, typer.Option(help="Random seed of generated data.")]
+Name = Annotated[str, Argument(help="A name that `boolattn data list` shows.")]
+From = Annotated[Path | None, Option("--from", help="Folder with the data set's files.")]
+Size = Annotated[str, Option(help="Size of a generated benchmark: small or full.")]
+Seed = Annotated[int, Option(help="Random seed of generated data.")]
 
 
 @app.command("list")
@@ -51,12 +52,12 @@ def list_(as_json: AsJson = False) -> None:
 @app.command()
 def build(  # noqa: PLR0913 - options of a command line
     name: Name,
-    out: Annotated[Path | None, typer.Option(help="New folder or file to write.")] = None,
+    out: Annotated[Path | None, Option(help="New folder or file to write.")] = None,
     folder: From = None,
     size: Size = "small",
     seed: Seed = 0,
-    n: Annotated[int, typer.Option("-n", min=1, help="Number of sentences.")] = 10_000,
-    beir: Annotated[bool, typer.Option("--beir", help="Write taxa as a BEIR folder.")] = False,
+    n: Annotated[int, Option("-n", min=1, help="Number of sentences.")] = 10_000,
+    beir: Annotated[bool, Option("--beir", help="Write taxa as a BEIR folder.")] = False,
 ) -> None:
     """Write a data set: a BEIR folder, taxa with their manifest, sentences as JSON lines."""
     from boolattn.data import catalog
@@ -103,9 +104,9 @@ def stats(
 @app.command()
 def show(  # noqa: PLR0913 - options of a command line
     name: Name,
-    split: Annotated[str, typer.Option(help="Only this split.")] = "",
-    n: Annotated[int, typer.Option("-n", min=1, help="Examples of each split.")] = 3,
-    template: Annotated[str, typer.Option(help="Only queries of this template.")] = "",
+    split: Annotated[str, Option(help="Only this split.")] = "",
+    n: Annotated[int, Option("-n", min=1, help="Examples of each split.")] = 3,
+    template: Annotated[str, Option(help="Only queries of this template.")] = "",
     folder: From = None,
     size: Size = "small",
     seed: Seed = 0,

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 import boolattn
 from boolattn.cli.output import AsJson, console, note, print_json, progress_lines, quiet_libraries
@@ -29,41 +29,34 @@ FIGURE = "recall@100"
 _GROUPED = ["recall@100", "r_precision", "leak"]
 
 Metrics = Annotated[
-    list[str] | None, typer.Option("--metric", help="Such as recall@100 or leak; repeatable.")
+    list[str] | None, Option("--metric", help="Such as recall@100 or leak; repeatable.")
 ]
 
 
 def evaluate(  # noqa: PLR0913 - options of a command line
-    model: Annotated[
-        str,
-        typer.Argument(help="A model folder, a TREC run (*.run, *.trec), minilm, shipped or bm25."),
-    ],
-    on: Annotated[str, typer.Option(help="Data set: a name that `boolattn data list` shows.")],
+    model: Annotated[str, Argument(help="A model folder, a TREC run, minilm, shipped or bm25.")],
+    on: Annotated[str, Option(help="Data set: a name that `boolattn data list` shows.")],
     split: Annotated[
-        list[str] | None, typer.Option(help="Repeatable; default: the splits usually reported.")
+        list[str] | None, Option(help="Repeatable; default: the splits usually reported.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder with the data set's files.")] = None,
-    size: Annotated[
-        str, typer.Option(help="Size of a generated benchmark: small or full.")
-    ] = "small",
+    data: Annotated[Path | None, Option(help="Folder with the data set's files.")] = None,
+    size: Annotated[str, Option(help="Generated benchmarks: small or full.")] = "small",
     gate: Annotated[
-        str, typer.Option(help="Operator labels: the model's own, or the oracle's (label).")
+        str, Option(help="Operator labels: the model's own, or the oracle's (label).")
     ] = "own",
-    compose: Annotated[
-        bool, typer.Option(help="Compose operand scores, if the model has a query parser.")
-    ] = True,
+    compose: Annotated[bool, Option(help="Compose scores of operands, if parsed.")] = True,
     strict_not: Annotated[
-        bool, typer.Option("--strict-not", help="Remove documents with a negated operand's words.")
+        bool, Option("--strict-not", help="Remove documents with a negated operand's words.")
     ] = False,
     metrics: Metrics = None,
     limit_documents: Annotated[
-        int, typer.Option(min=0, help="About so many: those that queries name, and others.")
+        int, Option(min=0, help="About so many: those that queries name, and others.")
     ] = 0,
-    limit_queries: Annotated[int, typer.Option(min=0, help="Most queries of a split.")] = 0,
-    seed: Annotated[int, typer.Option(help="Random seed of samples and generated data.")] = 0,
-    name: Annotated[str, typer.Option(help="Name of the system in tables.")] = "",
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; default: a GPU if any.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for results, runs and figures.")] = Path(
+    limit_queries: Annotated[int, Option(min=0, help="Most queries of a split.")] = 0,
+    seed: Annotated[int, Option(help="Random seed of samples and generated data.")] = 0,
+    name: Annotated[str, Option(help="Name of the system in tables.")] = "",
+    device: Annotated[str | None, Option(help="cpu or cuda; default: a GPU if any.")] = None,
+    out: Annotated[Path, Option(help="Folder for results, runs and figures.")] = Path(
         "out/evaluation"
     ),
     as_json: AsJson = False,
@@ -109,12 +102,12 @@ def evaluate(  # noqa: PLR0913 - options of a command line
 
 
 def compare(  # noqa: PLR0913 - options of a command line
-    first: Annotated[str, typer.Argument(help="Results; of several seeds, separated by commas.")],
-    second: Annotated[str, typer.Argument(help="Results of another system, same queries.")],
+    first: Annotated[str, Argument(help="Results; of several seeds, separated by commas.")],
+    second: Annotated[str, Argument(help="Results of another system, same queries.")],
     metrics: Metrics = None,
-    by: Annotated[str, typer.Option(help="template, operator, domain or wording.")] = "",
-    figure: Annotated[Path | None, typer.Option(help="Draw both by template.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of the test.")] = 0,
+    by: Annotated[str, Option(help="template, operator, domain or wording.")] = "",
+    figure: Annotated[Path | None, Option(help="Draw both by template.")] = None,
+    seed: Annotated[int, Option(help="Random seed of the test.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Compare two systems query by query: difference, 95% interval, p value.
@@ -123,9 +116,12 @@ def compare(  # noqa: PLR0913 - options of a command line
     several seeds are averaged for each query first.
     """
     from boolattn.evaluation import figures, tables
-    from boolattn.evaluation.results import compare_results
+    from boolattn.evaluation.results import Results, average, compare_results
 
-    systems = [_load(first), _load(second)]
+    systems = [
+        average([Results.load(Path(path)) for path in paths.split(",")])
+        for paths in (first, second)
+    ]
     groups = {"": systems}
     if by:
         groups = {name: [one.only(by, name) for one in systems] for name in systems[0].by(by)}
@@ -217,9 +213,3 @@ def _note_missing(ranking: Ranking, split: str, depth: int) -> None:
             f"note: no query of {split} has more than {longest:,} results, and metrics use up to "
             f"{depth:,}; the missing ones count as not found"
         )
-
-
-def _load(paths: str) -> Results:
-    from boolattn.evaluation.results import Results, average
-
-    return average([Results.load(Path(path)) for path in paths.split(",")])

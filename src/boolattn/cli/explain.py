@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from boolattn.cli.output import AsJson, console, print_json, quiet_libraries
 from boolattn.errors import QueryError
@@ -23,14 +24,10 @@ FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
 
 
 def explain(
-    text: Annotated[str, typer.Argument(help="The text.")],
-    model: Annotated[
-        Path | None, typer.Option(help="Folder of a saved model; default: the shipped model.")
-    ] = None,
-    operator: Annotated[
-        list[str] | None, typer.Option(help="Open the gate of this operator; repeatable.")
-    ] = None,
-    figure: Annotated[Path | None, typer.Option(help="Write heat maps to this file.")] = None,
+    text: Annotated[str, Argument(help="The text.")],
+    model: Annotated[Path | None, Option(help="Model folder; default: shipped.")] = None,
+    operator: Annotated[list[str] | None, Option(help="Open its gate; repeatable.")] = None,
+    figure: Annotated[Path | None, Option(help="Write heat maps to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the parsed query, and cue, scope, bias and change of attention by token."""

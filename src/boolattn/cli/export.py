@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument
 
 from boolattn.cli.output import quiet_libraries
 from boolattn.errors import MissingDataError
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="Folder of a trained two-tower model.")],
-    out: Annotated[Path, typer.Argument(help="The ONNX file to write.")] = Path("query.onnx"),
+    model: Annotated[Path, Argument(help="Folder of a trained two-tower model.")],
+    out: Annotated[Path, Argument(help="The ONNX file to write.")] = Path("query.onnx"),
 ) -> None:
     """Write the query tower of a model as ONNX, including its gate."""
     if not (model / "modules.json").is_file():

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
 from boolattn.errors import ConfigError, QuerySyntaxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from rich.table import Table
     from rich.text import Text
@@ -30,26 +32,20 @@ _VERDICTS = {"put down": "ranked lower"}
 
 
 def index(  # noqa: PLR0913 - options of a command line
-    documents: Annotated[Path, typer.Argument(help="A .jsonl, .csv or .parquet file.")],
-    out: Annotated[Path, typer.Option(help="Folder of the index.")],
-    model: Annotated[str, typer.Option(help="shipped (default), minilm, or a model folder.")] = "",
-    engine: Annotated[str, typer.Option(help="flat (exact), ivf, hnsw or milvus.")] = "flat",
-    uri: Annotated[str, typer.Option(help="Milvus: a file name or an address.")] = "",
-    lexical: Annotated[bool, typer.Option(help="Index words too, for --hybrid.")] = True,
-    append: Annotated[bool, typer.Option("--append", help="Add documents to an index.")] = False,
-    update: Annotated[
-        bool, typer.Option("--update", help="Add documents; replace those with the same id.")
-    ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a build that stopped.")
-    ] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing index.")] = False,
+    documents: Annotated[Path, Argument(help="A .jsonl, .csv or .parquet file.")],
+    out: Annotated[Path, Option(help="Folder of the index.")],
+    model: Annotated[str, Option(help="shipped (default), minilm, or a model folder.")] = "",
+    engine: Annotated[str, Option(help="flat (exact), ivf, hnsw or milvus.")] = "flat",
+    uri: Annotated[str, Option(help="Milvus: a file name or an address.")] = "",
+    lexical: Annotated[bool, Option(help="Index words too, for --hybrid.")] = True,
+    append: Annotated[bool, Option("--append", help="Add documents to an index.")] = False,
+    update: Annotated[bool, Option("--update", help="Add, and replace the same ids.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue a stopped build.")] = False,
+    replace: Annotated[bool, Option("--replace", help="Replace an existing index.")] = False,
     ray: Annotated[
-        str, typer.Option(metavar="local|ADDRESS", help="Encode with Ray, here or on a cluster.")
+        str, Option(metavar="local|ADDRESS", help="Encode with Ray, here or on a cluster.")
     ] = "",
-    batch_size: Annotated[
-        int | None, typer.Option(help="Documents encoded at once; default: by the device.")
-    ] = None,
+    batch_size: Annotated[int | None, Option(help="Documents encoded at once.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Index documents: vectors, words and metadata in one folder."""
@@ -66,10 +62,7 @@ def index(  # noqa: PLR0913 - options of a command line
 
     start = time.perf_counter()
     quiet_libraries()
-    # An index that exists names its model itself.
-    opened = None
-    if append or update:
-        opened = Searcher.open(out, load_model(model) if model else None)
+    opened = open_index(out, model) if append or update else None
     name = model or (opened.manifest.model if opened else SHIPPED)
     retriever = opened.retriever if opened else load_model(name)
     with _progress() as tell, _encoder(ray, name, retriever.fingerprint, batch_size) as encode:
@@ -95,43 +88,37 @@ def index(  # noqa: PLR0913 - options of a command line
 
 
 def search(  # noqa: PLR0913 - options of a command line
-    index: Annotated[Path, typer.Argument(help="Folder of the index.")],
-    query: Annotated[str, typer.Argument(help='Plain language, or "moths AND Borneo NOT Java".')],
-    k: Annotated[int, typer.Option("-k", min=1, help="Number of results.")] = 10,
-    mode: Annotated[
-        str, typer.Option(help="Syntax of the query: auto, plain or explicit.")
-    ] = "auto",
+    index: Annotated[Path, Argument(help="Folder of the index.")],
+    query: Annotated[str, Argument(help='Plain language, or "moths AND Borneo NOT Java".')],
+    k: Annotated[int, Option("-k", min=1, help="Number of results.")] = 10,
+    mode: Annotated[str, Option(help="Query syntax: auto, plain, explicit.")] = "auto",
     filters: Annotated[
         list[str] | None,
-        typer.Option("--filter", metavar="KEY=VALUE", help="Also !=, >=, >, <=, <; repeatable."),
+        Option("--filter", metavar="KEY=VALUE", help="Also !=, >=, >, <=, <; repeatable."),
     ] = None,
-    hybrid: Annotated[bool, typer.Option("--hybrid", help="Add lexical search.")] = False,
+    hybrid: Annotated[bool, Option("--hybrid", help="Add lexical search.")] = False,
     strict_not: Annotated[
-        bool, typer.Option("--strict-not", help="Remove documents with a negated operand's words.")
+        bool, Option("--strict-not", help="Remove documents with a negated operand's words.")
     ] = False,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Search with one vector, without composition.")
+        bool, Option("--plain", help="Search with one vector, without composition.")
     ] = False,
     exhaustive: Annotated[
-        bool, typer.Option("--exhaustive", help="Score all documents, not only candidates.")
+        bool, Option("--exhaustive", help="Score all documents, not only candidates.")
     ] = False,
     explain: Annotated[
-        bool,
-        typer.Option("--explain", help="Show probabilities, and documents that are ranked lower."),
+        bool, Option("--explain", help="Show probabilities, and what is ranked lower.")
     ] = False,
-    model: Annotated[str, typer.Option(help="Default: the model named by the index.")] = "",
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Check the hashes of all files of the index.")
-    ] = False,
+    model: Annotated[str, Option(help="Default: the model named by the index.")] = "",
+    verify: Annotated[bool, Option("--verify", help="Check hashes of the index files.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search an index."""
-    from boolattn.search import Searcher, load_model
     from boolattn.search.filters import parse_filters
 
     quiet_libraries()
     conditions = parse_filters(filters or [])
-    searcher = Searcher.open(index, load_model(model) if model else None, verify=verify)
+    searcher = open_index(index, model, verify=verify)
     try:
         result = searcher.search(
             query,
@@ -153,16 +140,21 @@ def search(  # noqa: PLR0913 - options of a command line
         _print_result(result, explain=explain)
 
 
+def open_index(folder: Path, model: str = "", *, verify: bool = False) -> Searcher:
+    """Open an index; without a model's name, with the model that the index names."""
+    from boolattn.search import Searcher, load_model
+
+    return Searcher.open(folder, load_model(model) if model else None, verify=verify)
+
+
 def _print_result(result: SearchResult, *, explain: bool) -> None:
     """Print the parsed query to stderr and the results to stdout."""
     out, err = console(markup=True), console(stderr=True)
     err.print(coloured_query(result))
-    if result.is_composed:
-        err.print("parsed as", _coloured_tree(result.tree_text), end="")
-        err.print(f"   (confidence {result.confidence:.0%})", style="dim")
-    elif result.parsed != result.tree:
+    if result.is_composed or result.parsed != result.tree:
+        used = "" if result.is_composed else ", too low: searched with one vector"
         err.print("parsed as", _coloured_tree(result.parsed_text), end="")
-        err.print(f"   (confidence {result.confidence:.0%}, too low: one vector)", style="dim")
+        err.print(f"   (confidence {result.confidence:.0%}{used})", style="dim")
     for warning in result.warnings:
         err.print(f"note: {warning}", style="yellow")
     out.print(_table(result, result.hits, explain=explain))
@@ -223,24 +215,22 @@ def _coloured_tree(tree: str) -> Text:
 
 def _print_summary(searcher: Searcher, seconds: float, *, as_json: bool) -> None:
     manifest = searcher.manifest
-    recall = manifest.engine_settings.get("recall")
+    values: dict[str, Any] = {
+        "index": str(searcher.folder),
+        "documents": len(searcher),
+        "model": manifest.model,
+        "engine": manifest.engine,
+        "recall": manifest.engine_settings.get("recall"),
+        "lexical": searcher.has_lexical,
+        "seconds": round(seconds, 1),
+    }
     if as_json:
-        print_json(
-            {
-                "index": str(searcher.folder),
-                "documents": len(searcher),
-                "model": manifest.model,
-                "engine": manifest.engine,
-                "recall": recall,
-                "lexical": searcher.has_lexical,
-                "seconds": round(seconds, 1),
-            }
-        )
+        print_json(values)
         return
-    measured = ", ".join(f"recall@{k} {value:.3f}" for k, value in (recall or {}).items())
+    recall = ", ".join(f"recall@{k} {value:.3f}" for k, value in (values["recall"] or {}).items())
     typer.echo(
         f"{searcher.folder}: {len(searcher)} documents, engine {manifest.engine} "
-        f"({measured or 'exact'}), {seconds:.1f} s"
+        f"({recall or 'exact'}), {seconds:.1f} s"
     )
 
 
@@ -268,14 +258,13 @@ def _progress() -> Iterator[Callable[[int], None]]:
         yield tell
 
 
-@contextmanager
-def _encoder(ray: str, model: str, fingerprint: str, batch_size: int | None) -> Iterator[Any]:
-    """Give an encoder that runs on Ray; ``None``: the model encodes here."""
+def _encoder(
+    ray: str, model: str, fingerprint: str, batch_size: int | None
+) -> AbstractContextManager[Any]:
+    """Return an encoder that runs on Ray; ``None``: the model encodes here."""
     if not ray:
-        yield None
-        return
+        return nullcontext()
     from boolattn.search.ray_encoder import cluster
 
     address = "" if ray == "local" else ray
-    with cluster(model, fingerprint, address=address, batch_size=batch_size) as encode:
-        yield encode
+    return cluster(model, fingerprint, address=address, batch_size=batch_size)

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from boolattn.cli.output import note, quiet_libraries
+from boolattn.cli.search import open_index
 from boolattn.errors import ConfigError, MissingDataError
 
 if TYPE_CHECKING:
@@ -22,38 +24,28 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def serve(  # noqa: PLR0913 - options of a command line
-    index: Annotated[Path, typer.Argument(help="Folder of the index.")],
+    index: Annotated[Path, Argument(help="Folder of the index.")],
     plain_index: Annotated[
         Path | None,
-        typer.Option(help="The plain encoder's index of the same documents, to compare with."),
+        Option(help="The plain encoder's index of the same documents, to compare with."),
     ] = None,
-    compare: Annotated[
-        bool, typer.Option(help="Show the plain encoder next to the Boolean model.")
-    ] = True,
+    compare: Annotated[bool, Option(help="Compare with the plain encoder.")] = True,
     judgements: Annotated[
         list[Path] | None,
-        typer.Option(help="JSON lines with text, gold, excluded, to mark violations; repeatable."),
+        Option(help="JSON lines with text, gold, excluded, to mark violations; repeatable."),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Default: the model named by the index.")
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option(help="Name of the model on the page; default: its own.")
-    ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free port.")] = 8000,
-    api_key_env: Annotated[
-        str | None, typer.Option(help="Environment variable with the API key.")
-    ] = None,
-    max_length: Annotated[int, typer.Option(help="Most characters of a query.")] = 1000,
-    max_k: Annotated[int, typer.Option(help="Most results of a search.")] = 100,
-    max_body: Annotated[int, typer.Option(help="Most bytes of a request.")] = 65_536,
-    concurrency: Annotated[int, typer.Option(help="Most active requests.")] = 64,
-    timeout: Annotated[float, typer.Option(help="Seconds that a request may take.")] = 10.0,
-    batch_size: Annotated[int, typer.Option(help="Queries of a batch; 1: no batching.")] = 32,
-    batch_wait: Annotated[
-        float, typer.Option(help="Milliseconds that a batch waits for more queries.")
-    ] = 2.0,
+    model: Annotated[str | None, Option(help="Default: the model named by the index.")] = None,
+    label: Annotated[str | None, Option(help="Name of the model on the page.")] = None,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="Port to listen on; 0: any free port.")] = 8000,
+    api_key_env: Annotated[str | None, Option(help="Variable with the API key.")] = None,
+    max_length: Annotated[int, Option(help="Most characters of a query.")] = 1000,
+    max_k: Annotated[int, Option(help="Most results of a search.")] = 100,
+    max_body: Annotated[int, Option(help="Most bytes of a request.")] = 65_536,
+    concurrency: Annotated[int, Option(help="Most active requests.")] = 64,
+    timeout: Annotated[float, Option(help="Seconds that a request may take.")] = 10.0,
+    batch_size: Annotated[int, Option(help="Queries of a batch; 1: no batching.")] = 32,
+    batch_wait: Annotated[float, Option(help="Milliseconds to wait for a batch.")] = 2.0,
 ) -> None:
     """Serve an index: a page, a JSON API, metrics."""
     try:
@@ -80,11 +72,11 @@ def serve(  # noqa: PLR0913 - options of a command line
         api_key=None if api_key_env is None else key_from(api_key_env),
     )
     judged = read_judgements(judgements or [])
-    searcher = _open(index, model)
+    searcher = open_index(index, model or "")
     settings = replace(settings, label=label or _name(searcher))
     plain = None
     if plain_index is not None:
-        plain = _open(plain_index, None)
+        plain = open_index(plain_index)
         settings = replace(settings, plain_label=_name(plain))
         if len(plain) != len(searcher):
             raise ConfigError(
@@ -92,12 +84,6 @@ def serve(  # noqa: PLR0913 - options of a command line
                 "index the same documents with both models"
             )
     _run(searcher, plain, settings, judged, (host, port))
-
-
-def _open(folder: Path, model: str | None) -> Searcher:
-    from boolattn.search import Searcher, load_model
-
-    return Searcher.open(folder, None if model is None else load_model(model))
 
 
 def _name(searcher: Searcher) -> str:

@@ -6,17 +6,16 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from boolattn.cli.output import print_json, quiet_libraries
 
-PresetName = Annotated[str, typer.Option(help="Name of a preset, or a TOML file.")]
+PresetName = Annotated[str, Option(help="Name of a preset, or a TOML file.")]
 Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the preset; repeatable."),
+    list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")
 ]
-Out = Annotated[Path, typer.Option(help="Folder of the run.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue a run that stopped.")]
+Out = Annotated[Path, Option(help="Folder of the run.")]
+Resume = Annotated[bool, Option("--resume", help="Continue a run that stopped.")]
 
 
 def pretrain(
@@ -36,14 +35,9 @@ def train(  # noqa: PLR0913 - options of a command line
     out: Out,
     preset: PresetName = "demo",
     changes: Changes = None,
-    data: Annotated[Path | None, typer.Option(help="Folder of the data set.")] = None,
-    pretrained: Annotated[
-        Path | None, typer.Option(help="Model folder of an earlier pretrain or train run.")
-    ] = None,
-    rankings: Annotated[
-        Path | None,
-        typer.Option(help="TREC run of the training queries; needed for n_bm25 negatives."),
-    ] = None,
+    data: Annotated[Path | None, Option(help="Folder of the data set.")] = None,
+    pretrained: Annotated[Path | None, Option(help="Model to start from.")] = None,
+    rankings: Annotated[Path | None, Option(help="TREC run for n_bm25 negatives.")] = None,
     *,
     resume: Resume = False,
 ) -> None:
