@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from boolattn.composition.exact import Ranked
 from boolattn.logic.operators import Operator
 from boolattn.search.engines.base import best, similarities
 from boolattn.search.engines.flat import Flat
@@ -24,13 +25,6 @@ if TYPE_CHECKING:
 #: Fewest candidates for each probe of a composed query.
 MIN_CANDIDATES = 500
 CANDIDATES_PER_RESULT = 10
-
-
-class Ranked(NamedTuple):
-    """Rows, best first, with their scores."""
-
-    rows: NDArray[np.int64]
-    scores: Array
 
 
 def n_candidates(depth: int) -> int:
@@ -61,12 +55,12 @@ def probes(plan: Plan) -> Array:
 def rank(
     engine: Engine, retriever: Retriever, plans: Sequence[Plan], depth: int, selection: Selection
 ) -> list[Ranked]:
-    """Rank rows for each plan, at most ``depth``; all plans' vectors are searched in one call."""
+    """Rank rows for each plan, at most ``depth``: one row of rows and one of scores."""
     if not plans:
         return []
     if isinstance(engine, Flat):
         # It compares every row anyway, and composing all costs less than choosing candidates.
-        return rank_exhaustively(engine, retriever, plans, depth, selection)
+        return list(_rank_all(engine, retriever, plans, depth, selection))
     # Apart: a single-vector query needs few neighbours, a composed one many candidates.
     single = [plan for plan in plans if not plan.is_composed]
     ranks = iter(_rank_single(engine, single, depth, selection))
@@ -101,12 +95,13 @@ def _rank_composed(
         yield Ranked(candidates[chosen], own)
 
 
-def rank_exhaustively(
+def _rank_all(
     flat: Flat, retriever: Retriever, plans: Sequence[Plan], depth: int, selection: Selection
-) -> list[Ranked]:
+) -> Iterator[Ranked]:
     """Score every selected row for each plan."""
-    ranked: list[Ranked] = []
-    for group in _groups(plans, flat.n_queries):
+    size = max(1, flat.n_queries // max(len(plan.vectors) for plan in plans))
+    for start in range(0, len(plans), size):
+        group = plans[start : start + size]
         found = flat.scores(np.concatenate([plan.vectors for plan in group]))
         ends = np.cumsum([len(plan.vectors) for plan in group])
         for plan, own in zip(group, np.split(found, ends[:-1]), strict=True):
@@ -114,25 +109,12 @@ def rank_exhaustively(
             scores = np.array(retriever.score(plan, own), np.float32)
             if selection.mask is not None:
                 scores[~selection.mask] = -np.inf
-            ranked.append(_best(scores, depth))
-    return ranked
+            yield _best(scores, depth)
 
 
 def _best(scores: Array, depth: int) -> Ranked:
     rows, own = (part[0] for part in best(np.asarray(scores, np.float32)[None], depth))
     return Ranked(rows[rows >= 0], own[rows >= 0])
-
-
-def _groups(plans: Sequence[Plan], size: int) -> Iterator[list[Plan]]:
-    """Group plans so that a group has at most ``size`` vectors."""
-    group: list[Plan] = []
-    for plan in plans:
-        if group and sum(len(own.vectors) for own in group) + len(plan.vectors) > size:
-            yield group
-            group = []
-        group.append(plan)
-    if group:
-        yield group
 
 
 def fuse(branches: Sequence[NDArray[np.int64]], depth: int, constant: int = 60) -> Ranked:

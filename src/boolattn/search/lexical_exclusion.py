@@ -62,6 +62,6 @@ def allowed_by_terms(tree: QueryTree) -> Callable[[Set[str]], bool]:
             positive or (bool(own) and own <= words)
             for own, positive in zip(terms, is_positive, strict=True)
         ]
-        return probability(tree, map(float, truths)) > 0
+        return bool(probability(tree, map(float, truths)))
 
     return is_allowed

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.search.candidates import Ranked, fuse, rank
+from boolattn.composition.exact import Ranked
+from boolattn.search.candidates import fuse, rank
 from boolattn.search.engines.base import similarities
 from boolattn.search.lexical import terms_of
 from boolattn.search.lexical_exclusion import allowed_by_terms, allowed_by_vectors

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+
+from boolattn.composition.exact import Ranked, top_k
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,13 +21,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float32]
     Mask = NDArray[np.bool_]
-
-
-class Found(NamedTuple):
-    """The nearest rows of each query, best first; -1 pads. Both shapes ``(queries, n)``."""
-
-    rows: NDArray[np.int64]
-    scores: Array
 
 
 @dataclass(frozen=True)
@@ -75,8 +70,8 @@ class Engine(Protocol):
         """Most results of one search, if there is a limit."""
         ...
 
-    def search(self, queries: Array, n: int, selection: Selection) -> Found:
-        """Return the ``n`` nearest selected rows of each query."""
+    def search(self, queries: Array, n: int, selection: Selection) -> Ranked:
+        """Return the ``n`` nearest selected rows of each query, best first; -1 pads."""
         ...
 
     def vectors(self, rows: NDArray[np.int64]) -> Array:
@@ -95,17 +90,12 @@ def similarities(queries: Array, vectors: Array) -> Array:
     return np.asarray(found.numpy(), np.float32)
 
 
-def best(scores: Array, n: int) -> Found:
-    """Return the ``n`` highest of each row of scores; those at -inf are not found.
+def best(scores: Array, n: int) -> Ranked:
+    """Return the ``n`` highest of each row of scores; -1 stands for a row at -inf.
 
     >>> best(np.array([[0.1, 0.7, -np.inf]], np.float32), 3).rows.tolist()
     [[1, 0, -1]]
     """
-    n = min(n, scores.shape[1])
-    rows = np.argpartition(-scores, n - 1, axis=1)[:, :n] if n else np.zeros((len(scores), 0), int)
-    own = np.take_along_axis(scores, rows, 1)
-    order = np.lexsort((rows, -own), axis=1)
-    rows = np.take_along_axis(rows, order, 1).astype(np.int64)
-    own = np.take_along_axis(own, order, 1)
-    rows[own == -np.inf] = -1
-    return Found(rows, own)
+    found = top_k(scores, n)
+    found.rows[found.scores == -np.inf] = -1
+    return found

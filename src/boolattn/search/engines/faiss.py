@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boolattn.composition.exact import Ranked
 from boolattn.errors import IndexFolderError, MissingDataError
-from boolattn.search.engines.base import Found, Selection, best, similarities
+from boolattn.search.engines.base import best, similarities
 from boolattn.search.engines.flat import delete_rows
 from boolattn.search.engines.tuning import as_settings, effort_for, efforts_of, tune
 from boolattn.search.index.manifest import describe
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.search.engines.base import Job
+    from boolattn.search.engines.base import Job, Selection
     from boolattn.search.index.manifest import FileEntry, Manifest
     from boolattn.search.index.segments import Rows
 
@@ -110,7 +111,7 @@ class Approximate:
         self._index, self._kind, self._rows = index, kind, rows
         self.efforts, self.vectors = efforts, rows.vectors
 
-    def search(self, queries: Array, n: int, selection: Selection) -> Found:
+    def search(self, queries: Array, n: int, selection: Selection) -> Ranked:
         """Return the nearest selected rows; some may be missed."""
         queries, n = np.ascontiguousarray(queries, np.float32), min(n, len(self._rows))
         mask, selector, share = selection.mask, None, 1.0
@@ -126,14 +127,14 @@ class Approximate:
         effort = effort_for(self.efforts, n) / share
         parameters = self._kind.parameters(self._index, effort, n, selector)
         scores, rows = self._index.search(queries, n, params=parameters)
-        return Found(rows, np.where(rows < 0, -np.inf, scores).astype(np.float32))
+        return Ranked(rows, np.where(rows < 0, -np.inf, scores).astype(np.float32))
 
-    def _one_by_one(self, queries: Array, n: int, rows: NDArray[np.int64]) -> Found:
+    def _one_by_one(self, queries: Array, n: int, rows: NDArray[np.int64]) -> Ranked:
         if not len(rows):
             empty = np.zeros((len(queries), 0))
-            return Found(empty.astype(np.int64), empty.astype(np.float32))
+            return Ranked(empty.astype(np.int64), empty.astype(np.float32))
         found = best(similarities(queries, self._rows.vectors(rows)), n)
-        return Found(rows[found.rows], found.scores)
+        return Ranked(rows[found.rows], found.scores)
 
 
 def write_engine(job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:

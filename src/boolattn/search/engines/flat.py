@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.search.engines.base import Found, best, similarities
+from boolattn.composition.exact import Ranked
+from boolattn.search.engines.base import best, similarities
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +38,7 @@ class Flat:
         """How many queries are compared with every row at once."""
         return max(1, _MAX_SCORES // max(1, len(self._rows)))
 
-    def search(self, queries: Array, n: int, selection: Selection) -> Found:
+    def search(self, queries: Array, n: int, selection: Selection) -> Ranked:
         """Compare with every row."""
         parts = []
         for start in range(0, len(queries), self.n_queries):
@@ -45,7 +46,7 @@ class Flat:
             if selection.mask is not None:
                 scores[:, ~selection.mask] = -np.inf
             parts.append(best(scores, n))
-        return Found(*(np.concatenate(own) for own in zip(*parts, strict=True)))
+        return Ranked(*(np.concatenate(own) for own in zip(*parts, strict=True)))
 
     def scores(self, queries: Array) -> Array:
         """Return the similarity of every row. Shape ``(queries, rows)``."""

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boolattn.composition.exact import Ranked
 from boolattn.errors import BoolattnError, IndexFolderError, MissingDataError
-from boolattn.search.engines.base import Found
 from boolattn.search.engines.tuning import as_settings, effort_for, efforts_of, tune
 from boolattn.search.filters import RANGES
 from boolattn.search.index.manifest import read_manifest
@@ -75,7 +75,7 @@ class Milvus:
         # A killed writer may have left rows, or not have deleted some yet.
         self._n_extra = found - n_documents
 
-    def search(self, queries: Array, n: int, selection: Selection) -> Found:
+    def search(self, queries: Array, n: int, selection: Selection) -> Ranked:
         """Search the collection, with the filters as an expression of Milvus."""
         n = min(n, len(self._rows), LIMIT)
         limit = min(n + self._n_extra, LIMIT)
@@ -104,7 +104,7 @@ class Milvus:
             allowed = inside & selection.allows(np.where(inside, own, -1))
             count = min(n, int(allowed.sum()))
             rows[place, :count], scores[place, :count] = own[allowed][:n], values[allowed][:n]
-        return Found(rows, scores)
+        return Ranked(rows, scores)
 
 
 def expression(conditions: tuple[Condition, ...]) -> str:

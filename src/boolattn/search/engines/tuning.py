@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.search.engines.base import Found
+    from boolattn.composition.exact import Ranked
     from boolattn.search.index.segments import Rows
 
     Array = NDArray[np.float32]
@@ -83,7 +83,7 @@ def efforts_of(settings: Mapping[str, Any]) -> dict[int, float]:
     return {int(depth): float(effort) for depth, effort in settings["effort"].items()}
 
 
-def recall(exact: Found, found: Found) -> float:
+def recall(exact: Ranked, found: Ranked) -> float:
     """Return the share of the nearest rows that was found; ties are interchangeable."""
     shares = []
     for expected, got in zip(exact.scores, found.scores, strict=True):

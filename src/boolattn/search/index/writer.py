@@ -224,8 +224,9 @@ class Writer:
         return list(rows.find(d.id for segment in new for d in segment.documents()).values())
 
     def _delete(self, manifest: Manifest, rows: Rows, chosen: list[int]) -> Manifest:
-        old = [] if rows.live is None else np.flatnonzero(~rows.live)
-        deleted = np.union1d(np.array(old, np.int64), np.array(chosen, np.int64))
+        live = np.ones(len(rows), bool) if rows.live is None else rows.live.copy()
+        live[chosen] = False
+        deleted = np.flatnonzero(~live)
         name = f"deleted-{manifest.generation}-{len(deleted)}.npy"
         with (self.folder / name).open("wb") as handle:
             np.lib.format.write_array(handle, deleted, allow_pickle=False)
