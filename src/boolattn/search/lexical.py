@@ -182,13 +182,7 @@ class Lexical:
     def search(
         self, tree: QueryTree, n: int, allowed: NDArray[np.bool_] | None = None
     ) -> NDArray[np.int64]:
-        """Return the rows of the best documents, best first, at most ``n``.
-
-        Args:
-            tree: The query; with one operand any of its words counts.
-            n: How many.
-            allowed: Which rows may be found; ``None``: all.
-        """
+        """Return the ``n`` best rows, best first; only those that are allowed, if that is given."""
         occur = self._tantivy.Occur
         query = self._query(tree, occur.Should if isinstance(tree, Atom) else occur.Must)
         total = self._searcher.num_docs

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 def allowed_by_vectors(tree: QueryTree, probabilities: NDArray[np.float32]) -> NDArray[np.bool_]:
     """Return which documents no negated operand excludes.
 
-    Args:
-        tree: The query.
-        probabilities: Composed probability of each operand. Shape ``(operands, documents)``.
+    Probabilities are composed ones, of shape ``(operands, documents)``.
     """
     is_positive = np.array(list(operand_signs(tree))) > 0
     truths = is_positive[:, None] | (probabilities >= BELONGS)

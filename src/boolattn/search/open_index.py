@@ -24,22 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OpenIndex:
-    """An index opened for searching.
-
-    Attributes:
-        folder: Of the index.
-        manifest: As it was read.
-        rows: Of all documents, the deleted ones too.
-        engine: Finds the nearest vectors.
-        flat: The exact engine, which every index has.
-        lexical: Finds words, if they are indexed.
-    """
+    """An index opened for searching."""
 
     folder: Path
     manifest: Manifest
     rows: Rows
     engine: Engine
-    flat: Flat
+    flat: Flat  # the exact engine, which every index has
     lexical: Lexical | None
 
     @classmethod

@@ -70,14 +70,7 @@ class SearchOptions:
 
 @dataclass
 class Pipeline:
-    """One call of ``Searcher.search_many``.
-
-    Attributes:
-        index: What is searched.
-        retriever: Its model.
-        options: How to search.
-        k: How many results.
-    """
+    """One call of ``Searcher.search_many``."""
 
     index: OpenIndex
     retriever: Retriever
@@ -147,12 +140,9 @@ class Pipeline:
 
     def _lexical(self, plan: Plan) -> Rows:
         """Return the lexical branch, without the documents that the vectors exclude."""
-        lexical = self.index.lexical
-        rows: Rows = (
-            np.zeros(0, np.int64)
-            if lexical is None
-            else lexical.search(plan.tree, self._depth, self._selection.mask)
-        )
+        if self.index.lexical is None:
+            return np.zeros(0, np.int64)
+        rows = self.index.lexical.search(plan.tree, self._depth, self._selection.mask)
         if not _has_negation(plan) or not len(rows):
             return rows
         composed, _ = self._probabilities(plan, rows)
@@ -182,9 +172,7 @@ class Pipeline:
         above: list[Probabilities] = []
         for place, (row, score) in enumerate(zip(rows.tolist(), scores.tolist(), strict=True)):
             document = self.index.rows.document(row)
-            own = Probabilities(
-                tuple(composed[:, place].tolist()), tuple(displayed[:, place].tolist())
-            )
+            own = Probabilities(*(tuple(p[:, place].tolist()) for p in (composed, displayed)))
             verdict, why = judge(plan.tree, own, above) if plan.is_composed else (KEPT, "")
             if len(above) < _COMPARED:
                 above.append(own)

@@ -28,18 +28,11 @@ _MAX_CHECKED = 12
 
 @dataclass(frozen=True)
 class PreparedQuery:
-    """A query that can be searched.
-
-    Attributes:
-        text: As it was typed.
-        plan: Its tree and vectors.
-        is_empty: Whether no document can satisfy it.
-        warnings: For the caller.
-    """
+    """A query that can be searched."""
 
     text: str
     plan: Plan
-    is_empty: bool = False
+    is_empty: bool = False  # no document can satisfy it
     warnings: tuple[str, ...] = ()
 
 

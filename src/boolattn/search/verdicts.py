@@ -61,11 +61,6 @@ def probability(tree: QueryTree, operands: Iterable[Any]) -> Any:  # noqa: ANN40
 def judge(tree: QueryTree, own: Probabilities, above: Sequence[Probabilities]) -> tuple[str, str]:
     """Return the verdict on a result, and which negated operand counts against it.
 
-    Args:
-        tree: Of the query.
-        own: Of the document.
-        above: Of the results above it.
-
     >>> tree = And((Atom("moths"), Not(Atom("Sumatra"))))
     >>> above = [Probabilities([0.4, p], [0.4, p]) for p in (0.1, 0.2)]
     >>> judge(tree, Probabilities([0.1, 0.9], [0.1, 0.9]), above)
@@ -85,11 +80,6 @@ def judge(tree: QueryTree, own: Probabilities, above: Sequence[Probabilities]) -
 
 def explain_lower_rank(tree: QueryTree, own: Probabilities, above: Sequence[Probabilities]) -> str:
     """Say which part of a query counts most against a document that is not among the results.
-
-    Args:
-        tree: Of the query.
-        own: Of the document.
-        above: Of the results.
 
     >>> tree = And((Atom("moths"), Atom("Borneo"), Not(Atom("Java"))))
     >>> above = [Probabilities(p, p) for p in ([0.3, 0.4, 0.1], [0.2, 0.5, 0.1])]

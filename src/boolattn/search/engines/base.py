@@ -25,15 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which rows may be found.
+    """Which rows may be found."""
 
-    Attributes:
-        mask: One value for each row; ``None``: all.
-        conditions: The filters of the mask, for an engine that stores the metadata itself.
-    """
-
-    mask: Mask | None = None
-    conditions: tuple[Condition, ...] = ()
+    mask: Mask | None = None  # None: all
+    conditions: tuple[Condition, ...] = ()  # the mask's, for an engine that stores metadata
 
     def allows(self, rows: NDArray[np.int64]) -> Mask:
         """Return which of some rows may be found; padding may not."""
@@ -43,23 +38,14 @@ class Selection:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Rows to add to an engine.
-
-    Attributes:
-        folder: Of the index.
-        manifest: As it will be, but for the engine's part.
-        rows: All of them.
-        first_row: Of the new ones; 0 for a new index.
-        uri: Of Milvus.
-        sample: Returns vectors of queries, to measure the recall with.
-    """
+    """Rows to add to an engine."""
 
     folder: Path
-    manifest: Manifest
-    rows: Rows
-    first_row: int
-    uri: str
-    sample: Callable[[], Array]
+    manifest: Manifest  # as it will be, but for the engine's part
+    rows: Rows  # the old ones too
+    first_row: int  # of the new ones
+    uri: str  # of Milvus
+    sample: Callable[[], Array]  # vectors of queries, to measure the recall with
 
 
 class Engine(Protocol):

@@ -48,19 +48,11 @@ def faiss_module() -> Any:  # noqa: ANN401 - a module
 
 @dataclass(frozen=True)
 class Kind:
-    """One of faiss's indexes.
+    """One of faiss's indexes."""
 
-    Attributes:
-        make: Returns an empty index for some rows, trained if it must be.
-        parameters: Returns search parameters for an index, an effort, a number of results and a
-            selector of rows.
-        first_effort: To begin tuning with.
-        most_effort: Returns the effort above which tuning stops.
-    """
-
-    make: Callable[[Rows], FaissIndex]
-    parameters: Callable[[FaissIndex, float, int, FaissValue], FaissValue]
-    first_effort: int
+    make: Callable[[Rows], FaissIndex]  # empty, but trained
+    parameters: Callable[[FaissIndex, float, int, FaissValue], FaissValue]  # of a search
+    first_effort: int  # to begin tuning with
     most_effort: Callable[[FaissIndex], int]
 
 

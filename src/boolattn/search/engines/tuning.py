@@ -36,18 +36,7 @@ class Tunable(Engine, Protocol):
 def tune(
     engine: Tunable, rows: Rows, queries: Array, effort: float, limit: float
 ) -> dict[int, float]:
-    """Set the efforts of an engine.
-
-    Args:
-        engine: The engine.
-        rows: What it searches.
-        queries: To measure the recall with.
-        effort: To begin with.
-        limit: The highest effort.
-
-    Returns:
-        Recall against exact search, by number of results.
-    """
+    """Set the efforts of an engine; return its recall against exact search, by depth."""
     recalls: dict[int, float] = {}
     for depth, target in TARGETS.items():
         n = min(depth, len(rows))

@@ -172,13 +172,7 @@ class Segment:
 
 
 class Rows:
-    """All segments as one sequence of rows.
-
-    Attributes:
-        segments: In order.
-        starts: The first row of each segment, and the number of rows.
-        live: Which rows are not deleted; ``None``: all.
-    """
+    """All segments as one sequence of rows; ``live`` tells which are not deleted, if any is."""
 
     def __init__(self, segments: Sequence[Segment], live: NDArray[np.bool_] | None = None) -> None:
         self.segments, self.live = segments, live
@@ -223,11 +217,8 @@ class Rows:
         """Return a column over all rows; 0 or NaN where a segment has no such column."""
         if name not in self._columns:
             kind, empty = (np.float64, np.nan) if name.startswith("number:") else (np.uint64, 0)
-            parts = [
-                segment.columns.get(name, np.full(segment.count, empty, kind))
-                for segment in self.segments
-            ]
-            self._columns[name] = np.concatenate(parts) if parts else np.zeros(0, kind)
+            parts = [s.columns.get(name, np.full(s.count, empty, kind)) for s in self.segments]
+            self._columns[name] = np.concatenate([np.zeros(0, kind), *parts])
         return self._columns[name]
 
     def names(self) -> list[str]:
@@ -249,12 +240,8 @@ class Rows:
 
 
 def _line(document: Document) -> bytes:
-    row = {
-        "id": document.id,
-        "title": document.title,
-        "text": document.text,
-        "metadata": dict(document.metadata),
-    }
+    row = {name: getattr(document, name) for name in ("id", "title", "text")}
+    row["metadata"] = dict(document.metadata)
     try:
         text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return text.encode() + b"\n"

@@ -57,21 +57,13 @@ _N_SAMPLE = 200
 
 @dataclass
 class Writer:
-    """Writes one index.
-
-    Attributes:
-        folder: Of the index.
-        retriever: The model.
-        settings: Of the index.
-        encode: Encodes the texts; left out, the retriever does.
-        tell: Called with the number of documents just encoded, a batch or a segment.
-    """
+    """Writes one index."""
 
     folder: Path
     retriever: Retriever
     settings: IndexSettings = field(default_factory=IndexSettings)
-    encode: Encode | None = None
-    tell: Callable[[int], None] = lambda _: None
+    encode: Encode | None = None  # None: the retriever encodes
+    tell: Callable[[int], None] = lambda _: None  # documents just encoded, a batch or a segment
 
     def build(self, documents: Iterable[Document]) -> Manifest:
         """Build a new index."""
@@ -95,12 +87,7 @@ class Writer:
             return self._finish(manifest, segments)
 
     def add(self, documents: Iterable[Document], *, replace_old: bool = False) -> Manifest:
-        """Add documents to an index.
-
-        Args:
-            documents: To add.
-            replace_old: Whether a document replaces one with the same id; else it is an error.
-        """
+        """Add documents to an index; see ``Searcher.add``."""
         with disk.writing(self.folder):
             manifest = self._checked_manifest()
             disk.clean(self.folder, keep_segments=True)
