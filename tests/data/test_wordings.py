@@ -99,7 +99,7 @@ def test_a_filled_wording_reads_as_one_line(template, unseen):
     speaker = Speaker(random.Random(1), unseen=unseen)
     operands = [Operand(FROGS, place) for place in PLACES[: template.count("_")]]
     for _ in range(120):
-        _, phrase, texts = speaker.say(template, operands)
+        _, phrase, texts = speaker.word(template, operands)
         text = phrase.text
         assert not re.search(r"[{}<>|~^*\[\]]|  | [,.;:?]|\( |,,|\bthe the\b", text), text
         assert text == text.strip()
@@ -121,7 +121,7 @@ def test_every_operator_is_announced_unless_the_order_of_words_does_it():
             template, {"or" if " or " in template else "not" if "not" in template else "and"}
         )
         for _ in range(80):
-            _, phrase, _ = speaker.say(template, operands)
+            _, phrase, _ = speaker.word(template, operands)
             assert {cue.operator.value for cue in phrase.cues} == wanted, phrase.text
 
 
@@ -130,7 +130,7 @@ def test_training_has_no_cue_word_that_is_not_marked():
     for template in TEMPLATES:
         operands = [Operand(FROGS, place) for place in PLACES[: template.count("_")]]
         for _ in range(150):
-            _, phrase, _ = speaker.say(template, operands)
+            _, phrase, _ = speaker.word(template, operands)
             marked = {at for cue in phrase.cues for at in range(cue.start, cue.end)}
             for cue in find_cues(phrase.text):
                 assert marked & set(range(cue.start, cue.end)), (cue.text, phrase.text)
@@ -178,5 +178,5 @@ def test_commas_spaces_and_articles_meet_once():
 
 
 def test_a_skeleton_that_cannot_be_read_is_named():
-    with pytest.raises(DataError, match=r"cannot read the wording .*from '<0\|"):
+    with pytest.raises(DataError, match=r"cannot parse the wording .*from '<0\|"):
         parse("<01|{G}> <0|{P0}")

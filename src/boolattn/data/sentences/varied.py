@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from boolattn.data.tables import package_table
 from boolattn.data.taxa.phrases import Builder, CueSpan, families_of, slots_of
-from boolattn.data.taxa.wordings import families, links, requests
+from boolattn.data.taxa.wordings import families, links, requests, skeleton_shape
 from boolattn.errors import ConfigError
 from boolattn.logic.templates import TEMPLATES
 
@@ -158,11 +158,5 @@ def varied_words(*, held_out: bool) -> Words:
 def _skeleton(raw: str) -> Skeleton:
     text = raw.removeprefix("!")
     slots = slots_of(text)
-    shape = "any"
-    if "H" in slots:
-        shape = "phrases"
-    elif {"G0", "P", "A", "S"} & slots:
-        shape = "groups"
-    elif {"G", "P0", "A0", "S0", "B0"} & slots:
-        shape = "places"
+    shape = "phrases" if "H" in slots else skeleton_shape(text)
     return Skeleton(text, raw == text, shape, slots, families_of(text))

@@ -1,8 +1,7 @@
-"""The taxa benchmark: exact sets of animals and plants, rebuilt from two installed packages.
+"""The taxa benchmark: exact sets of animals and plants, built from two installed packages.
 
-Lineages make sets ("Cerambycidae"), places named in the introductions cut them ("of Peru"), and
-seven structures of queries combine them, in wordings that are frozen under a version and a hash.
-May import: boolattn.logic, boolattn.data.records, boolattn.files, boolattn.errors.
+Lineages define groups ("Cerambycidae"), places in the introductions restrict them ("of Peru"), and
+queries of seven templates combine them, in wordings frozen under a version and a hash.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Builds the benchmark into a folder, whole or not at all, and reads it again.
+"""Building the taxa benchmark into a folder, and loading it.
 
-The folder holds ``corpus.jsonl``, one file of queries a split, and ``manifest.json`` with the
-hash of each file. Everything that is drawn comes from ``random.Random`` seeded by a name, and
-everything is walked in sorted order, so two machines write the same bytes.
-May import: boolattn.data, boolattn.logic, boolattn.errors.
+The folder has ``corpus.jsonl``, one file of queries a split, and ``manifest.json`` with the hash of
+each file. Random choices have fixed seeds and every loop is sorted, so that two machines write
+the same bytes.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
 
     Progress = Callable[[str, int, int], None]
 
-#: Format of the folder; a reader refuses another.
+#: Format of the folder; another one is refused.
 FORMAT = "boolattn-taxa-1"
-#: Queries of each template, by size and split. "unseen" asks about the taxa of "test".
+#: Queries of each template, by size and split. "unseen" uses the taxa of "test".
 SIZES: Mapping[str, Mapping[str, int]] = {
     "small": {"train": 100, "validation": 25, "test": 40, "unseen": 40},
     "full": {"train": 1200, "validation": 150, "test": 300, "unseen": 300},
@@ -52,17 +51,17 @@ _FIELDS = {"id": str, "text": str, "template": str, "operands": list, "gold": li
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a built folder holds, and what it was made from.
+    """The content and origin of a built folder.
 
     Attributes:
         format: Layout of the folder.
         size: "small" or "full".
         wordings: Version of the wordings.
-        wordings_sha256: Hash of everything a query's words are made of.
-        packages: Version of each package the texts and lineages come from.
+        wordings_sha256: Hash of the wordings.
+        packages: Versions of the source packages.
         documents: Number of documents.
-        sets: Number of atomic sets the queries draw from.
-        queries: By split and template, the number of queries.
+        sets: Number of atomic sets.
+        queries: Number of queries, by split and template.
         files: SHA-256 of each file.
     """
 
@@ -79,7 +78,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class TaxaBenchmark:
-    """A built folder, opened for reading."""
+    """A built folder."""
 
     folder: Path
     manifest: Manifest
@@ -100,7 +99,7 @@ class TaxaBenchmark:
         return tuple(_read_query(path, number, row) for number, row in read_jsonl(path, _FIELDS))
 
     def dataset(self) -> records.Dataset:
-        """Read everything; each operand then holds the documents that it names by itself."""
+        """Load everything, with the member documents of each operand."""
         documents = tuple(self.documents())
         paths = {s: find_file(self.folder, f"{s}.jsonl") for s in self.manifest.queries}
         rows = {split: tuple(read_jsonl(path, _FIELDS)) for split, path in paths.items()}
@@ -108,7 +107,7 @@ class TaxaBenchmark:
             name
             for split, own in rows.items()
             for number, row in own
-            for name in _named_sets(paths[split], number, row)
+            for name in _set_names(paths[split], number, row)
         }
         sets = members_of(((one.id, one.metadata) for one in documents), named)
         splits = {
@@ -119,13 +118,13 @@ class TaxaBenchmark:
         return records.Dataset(name=name, documents=documents, splits=splits)
 
     def verify(self) -> None:
-        """Refuse a folder whose files are not those that were written."""
-        for name, wanted in self.manifest.files.items():
+        """Refuse a folder whose files have other hashes than the manifest."""
+        for name, expected in self.manifest.files.items():
             found = _sha256(self.folder / name)
-            if found != wanted:
+            if found != expected:
                 raise DataError(
                     f"{self.folder / name} has the hash {found[:12]}…, the manifest says "
-                    f"{wanted[:12]}…; build it again"
+                    f"{expected[:12]}…; build it again"
                 )
 
 
@@ -133,31 +132,31 @@ def build(folder: Path, size: str = "small", *, progress: Progress | None = None
     """Build the benchmark from the installed packages.
 
     Args:
-        folder: Must not be there yet; it appears when everything is written.
+        folder: Must not exist; it is written completely or not at all.
         size: "small" (4,000 documents) or "full" (all).
-        progress: Called with what is being done, the step and the number of steps.
+        progress: Called with a description, the step and the number of steps.
     """
     if size not in SIZES:
         raise ConfigError(f"taxa has no size {size!r}; it has {', '.join(SIZES)}")
     tell = progress or (lambda what, step, steps: None)
     tell("reading introductions and lineages", 1, _STEPS)
     registry = Registry()
-    # Without a lineage nobody can say which sets a document belongs to.
+    # Without a lineage the sets of a document are unknown.
     introductions = [item for item in registry.introductions() if item.lineage]
-    tell("reading the places of every introduction", 2, _STEPS)
+    tell("finding the places of every introduction", 2, _STEPS)
     if size == "small":
         members: Sequence[Member] = choose_small(introductions)
     else:
         members = [read_member(item) for item in introductions]
-    tell("making sets", 3, _STEPS)
+    tell("building sets", 3, _STEPS)
     postings = find_sets(members, find_groups(members, registry.common_name))
     with atomic_folder(folder) as draft:
         tell("writing the corpus", 4, _STEPS)
         write_jsonl(draft / "corpus.jsonl", map(_document_row, members))
-        tell("asking queries", 5, _STEPS)
+        tell("generating queries", 5, _STEPS)
         counts = {}
         for split in SPLITS:
-            rows = list(_ask(split, SIZES[size][split], postings))
+            rows = list(_generate(split, SIZES[size][split], postings))
             write_jsonl(draft / f"{split}.jsonl", rows)
             counts[split] = {t: sum(row["template"] == t for row in rows) for t in TEMPLATES}
         manifest = Manifest(
@@ -177,7 +176,7 @@ def build(folder: Path, size: str = "small", *, progress: Progress | None = None
 
 
 def load(folder: Path) -> TaxaBenchmark:
-    """Open a built folder."""
+    """Load a built folder."""
     path = folder / "manifest.json"
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -193,19 +192,19 @@ def load(folder: Path) -> TaxaBenchmark:
     return TaxaBenchmark(folder, build_settings(Manifest, values, source=str(path)))
 
 
-def _ask(
+def _generate(
     split: str, count: int, postings: Mapping[Operand, frozenset[str]]
 ) -> Iterator[dict[str, Any]]:
-    """Make the queries of a split, one template after the other."""
+    """Generate the queries of a split, template by template."""
     is_unseen = split == "unseen"
     planner = Planner(postings, "test" if is_unseen else split)
     for template in TEMPLATES:
-        # A generator for each, so that a change in one template leaves the others as they are.
+        # One generator for each template, so that a change of one does not affect the others.
         rng = random.Random(f"{FORMAT} {split} {template}")
         speaker = Speaker(rng, unseen=is_unseen)
         for number, operands in enumerate(planner.draw(template, rng, count)):
             qid = f"{split}-{list(TEMPLATES).index(template)}-{number:05}"
-            query = make_query(qid, template, operands, postings, speaker.say)
+            query = make_query(qid, template, operands, postings, speaker.word)
             yield _query_row(query, operands)
 
 
@@ -231,7 +230,7 @@ def _query_row(query: records.Query, operands: Sequence[Operand]) -> dict[str, A
         "partial": sorted(query.partial, key=int),
         "domain": query.domain,
         "wording": query.wording,
-        # Not part of a record: what each operand stands for, so that anyone can check the sets.
+        # Not part of a record: the set of each operand, so that it can be checked.
         "sets": [[op.group.rank, op.group.name, op.place] for op in operands],
     }
 
@@ -243,7 +242,7 @@ def _read_query(
     sets: Mapping[tuple[str, ...], frozenset[str]] | None = None,
 ) -> records.Query:
     try:
-        named = _named_sets(path, number, row) or [()] * len(row["operands"])
+        named = _set_names(path, number, row) or [()] * len(row["operands"])
         members = [(sets or {}).get(name) for name in named]
         operands = tuple(
             records.Operand(item["text"], tuple((start, end) for start, end in item["spans"]), own)
@@ -265,7 +264,7 @@ def _read_query(
         raise DataError(f"{path}:{number}: not a query of this benchmark ({error!r})") from error
 
 
-def _named_sets(path: Path, number: int, row: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _set_names(path: Path, number: int, row: Mapping[str, Any]) -> list[tuple[str, ...]]:
     try:
         return [tuple(map(str, name)) for name in row.get("sets") or ()]
     except TypeError as error:
@@ -273,8 +272,5 @@ def _named_sets(path: Path, number: int, row: Mapping[str, Any]) -> list[tuple[s
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as handle:
-        while chunk := handle.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,8 +1,6 @@
-"""Text that knows which of its characters belong to which operand, and which are cues.
+"""Skeletons in markup (see wordings.toml), and texts built from them with exact spans.
 
-A wording is written in a small markup (wordings.toml explains it). Filling it appends pieces one
-by one, so the spans are exact by construction: nothing is ever searched for in the finished text.
-May import: boolattn.logic.operators, boolattn.errors.
+Pieces are appended one by one, so the spans of operands and cues are exact by construction.
 """
 
 from __future__ import annotations
@@ -27,13 +25,13 @@ _TOKEN = re.compile(
     r"|(?P<plain>[^<\[{]+)"
 )
 _SLOT = re.compile(r"\{(\w+)\}")
-#: Signs that stand close to the word before them.
+#: Signs without a space before them.
 _CLOSING = tuple(",.;:?!)")
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token of a skeleton: plain words, owned words, a written cue, or a slot for a cue."""
+    """One token of a skeleton: plain words, words of operands, a literal cue, or a cue slot."""
 
     text: str = ""
     owners: tuple[int, ...] = ()
@@ -53,13 +51,7 @@ class CueSpan:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A finished text.
-
-    Attributes:
-        text: The words.
-        operands: The spans of each operand, left to right; words may belong to several.
-        cues: The cues, left to right.
-    """
+    """A text with the spans of its operands, which may share words, and its cues."""
 
     text: str
     operands: tuple[tuple[Span, ...], ...]
@@ -68,7 +60,7 @@ class Phrase:
 
 @dataclass(slots=True)
 class Builder:
-    """Appends pieces to a text and keeps their spans."""
+    """Appends pieces to a text and records their spans."""
 
     n_operands: int
     _text: str = ""
@@ -76,9 +68,9 @@ class Builder:
     _cues: list[CueSpan] = field(default_factory=list)
 
     def add(self, piece: str, owners: Iterable[int] = (), operator: Operator | None = None) -> None:
-        """Append a piece; one space at most separates it, none stands before a comma."""
+        """Append a piece, with at most one space before it, and none before a comma."""
         piece = re.sub(r"\s+", " ", piece)
-        # "among the" meets "the Philippines' frogs".
+        # "among the" + "the Philippines' frogs".
         if self._text.endswith("the ") and piece.startswith("the "):
             piece = piece.removeprefix("the ")
         stripped = piece.strip()
@@ -107,13 +99,13 @@ class Builder:
             self._owned.append((start, end, owners))
         if operator is None:
             return
-        # A comma beside a cue is no part of it, and a comma alone is no cue.
+        # A comma beside a cue is not part of it, and a comma alone is not a cue.
         word = re.search(r"[\w&/].*[\w&/]|[\w&/]", piece)
         if word:
             self._cues.append(CueSpan(operator, start + word.start(), start + word.end()))
 
     def finish(self) -> Phrase:
-        """Return the text with its spans; neighbours of one operand become one span."""
+        """Return the text with its spans; adjacent spans of one operand are merged."""
         text = self._text.rstrip()
         operands = []
         for index in range(self.n_operands):
@@ -131,7 +123,7 @@ class Builder:
 
 @lru_cache(maxsize=4096)
 def parse(skeleton: str) -> tuple[Token, ...]:
-    """Read a skeleton's markup.
+    """Parse a skeleton.
 
     >>> [token.text or token.family for token in parse("<01|{G} of> <0|{P0}> {not_place} <1|{P1}>")]
     ['{G} of', ' ', '{P0}', ' ', 'not_place', ' ', '{P1}']
@@ -143,7 +135,7 @@ def parse(skeleton: str) -> tuple[Token, ...]:
         end = match.end()
         tokens.append(_token(match))
     if end != len(skeleton):
-        raise DataError(f"cannot read the wording {skeleton!r} from {skeleton[end:]!r} on")
+        raise DataError(f"cannot parse the wording {skeleton!r} from {skeleton[end:]!r} on")
     return tuple(tokens)
 
 
@@ -159,7 +151,7 @@ def _token(match: re.Match[str]) -> Token:
 
 
 def slots_of(skeleton: str) -> frozenset[str]:
-    """Return the slots inside a skeleton's owned words.
+    """Return the slots of a skeleton.
 
     >>> sorted(slots_of("<01|{G} of> <0|{P0}> {not_place} <1|{P1}>"))
     ['G', 'P0', 'P1']
@@ -168,7 +160,7 @@ def slots_of(skeleton: str) -> frozenset[str]:
 
 
 def families_of(skeleton: str) -> tuple[str, ...]:
-    """Return the cue families a skeleton asks for, in the order of their first mention."""
+    """Return the cue families of a skeleton, in order of appearance."""
     return tuple(dict.fromkeys(token.family for token in parse(skeleton) if token.family))
 
 
@@ -178,13 +170,13 @@ def fill(
     slots: Mapping[str, str],
     builder: Builder,
 ) -> None:
-    """Append a skeleton to a text, with cues and operands put in.
+    """Append a skeleton with its cues and operands to a text.
 
     Args:
         skeleton: In the markup.
-        cues: By family, the operator and the cue, its parts separated by ``~``.
-        slots: By name, the words for a slot.
-        builder: Takes the pieces.
+        cues: Operator and cue by family; parts of a cue are separated by ``~``.
+        slots: Words by slot.
+        builder: Receives the pieces.
     """
     pending = ""
     for token in parse(skeleton):
@@ -192,21 +184,21 @@ def fill(
             operator, cue = cues[token.family]
             words, _, rest = cue.split("~")[token.part].partition("|")
             is_cue = not words.startswith("^")
-            builder.add(_put(words.lstrip("^"), slots), operator=operator if is_cue else None)
+            builder.add(_filled(words.lstrip("^"), slots), operator=operator if is_cue else None)
             if rest:
                 builder.add(" ")
                 if token.owners:
-                    builder.add(_put(rest, slots), token.owners)
+                    builder.add(_filled(rest, slots), token.owners)
                 else:
                     pending = f"{rest} "
         elif token.owners:
-            builder.add(_put(pending + token.text, slots), token.owners)
+            builder.add(_filled(pending + token.text, slots), token.owners)
             pending = ""
         elif not (pending and token.text.isspace()):
             builder.add(token.text, operator=token.operator)
 
 
-def _put(words: str, slots: Mapping[str, str]) -> str:
-    # Twice, because a link may hold a verb: "{in}" gives "that {live} in".
+def _filled(words: str, slots: Mapping[str, str]) -> str:
+    # Twice, because a link may contain a verb slot: "{in}" gives "that {live} in".
     once = _SLOT.sub(lambda match: slots[match[1]], words)
     return _SLOT.sub(lambda match: slots[match[1]], once)

@@ -1,19 +1,18 @@
-"""Which places an introduction says its taxon is found in: names, and the clauses that count.
+"""Places, and those where a taxon occurs according to its introduction.
 
-A name is not proof of occurrence: a moth can be named after Cuba, described by a botanist from
-Brazil, introduced to Hawaii or absent from Ireland. A mention counts when its clause has a
-preposition of place before it and none of the words that deny, date or borrow the place.
-May import: boolattn.errors.
+A mention is not an occurrence: a moth can be named after Cuba, introduced to Hawaii or absent from
+Ireland. A mention counts when a preposition of place precedes it in its clause and no word there
+denies or dates the occurrence.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from boolattn.data.tables import package_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +24,7 @@ class Place:
 
     Attributes:
         name: As documents and queries spell it.
-        adjective: "Peruvian", or nothing.
+        adjective: "Peruvian", or empty.
         the: Whether the name takes an article.
         aliases: Further spellings in documents.
         within: Larger places that contain all or part of it.
@@ -39,23 +38,24 @@ class Place:
 
     @property
     def noun(self) -> str:
-        """The name as it stands after a preposition."""
+        """The name after a preposition."""
         return f"the {self.name}" if self.the else self.name
 
     @property
     def possessive(self) -> str:
-        """The name as it stands before what it owns."""
+        """The name in the possessive."""
         return f"{self.noun}'" if self.noun.endswith("s") else f"{self.noun}'s"
 
 
+_TABLE = ("boolattn.data.taxa", "places.toml")
 _DENIED_PHRASE = re.compile(
     r"\b(?:no longer|once|lost from|extinct in|known as|related to|similar to|different from|"
     r"non-native|used (?:in|for|by|as)|opposite|"
     r"state (?:bird|flower|tree|insect|fish|reptile|mammal|butterfly)|"
     r"has spread|spread to|became established|far from|society of|grown (?:in|for|as))\b"
 )
-# What says outright that something lives there. Only what stands near or after the last of these
-# can deny it: "called mother of thousands, is native to Madagascar" is no denial.
+# Explicit statements of occurrence. Only words near or after the last of these can deny it:
+# "called mother of thousands, is native to Madagascar" is not a denial.
 _STRONG = re.compile(
     r"\b(?:found|occurs?|occur|native|endemic|indigenous|distributed|lives?|living|known|recorded|restricted|"
     r"ranges?|ranging|widespread|grows?|growing|occurring|resident|breeds?|confined|reported|present)"
@@ -69,14 +69,14 @@ _LOCATED = re.compile(
     r"as far)\b|"
     r" [-–] "  # a genus's list of species: "Miers - southern Brazil"
 )
-# Words right after a mention that make it an address, a water or a person's country.
-_BORROWED = re.compile(
+# Words right after a mention that make it an institution, a sea or an introduction.
+_OTHER_SENSE = re.compile(
     r"(?:'s|’s)?\s(?:Museum|University|Institute|Society|Academy|Zoo|College|Herbarium|Expedition|Agricultural|"
     r"Department|State University|Company|Sea\b|Trench|Basin|River|Current|Strait|Ridge|Plateau)|"
     r",? where it (?:is|was|has been) (?:introduced|cultivated|naturali|invasive)|"
     r",? as an? (?:introduced|invasive|exotic|weed)"
 )
-# A full stop ends a sentence when a capital follows and no abbreviation stands before it.
+# A full stop ends a sentence when a capital follows and no abbreviation precedes it.
 _SENTENCE = re.compile(
     r"(?<![ .(][A-Z])(?<!\bSt)(?<!\bMt)(?<!\bca)(?<!\bcf)(?<!\bvar)\.\s+(?=[A-Z\"])"
 )
@@ -90,8 +90,8 @@ _WORD = re.compile(r"[a-z]+")
 
 @lru_cache(maxsize=1)
 def places() -> Mapping[str, Place]:
-    """Read the table of places, by name, in alphabetical order."""
-    table = _table()["place"]
+    """Return the places by name, sorted."""
+    table = package_table(*_TABLE)["place"]
     return {
         name: Place(
             name=name,
@@ -105,19 +105,17 @@ def places() -> Mapping[str, Place]:
 
 
 def are_apart(left: str, right: str) -> bool:
-    """Say whether two places share no ground, as far as the table knows.
+    """Say whether two places are disjoint according to the table.
 
     >>> are_apart("Borneo", "Sumatra"), are_apart("Borneo", "Indonesia")
     (True, False)
     """
     table = places()
-    around_left = {left, *table[left].within}
-    around_right = {right, *table[right].within}
-    return right not in around_left and left not in around_right
+    return right not in {left, *table[left].within} and left not in {right, *table[right].within}
 
 
 def places_of(text: str) -> tuple[str, ...]:
-    """Return the places an introduction says its taxon is found in, in alphabetical order.
+    """Return the places where a taxon occurs according to its introduction, sorted.
 
     >>> places_of("A moth named after Cuba. It is found in Peru, New Mexico and southern Ecuador.")
     ('Ecuador', 'Peru')
@@ -130,49 +128,49 @@ def places_of(text: str) -> tuple[str, ...]:
         if not pattern.search(sentence):
             continue
         for clause in _CLAUSE.split(sentence):
-            found.update(_claims(clause, pattern, owner))
+            found.update(_occurrences(clause, pattern, owner))
     return tuple(sorted(found))
 
 
-def _claims(clause: str, pattern: re.Pattern[str], owner: Mapping[str, str]) -> set[str]:
-    """Return the places a clause claims, inside its parentheses and outside."""
-    # An aside is read after what leads to it, and what follows the aside does not see it:
+def _occurrences(clause: str, pattern: re.Pattern[str], owner: Mapping[str, str]) -> set[str]:
+    """Return the places of a clause, outside and inside its parentheses."""
+    # Parentheses are parsed after what precedes them, and ignored for what follows them:
     # "found in Europe (except Portugal), Turkey and Iran".
-    readings = [(_ASIDE.sub(lambda aside: " " * len(aside.group()), clause), 0)]
+    versions = [(_ASIDE.sub(lambda aside: " " * len(aside.group()), clause), 0)]
     for aside in _ASIDE.finditer(clause):
         lead = _ASIDE.sub(" ", clause[: aside.start()])
-        readings.append((f"{lead} {aside.group(1)}", len(lead)))
-    claimed = set()
-    for reading, start in readings:
-        for mention in pattern.finditer(reading, start):
+        versions.append((f"{lead} {aside.group(1)}", len(lead)))
+    found = set()
+    for version, start in versions:
+        for mention in pattern.finditer(version, start):
             name = owner.get(mention.group())
-            if name and _is_claim(reading, mention.start(), mention.end()):
-                claimed.add(name)
-    return claimed
+            if name and _is_occurrence(version, mention.start(), mention.end()):
+                found.add(name)
+    return found
 
 
-def _is_claim(reading: str, start: int, end: int) -> bool:
-    """Say whether what stands around a mention speaks of where the taxon is found."""
-    before = reading[:start].lower()
-    outright = [match.start() for match in _STRONG.finditer(before)]
-    if outright:
-        before = before[max(0, outright[-1] - _BEFORE_STRONG) :]
+def _is_occurrence(clause: str, start: int, end: int) -> bool:
+    """Say whether the words around a mention state an occurrence."""
+    before = clause[:start].lower()
+    statements = [match.start() for match in _STRONG.finditer(before)]
+    if statements:
+        before = before[max(0, statements[-1] - _BEFORE_STRONG) :]
     elif not _LOCATED.search(before):
         return False
     return (
         _denials().isdisjoint(_WORD.findall(before))
         and not _DENIED_PHRASE.search(before)
-        and not _BORROWED.match(reading, end)
+        and not _OTHER_SENSE.match(clause, end)
     )
 
 
 @lru_cache(maxsize=1)
 def _names() -> tuple[re.Pattern[str], Mapping[str, str]]:
-    """One pattern over every name and decoy, longest first; only names have an owner."""
+    """Return one pattern of all names and decoys, longest first, and the place of each name."""
     owner = {alias: place.name for place in places().values() for alias in place.aliases}
     owner |= {name: name for name in places()}
-    every = sorted({*owner, *_table()["decoys"]}, key=lambda name: (-len(name), name))
-    # Branching on the first letter is what makes it fast: a text has few words that begin so.
+    every = sorted({*owner, *package_table(*_TABLE)["decoys"]}, key=lambda name: (-len(name), name))
+    # Branching on the first letter makes it fast.
     initials = sorted({name[0] for name in every})
     branches = "|".join(
         f"{initial}(?:{'|'.join(re.escape(n[1:]) for n in every if n[0] == initial)})"
@@ -183,10 +181,6 @@ def _names() -> tuple[re.Pattern[str], Mapping[str, str]]:
 
 @lru_cache(maxsize=1)
 def _denials() -> frozenset[str]:
-    return frozenset(word for row in _table()["denials"].values() for word in row.split())
-
-
-@lru_cache(maxsize=1)
-def _table() -> dict[str, Any]:
-    source = files("boolattn.data.taxa").joinpath("places.toml")
-    return tomllib.loads(source.read_text(encoding="utf-8"))
+    return frozenset(
+        word for row in package_table(*_TABLE)["denials"].values() for word in row.split()
+    )

@@ -1,8 +1,7 @@
-"""Which operands a query combines: drawn from a split's sets so that every operator matters.
+"""Choice of the operands of each query, so that every operator changes the answer.
 
-An AND needs documents that match only in part, a NOT needs documents to exclude; a query without
-them would be answered as well by a reader who passes over the operator.
-May import: boolattn.data.records, boolattn.data.taxa.places, boolattn.data.taxa.sets.
+An AND needs documents that match in part, and a NOT needs documents to exclude; otherwise a system
+that ignores the operator would answer as well.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ if TYPE_CHECKING:
 
     from boolattn.data.taxa.sets import Group, Operand
 
-#: Fewest documents that answer a query.
+#: Fewest relevant documents of a query.
 MIN_GOLD = 3
-# How many draws in a row may fail before a structure counts as exhausted.
-_PATIENCE = 2000
+# Failed draws in a row after which a template is exhausted.
+_MAX_FAILURES = 2000
 _OR = ("_ or _", "_ or _ or _")
 _NOT = ("_ that are not _", "_ that are also _ but not _")
 
 
 class Planner:
-    """Draws operands for queries from the atomic sets of one split."""
+    """Draws the operands of queries from the atomic sets of one split."""
 
     def __init__(self, sets: Mapping[Operand, frozenset[str]], split: str) -> None:
         self._sets = {op: ids for op, ids in sets.items() if op.group.split == split}
         self._operands = list(self._sets)
         self._local = [op for op in self._operands if op.place]
-        self._whole = [op for op in self._operands if not op.place]
+        self._unrestricted = [op for op in self._operands if not op.place]
         by_group: defaultdict[Group, list[Operand]] = defaultdict(list)
         by_place: defaultdict[str, list[Operand]] = defaultdict(list)
         for operand in self._local:
@@ -48,13 +47,13 @@ class Planner:
         self._inner = self._find_inner()
 
     def draw(self, template: str, rng: random.Random, count: int) -> Iterator[tuple[Operand, ...]]:
-        """Yield up to ``count`` different choices of operands for a template."""
+        """Yield up to ``count`` different combinations of operands for a template."""
         known: set[frozenset[Operand]] = set()
         misses = 0
-        while len(known) < count and misses < _PATIENCE:
+        while len(known) < count and misses < _MAX_FAILURES:
             operands = self._one(template, rng)
             key = frozenset(operands or ())
-            if not operands or key in known or not self._is_worth_asking(template, operands):
+            if not operands or key in known or not self._is_useful(template, operands):
                 misses += 1
                 continue
             known.add(key)
@@ -63,7 +62,7 @@ class Planner:
 
     def _one(self, template: str, rng: random.Random) -> tuple[Operand, ...] | None:
         if template == "_":
-            pool = self._whole if self._whole and rng.random() < 0.2 else self._local
+            pool = self._unrestricted if self._unrestricted and rng.random() < 0.2 else self._local
             return (rng.choice(pool),) if pool else None
         n_operands = template.count("_")
         if template in _OR:
@@ -84,7 +83,7 @@ class Planner:
     def _places_of_one_group(
         self, rng: random.Random, n_operands: int
     ) -> tuple[Operand, ...] | None:
-        """Choose places of one group that share documents, the first with all others."""
+        """Draw places of one group; the first shares documents with all others."""
         if not self._groups:
             return None
         partners = self._partners_of(rng.choice(self._groups))
@@ -95,7 +94,7 @@ class Planner:
         return (first, *rest) if rest else None
 
     def _nested(self, rng: random.Random, n_operands: int) -> tuple[Operand, ...] | None:
-        """Choose a group in one or two places, and a narrower group that overlaps them."""
+        """Draw a group in one or two places, and a family of it that overlaps them."""
         outer = rng.choice(list(self._inner))
         inner = rng.choice(self._inner[outer])
         if n_operands == 2:
@@ -103,8 +102,8 @@ class Planner:
         more = self._partners_of(outer.group).get(outer, [])
         return (outer, rng.choice(more), inner) if more else None
 
-    def _is_worth_asking(self, template: str, operands: Sequence[Operand]) -> bool:
-        """Say whether the sets make the operators matter, and the places are apart."""
+    def _is_useful(self, template: str, operands: Sequence[Operand]) -> bool:
+        """Say whether every operator changes the answer and the places are disjoint."""
         if len(set(operands)) < len(operands):
             return False
         places = [operand.place for operand in operands if operand.place]
@@ -115,7 +114,7 @@ class Planner:
         if len(found.gold) < MIN_GOLD:
             return False
         if template in _OR:
-            # Every operand answers with something that no other does.
+            # Every operand has a document of its own.
             times = Counter(document for ids in sets for document in ids)
             return all(any(times[document] == 1 for document in ids) for ids in sets)
         if template in _NOT and not found.excluded:
@@ -123,7 +122,7 @@ class Planner:
         return template in ("_", "_ that are not _") or bool(found.partial)
 
     def _partners_of(self, group: Group) -> dict[Operand, list[Operand]]:
-        """Return the operands of a group that share documents, by operand."""
+        """Return, for each operand of a group, those that share documents with it."""
         if group not in self._partners:
             homes: defaultdict[str, list[Operand]] = defaultdict(list)
             for operand in self._by_group.get(group, ()):
@@ -140,7 +139,7 @@ class Planner:
         return self._partners[group]
 
     def _find_inner(self) -> dict[Operand, list[Operand]]:
-        """Return, for each set of an order or class, the families it holds a part of."""
+        """Return, for each set of an order or class, the families that overlap it."""
         homes: defaultdict[str, list[Operand]] = defaultdict(list)
         for operand in self._operands:
             if operand.group.rank == "family":
@@ -154,7 +153,7 @@ class Planner:
                 operand
                 for document in self._sets[outer]
                 for operand in homes[document]
-                # The same place or none: another place would be a third condition.
+                # The same place or none; another place would be a third condition.
                 if operand.place in ("", outer.place)
             )
             limit = len(self._sets[outer]) - MIN_GOLD

@@ -1,11 +1,7 @@
-"""Queries: operands that belong together, put into a wording, with the sets they name.
-
-May import: boolattn.data.records, boolattn.data.taxa, boolattn.logic.
-"""
+"""Queries: operands in a wording, with their document sets."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from boolattn.data import records
@@ -22,19 +18,19 @@ if TYPE_CHECKING:
     from boolattn.data.taxa.sets import Group, Operand
     from boolattn.data.taxa.wordings import Parts
 
-#: What grows, lives or merely occurs, by domain.
+#: Verbs by domain.
 _VERBS: Mapping[str, tuple[str, ...]] = {
     "animals": ("live", "live", "occur"),
     "plants": ("grow", "grow", "occur"),
     "fungi": ("grow", "occur"),
 }
-# Plain names are commonest, so they stand several times.
+# Plain names are the commonest, so they are repeated.
 _COMMON_FORMS = ("{0}",) * 6 + ("species of {0}",)
 _SCIENTIFIC_FORMS = ("{0}",) * 5 + ("{0} species", "species of {0}", "members of {0}")
 
 
 def shape_of(operands: Sequence[Operand]) -> str:
-    """Say which special wordings the operands allow: one group in places, groups in one place."""
+    """Return the shape of operands: one group in "places", "groups" in one place, or "any"."""
     groups = {operand.group for operand in operands}
     cut = [operand.place for operand in operands]
     if all(cut) and len(groups) == 1 and len(set(cut)) == len(cut):
@@ -45,15 +41,14 @@ def shape_of(operands: Sequence[Operand]) -> str:
 
 
 class Speaker:
-    """Puts operands into words, drawing every free choice from one generator."""
+    """Words operands; every choice is drawn from one random generator."""
 
     def __init__(self, rng: random.Random, *, unseen: bool) -> None:
         self._rng = rng
         self._unseen = unseen
-        self._pool = _pool(unseen=unseen)
         self._wordings = _by_skeleton(unseen=unseen)
 
-    def say(
+    def word(
         self, template: str, operands: Sequence[Operand]
     ) -> tuple[Wording, Phrase, tuple[str, ...]]:
         """Word a query.
@@ -88,19 +83,17 @@ class Speaker:
         return self._rng.choice(parts.allowed(unseen=self._unseen))
 
     def _wording(self, template: str, operands: Sequence[Operand]) -> Wording:
-        """Draw a skeleton that the operands fit, then its cues, so that no skeleton dominates."""
-        shape = shape_of(operands)
+        """Draw a skeleton that fits, then its cues, so that no skeleton dominates."""
         fitting = [
-            skeleton
-            for kind in ("any", shape)
-            for skeleton, slots in self._pool[template].get(kind, {}).items()
-            if has_words(slots, operands)
+            own
+            for shape in ("any", shape_of(operands))
+            for skeleton, own in self._wordings[template].get(shape, {}).items()
+            if has_words(slots_of(skeleton), operands)
         ]
-        skeleton = self._rng.choice(fitting)
-        return self._rng.choice(self._wordings[template, skeleton])
+        return self._rng.choice(self._rng.choice(fitting))
 
     def head(self, group: Group) -> str:
-        """Name a group, by its common or its scientific name."""
+        """Draw a name of a group, common or scientific."""
         if group.common and self._rng.random() < 0.65:
             return self._rng.choice(_COMMON_FORMS).format(group.common)
         return self._rng.choice(_SCIENTIFIC_FORMS).format(group.name)
@@ -108,7 +101,7 @@ class Speaker:
     def slots(
         self, operands: Sequence[Operand], heads: Mapping[Group, str], link: str
     ) -> dict[str, str]:
-        """Return the words for every slot that the operands can fill."""
+        """Return the words of every slot that the operands can fill."""
         lead, _, prep = link.partition("|")
         first = operands[0]
         domains = {operand.group.domain for operand in operands}
@@ -117,7 +110,7 @@ class Speaker:
             "in": f"{lead} {prep}".strip(),
             "lead": lead,
             "prep": prep,
-            # Orchids and owls together can only occur.
+            # Plants and animals together can only occur.
             "live": self._rng.choice(_VERBS[domains.pop()]) if len(domains) == 1 else "occur",
         }
         for index, operand in enumerate(operands):
@@ -133,7 +126,7 @@ class Speaker:
         return slots
 
     def _noun_phrase(self, operand: Operand, head: str) -> str:
-        """Say one operand in full: "frogs of Peru", "Peruvian frogs", "Peru's frogs"."""
+        """Word one operand in full: "frogs of Peru", "Peruvian frogs", "Peru's frogs"."""
         if not operand.place:
             return head
         place = places()[operand.place]
@@ -145,7 +138,7 @@ class Speaker:
         return f"{head} {self._choice(links()).replace('|', ' ').strip()} {place.noun}"
 
     def cased(self, phrase: Phrase) -> Phrase:
-        """Write as people do: as it is, with a capital, or all in small letters."""
+        """Vary the capitals, and the question mark."""
         draw = self._rng.random()
         text = phrase.text
         if draw < 0.3:
@@ -162,10 +155,10 @@ def make_query(
     template: str,
     operands: Sequence[Operand],
     postings: Mapping[Operand, frozenset[str]],
-    say: Callable[[str, Sequence[Operand]], tuple[Wording, Phrase, tuple[str, ...]]],
+    word: Callable[[str, Sequence[Operand]], tuple[Wording, Phrase, tuple[str, ...]]],
 ) -> records.Query:
-    """Put operands into words and their sets into a query."""
-    wording, phrase, texts = say(template, operands)
+    """Word operands and compute their sets."""
+    wording, phrase, texts = word(template, operands)
     found = records.answer_sets(template, [postings[operand] for operand in operands])
     return records.Query(
         id=qid,
@@ -182,26 +175,17 @@ def make_query(
 
 
 def has_words(slots: frozenset[str], operands: Sequence[Operand]) -> bool:
-    """Say whether every place has the adjective a skeleton asks for."""
-    asked = [operands[int(slot[1:] or 0)].place for slot in sorted(slots) if slot[0] == "A"]
-    return all(places()[name].adjective for name in asked)
+    """Say whether every place has the adjective a skeleton needs."""
+    needed = [operands[int(slot[1:] or 0)].place for slot in sorted(slots) if slot[0] == "A"]
+    return all(places()[name].adjective for name in needed)
 
 
-def _by_skeleton(*, unseen: bool) -> Mapping[tuple[str, str], tuple[Wording, ...]]:
-    found: defaultdict[tuple[str, str], list[Wording]] = defaultdict(list)
+def _by_skeleton(*, unseen: bool) -> Mapping[str, Mapping[str, Mapping[str, list[Wording]]]]:
+    """Return the wordings by template, shape and skeleton."""
+    found: dict[str, dict[str, dict[str, list[Wording]]]] = {}
     for template, row in wordings().items():
         for wording in row:
             if wording.is_unseen == unseen:
-                found[template, wording.skeleton].append(wording)
-    return {key: tuple(row) for key, row in found.items()}
-
-
-def _pool(*, unseen: bool) -> Mapping[str, Mapping[str, Mapping[str, frozenset[str]]]]:
-    """Return the skeletons by template and shape, each with its slots."""
-    pool: dict[str, dict[str, dict[str, frozenset[str]]]] = {}
-    for template, row in wordings().items():
-        for wording in row:
-            if wording.is_unseen == unseen:
-                kinds = pool.setdefault(template, {})
-                kinds.setdefault(wording.shape, {})[wording.skeleton] = slots_of(wording.skeleton)
-    return pool
+                shapes = found.setdefault(template, {}).setdefault(wording.shape, {})
+                shapes.setdefault(wording.skeleton, []).append(wording)
+    return found

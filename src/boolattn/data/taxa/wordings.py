@@ -1,20 +1,18 @@
-"""The frozen wordings: every skeleton with every cue that fits it, seen or held out.
+"""The frozen wordings: every skeleton with every cue that fits it, seen or unseen.
 
-The one source of truth for which cue words training may see; the Boolean sentences use it too.
-May import: boolattn.data.taxa.phrases, boolattn.logic.
+They define which cue words training may see; the Boolean sentences use them too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from boolattn.data.tables import package_table
 from boolattn.data.taxa.phrases import families_of, slots_of
 from boolattn.errors import ConfigError
 from boolattn.logic.operators import Operator
@@ -23,8 +21,7 @@ from boolattn.logic.templates import TEMPLATES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Which operands a skeleton can take: any; one group in several places; several groups in one.
-SHAPES = ("any", "places", "groups")
+_TABLE = ("boolattn.data.taxa", "wordings.toml")
 
 # Short names of the templates, for the names of wordings.
 _SHORT = {
@@ -40,16 +37,16 @@ _SHORT = {
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """One way to ask for one structure.
+    """One wording of a template.
 
     Attributes:
         template: The structure.
-        skeleton: In the markup, without the sign for a request.
-        cues: The cue of each family the skeleton asks for.
-        shape: What operands it takes.
-        takes_request: Whether words such as "show me" may stand before it.
-        is_unseen: Held out of training, by its skeleton or by a cue.
-        name: Unique; says the structure, the skeleton and the cues.
+        skeleton: In the markup.
+        cues: The cue of each of the skeleton's families.
+        shape: Operands it fits; see :func:`skeleton_shape`.
+        takes_request: Whether a request such as "show me" may precede it.
+        is_unseen: Whether its skeleton or a cue is held out of training.
+        name: Unique; contains the template, the skeleton and the cues.
     """
 
     template: str
@@ -63,13 +60,13 @@ class Wording:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Parts of one kind, in the two lists that training may and may not see."""
+    """Alternatives for one part of a wording, for training and held out."""
 
     seen: tuple[str, ...]
     unseen: tuple[str, ...]
 
     def allowed(self, *, unseen: bool) -> tuple[str, ...]:
-        """Return the parts for training, or all of them."""
+        """Return the alternatives for training, or all."""
         return self.seen + self.unseen if unseen else self.seen
 
 
@@ -80,34 +77,34 @@ class Family(Parts):
     operator: Operator
 
 
-@lru_cache(maxsize=1)
 def version() -> str:
-    """Return the version under which the wordings are frozen."""
-    return str(_table()["version"])
+    """Return the version of the wordings."""
+    return str(package_table(*_TABLE)["version"])
 
 
 @lru_cache(maxsize=1)
 def links() -> Parts:
-    """What ties a place to a group, as "lead|preposition"."""
-    return Parts(**{key: tuple(value) for key, value in _table()["links"].items()})
+    """Return the links of group and place, as "lead|preposition"."""
+    return _parts("links")
 
 
 @lru_cache(maxsize=1)
 def requests() -> Parts:
-    """Words around a noun phrase, which stands at the star."""
-    return Parts(**{key: tuple(value) for key, value in _table()["requests"].items()})
+    """Return requests; the star marks the noun phrase."""
+    return _parts("requests")
+
+
+def _parts(name: str) -> Parts:
+    row = package_table(*_TABLE)[name]
+    return Parts(tuple(row["seen"]), tuple(row["unseen"]))
 
 
 @lru_cache(maxsize=1)
 def families() -> Mapping[str, Family]:
     """Return the cue families by name."""
     return {
-        name: Family(
-            operator=Operator(row["operator"]),
-            seen=tuple(row["seen"]),
-            unseen=tuple(row["unseen"]),
-        )
-        for name, row in _table()["cues"].items()
+        name: Family(tuple(row["seen"]), tuple(row["unseen"]), Operator(row["operator"]))
+        for name, row in package_table(*_TABLE)["cues"].items()
     }
 
 
@@ -115,7 +112,7 @@ def families() -> Mapping[str, Family]:
 def wordings() -> Mapping[str, tuple[Wording, ...]]:
     """Return every wording, by template, in the order of the table."""
     found: dict[str, tuple[Wording, ...]] = {}
-    for row in _table()["structure"]:
+    for row in package_table(*_TABLE)["structure"]:
         template = row["template"]
         if template not in TEMPLATES:
             raise ConfigError(f"wordings.toml: unknown template {template!r}")
@@ -129,16 +126,17 @@ def wordings() -> Mapping[str, tuple[Wording, ...]]:
 
 
 def _expand(template: str, raw: str, index: int, *, is_unseen: bool) -> list[Wording]:
+    """Combine a skeleton with cues."""
     skeleton = raw.removeprefix("!")
     names = families_of(skeleton)
     parts: dict[str, Parts] = {name: families()[name] for name in names}
     if template == "_" and "in" in slots_of(skeleton):
-        # A plain query has no cue: its wordings differ by what ties the place to the group.
+        # A plain query has no cue: its wordings differ by their links.
         names, parts = ("in",), {"in": links()}
     found = []
     for turn, cues in enumerate(product(*(parts[name].allowed(unseen=True) for name in names))):
-        # One new part is enough to hold a wording out, and a new cue meets every second skeleton:
-        # with all of them, half of the wordings would be unseen instead of a third.
+        # At most one part is new, and a new cue gets every second skeleton: with all of them,
+        # half of the wordings would be unseen instead of a third.
         new = [cue in parts[name].unseen for name, cue in zip(names, cues, strict=True)]
         if sum(new) + is_unseen > 1 or (any(new) and (turn + index) % 2 and template != "_"):
             continue
@@ -147,7 +145,7 @@ def _expand(template: str, raw: str, index: int, *, is_unseen: bool) -> list[Wor
                 template=template,
                 skeleton=skeleton,
                 cues=tuple(zip(names, cues, strict=True)),
-                shape=_shape(skeleton),
+                shape=skeleton_shape(skeleton),
                 takes_request=raw == skeleton,
                 is_unseen=is_unseen or any(new),
                 name="/".join([_SHORT[template], f"{'u' if is_unseen else 's'}{index:02}", *cues]),
@@ -156,18 +154,17 @@ def _expand(template: str, raw: str, index: int, *, is_unseen: bool) -> list[Wor
     return found
 
 
-def _shape(skeleton: str) -> str:
+def skeleton_shape(skeleton: str) -> str:
+    """Return the operands a skeleton fits: any, one group in "places", "groups" in one place."""
     slots = slots_of(skeleton)
     if {"G0", "P", "A", "S"} & slots:
         return "groups"
-    if {"G", "P0", "A0", "S0", "B0"} & slots:
-        return "places"
-    return "any"
+    return "places" if {"G", "P0", "A0", "S0", "B0"} & slots else "any"
 
 
 @lru_cache(maxsize=1)
 def digest() -> str:
-    """Return a hash of everything a query's words can be made of."""
+    """Return a hash of all wordings and their parts."""
     content = {
         "version": version(),
         "links": [links().seen, links().unseen],
@@ -180,9 +177,3 @@ def digest() -> str:
         ],
     }
     return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()
-
-
-@lru_cache(maxsize=1)
-def _table() -> dict[str, Any]:
-    source = files("boolattn.data.taxa").joinpath("wordings.toml")
-    return tomllib.loads(source.read_text(encoding="utf-8"))
