@@ -13,7 +13,7 @@ from boolattn.settings import build, read_toml
     [
         ({"operators": ()}, "at least one of and, or, not"),
         ({"operators": ("and", "xor")}, "unknown operator 'xor'"),
-        ({"operators": ("not", "and")}, "keep the order and, or, not"),
+        ({"operators": ("not", "and")}, "in the order and, or, not"),
         ({"variant": "fixed"}, "variant must be one of corrected, paper"),
         ({"gate": "open"}, "gate must be one of"),
         ({"gate_reads": "all"}, "gate_reads must be one of mean, context"),
@@ -21,52 +21,52 @@ from boolattn.settings import build, read_toml
         ({"gate_dropout": 1.0}, "gate_dropout must be at least 0 and below 1"),
         (
             {"variant": "paper", "gate": "learned", "gate_reads": "context"},
-            "the paper's learned gate reads the mean",
+            "paper variant's learned gate needs gate_reads='mean'",
         ),
         ({"form": "sparse"}, "form must be one of"),
-        ({"d_o": 0}, "d_o must be a whole number"),
+        ({"d_o": 0}, "d_o must be an integer"),
         ({"kernel": 4}, "kernel must be odd"),
         ({"cue_kernel": 2}, "cue_kernel must be odd"),
-        ({"rank": -1}, "rank must be a whole number"),
-        ({"sigma": 0.0}, "sigma must lie between"),
-        ({"threshold": 1.0}, "threshold must lie between 0 and 1"),
-        ({"gate_temperature": -1.0}, "gate_temperature must lie"),
-        ({"layers": ()}, "layers must be rising"),
-        ({"layers": (3, 1)}, "layers must be rising"),
-        ({"layers": (-1, 1)}, "layers must be rising"),
+        ({"rank": -1}, "rank must be an integer"),
+        ({"sigma": 0.0}, "sigma must be above 0"),
+        ({"threshold": 1.0}, "threshold must be above 0 and below 1"),
+        ({"gate_temperature": -1.0}, "gate_temperature must be above 0"),
+        ({"layers": ()}, "layers must be layer numbers from 0, in order"),
+        ({"layers": (3, 1)}, "layers must be layer numbers from 0, in order"),
+        ({"layers": (-1, 1)}, "layers must be layer numbers from 0, in order"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused(changes, message):
+def test_invalid_values_are_rejected(changes, message):
     with pytest.raises(ConfigError, match=message):
         BoolAttnConfig(**changes)
 
 
-def test_lists_and_whole_numbers_are_taken_as_they_are_written():
+def test_lists_and_integers_are_accepted():
     config = BoolAttnConfig(operators=["and", "not"], layers=[0, 1], sigma=2)
     assert config == BoolAttnConfig(operators=("and", "not"), layers=(0, 1), sigma=2.0)
     assert hash(config)
     BoolAttn(config, hidden_size=8, n_heads=2, n_layers=2)
-    with pytest.raises(ConfigError, match="rank must be a whole number"):
+    with pytest.raises(ConfigError, match="rank must be an integer"):
         BoolAttnConfig(rank=True)
 
 
-def test_the_corrected_gate_reads_context_and_the_papers_the_mean():
+def test_default_of_gate_reads():
     assert BoolAttnConfig(gate="learned").gate_reads == "context"
     assert BoolAttnConfig(gate="learned", gate_reads="mean").gate_reads == "mean"
     assert BoolAttnConfig(gate="learned", variant="paper").gate_reads == "mean"
-    # Nothing else reads, and what is left out later is the default again.
+    # Other gates have no gate_reads, and replace() sets the default again.
     assert BoolAttnConfig(gate="lexicon", gate_reads="mean") == BoolAttnConfig(gate="lexicon")
     assert replace(BoolAttnConfig(), gate="learned").gate_reads == "context"
 
 
-def test_an_operator_without_expert_is_named():
+def test_index_of_a_missing_operator_names_it():
     with pytest.raises(GateError, match="no expert for 'or'; it has and, not"):
         BoolAttnConfig(operators=("and", "not")).index("or")
     with pytest.raises(GateError, match="unknown operator 'xor'"):
         BoolAttnConfig().index("xor")
 
 
-def test_a_file_with_an_unknown_key_is_refused(tmp_path):
+def test_unknown_key_in_a_file_is_rejected(tmp_path):
     path = tmp_path / "plugin.toml"
     path.write_text("rank = 16\nlayers = [0, 1]\n", encoding="utf-8")
     assert read_toml(BoolAttnConfig, path) == BoolAttnConfig(rank=16, layers=(0, 1))

@@ -1,4 +1,4 @@
-"""The contextual gate: what it can read that the mean cannot, and what it must not read."""
+"""The contextual gate: formula, padding, word order, dropout."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from boolattn.attention.gate import ContextGate, learned_gate
 HIDDEN = 24
 
 
-def made(**changes):
+def build_gate(**changes):
     torch.manual_seed(4)
     return learned_gate(BoolAttnConfig(gate="learned", **changes), HIDDEN)
 
@@ -24,9 +24,9 @@ def texts() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("rank", [None, 6])
-def test_it_is_the_formula(texts, rank):
+def test_matches_the_formula(texts, rank):
     hidden, mask = texts
-    gate = made(rank=rank).eval()
+    gate = build_gate(rank=rank).eval()
     assert isinstance(gate, ContextGate)
     for row, length in enumerate((9, 6)):
         alone = F.layer_norm(hidden[row, :length], (HIDDEN,), gate.norm.weight, gate.norm.bias)
@@ -39,9 +39,9 @@ def test_it_is_the_formula(texts, rank):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_padding_is_not_read(texts, dtype):
+def test_padding_changes_nothing(texts, dtype):
     hidden, mask = texts
-    gate = made().eval().to(dtype)
+    gate = build_gate().eval().to(dtype)
     hidden = hidden.to(dtype)
     with torch.no_grad():
         expected = gate(hidden, mask).logits
@@ -57,17 +57,17 @@ def test_padding_is_not_read(texts, dtype):
     assert bool(torch.isfinite(nothing.logits).all())
 
 
-def test_it_knows_the_order_of_words_and_the_mean_does_not(texts):
+def test_depends_on_word_order_and_the_mean_does_not(texts):
     hidden, mask = texts
     turned = torch.stack([hidden[0].flip(0), torch.cat([hidden[1, :6].flip(0), hidden[1, 6:]])])
-    for reads, knows in (("mean", False), ("context", True)):
-        gate = made(gate_reads=reads).eval()
+    for reads, has_order in (("mean", False), ("context", True)):
+        gate = build_gate(gate_reads=reads).eval()
         moved = (gate(turned, mask).logits - gate(hidden, mask).logits).abs().amax(-1)
-        assert bool((moved > 1e-3).all()) is knows
+        assert bool((moved > 1e-3).all()) is has_order
 
 
 def order_task(n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Twelve random words among which a and b stand side by side: NOT is said by "a b" alone."""
+    """Return texts of twelve random words with "a b" or "b a"; only "a b" is labelled NOT."""
     words = torch.randn(30, HIDDEN, generator=torch.Generator().manual_seed(0))
     ids = torch.randint(2, 30, (n, 12))
     at, is_first = torch.randint(0, 11, (n,)), torch.rand(n) < 0.5
@@ -77,10 +77,10 @@ def order_task(n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return words[ids], torch.ones(n, 12), labels
 
 
-def test_it_learns_what_order_alone_says():
+def test_learns_a_label_that_depends_on_order():
     right = {}
     for reads in ("mean", "context"):
-        gate = made(gate_reads=reads)
+        gate = build_gate(gate_reads=reads)
         optimizer = torch.optim.AdamW(gate.parameters(), lr=5e-3)
         torch.manual_seed(0)
         for _ in range(120):
@@ -98,7 +98,7 @@ def test_it_learns_what_order_alone_says():
     assert right["context"] > 0.95
 
 
-def test_only_a_gate_that_learns_drops_anything(texts):
+def test_dropout_only_while_the_gate_is_trained(texts):
     hidden, mask = texts
 
     def twice(gate, *, has_gradient=True):
@@ -108,18 +108,18 @@ def test_only_a_gate_that_learns_drops_anything(texts):
             first, second = gate(hidden, mask).logits, gate(hidden, mask).logits
         return torch.equal(first, second), torch.equal(torch.get_rng_state(), state)
 
-    assert twice(made().train()) == (False, False)
-    still = (True, True)
-    assert twice(made().eval()) == still
-    assert twice(made().train(), has_gradient=False) == still
-    assert twice(made().train().requires_grad_(False)) == still
-    assert twice(made(use_noise=False).train()) == still
-    assert twice(made(gate_reads="mean").train()) == still
+    assert twice(build_gate().train()) == (False, False)
+    unchanged = (True, True)
+    assert twice(build_gate().eval()) == unchanged
+    assert twice(build_gate().train(), has_gradient=False) == unchanged
+    assert twice(build_gate().train().requires_grad_(False)) == unchanged
+    assert twice(build_gate(use_noise=False).train()) == unchanged
+    assert twice(build_gate(gate_reads="mean").train()) == unchanged
 
 
-def test_autocast_opens_the_same_and_passes_a_gradient(texts):
+def test_autocast_keeps_logits_and_gradients(texts):
     hidden, mask = texts
-    gate = made(use_noise=False)
+    gate = build_gate(use_noise=False)
     expected = gate(hidden, mask)
     with torch.autocast("cpu", torch.bfloat16):
         got = gate(hidden, mask)

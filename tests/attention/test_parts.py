@@ -1,4 +1,4 @@
-"""The parts against formulas written out by hand or by another road."""
+"""Each part compared with its formula, computed in another way."""
 
 import math
 
@@ -54,17 +54,19 @@ def test_bias_is_softplus_of_gated_ffn(texts, rank):
     bias = BiasPredictor(config, features.shape[-1], HEADS)
     operators = torch.randn(3, config.d_o)
     cue = (torch.rand(2, 3, 9) * mask[:, None]).requires_grad_()
-    got = bias(features, cue, squared_distance(config, 9, hidden.device), operators)
+    squared = squared_distance(config, 9, hidden.device)
+    position = position_weight(config, cue, squared, bias.sigma)
+    got = bias(features, position, operators)
     for e in range(3):
         if rank:
             inner = features + bias.inner_bias[e]
         else:
             inner = bias.inner(features).unflatten(-1, (3, -1))[:, :, e]
-        inner = F.relu(inner + got.position[:, e, :, None] * bias.position_weight[e])
+        inner = F.relu(inner + position[:, e, :, None] * bias.position_weight[e])
         score = inner @ bias.outer_weight[e] + bias.outer_bias[e]
         expected = F.softplus(score * torch.sigmoid(bias.operator(operators[e])))
-        torch.testing.assert_close(got.strength[:, :, e], expected)
-    assert bool((got.strength >= 0).all())
+        torch.testing.assert_close(got[:, :, e], expected)
+    assert bool((got >= 0).all())
 
 
 def test_position_weight_by_hand():
@@ -94,7 +96,7 @@ def test_position_weight_is_the_same_with_and_without_gradient():
     trained = position_weight(config, cue, squared, sigma)
     with torch.no_grad():
         torch.testing.assert_close(trained, position_weight(config, cue, squared, sigma))
-    # The gradient of the maximum itself, by the pairwise tensor that training never keeps.
+    # The gradient of the maximum over the pairwise tensor, which training does not save.
     pairwise = (torch.exp(-squared / (2 * sigma**2)[:, None, None]) * cue[:, :, None]).amax(-1)
     seed = torch.rand_like(trained)
     for ours, theirs in zip(
@@ -105,7 +107,7 @@ def test_position_weight_is_the_same_with_and_without_gradient():
         torch.testing.assert_close(ours, theirs)
 
 
-def test_a_spread_of_zero_is_no_division_by_zero():
+def test_sigma_of_zero_gives_finite_weights_and_gradients():
     config = BoolAttnConfig()
     cue, sigma = torch.rand(1, 3, 5), torch.zeros(3, requires_grad=True)
     weight = position_weight(config, cue, squared_distance(config, 5, cue.device), sigma)
@@ -114,7 +116,7 @@ def test_a_spread_of_zero_is_no_division_by_zero():
     assert bool(torch.isfinite(sigma.grad).all())
 
 
-def test_straight_through_is_hard_to_the_bit_with_a_soft_gradient():
+def test_straight_through_has_hard_values_and_soft_gradients():
     soft = torch.tensor([0.3, 0.7], requires_grad=True)
     out = straight_through(soft > 0.5, soft * 3)
     assert out.tolist() == [0.0, 1.0]
@@ -122,7 +124,7 @@ def test_straight_through_is_hard_to_the_bit_with_a_soft_gradient():
     assert soft.grad.tolist() == [3.0, 3.0]
 
 
-def test_gumbel_sigmoid_opens_as_often_as_its_sigmoid():
+def test_gumbel_sigmoid_exceeds_half_as_often_as_its_sigmoid():
     torch.manual_seed(0)
     logits = torch.tensor([-2.0, 0.0, 1.5]).expand(40_000, 3)
     share = (gumbel_sigmoid(logits, 1.0) > 0.5).float().mean(0)

@@ -72,7 +72,7 @@ def test_set_changes_one_number():
         ("batch_size=true", "batch_size must be of type int, got True"),
         ("keep=worst", "keep must be one of best, last"),
         ("n_logical=9", "must not exceed n_negatives"),
-        ("sigma=-1", "sigma must lie between"),
+        ("sigma=-1", "sigma must be above 0"),
     ],
 )
 def test_a_wrong_change_is_named(change, message):

@@ -1,4 +1,1 @@
-"""BoolAttn's parts by the paper's names: cue, scope, bias, gate, and their sum.
-
-Tensors only. May import: boolattn.errors.
-"""
+"""BoolAttn on tensors: cue, scope, bias and gate, and the attention bias they make."""

@@ -1,7 +1,4 @@
-"""Every number of BoolAttn in one frozen place, checked when it is made.
-
-May import: boolattn.errors.
-"""
+"""Settings of BoolAttn."""
 
 from __future__ import annotations
 
@@ -12,58 +9,53 @@ from boolattn.errors import ConfigError, GateError
 
 #: The operator axis of every tensor: AND, OR, NOT.
 OPERATORS = ("and", "or", "not")
-VARIANTS = ("corrected", "paper")
-GATES = ("label", "lexicon", "learned")
-FORMS = ("factored", "dense")
-GATE_READS = ("mean", "context")
-_CHOICES = {"variant": VARIANTS, "gate": GATES, "gate_reads": GATE_READS, "form": FORMS}
-_COUNTS = (
-    "d_o",
-    "kernel",
-    "cue_kernel",
-    "cue_channels",
-    "gate_kernel",
-    "gate_channels",
-    "window",
-    "rank",
-)
+_CHOICES = {
+    "variant": ("corrected", "paper"),
+    "gate": ("label", "lexicon", "learned"),
+    "gate_reads": ("mean", "context"),
+    "form": ("factored", "dense"),
+}
+_KERNELS = ("kernel", "cue_kernel", "gate_kernel")
+_COUNTS = (*_KERNELS, "d_o", "cue_channels", "gate_channels", "window", "rank")
+#: Upper limits of values above 0.
+_LIMITS = dict.fromkeys(("sigma", "scope_temperature", "gate_temperature"), math.inf)
+_LIMITS |= dict.fromkeys(("threshold", "gate_threshold"), 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoolAttnConfig:
-    """How a Boolean query bends attention.
+    """Settings of BoolAttn, checked on construction.
 
-    The defaults are the paper's numbers; what the paper leaves open is marked *ours*.
+    The defaults are the paper's values; values that the paper does not give are marked *ours*.
 
     Attributes:
-        operators: The experts that exist, in the order AND, OR, NOT.
-        variant: ``corrected`` mends the paper's five defects, ``paper`` keeps its letter.
-        gate: Who opens the experts when a call brings no label: nobody (``label``), the cue
-            lexicon on token ids (``lexicon``), or a trained classifier (``learned``).
-        gate_reads: What a learned gate reads: the ``mean`` of the words, the paper's, or words
-            in ``context`` as well (*ours*). Left out: ``context``, under ``paper`` the mean.
-            ``None`` under every other gate, so that equal plug-ins have equal settings.
+        operators: The experts, in the order AND, OR, NOT.
+        variant: ``corrected``, or ``paper``: as published, with its five errors.
+        gate: What opens the experts in a call without operator labels: nothing (``label``, for
+            oracle labels), the cue lexicon (``lexicon``), or a trained classifier (``learned``).
+        gate_reads: Input of a learned gate: the ``mean`` of the tokens, as in the paper, or their
+            ``context`` as well (*ours*). Default: ``mean`` for the paper variant, else
+            ``context``. ``None`` for every other gate, so that equal plug-ins have equal settings.
         form: ``factored`` appends the bias to queries and keys; ``dense`` adds the full matrix.
         d_o: Size of an operator embedding.
         kernel: Width of the scope predictor's convolution; odd (*ours*).
-        cue_kernel: Width of the corrected cue predictor's convolution; 1 reads each token alone
-            (*ours*).
+        cue_kernel: Width of the corrected cue predictor's convolution; 1 for no context (*ours*).
         cue_channels: Channels of that convolution (*ours*).
-        window: Farthest relative position that AND and OR still tell apart.
-        sigma: Width at birth of the Gaussian around a cue; learned.
-        threshold: Scope probability at birth above which a token is in scope; learned.
+        window: Largest relative position of AND and OR; larger ones are clipped.
+        sigma: Initial width of the Gaussian around a cue; trainable.
+        threshold: Initial scope probability above which a token is in scope; trainable.
         scope_temperature: Temperature of the Gumbel-sigmoid (*ours*).
-        use_noise: Whether training samples scopes; without noise they are thresholded as in
-            evaluation, which comparisons of two runs need.
+        use_noise: Whether training samples scopes and uses the gate's dropout; without it, runs
+            can be compared.
         gate_temperature: Divides the learned gate's logits.
         gate_threshold: Probability above which the learned gate opens (*ours*).
         gate_kernel: Width of the contextual gate's convolution; odd (*ours*).
-        gate_channels: Channels of that convolution, in the light form at most ``rank`` (*ours*).
-        gate_dropout: Share of its features dropped while it learns (*ours*).
-        gate_token_dropout: Share of tokens it does not see while it learns (*ours*).
-        rank: ``None`` for the paper's size; a number reads the hidden state through one
-            projection of that width, shared by operators, scope and bias (the light form).
-        layers: Which encoder layers get a bias, counted from 0; ``None`` for all.
+        gate_channels: Channels of that convolution, at most ``rank`` (*ours*).
+        gate_dropout: Dropout of the contextual gate's features (*ours*).
+        gate_token_dropout: Share of tokens masked from the contextual gate in training (*ours*).
+        rank: Width of a projection of the hidden state shared by operators, scope and bias (the
+            light form); ``None`` for the paper's size.
+        layers: Encoder layers with a bias, from 0; ``None`` for all.
     """
 
     operators: tuple[str, ...] = OPERATORS
@@ -90,40 +82,53 @@ class BoolAttnConfig:
     layers: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        # Lists are as good as tuples to write, but cannot be hashed.
+        # A file or a caller may give lists, which cannot be hashed.
         object.__setattr__(self, "operators", tuple(self.operators))
         if self.layers is not None:
             object.__setattr__(self, "layers", tuple(self.layers))
-        _check_operators(self.operators)
+        self._check_operators()
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if value not in choices and (name, value) != ("gate_reads", None):
                 raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
-        self._settle_gate()
+        self._set_gate_reads()
         self._check_numbers()
-        if self.layers is not None:
-            _check_layers(self.layers)
+        layers = (0,) if self.layers is None else self.layers
+        if not layers or layers[0] < 0 or list(layers) != sorted(set(layers)):
+            raise ConfigError(f"layers must be layer numbers from 0, in order; got {layers}")
 
-    def _settle_gate(self) -> None:
-        usual = "mean" if self.is_paper else "context"
-        reads = (self.gate_reads or usual) if self.gate == "learned" else None
+    def _check_operators(self) -> None:
+        if not (own := self.operators):
+            raise ConfigError(f"operators must name at least one of {', '.join(OPERATORS)}")
+        if unknown := [name for name in own if name not in OPERATORS]:
+            raise ConfigError(f"unknown operator {unknown[0]!r}; known: {', '.join(OPERATORS)}")
+        if list(own) != [name for name in OPERATORS if name in own]:
+            raise ConfigError(
+                f"operators must be in the order {', '.join(OPERATORS)}; got {', '.join(own)}"
+            )
+
+    def _set_gate_reads(self) -> None:
+        default = "mean" if self.is_paper else "context"
+        reads = (self.gate_reads or default) if self.gate == "learned" else None
         object.__setattr__(self, "gate_reads", reads)
         if self.is_paper and reads == "context":
-            raise ConfigError(
-                "the paper's learned gate reads the mean; set gate_reads='mean', or "
-                "variant='corrected'"
-            )
+            raise ConfigError("the paper variant's learned gate needs gate_reads='mean'")
 
     def _check_numbers(self) -> None:
         for name in _COUNTS:
-            _check_count(name, getattr(self, name), is_odd=name.endswith("kernel"))
-        for name in ("sigma", "scope_temperature", "gate_temperature"):
-            _check_between(name, getattr(self, name), math.inf)
-        for name in ("threshold", "gate_threshold"):
-            _check_between(name, getattr(self, name), 1)
+            value = getattr(self, name)
+            if name == "rank" and value is None:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigError(f"{name} must be an integer of at least 1; got {value!r}")
+            if name in _KERNELS and value % 2 == 0:
+                raise ConfigError(f"{name} must be odd; got {value}")
+        for name, limit in _LIMITS.items():
+            if not 0 < (value := getattr(self, name)) < limit:
+                raise ConfigError(f"{name} must be above 0 and below {limit}; got {value}")
         for name in ("gate_dropout", "gate_token_dropout"):
-            if not 0 <= (share := getattr(self, name)) < 1:
-                raise ConfigError(f"{name} must be at least 0 and below 1; got {share}")
+            if not 0 <= (value := getattr(self, name)) < 1:
+                raise ConfigError(f"{name} must be at least 0 and below 1; got {value}")
 
     @property
     def n_operators(self) -> int:
@@ -132,7 +137,7 @@ class BoolAttnConfig:
 
     @property
     def is_paper(self) -> bool:
-        """Whether the paper's letter is kept."""
+        """Whether this is the paper variant."""
         return self.variant == "paper"
 
     def index(self, operator: str) -> int:
@@ -144,32 +149,3 @@ class BoolAttnConfig:
                 f"this model has no expert for {operator!r}; it has {', '.join(self.operators)}"
             )
         return self.operators.index(operator)
-
-
-def _check_operators(operators: tuple[str, ...]) -> None:
-    if not operators:
-        raise ConfigError(f"operators must name at least one of {', '.join(OPERATORS)}")
-    if unknown := [name for name in operators if name not in OPERATORS]:
-        raise ConfigError(f"unknown operator {unknown[0]!r}; known: {', '.join(OPERATORS)}")
-    if list(operators) != [name for name in OPERATORS if name in operators]:
-        raise ConfigError(
-            f"operators must keep the order {', '.join(OPERATORS)}; got {', '.join(operators)}"
-        )
-
-
-def _check_count(name: str, value: int | None, *, is_odd: bool) -> None:
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if value is not None and (not is_whole or value < 1):
-        raise ConfigError(f"{name} must be a whole number of at least 1, got {value!r}")
-    if is_odd and value is not None and value % 2 == 0:
-        raise ConfigError(f"{name} must be odd, so that a token is its own centre; got {value}")
-
-
-def _check_between(name: str, value: float, limit: float) -> None:
-    if not 0 < value < limit:
-        raise ConfigError(f"{name} must lie between 0 and {limit}, both left out; got {value}")
-
-
-def _check_layers(layers: tuple[int, ...]) -> None:
-    if not layers or layers[0] < 0 or list(layers) != sorted(set(layers)):
-        raise ConfigError(f"layers must be rising layer numbers from 0 on, got {layers}")

@@ -1,7 +1,4 @@
-"""The cue predictor: which tokens announce an operator.
-
-May import: boolattn.attention.config.
-"""
+"""The cue predictor: which tokens are cues of an operator."""
 
 from __future__ import annotations
 
@@ -9,14 +6,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from boolattn.attention.config import BoolAttnConfig  # noqa: TC001 - mypy and readers
+from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 
 
 class PaperCuePredictor(nn.Module):
-    r"""The paper's letter: :math:`p = \sigma(W_c (H + W_o o + b_o) + b_c)`.
+    r"""The paper variant: :math:`p = \sigma(W_c (H + W_o o + b_o) + b_c)`.
 
-    The operator only shifts every logit of a text by one constant, so all operators point at
-    the same tokens (defect 3), and each token is read alone (defect 5).
+    The operator only shifts every logit of a text by one constant, so all operators have the
+    same cues (error 3), and a token's context is ignored (error 5).
     """
 
     def __init__(self, config: BoolAttnConfig, hidden_size: int) -> None:
@@ -25,15 +22,12 @@ class PaperCuePredictor(nn.Module):
         self.score = nn.Linear(hidden_size, 1)
 
     def forward(self, hidden: Tensor, mask: Tensor, operators: Tensor) -> Tensor:
-        """Score every token as a cue of every operator.
+        """Return logits of every token as a cue. Shape ``(batch, operators, tokens)``.
 
         Args:
-            hidden: What enters the first layer. Shape ``(batch, tokens, hidden)``.
+            hidden: Input of the first layer. Shape ``(batch, tokens, hidden)``.
             mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
             operators: Operator embeddings. Shape ``(operators, d_o)``.
-
-        Returns:
-            Logits. Shape ``(batch, operators, tokens)``.
         """
         shifted = hidden[:, None] + self.operator(operators)[None, :, None]
         logits: Tensor = self.score(shifted).squeeze(-1)
@@ -41,13 +35,13 @@ class PaperCuePredictor(nn.Module):
 
 
 class CuePredictor(nn.Module):
-    r"""Corrected: a narrow convolution for context, then one read-out an operator.
+    r"""The corrected variant: a convolution for context, then one linear layer for each operator.
 
     .. math:: z_{e,i} = r_e \cdot [H_i ;\, \mathrm{relu}(\mathrm{Conv}(H)_i)] + b_e, \qquad
               r_e = W_r o_e
 
-    The read-out row comes from the operator's embedding, so AND and NOT have directions of their
-    own; the convolution lets "as" be a cue in "as well as" and nothing in "as large as".
+    The weights come from the operator's embedding, so each operator has its own direction. With
+    the convolution "as" can be a cue in "as well as" and none in "as large as".
     """
 
     def __init__(self, config: BoolAttnConfig, hidden_size: int) -> None:
@@ -57,13 +51,13 @@ class CuePredictor(nn.Module):
         )
         n_features = hidden_size + config.cue_channels
         self.row = nn.Linear(config.d_o, n_features, bias=False)
-        # Rows of unit length, and most tokens no cue: a fresh predictor claims nothing loudly.
+        # Weights of unit length and a low bias: before training few tokens are cues.
         nn.init.normal_(self.row.weight, std=(config.d_o * n_features) ** -0.5)
         self.bias = nn.Parameter(torch.full((config.n_operators,), -2.0))
 
     def forward(self, hidden: Tensor, mask: Tensor, operators: Tensor) -> Tensor:
-        """Score every token as a cue of every operator; shapes as in the paper's form."""
-        # Padding is zeroed first: beyond its end a text alone meets the convolution's zeros.
+        """Return logits of every token as a cue; shapes as in the paper variant."""
+        # Padding is set to zero, so that it acts like the convolution's own padding.
         visible = (hidden * mask[..., None]).transpose(1, 2)
         context = F.relu(self.conv(visible)).transpose(1, 2)
         features = torch.cat([hidden, context], dim=-1)

@@ -1,8 +1,7 @@
-"""The attention bias as a product of thin factors, and the attention that uses it.
+"""The attention bias as a low-rank product, and the attention that uses it.
 
-For one head the bias is a sum of one outer product for each operator, so an ``L x L`` matrix
-need not exist: appended to queries and keys, the factors make the dot product itself carry it.
-May import: nothing.
+For one head the bias is a sum of one outer product for each operator. Appended to queries and
+keys, the factors add it to the dot product, and no ``L x L`` matrix is made.
 """
 
 from __future__ import annotations
@@ -18,12 +17,10 @@ from torch.nn import functional as F
 class Factors:
     """A bias ``scale * sum_e query[i, e] * key[j, e]`` for every head.
 
-    The scale is the one attention puts on its dot product, so that the factors can be appended
-    to queries and keys as they are.
-
     Attributes:
-        query: Shape ``(batch, heads, tokens, columns)``: one column an operator, then blank ones.
-        key: Shape ``(batch, heads, tokens, columns)``.
+        query: One column for each operator, then padding. ``(batch, heads, tokens, columns)``.
+        key: Same shape.
+        scale: Of attention's dot product.
     """
 
     query: Tensor
@@ -31,31 +28,24 @@ class Factors:
     scale: float
 
     def dense(self) -> Tensor:
-        """Multiply the factors out: the reference. Shape ``(batch, heads, tokens, tokens)``."""
+        """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
         return self.query @ (self.scale * self.key).transpose(-1, -2)
 
 
 def factored_attention(
-    heads: tuple[Tensor, Tensor, Tensor],
-    mask: Tensor | None,
-    bias: Factors,
-    *,
-    dropout: float,
+    heads: tuple[Tensor, Tensor, Tensor], mask: Tensor | None, bias: Factors, *, dropout: float
 ) -> Tensor:
     """Fused attention with the bias as extra query and key dimensions.
 
-    On a CPU values are widened like queries and keys and the result is cut again: the fused
-    kernel wants one width for all three, and with it a bias of zero leaves the result as it was
-    to the bit. The GPU's masked kernel takes two widths.
+    On a CPU values are padded like queries and keys, because the fused kernel needs one width
+    for all three; a zero bias then changes no bit of the result. The GPU's masked kernel takes
+    two widths.
 
     Args:
-        heads: Queries, keys and values. Each ``(batch, heads, tokens, dim)``.
-        mask: What scaled dot-product attention takes as its mask.
+        heads: Queries, keys and values, and the result: each ``(batch, heads, tokens, dim)``.
+        mask: As in ``scaled_dot_product_attention``.
         bias: The factors.
-        dropout: Probability of dropping an attention weight.
-
-    Returns:
-        Shape ``(batch, heads, tokens, dim)``.
+        dropout: Of attention weights.
     """
     query, key, value = heads
     dim, n_columns = query.shape[-1], bias.query.shape[-1]

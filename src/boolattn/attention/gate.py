@@ -1,7 +1,4 @@
-"""The operator gate: which experts a text opens.
-
-May import: boolattn.attention.config, boolattn.attention.sampling.
-"""
+"""The operator gate: which experts are open for a text."""
 
 from __future__ import annotations
 
@@ -11,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from boolattn.attention.config import BoolAttnConfig  # noqa: TC001 - mypy and readers
+from boolattn.attention.config import OPERATORS, BoolAttnConfig
 from boolattn.attention.sampling import straight_through
 
-#: Owner of the phrases of a lexicon that hold a cue word and announce nothing.
+#: Owner of lexicon phrases that contain a cue word and are no cue, like "not only".
 NO_OWNER = -1
 
 
@@ -23,10 +20,9 @@ class Gate:
     """Which experts are open.
 
     Attributes:
-        open: 0 or 1, with a gradient where it was learned. Shape ``(batch, operators)``.
-        logits: The learned gate's scores, else ``None``. Same shape.
-        is_open: Whether any is open, where that is known without looking: on a GPU a look
-            makes the program wait.
+        open: 0 or 1, with a gradient if it was learned. Shape ``(batch, operators)``.
+        logits: Of the learned gate, else ``None``. Same shape.
+        is_open: Whether any is open, if known without synchronising with a GPU.
     """
 
     open: Tensor
@@ -35,10 +31,7 @@ class Gate:
 
 
 class LearnedGate(nn.Module):
-    r"""A classifier over the text: FFN, sigmoid at temperature 0.1, hard threshold.
-
-    The paper's: it reads the mean of the embedding output over unpadded tokens.
-    """
+    """The paper's gate: FFN over the mean embedding of the tokens, sigmoid, hard threshold."""
 
     def __init__(
         self, config: BoolAttnConfig, hidden_size: int, n_features: int | None = None
@@ -58,21 +51,20 @@ class LearnedGate(nn.Module):
         return Gate(straight_through(is_open, probability), logits)
 
     def features(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Make one vector of a text. ``(batch, tokens, hidden)`` -> ``(batch, features)``."""
+        """Return one vector for each text. ``(batch, tokens, hidden)`` -> ``(batch, features)``."""
         weights = mask / mask.sum(-1, keepdim=True).clamp(min=1)
         return torch.einsum("bl,bld->bd", weights, hidden)
 
 
 class ContextGate(LearnedGate):
-    r"""A learned gate that reads words with their neighbours, beside the mean.
+    r"""A learned gate over a convolution of the tokens, besides their mean.
 
     .. math:: G = \mathrm{FFN}([\max_i \mathrm{relu}(\mathrm{Conv}(X)_i) ;\,
               \mathrm{mean}_i X_i]), \qquad X = \mathrm{LayerNorm}(H)
 
-    A mean knows no order, and one cue among twenty words moves it by a twentieth. The
-    convolution tells "not only" from "not", and its maximum over the text lets one place decide.
-    Such a gate soon knows every cue of its training by heart; so while it learns, whole tokens
-    and single features are dropped, and other words must do.
+    The mean has no word order, and a single cue changes it little. The convolution separates
+    "not only" from "not", and its maximum over the text lets a single position decide. Dropout
+    of tokens and features in training reduces overfitting to the cues of the training data.
     """
 
     def __init__(self, config: BoolAttnConfig, hidden_size: int) -> None:
@@ -84,22 +76,21 @@ class ContextGate(LearnedGate):
         )
 
     def features(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Make one vector of a text; shapes as in the paper's form."""
-        is_learning = self._is_learning()
-        seen = mask
-        if is_learning:
+        """Return one vector for each text; shapes as in :class:`LearnedGate`."""
+        is_dropping, seen = self._is_dropping(), mask
+        if is_dropping:
             seen = mask * (torch.rand_like(mask) >= self.config.gate_token_dropout)
-        # Padding is zeroed first: beyond its end a text alone meets the convolution's zeros.
+        # Padding is set to zero, so that it acts like the convolution's own padding.
         visible = self.norm(hidden) * seen[..., None]
         context = F.relu(self.conv(visible.transpose(1, 2))).transpose(1, 2)
-        # None is below 0, so zeros on padding win nothing.
+        # After relu nothing is below 0, so zeros on padding do not change the maximum.
         strongest = (context * mask[..., None]).amax(1)
         mean = visible.sum(1) / mask.sum(-1, keepdim=True).clamp(min=1)
         features = torch.cat([strongest, mean.to(strongest.dtype)], dim=-1)
-        return F.dropout(features, self.config.gate_dropout, training=is_learning)
+        return F.dropout(features, self.config.gate_dropout, training=is_dropping)
 
-    def _is_learning(self) -> bool:
-        """Whether to drop anything; a frozen gate must leave the encoder its random numbers."""
+    def _is_dropping(self) -> bool:
+        """Whether to use dropout. A frozen gate draws no random numbers."""
         return (
             self.training
             and self.config.use_noise
@@ -109,25 +100,23 @@ class ContextGate(LearnedGate):
 
 
 def learned_gate(config: BoolAttnConfig, hidden_size: int) -> LearnedGate:
-    """Build the learned gate that the settings ask for."""
+    """Build the learned gate of the settings."""
     kind = ContextGate if config.gate_reads == "context" else LearnedGate
     return kind(config, hidden_size)
 
 
 class LexiconGate(nn.Module):
-    """Opens an expert where one of its cues stands in the token ids.
+    """Opens an expert if the token ids contain one of its cues.
 
-    The lexicon is compiled to id sequences once, for one tokenizer, and kept as buffers, so a
-    saved plug-in reads plain text wherever its encoder runs. As in the lexicon itself, the
-    longest cue wins every token it covers.
+    The lexicon is compiled to id sequences for one tokenizer and saved as buffers. As in the
+    lexicon itself, a token covered by several cues belongs to the longest.
 
     Args:
         config: The plug-in's settings.
         cues: Token ids of the cues, -1 beyond a cue's end. Shape ``(cues, longest)``.
-        owners: Index of each cue's operator among AND, OR, NOT; -1 for a phrase that holds a cue
-            word and announces nothing. Shape ``(cues,)``.
-        word_flags: For each vocabulary id, bit 0: goes on with the word before it; bit 1: can
-            be gone on with. uint8. Shape ``(vocabulary,)``.
+        owners: Index of each cue's operator among AND, OR, NOT, or ``NO_OWNER``. ``(cues,)``.
+        word_flags: For each vocabulary id, bit 0: continues the word before it; bit 1: the next
+            token can continue it. uint8. Shape ``(vocabulary,)``.
     """
 
     cues: Tensor
@@ -139,9 +128,8 @@ class LexiconGate(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.register_buffer("cues", cues)
-        self.register_buffer("owners", owners)
-        self.register_buffer("word_flags", word_flags)
+        for name, value in (("cues", cues), ("owners", owners), ("word_flags", word_flags)):
+            self.register_buffer(name, value)
 
     def forward(self, input_ids: Tensor, mask: Tensor) -> Gate:
         """Open experts. Both shapes ``(batch, tokens)``."""
@@ -153,42 +141,38 @@ class LexiconGate(nn.Module):
         ids = F.pad(input_ids.masked_fill(mask == 0, -2), (0, longest), value=-2)
         lengths = (self.cues >= 0).sum(-1)
         hit = self._is_whole_word(input_ids, lengths)
-        # Slices rather than unfold and boolean indexing, which fix the length when exported; one
-        # at a time, because a cased vocabulary has a thousand spellings.
+        # Slices, because unfold and boolean indexing fix the length when exported; one at a time,
+        # because a cased vocabulary has about a thousand spellings.
         for k in range(longest):
-            hit = hit & (
-                (ids[:, k : k + n_tokens, None] == self.cues[:, k]) | (self.cues[:, k] < 0)
-            )
-        # Of the cues of one owner that start at one token the longest covers all the others do.
+            cue = self.cues[:, k]
+            hit = hit & ((ids[:, k : k + n_tokens, None] == cue) | (cue < 0))
+        # The longest of an owner's cues that start at a token covers the tokens of the others.
         owners = (NO_OWNER, 0, 1, 2)
         reach = torch.stack(
             [torch.where(hit & (self.owners == o), lengths, 0).amax(-1) for o in owners], 1
         )
-        covered = _spread(reach, longest)
+        covered = _extend(reach, longest)
         wins = (covered == covered.amax(1, keepdim=True)) & (covered > 0)
-        return torch.stack([wins[:, owners.index(o)] for o in self._owners()], 1)
-
-    def _owners(self) -> list[int]:
-        return [("and", "or", "not").index(name) for name in self.config.operators]
+        own = [OPERATORS.index(name) for name in self.config.operators]
+        return torch.stack([wins[:, owners.index(o)] for o in own], 1)
 
     def _is_whole_word(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """Whether a cue of each length may start at each token. ``(batch, tokens, cues)``."""
-        # Ids that came later than the lexicon, of added tokens, read as the last one known.
+        # Tokens added after the lexicon was compiled are treated as its last one.
         known = input_ids.clamp(max=len(self.word_flags) - 1)
         flags = self.word_flags[known].to(torch.int64)
-        goes_on, can_go_on = flags & 1, flags >> 1
         # joined[i]: token i continues the word of token i - 1.
-        joined = F.pad(goes_on[:, 1:] & can_go_on[:, :-1], (1, int(self.cues.shape[1]) + 1))
+        joined = F.pad((flags & 1)[:, 1:] & (flags >> 1)[:, :-1], (1, int(self.cues.shape[1]) + 1))
         n_tokens = input_ids.shape[1]
         starts = torch.arange(n_tokens, device=input_ids.device)
         ends = starts[:, None] + lengths
         return (joined[:, :n_tokens, None] == 0) & (joined[:, ends] == 0)
 
 
-def _spread(reach: Tensor, longest: int) -> Tensor:
-    """Carry each cue's length from its first token over all its tokens, the last axis."""
-    spread, n_tokens = reach, reach.shape[-1]
+def _extend(reach: Tensor, longest: int) -> Tensor:
+    """Copy each cue's length from its first token to all its tokens, along the last axis."""
+    covered, n_tokens = reach, reach.shape[-1]
     for step in range(1, longest):
         moved = F.pad(reach, (step, 0))[..., :n_tokens]
-        spread = torch.maximum(spread, torch.where(moved > step, moved, 0))
-    return spread
+        covered = torch.maximum(covered, torch.where(moved > step, moved, 0))
+    return covered

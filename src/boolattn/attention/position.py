@@ -1,7 +1,4 @@
-"""Relative position to the cue, and the Gaussian weight that falls off with it.
-
-May import: boolattn.attention.config.
-"""
+"""Relative position to the cue, and its Gaussian weight."""
 
 from __future__ import annotations
 
@@ -10,40 +7,36 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from boolattn.attention.config import BoolAttnConfig  # noqa: TC001 - mypy and readers
+from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 
-#: A squared distance whose weight is exactly 0, with a gradient of exactly 0 as well.
+#: A squared distance whose weight and gradient are exactly 0.
 UNREACHABLE = 1e12
-#: Longest text whose distances are kept from one batch to the next: those of queries. All of
-#: them together take 1 MiB.
-REMEMBERED = 64
+#: Tokens of the longest text whose distances are cached; the whole cache takes 1 MiB.
+N_CACHED = 64
 
 
 def squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
-    """Look up :func:`_squared_distance`: it depends on nothing that is learned."""
-    # What a CUDA graph computes lives in the graph's own memory, and is not to be remembered.
+    """Return :func:`_squared_distance`, cached for short texts."""
+    # A tensor made in a CUDA graph lives in the graph's memory and cannot be cached.
     is_captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-    if torch.compiler.is_compiling() or is_captured or n_tokens > REMEMBERED:
+    if torch.compiler.is_compiling() or is_captured or n_tokens > N_CACHED:
         return _squared_distance(config, n_tokens, device)
-    return _remembered(config, n_tokens, device)
+    return _cached(config, n_tokens, device)
 
 
-@lru_cache(maxsize=REMEMBERED)
-def _remembered(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
+@lru_cache(maxsize=N_CACHED)
+def _cached(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
     # Made outside inference mode, or a later training step could not use it.
     with torch.inference_mode(False):
         return _squared_distance(config, n_tokens, device)
 
 
 def _squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
-    """Squared relative position of every token to every possible cue.
+    """Return squared relative positions. Shape ``(operators, tokens, cues)``.
 
-    AND and OR reach both ways and stop counting at the window. NOT reaches forward only: the
-    paper's ``max(0, i - c)`` puts every earlier token at distance 0, where the weight is
-    largest (defect 2); corrected, an earlier token has no weight at all.
-
-    Returns:
-        Shape ``(operators, tokens, cues)``.
+    For AND and OR the distance is symmetric and clipped to the window. NOT acts forward only:
+    the paper's ``max(0, i - c)`` gives every earlier token distance 0, where the weight is
+    largest (error 2); in the corrected variant an earlier token has weight 0.
     """
     at = torch.arange(n_tokens, device=device, dtype=torch.float32)
     offset = at[:, None] - at
@@ -55,28 +48,25 @@ def _squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.devic
 
 
 def position_weight(config: BoolAttnConfig, cue: Tensor, squared: Tensor, sigma: Tensor) -> Tensor:
-    r"""Weight of every token by its nearest, surest cue.
+    r"""Weight of every token, by the nearest probable cue. Shape ``(batch, operators, tokens)``.
 
     .. math:: w_i = \max_c \; p_c \exp(-r_{ic}^2 / 2\sigma^2)
 
-    The paper has one cue position ``c``, undefined where there are several (defect 4): its
-    variant takes the likeliest, ``c = argmax p``, without the factor ``p``. In training only
-    the index of the maximum is found over all pairs, so no pairwise tensor is kept for the
+    The paper has one cue position ``c``, undefined for several cues (error 4); the paper variant
+    takes the most probable, ``c = argmax p``, without the factor ``p``. In training only the
+    index of the maximum is computed over all pairs, so that no pairwise tensor is saved for the
     backward pass.
 
     Args:
-        config: The plug-in's settings.
+        config: The settings.
         cue: Cue probabilities. Shape ``(batch, operators, tokens)``.
         squared: From :func:`squared_distance`. Shape ``(operators, tokens, cues)``.
-        sigma: Spread of each operator. Shape ``(operators,)``.
-
-    Returns:
-        Shape ``(batch, operators, tokens)``.
+        sigma: Width for each operator. Shape ``(operators,)``.
     """
-    # A sigma that training drives through 0 must not divide by it.
+    # Training can move sigma to 0.
     precision = 0.5 / sigma.float().square().clamp(min=1e-4)
     if config.is_paper:
-        # (operators, cues, tokens) picked at each row's likeliest cue.
+        # (operators, cues, tokens) at each row's most probable cue.
         nearest = cue.argmax(-1)
         rows = torch.arange(len(sigma), device=cue.device)
         return torch.exp(-squared.transpose(1, 2)[rows, nearest] * precision[:, None])

@@ -1,7 +1,4 @@
-"""Discrete choices that still pass a gradient.
-
-May import: nothing.
-"""
+"""Discrete choices with gradients."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ def gumbel_sigmoid(logits: Tensor, temperature: float) -> Tensor:
     generator, which gradient checkpointing restores.
     """
     uniform = torch.rand_like(logits, dtype=torch.float32)
-    # Kept off 0 and 1, where the logistic draw is infinite.
+    # Clipped, because at 0 and 1 the logistic draw is infinite.
     noise = torch.logit(uniform, eps=1e-6).to(logits.dtype)
     return torch.sigmoid((logits + noise) / temperature)
 
 
 def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
-    """Return ``hard`` as numbers, to the bit, with the gradient of ``soft``."""
+    """Return exactly ``hard``, with the gradient of ``soft``."""
     value = hard.to(soft.dtype)
     return value + (soft - soft.detach()) if soft.requires_grad else value

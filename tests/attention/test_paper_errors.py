@@ -1,4 +1,4 @@
-"""The paper's five defects: `paper` held to its letter, `corrected` to its purpose."""
+"""The five errors of the paper: present in the paper variant, absent in the corrected one."""
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ HIDDEN, HEADS, TOKENS = 24, 4, 8
 
 
 def attention_change(variant: str) -> float:
-    """How far a NOT bias moves the output of one attention layer."""
+    """Return the largest change that a NOT bias makes to the output of one attention layer."""
     torch.manual_seed(0)
     plugin = BoolAttn(
         BoolAttnConfig(variant=variant), hidden_size=HIDDEN, n_heads=HEADS, n_layers=1
@@ -28,12 +28,12 @@ def attention_change(variant: str) -> float:
     return float(moved.detach().abs().max())
 
 
-def test_1_not_of_the_paper_does_nothing_and_corrected_does():
+def test_error_1_paper_not_has_no_effect():
     assert attention_change("paper") < 1e-5
     assert attention_change("corrected") > 0.05
 
 
-def test_2_not_of_the_paper_weighs_all_before_its_cue_fully_and_corrected_not_at_all():
+def test_error_2_paper_not_weights_tokens_before_the_cue():
     cue = torch.zeros(1, 3, TOKENS)
     cue[:, :, 4] = 1.0
     for variant, before in (("paper", 1.0), ("corrected", 0.0)):
@@ -46,12 +46,12 @@ def test_2_not_of_the_paper_weighs_all_before_its_cue_fully_and_corrected_not_at
 
 
 def train_cues(variant: str) -> torch.Tensor:
-    """Teach one cue word an operator, ten steps of Adam a word; return F1 by operator."""
+    """Train cue predictors on one cue word for each operator; return F1 by operator."""
     torch.manual_seed(0)
     embedding = nn.Embedding(30, HIDDEN)
     words = torch.randint(3, 30, (64, TOKENS))
     words[:, 2], words[:, 5] = torch.randint(0, 3, (64,)), torch.randint(0, 3, (64,))
-    wanted = torch.stack([words == e for e in range(3)], 1).float()
+    labels = torch.stack([words == e for e in range(3)], 1).float()
     config = BoolAttnConfig(variant=variant)
     predictor = cue_predictor(config, HIDDEN)
     operators = nn.Parameter(torch.randn(3, config.d_o))
@@ -59,22 +59,22 @@ def train_cues(variant: str) -> torch.Tensor:
     hidden, mask = embedding(words).detach(), torch.ones(64, TOKENS)
     for _ in range(200):
         logits = predictor(hidden, mask, operators)
-        loss = F.binary_cross_entropy_with_logits(logits, wanted)
+        loss = F.binary_cross_entropy_with_logits(logits, labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    said = (predictor(hidden, mask, operators) > 0).float()
-    hits = (said * wanted).sum((0, 2))
-    return 2 * hits / (said.sum((0, 2)) + wanted.sum((0, 2)))
+    predicted = (predictor(hidden, mask, operators) > 0).float()
+    hits = (predicted * labels).sum((0, 2))
+    return 2 * hits / (predicted.sum((0, 2)) + labels.sum((0, 2)))
 
 
-def test_3_cues_of_the_paper_point_the_same_way_for_every_operator():
+def test_error_3_paper_cues_are_the_same_for_every_operator():
     config = BoolAttnConfig(variant="paper")
     torch.manual_seed(0)
     logits = cue_predictor(config, HIDDEN)(
         torch.randn(2, TOKENS, HIDDEN), torch.ones(2, TOKENS), torch.randn(3, config.d_o)
     )
-    # One constant between any two operators, whatever the token.
+    # The logits of two operators differ by one constant.
     torch.testing.assert_close(
         logits[:, 0] - logits[:, 1], (logits[0, 0, 0] - logits[0, 1, 0]).expand(2, TOKENS)
     )
@@ -82,7 +82,7 @@ def test_3_cues_of_the_paper_point_the_same_way_for_every_operator():
     assert train_cues("corrected").min() > 0.95
 
 
-def test_4_of_several_cues_the_paper_sees_one_and_corrected_the_nearest():
+def test_error_4_paper_uses_one_of_several_cues():
     cue = torch.zeros(1, 3, 12)
     cue[:, :, 1], cue[:, :, 10] = 1.0, 0.9
     weights = {}
@@ -93,7 +93,7 @@ def test_4_of_several_cues_the_paper_sees_one_and_corrected_the_nearest():
     assert weights["paper"][10] < 0.05
     torch.testing.assert_close(weights["corrected"][10], torch.tensor(0.9))
     assert weights["paper"][1] == weights["corrected"][1] == 1.0
-    # And the choice can be learned: the cue that counts gets a gradient.
+    # The chosen cue gets a gradient.
     cue.requires_grad_()
     config = BoolAttnConfig()
     squared = squared_distance(config, 12, cue.device)
@@ -101,7 +101,7 @@ def test_4_of_several_cues_the_paper_sees_one_and_corrected_the_nearest():
     assert cue.grad[0, 0, 10] == 1.0
 
 
-def test_5_cues_of_the_paper_have_no_context_and_corrected_ones_do():
+def test_error_5_paper_cues_have_no_context():
     torch.manual_seed(0)
     hidden, mask = torch.randn(1, TOKENS, HIDDEN), torch.ones(1, TOKENS)
     other = hidden.clone()
