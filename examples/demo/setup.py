@@ -105,7 +105,7 @@ def _index(folder: Path, model: str, documents: Sequence[Document], progress: Pr
     except IndexFolderError:
         pass  # missing, or broken: it is built
     task = f"encoding with {name}" if model == "minilm" else f"encoding with {name} model"
-    with progress.count(task, len(documents)) as tell:
+    with progress.count(task, len(documents)) as count:
         return Searcher.build(
             path,
             documents,
@@ -114,7 +114,7 @@ def _index(folder: Path, model: str, documents: Sequence[Document], progress: Pr
             encode=_parallel_encoder(
                 build_towers(resolve(model)) if model == "minilm" else retriever.towers
             ),
-            tell=tell,
+            progress=count,
             model=absolute_name(model),
             segment_size=_SEGMENT,
             resume=True,

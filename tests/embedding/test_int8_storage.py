@@ -97,10 +97,10 @@ def test_parts_stay_under_the_limit_and_say_the_same(folder, tmp_path):
     [a], [b] = ((tmp_path / name).rglob("*.safetensors") for name in "ab")
     assert a.read_bytes() == b.read_bytes()
     parts = list((tmp_path / "many").glob("part-*"))
-    held = [sum(t.nbytes for t in load_file(part).values()) for part in parts]
+    sizes = [sum(t.nbytes for t in load_file(part).values()) for part in parts]
     # The positions, 600 rows of 32 values, are cut between rows.
     assert len(parts) > 3
-    assert max(held) <= 10_000
+    assert max(sizes) <= 10_000
 
 
 def test_packing_is_the_same_every_time(folder, tmp_path):
@@ -159,7 +159,7 @@ def test_a_pack_that_fails_leaves_the_last_one(folder, tmp_path, monkeypatch):
         monkeypatch.undo()
         unpack(tmp_path / "packed", tmp_path / "back")
         monkeypatch.setattr(int8_storage, "save_file", full_disk)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(DataError, match="No space left"):
             work(
                 *(
                     (folder, tmp_path / name)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from boolattn.cli import app
 from boolattn.errors import BoolattnError
-from tests.search import words
+from tests.search import word_model
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def place(tmp_path_factory, retriever):
     retriever.towers.save_pretrained(str(folder / "model"))
     rows = [
         {"id": d.id, "title": d.title, "text": d.text, "metadata": dict(d.metadata)}
-        for d in words.corpus()
+        for d in word_model.corpus()
     ]
     (folder / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = run(

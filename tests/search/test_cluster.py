@@ -9,7 +9,7 @@ import pytest
 from boolattn.errors import ConfigError, IndexMismatchError
 from boolattn.search import Searcher
 from boolattn.search.ray_encoder import check_models, cluster
-from tests.search import words
+from tests.search import word_model
 
 pytest.importorskip("ray")
 
@@ -20,10 +20,10 @@ pytest.importorskip("ray")
 def test_two_workers_build_the_index_that_one_process_builds(tmp_path, retriever):
     model = tmp_path / "model"
     retriever.towers.save_pretrained(str(model))
-    here = Searcher.build(tmp_path / "here", words.corpus(), retriever, segment_size=4)
+    here = Searcher.build(tmp_path / "here", word_model.corpus(), retriever, segment_size=4)
     with cluster(str(model), retriever.fingerprint, n_workers=2) as encode:
         there = Searcher.build(
-            tmp_path / "there", words.corpus(), retriever, segment_size=4, encode=encode
+            tmp_path / "there", word_model.corpus(), retriever, segment_size=4, encode=encode
         )
     assert len(there.manifest.segments) == 7
     parts = [name for name in here.manifest.files if name.startswith("segments/")]

@@ -1,4 +1,4 @@
-"""The approximate engines, held against exact search."""
+"""Approximate engines compared with exact search."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from boolattn.search import Document, Searcher
 from boolattn.search.candidates import fuse, probes
 from boolattn.search.engines.base import Selection, best
 from boolattn.search.engines.tuning import TARGETS
-from tests.search import words
+from tests.search import word_model
 
 faiss = pytest.importorskip("faiss")
 
@@ -21,7 +21,7 @@ def texts(n=N, seed=0):
     """Documents of a few words, no two alike."""
     generator = np.random.default_rng(seed)
     lengths = generator.integers(2, 12, n)
-    return [" ".join(generator.choice(words.WORDS, length)) for length in lengths]
+    return [" ".join(generator.choice(word_model.WORDS, length)) for length in lengths]
 
 
 @pytest.fixture(scope="module", params=["ivf", "hnsw"])
@@ -103,32 +103,32 @@ def test_fused_ranks_by_hand():
     assert fused.scores.tolist() == pytest.approx([1 / 62 + 1 / 61, 1 / 61, 1 / 62])
 
 
-def test_candidates_keep_what_composing_everything_finds(built):
+def test_candidates_find_what_an_exhaustive_search_finds(built):
     approximate, _ = built
     queries = ["moths AND Borneo NOT Sumatra", "birds AND (Peru OR Kenya)", "orchids NOT red"]
     assert candidate_recall(approximate, queries, 10) > 0.9
     assert candidate_recall(approximate, ["moths NOT moths"], 10) == 1.0
 
 
-def test_a_query_asks_by_no_more_vectors_than_it_needs(retriever):
+def test_a_query_has_no_more_probes_than_it_needs(retriever):
     moths, borneo, birds = retriever.encode_operands(["moths", "Borneo", "birds"])
 
-    def same(text, *wanted, has_whole=True):
+    def same(text, *expected, has_whole=True):
         [plan] = retriever.plan_trees([parse(text)], ["as it was typed"])
         whole = [plan.vectors[-1]] if has_whole else []
-        np.testing.assert_allclose(probes(plan), np.array([*wanted, *whole]), atol=1e-6)
+        np.testing.assert_allclose(probes(plan), np.array([*expected, *whole]), atol=1e-6)
         assert not np.allclose(plan.vectors[-1], plan.plain, atol=1e-3)
 
     same("moths OR birds", moths, birds)
     same("moths AND Borneo", (moths + borneo) / 2)
     same("moths AND birds NOT Borneo", (moths + birds) / 2, (moths + birds - borneo) / 2)
-    # What is wanted is one operand, and asks already.
+    # The one positive operand is a probe already.
     same("moths NOT Borneo", moths, moths - borneo / 2, has_whole=False)
     [nested] = retriever.plan_trees([parse("Borneo AND (moths OR birds)")])
     assert len(probes(nested)) == 5
 
 
-def test_one_vector_leans_away_from_what_is_excluded(retriever):
+def test_the_single_vector_points_away_from_negated_operands(retriever):
     [plan] = retriever.plan_trees([parse("moths AND Borneo NOT Sumatra")])
     moths, borneo, sumatra = retriever.encode_operands(["moths", "Borneo", "Sumatra"])
     vector = plan.single_vector

@@ -1,4 +1,4 @@
-"""The index on disk: whole or not at all, never silently wrong."""
+"""The index on disk: atomic writes, damage, crashes."""
 
 import fcntl
 import json
@@ -24,10 +24,10 @@ from boolattn.errors import (
 from boolattn.search import Document, IndexSettings, Searcher
 from boolattn.search.index.manifest import MANIFEST, Manifest, read_manifest
 from boolattn.search.index.writer import Writer
-from tests.search import words
+from tests.search import word_model
 
-N = len(words.corpus())
-# A child that only writes files needs none of the threads that a fork loses.
+N = len(word_model.corpus())
+# The forked children only write files, and need no threads.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
@@ -36,29 +36,34 @@ def ids(result):
 
 
 def answers(searcher):
-    """What an index says, to compare it with itself later."""
+    """Results of an index, to compare them later."""
     return [ids(searcher.search(query, k=5)) for query in ("moths Borneo", "birds NOT Kenya")]
 
 
 def test_an_index_is_opened_again_as_it_was_built(folder, retriever):
-    built = Searcher.build(folder, words.corpus(), retriever, segment_size=10)
+    built = Searcher.build(folder, word_model.corpus(), retriever, segment_size=10)
     opened = Searcher.open(folder, retriever, verify=True)
     assert len(opened) == len(built) == N
     assert len(opened.manifest.segments) == 3
     assert answers(opened) == answers(built)
     document = opened.document("moths-peru")
-    assert document == words.corpus()[3]
+    assert document == word_model.corpus()[3]
     with pytest.raises(DataError, match="no document 'whales'"):
         opened.document("whales")
 
 
-def test_progress_is_told_batch_by_batch(folder, retriever):
-    told = []
+def test_progress_is_reported_for_each_batch(folder, retriever):
+    counts = []
     Searcher.build(
-        folder, words.corpus(), retriever, tell=told.append, batch_size=4, segment_size=10
+        folder,
+        word_model.corpus(),
+        retriever,
+        progress=counts.append,
+        batch_size=4,
+        segment_size=10,
     )
-    assert sum(told) == 25
-    assert max(told) == 4
+    assert sum(counts) == 25
+    assert max(counts) == 4
 
 
 @pytest.mark.parametrize("batch_size", [None, 2])
@@ -66,23 +71,27 @@ def test_two_towers_are_indexed_by_the_document_encoder(
     folder, tiny_encoder, tokenizer, monkeypatch, batch_size
 ):
     towers = build_towers(tiny_encoder(), tokenizer=tokenizer, document_length=40)
-    expected = towers.encode_document([document.text for document in words.corpus()])
+    expected = towers.encode_document([document.text for document in word_model.corpus()])
     monkeypatch.setattr(towers, "encode_document", None)  # the slower way
-    told = []
+    counts = []
     built = Searcher.build(
-        folder, words.corpus(), Retriever(towers), tell=told.append, batch_size=batch_size
+        folder,
+        word_model.corpus(),
+        Retriever(towers),
+        progress=counts.append,
+        batch_size=batch_size,
     )
     found = built.engine.vectors(np.arange(N))
     np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)
-    assert sum(told) == N
-    assert len(told) > 1 if batch_size else max(told) > 2
+    assert sum(counts) == N
+    assert len(counts) > 1 if batch_size else max(counts) > 2
 
 
-def test_what_makes_no_index_is_refused(folder, retriever, tmp_path):
+def test_bad_documents_and_settings_are_refused(folder, retriever, tmp_path):
     with pytest.raises(DataError, match="holds no documents"):
         Searcher.build(folder, [], retriever)
     assert not folder.exists()
-    twice = [*words.corpus(), Document(id="both", text="x")]
+    twice = [*word_model.corpus(), Document(id="both", text="x")]
     with pytest.raises(DataError, match="the id 'both' comes twice"):
         Searcher.build(folder, twice, retriever, segment_size=4, replace=True)
     with pytest.raises(DataError, match="'a' has no text"):
@@ -93,30 +102,30 @@ def test_what_makes_no_index_is_refused(folder, retriever, tmp_path):
     with pytest.raises(DataError, match="metadata are plain values"):
         Searcher.build(folder, [odd], retriever, replace=True)
     with pytest.raises(ConfigError, match="no engine 'annoy'; there are flat"):
-        Searcher.build(folder, words.corpus(), retriever, engine="annoy")
+        Searcher.build(folder, word_model.corpus(), retriever, engine="annoy")
     with pytest.raises(ConfigError, match="only milvus takes a uri"):
-        Searcher.build(folder, words.corpus(), retriever, uri="file.db")
+        Searcher.build(folder, word_model.corpus(), retriever, uri="file.db")
     with pytest.raises(IndexFolderError, match=r"never finished|holds no index"):
         Searcher.open(folder, retriever)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "diary.txt").write_text("x")
     with pytest.raises(IndexFolderError, match=r"holds other files \(diary.txt\)"):
-        Searcher.build(tmp_path / "mine", words.corpus(), retriever, replace=True)
+        Searcher.build(tmp_path / "mine", word_model.corpus(), retriever, replace=True)
     assert (tmp_path / "mine" / "diary.txt").read_text() == "x"
 
 
-def test_a_missing_folder_a_file_and_an_index_in_the_way(folder, retriever, shared):
+def test_a_missing_folder_a_file_and_an_existing_index_are_refused(folder, retriever, shared):
     with pytest.raises(IndexFolderError, match="there is no index at"):
         Searcher.open(folder, retriever)
     folder.write_text("x")
     with pytest.raises(IndexFolderError, match=r"cannot write the index .*: File exists"):
-        Searcher.build(folder, words.corpus(), retriever)
+        Searcher.build(folder, word_model.corpus(), retriever)
     with pytest.raises(IndexFolderError, match="holds an index: add to it with --append"):
-        Searcher.build(shared.folder, words.corpus(), retriever)
+        Searcher.build(shared.folder, word_model.corpus(), retriever)
 
 
 def test_documents_are_added_replaced_and_deleted(folder, retriever):
-    searcher = Searcher.build(folder, words.corpus(), retriever)
+    searcher = Searcher.build(folder, word_model.corpus(), retriever)
     reader = Searcher.open(folder, retriever)
     searcher.add([Document(id="new", text="red beetles Java", metadata={"colour": "red"})])
     with pytest.raises(DataError, match="the id 'new' comes twice"):
@@ -135,23 +144,23 @@ def test_documents_are_added_replaced_and_deleted(folder, retriever):
     with pytest.raises(DataError, match=r"no document 'both' in .*; nothing was deleted"):
         searcher.delete(["moths-java", "both"])
     assert searcher.document("moths-java")
-    # A document that went may come back.
+    # A deleted document may be added again.
     searcher.add([Document(id="both", text="moths Borneo Sumatra")])
     assert ids(searcher.search("moths Borneo Sumatra", k=1)) == ["both"]
-    # Another process saw none of it until it asked.
+    # A reader sees nothing of it before it refreshes.
     assert len(reader) == N
     assert answers(reader) == answers(Searcher.open(folder, retriever))
     assert reader.refresh()
     assert not reader.refresh()
     assert reader.manifest == searcher.manifest
-    searcher.delete([*(d.id for d in words.corpus())])
+    searcher.delete([*(d.id for d in word_model.corpus())])
     assert len(searcher) == 0
     assert ids(searcher.search("moths", k=3)) == []
     assert ids(searcher.search("moths NOT birds", k=3, hybrid=True)) == []
 
 
 def test_only_one_process_writes(folder, retriever):
-    searcher = Searcher.build(folder, words.corpus(), retriever)
+    searcher = Searcher.build(folder, word_model.corpus(), retriever)
     with (folder / "lock").open("wb") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         with pytest.raises(IndexFolderError, match="being written by another process"):
@@ -162,7 +171,7 @@ def test_only_one_process_writes(folder, retriever):
 
 def test_another_model_is_refused(shared):
     with pytest.raises(IndexMismatchError, match="was indexed by another model") as caught:
-        Searcher.open(shared.folder, words.retriever(seed=1))
+        Searcher.open(shared.folder, word_model.retriever(seed=1))
     assert "\n" not in str(caught.value)
     with pytest.raises(ConfigError, match="does not say which model"):
         Searcher.open(shared.folder)
@@ -215,7 +224,7 @@ def test_a_manifest_of_another_format_or_leading_elsewhere_is_refused(folder, re
         Searcher.open(folder, retriever)
 
 
-def test_a_build_that_stopped_goes_on_where_it_was(folder, retriever):
+def test_a_stopped_build_is_resumed(folder, retriever):
     encoded = []
 
     def encode(batches, stop_after=99):
@@ -228,7 +237,7 @@ def test_a_build_that_stopped_goes_on_where_it_was(folder, retriever):
     with pytest.raises(KeyboardInterrupt):
         Searcher.build(
             folder,
-            words.corpus(),
+            word_model.corpus(),
             retriever,
             segment_size=5,
             encode=lambda batches: encode(batches, 3),
@@ -237,24 +246,26 @@ def test_a_build_that_stopped_goes_on_where_it_was(folder, retriever):
     with pytest.raises(IndexFolderError, match="was never finished; go on with: boolattn index"):
         Searcher.open(folder, retriever)
     with pytest.raises(IndexFolderError, match=r"a build was stopped in .*: go on with --resume"):
-        Searcher.build(folder, words.corpus(), retriever, segment_size=5)
+        Searcher.build(folder, word_model.corpus(), retriever, segment_size=5)
     encoded.clear()
     searcher = Searcher.build(
-        folder, words.corpus(), retriever, segment_size=5, resume=True, encode=encode
+        folder, word_model.corpus(), retriever, segment_size=5, resume=True, encode=encode
     )
-    assert encoded == [document.text for document in words.corpus()[15:]]
+    assert encoded == [document.text for document in word_model.corpus()[15:]]
     assert len(searcher) == N
-    # A segment that is not whole is not trusted.
+    # A damaged segment is encoded again.
     encoded.clear()
     path = next((folder / "segments").iterdir()) / "vectors.npy"
     path.write_bytes(path.read_bytes()[:-4])
-    Searcher.build(folder, words.corpus(), retriever, segment_size=5, resume=True, encode=encode)
+    Searcher.build(
+        folder, word_model.corpus(), retriever, segment_size=5, resume=True, encode=encode
+    )
     assert len(encoded) == 5
     assert len(Searcher.open(folder, retriever, verify=True)) == N
 
 
 def ended(child):
-    """Wait for a child, but not for ever; return its exit status."""
+    """Wait for a child, at most 30 s; return its exit status."""
     for _ in range(3000):
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
@@ -266,7 +277,7 @@ def ended(child):
 
 
 def build_in_child(folder, retriever, vectors, documents, **settings):
-    """Index in a process of its own, slowly. It must not compute with torch: threads are lost."""
+    """Index in a child process, slowly, without torch: a fork loses its threads."""
     assert retriever.fingerprint
     child = os.fork()
     if child:
@@ -289,19 +300,19 @@ def build_in_child(folder, retriever, vectors, documents, **settings):
         os._exit(code)
 
 
-def test_ten_killed_builds_leave_the_old_index_or_the_new(folder, retriever):
+def test_ten_killed_builds_leave_the_old_index_or_the_new_one(folder, retriever):
     generator = random.Random(0)
-    vectors = retriever.encode_documents([document.text for document in words.corpus()])
+    vectors = retriever.encode_documents([document.text for document in word_model.corpus()])
     started = time.perf_counter()
-    assert ended(build_in_child(folder, retriever, vectors, words.corpus())) == 0
+    assert ended(build_in_child(folder, retriever, vectors, word_model.corpus())) == 0
     duration = time.perf_counter() - started
-    states = {len(words.corpus()[first:]): words.corpus()[first:] for first in (0, 3)}
+    states = {len(word_model.corpus()[first:]): word_model.corpus()[first:] for first in (0, 3)}
     seen = answers(Searcher.open(folder, retriever))
     n_killed = 0
     for moment in range(10):
         n_before = len(Searcher.open(folder, retriever))
         new = states[next(n for n in states if n != n_before)]
-        own = vectors[len(words.corpus()) - len(new) :]
+        own = vectors[len(word_model.corpus()) - len(new) :]
         child = build_in_child(folder, retriever, own, new, replace=True)
         time.sleep(duration * (moment + generator.random()) / 10)
         os.kill(child, signal.SIGKILL)
@@ -311,9 +322,9 @@ def test_ten_killed_builds_leave_the_old_index_or_the_new(folder, retriever):
         if len(after) == N:
             assert answers(after) == seen
     assert n_killed
-    done = Searcher.build(folder, words.corpus(), retriever, segment_size=5, resume=True)
+    done = Searcher.build(folder, word_model.corpus(), retriever, segment_size=5, resume=True)
     assert answers(done) == answers(Searcher.open(folder, retriever, verify=True)) == seen
-    # The next write removes what the killed ones left.
+    # The next write removes the files of killed writers.
     done.delete(["both"])
     n_segments = len(list((folder / "segments").iterdir()))
     assert n_segments == len(done.manifest.segments)
@@ -322,7 +333,7 @@ def test_ten_killed_builds_leave_the_old_index_or_the_new(folder, retriever):
 
 @pytest.mark.parametrize("limit", [200, 3000])
 def test_a_full_disk_leaves_the_old_index_and_says_so(folder, retriever, limit):
-    old = Searcher.build(folder, words.corpus()[:10], retriever)
+    old = Searcher.build(folder, word_model.corpus()[:10], retriever)
     documents = [Document(id=str(i), text="moths " * 50) for i in range(20)]
     vectors = retriever.encode_documents([document.text for document in documents])
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -343,7 +354,7 @@ def test_a_full_disk_leaves_the_old_index_and_says_so(folder, retriever, limit):
 
 @contextmanager
 def as_nobody(folder):
-    """Lay down root's powers for a while: to root nothing is read-only."""
+    """Drop root's rights for a while: nothing is read-only to root."""
     if os.geteuid() != 0:
         yield
         return
@@ -359,7 +370,7 @@ def as_nobody(folder):
 
 
 def test_a_read_only_index_is_searched_and_not_written(folder, retriever):
-    Searcher.build(folder, words.corpus(), retriever)
+    Searcher.build(folder, word_model.corpus(), retriever)
     paths = [folder, *folder.rglob("*")]
     for path in paths:
         path.chmod(0o555 if path.is_dir() else 0o444)
@@ -370,7 +381,7 @@ def test_a_read_only_index_is_searched_and_not_written(folder, retriever):
             with pytest.raises(IndexFolderError, match=r"cannot write .*: Permission denied"):
                 searcher.delete(["both"])
             with pytest.raises(IndexFolderError, match=r"cannot write .*: Permission denied"):
-                Searcher.build(folder / "inside", words.corpus(), retriever)
+                Searcher.build(folder / "inside", word_model.corpus(), retriever)
     finally:
         for path in paths:
             path.chmod(0o755)
@@ -380,21 +391,21 @@ def test_a_document_of_ten_megabytes(folder, retriever):
     long = "beetles " + "old books of many words " * 420_000
     assert len(long) > 10_000_000
     searcher = Searcher.build(
-        folder, [Document(id="long", text=long), *words.corpus()], retriever, lexical=False
+        folder, [Document(id="long", text=long), *word_model.corpus()], retriever, lexical=False
     )
     assert len(searcher.manifest.segments) == 1
     assert ids(searcher.search("old", k=1)) == ["long"]
     assert searcher.search("old", k=1).hits[0].text == long
 
 
-def test_an_addition_that_was_stopped_leaves_nothing_behind_for_long(folder, retriever):
-    searcher = Searcher.build(folder, words.corpus()[:5], retriever)
+def test_the_next_write_removes_the_segments_of_a_stopped_addition(folder, retriever):
+    searcher = Searcher.build(folder, word_model.corpus()[:5], retriever)
 
     def stop(batches):
         yield retriever.encode_documents(next(iter(batches)))
         raise KeyboardInterrupt
 
-    new = words.corpus()[5:]
+    new = word_model.corpus()[5:]
     writer = Writer(folder, retriever, IndexSettings(segment_size=4), stop)
     with pytest.raises(KeyboardInterrupt):
         writer.add(new)

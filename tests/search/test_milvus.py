@@ -14,7 +14,7 @@ from boolattn.search import Document, Searcher
 from boolattn.search.engines import milvus
 from boolattn.search.engines.base import Selection
 from boolattn.search.index.transaction import MILVUS
-from tests.search import words
+from tests.search import word_model
 
 pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
@@ -52,7 +52,7 @@ def uri(request, tmp_path_factory):
 def searcher(uri, retriever, tmp_path_factory):
     folder = tmp_path_factory.mktemp("index") / "index"
     return Searcher.build(
-        folder, words.corpus(), retriever, engine="milvus", uri=uri, segment_size=10
+        folder, word_model.corpus(), retriever, engine="milvus", uri=uri, segment_size=10
     )
 
 
@@ -87,7 +87,7 @@ def test_milvus_answers_as_the_exact_engine_does(searcher, shared):
 
 
 def test_documents_come_and_go(uri, retriever, folder):
-    searcher = Searcher.build(folder, words.corpus(), retriever, engine="milvus", uri=uri)
+    searcher = Searcher.build(folder, word_model.corpus(), retriever, engine="milvus", uri=uri)
     odd = {"quote\"'s": 'a "b"', "n": -1.5, "x" * 300: "long"}
     searcher.add([Document(id="new", text="red birds", metadata=odd)])
     assert ids(searcher.search("red", k=1, filters={"quote\"'s": 'a "b"'})) == ["new"]
@@ -98,17 +98,19 @@ def test_documents_come_and_go(uri, retriever, folder):
     assert len(found) == len(set(found)) == len(searcher) == 24
     assert not {"both", "moths-java"} & set(found)
     # Milvus itself has forgotten them: nothing was left for the mask to hide.
-    direct = searcher.engine.search(np.eye(1, words.DIMENSION, dtype=np.float32), 100, Selection())
+    direct = searcher.engine.search(
+        np.eye(1, word_model.DIMENSION, dtype=np.float32), 100, Selection()
+    )
     assert (direct.rows >= 0).sum() == 24
     assert ids(Searcher.open(folder, retriever).search("moths old Borneo", k=100)) == found
     rebuilt = Searcher.build(
-        folder, words.corpus()[:5], retriever, engine="milvus", uri=uri, replace=True
+        folder, word_model.corpus()[:5], retriever, engine="milvus", uri=uri, replace=True
     )
     assert len(ids(rebuilt.search("moths", k=100))) == 5
 
 
 def test_what_a_killed_writer_left_is_neither_found_nor_counted(uri, retriever, folder):
-    searcher = Searcher.build(folder, words.corpus(), retriever, engine="milvus", uri=uri)
+    searcher = Searcher.build(folder, word_model.corpus(), retriever, engine="milvus", uri=uri)
     before = (folder / "manifest.json").read_bytes()
     searcher.add([Document(id="lost", text="red birds")])
     # As if the writer had been killed before the manifest was replaced.
@@ -121,7 +123,7 @@ def test_what_a_killed_writer_left_is_neither_found_nor_counted(uri, retriever, 
 
 
 def test_a_file_is_opened_again_by_the_next_process(retriever, folder):
-    Searcher.build(folder, words.corpus(), retriever, engine="milvus")
+    Searcher.build(folder, word_model.corpus(), retriever, engine="milvus")
     # As a process does when it ends.
     milvus._client(str(folder.resolve() / MILVUS)).close()
     milvus._client.cache_clear()
@@ -143,5 +145,7 @@ def test_a_server_that_does_not_answer_in_time_is_one_line(searcher, monkeypatch
 def test_no_server_is_one_line(retriever, folder, monkeypatch):
     monkeypatch.setattr("boolattn.search.engines.milvus._TIMEOUT", 0.5)
     with pytest.raises(IndexFolderError, match="Milvus ") as caught:
-        Searcher.build(folder, words.corpus(), retriever, engine="milvus", uri="http://127.0.0.1:9")
+        Searcher.build(
+            folder, word_model.corpus(), retriever, engine="milvus", uri="http://127.0.0.1:9"
+        )
     assert "\n" not in str(caught.value)

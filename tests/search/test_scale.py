@@ -5,11 +5,11 @@ import pytest
 
 from benchmarks.billion import Measured, Nodes, arithmetic, report
 from benchmarks.vectors import MadeVectors
-from tests.search import words
+from tests.search import word_model
 
 
 def test_vectors_are_found_by_id_and_scaled(tmp_path, retriever):
-    documents = words.corpus()
+    documents = word_model.corpus()
     vectors = retriever.encode_documents([document.text for document in documents])
     order = np.random.default_rng(0).permutation(len(documents))
     scales = np.abs(vectors).max(1) / 127

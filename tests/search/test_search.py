@@ -1,4 +1,4 @@
-"""What a search means: composition, exclusion in every branch, filters, refusals."""
+"""Search: composition, exclusion in every branch, filters, refused queries."""
 
 import json
 
@@ -11,7 +11,7 @@ from boolattn.logic.tree import Atom
 from boolattn.search import Document, Searcher
 from boolattn.search.queries import is_contradiction
 from boolattn.search.verdicts import Probabilities, explain_lower_rank, judge
-from tests.search import words
+from tests.search import word_model
 
 
 def ids(result):
@@ -30,7 +30,7 @@ def ids(result):
         ("(moths AND Peru) OR (birds AND Kenya)", {"moths-peru", "birds-kenya"}),
     ],
 )
-def test_operators_mean_what_they_say(shared, query, expected, hybrid):
+def test_operators_select_the_right_documents(shared, query, expected, hybrid):
     result = shared.search(query, k=len(expected), hybrid=hybrid)
     assert set(ids(result)) == expected
     assert result.is_composed
@@ -43,7 +43,7 @@ def test_a_plain_query_is_scored_by_its_one_vector(shared, retriever):
     result = shared.search("moths Borneo", k=3)
     vector = retriever.plan(["moths Borneo"])[0].vectors[0]
     by_hand = {
-        d.id: float(retriever.encode_documents([d.text])[0] @ vector) for d in words.corpus()
+        d.id: float(retriever.encode_documents([d.text])[0] @ vector) for d in word_model.corpus()
     }
     assert ids(result)[:2] == sorted(by_hand, key=by_hand.get, reverse=True)[:2]
     for hit in result.hits:
@@ -70,7 +70,7 @@ def test_composed_scores_are_the_composition_of_exact_similarities(shared, retri
     )
 
 
-def test_without_composing_exclusion_is_not_heard(shared):
+def test_without_composition_negated_operands_attract(shared):
     query = "moths AND Borneo NOT Sumatra"
     plain = shared.search(query, k=3, compose=False)
     assert not plain.is_composed
@@ -78,23 +78,23 @@ def test_without_composing_exclusion_is_not_heard(shared):
     assert ids(plain)[0] != "moths-borneo"
 
 
-def test_one_vector_reads_no_operands(shared, monkeypatch):
-    asked = []
-    monkeypatch.setattr(type(shared.retriever), "plan", lambda _self, texts: asked.append(texts))
+def test_without_composition_nothing_is_parsed(shared, monkeypatch):
+    parsed = []
+    monkeypatch.setattr(type(shared.retriever), "plan", lambda _self, texts: parsed.append(texts))
     assert shared.search("moths of Borneo", k=1, compose=False).hits
-    assert asked == []
+    assert parsed == []
 
 
-def test_explain_shows_what_was_put_down_and_why(shared):
+def test_explain_shows_what_is_ranked_lower_and_why(shared):
     result = shared.search("moths NOT Kenya", k=4, explain=True)
     assert "moths-kenya" not in ids(result)
-    [down] = [hit for hit in result.ranked_lower if hit.id == "moths-kenya"]
-    assert down.verdict == "put down"
-    assert down.why == (
+    [lower] = [hit for hit in result.ranked_lower if hit.id == "moths-kenya"]
+    assert lower.verdict == "put down"
+    assert lower.why == (
         "matches the negated operand 'Kenya' more (.91) than the results above it (.00)"
     )
-    assert down.score < min(hit.score for hit in result.hits)
-    # What the text's one vector would have found: not what is wanted alone has near it.
+    assert lower.score < min(hit.score for hit in result.hits)
+    # The vector of the whole text, not that of the positive operand.
     one = ids(shared.search("moths NOT Kenya", k=4, compose=False))
     assert {hit.id for hit in result.ranked_lower} == set(one) - set(ids(result))
     assert set(one) != set(ids(shared.search("moths", k=4)))
@@ -118,10 +118,10 @@ def test_many_queries_at_once_are_answered_as_each_alone(shared):
     assert shared.search_many([]) == []
 
 
-def test_a_lexical_hit_of_an_excluded_operand_comes_from_no_branch(retriever, folder):
+def test_strict_not_excludes_by_words_what_vectors_miss(retriever, folder):
     # To this encoder "hawk" is next to nothing beside so many other words, to tantivy a word.
     vague = Document(id="vague", text="moths " * 40 + "hawk")
-    searcher = Searcher.build(folder, [*words.corpus(), vague], retriever)
+    searcher = Searcher.build(folder, [*word_model.corpus(), vague], retriever)
     dense = searcher.search("moths NOT hawk", k=3)
     assert ids(dense)[0] == "vague"
     fused = searcher.search("moths NOT hawk", k=20, hybrid=True)
@@ -130,11 +130,11 @@ def test_a_lexical_hit_of_an_excluded_operand_comes_from_no_branch(retriever, fo
     strict = searcher.search("moths NOT hawk", k=20, hybrid=True, strict_not=True)
     assert "vague" not in ids(strict)
     assert "vague" not in ids(searcher.search("moths NOT hawk", k=20, strict_not=True))
-    # Only what tells the excluded operand apart forbids: all of these are moths.
+    # Only distinguishing words exclude: all of these are moths.
     result = searcher.search("moths NOT moths hawk", k=5, strict_not=True)
     assert "vague" not in ids(result)
     assert ids(result)
-    # And a document that another branch of an OR wants is not forbidden.
+    # A document that another branch of an OR matches is not excluded.
     assert "vague" in ids(searcher.search("(moths NOT hawk) OR hawk", k=20, strict_not=True))
 
 
@@ -174,7 +174,7 @@ def test_a_verdict_compares_composed_probabilities_and_names_displayed_ones():
     assert "(0.004) than the results above it (0.002)" in why
 
 
-def test_strict_not_says_that_it_leaves_fewer_results(shared):
+def test_strict_not_warns_where_it_leaves_fewer_results(shared):
     result = shared.search("moths NOT Borneo", k=25, strict_not=True)
     assert (
         len(result.hits) == 25 - sum("borneo" in hit.id for hit in shared.search("x", 25).hits) - 1
@@ -186,10 +186,9 @@ def test_strict_not_says_that_it_leaves_fewer_results(shared):
     assert "dropped nothing" in warning
 
 
-def test_what_the_vectors_exclude_comes_by_no_word_either(retriever, folder):
-    # Capitals hide the word from nobody, but a word of another form would: the vector knows it.
+def test_the_lexical_branch_leaves_out_what_the_vectors_exclude(retriever, folder):
     other = Document(id="other", text="moths Sumatra", title="Island fauna")
-    searcher = Searcher.build(folder, [*words.corpus(), other], retriever)
+    searcher = Searcher.build(folder, [*word_model.corpus(), other], retriever)
     lexical = searcher.search("moths NOT Sumatra", k=20, hybrid=True)
     for hit in lexical.hits:
         if "Sumatra" in hit.text:
@@ -208,7 +207,7 @@ def test_filters_hold_in_every_branch(shared):
         ({"group": {"not": ["birds"]}}, lambda m: m.get("group") != "birds"),
     ]
     for filters, holds in cases:
-        expected = {d.id for d in words.corpus() if holds(d.metadata)}
+        expected = {d.id for d in word_model.corpus() if holds(d.metadata)}
         for query in ("moths Borneo", "moths NOT Borneo"):
             for hybrid in (False, True):
                 found = shared.search(query, k=100, filters=filters, hybrid=hybrid)
@@ -227,7 +226,7 @@ def test_filters_hold_in_every_branch(shared):
         ({"year": None}, "a value is text, a number or true or false, not None"),
     ],
 )
-def test_filters_that_mean_nothing_are_refused(shared, filters, message):
+def test_invalid_filters_are_refused(shared, filters, message):
     with pytest.raises(QueryError, match=message):
         shared.search("moths", filters=filters)
 
@@ -248,13 +247,13 @@ def test_filters_that_mean_nothing_are_refused(shared, filters, message):
         ("moths", {"hybird": True}, ConfigError, "hybird"),
     ],
 )
-def test_queries_that_cannot_be_answered_say_why(shared, query, options, kind, message):
+def test_invalid_queries_are_refused_with_a_reason(shared, query, options, kind, message):
     with pytest.raises(kind, match=message) as caught:
         shared.search(query, **options)
     assert "\n" not in str(caught.value)
 
 
-def test_a_contradiction_finds_nothing_and_says_so(shared):
+def test_a_contradiction_finds_nothing_and_warns(shared):
     for hybrid in (False, True):
         result = shared.search("moths NOT moths", hybrid=hybrid)
         assert result.hits == ()
@@ -275,7 +274,7 @@ def test_a_contradiction_finds_nothing_and_says_so(shared):
         ("(a OR b) NOT a", False),
     ],
 )
-def test_contradictions_are_told_from_odd_queries(query, expected):
+def test_contradictions_are_recognised(query, expected):
     assert is_contradiction(parse(query)) is expected
 
 
@@ -297,7 +296,7 @@ def test_other_scripts_are_searched_by_vector_and_by_word(retriever, folder):
         Document(id="ru", text="мотылёк Суматры"),
         Document(id="ar", text="عث بورنيو"),
     ]
-    searcher = Searcher.build(folder, [*words.corpus(), *documents], retriever)
+    searcher = Searcher.build(folder, [*word_model.corpus(), *documents], retriever)
     assert ids(searcher.search("мотылёк", k=1)) == ["ru"]
     for query, expected in [
         ("飞蛾 AND 婆罗洲", "zh"),
@@ -309,7 +308,7 @@ def test_other_scripts_are_searched_by_vector_and_by_word(retriever, folder):
 
 
 def test_hybrid_needs_a_lexical_index(folder, retriever):
-    searcher = Searcher.build(folder, words.corpus(), retriever, lexical=False)
+    searcher = Searcher.build(folder, word_model.corpus(), retriever, lexical=False)
     assert not searcher.has_lexical
     with pytest.raises(ConfigError, match="has no lexical index"):
         searcher.search("moths", hybrid=True)

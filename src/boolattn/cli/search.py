@@ -65,17 +65,19 @@ def index(  # noqa: PLR0913 - options of a command line
     opened = open_index(out, model) if append or update else None
     name = model or (opened.manifest.model if opened else SHIPPED)
     retriever = opened.retriever if opened else load_model(name)
-    with _progress() as tell, _encoder(ray, name, retriever.fingerprint, batch_size) as encode:
+    with _progress() as progress, _encoder(ray, name, retriever.fingerprint, batch_size) as encode:
         if opened is not None:
             searcher = opened
-            searcher.add(read_documents(documents), replace_old=update, encode=encode, tell=tell)
+            searcher.add(
+                read_documents(documents), replace_old=update, encode=encode, progress=progress
+            )
         else:
             searcher = Searcher.build(
                 out,
                 read_documents(documents),
                 retriever,
                 encode=encode,
-                tell=tell,
+                progress=progress,
                 engine=engine,
                 uri=uri if "://" in uri or not uri else str(Path(uri).resolve()),
                 lexical=lexical,

@@ -72,7 +72,7 @@ class Searcher:
         retriever: Retriever | SentenceTransformer,
         *,
         encode: Encode | None = None,
-        tell: Callable[[int], None] = lambda _: None,
+        progress: Callable[[int], None] = lambda _: None,
         **settings: Any,
     ) -> Searcher:
         """Index documents.
@@ -82,12 +82,12 @@ class Searcher:
             documents: Each with its own id.
             retriever: The model.
             encode: Encodes lists of texts, on a cluster for example; left out, the model does.
-            tell: Called with the number of documents just encoded.
+            progress: Called with the number of documents just encoded.
             **settings: Values of :class:`IndexSettings`.
         """
         own = build(IndexSettings, settings, source="Searcher.build")
         model = _retriever(retriever)
-        manifest = Writer(Path(folder), model, own, encode, tell).build(documents)
+        manifest = Writer(Path(folder), model, own, encode, progress).build(documents)
         return cls(Path(folder), manifest, model)
 
     def __len__(self) -> int:
@@ -115,7 +115,7 @@ class Searcher:
         *,
         replace_old: bool = False,
         encode: Encode | None = None,
-        tell: Callable[[int], None] = lambda _: None,
+        progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Add documents.
 
@@ -123,9 +123,9 @@ class Searcher:
             documents: To add.
             replace_old: Whether a document replaces one with the same id; else it is an error.
             encode: As in :meth:`build`.
-            tell: As in :meth:`build`.
+            progress: As in :meth:`build`.
         """
-        writer = Writer(self.folder, self.retriever, IndexSettings(), encode, tell)
+        writer = Writer(self.folder, self.retriever, IndexSettings(), encode, progress)
         self._index = OpenIndex.open(self.folder, writer.add(documents, replace_old=replace_old))
 
     def delete(self, ids: Iterable[str]) -> None:

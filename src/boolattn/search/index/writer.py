@@ -63,7 +63,7 @@ class Writer:
     retriever: Retriever
     settings: IndexSettings = field(default_factory=IndexSettings)
     encode: Encode | None = None  # None: the retriever encodes
-    tell: Callable[[int], None] = lambda _: None  # documents just encoded, a batch or a segment
+    progress: Callable[[int], None] = lambda _: None  # documents just encoded, a batch or a segment
 
     def build(self, documents: Iterable[Document]) -> Manifest:
         """Build a new index."""
@@ -159,7 +159,7 @@ class Writer:
                 old = find_segment(self.folder, name)
                 found.append(old)
                 if old is not None:
-                    self.tell(old.count)
+                    self.progress(old.count)
                     continue
                 waiting.append((len(found) - 1, name, draft))
                 yield [self._encodable(document) for document in draft.documents]
@@ -169,13 +169,13 @@ class Writer:
             checked = self._checked(vectors, draft)
             found[place] = write_segment(self.folder, name, draft, checked)
             if self.encode is not None:
-                self.tell(len(draft.documents))
+                self.progress(len(draft.documents))
         return [segment for segment in found if segment is not None]
 
     def _encode(self, batches: Iterable[list[str]]) -> Iterator[Array]:
         # A segment takes minutes, so progress is told for each batch, at its last module.
         hook = list(self.retriever.towers.children())[-1].register_forward_hook(
-            lambda _module, _inputs, outputs: self.tell(len(outputs["sentence_embedding"]))
+            lambda _module, _inputs, outputs: self.progress(len(outputs["sentence_embedding"]))
         )
         with hook:
             for texts in batches:
