@@ -15,9 +15,9 @@ import typer
 
 from boolattn.cli import app
 from boolattn.evaluation.significance import compare
-from boolattn.reproduction.__main__ import main as experiments
 from boolattn.training.preset_files import load_preset
 from boolattn.training.settings import TABLES
+from experiments.__main__ import main as experiments
 
 ROOT = Path(__file__).parent.parent
 RUNNING = ("README.md", "docs/quickstart.md", "docs/composition.md", "docs/models.md")

@@ -1,4 +1,4 @@
-"""The paper's tables: its own numbers, ours beside them, and files that say whose is whose."""
+"""The paper's tables: its results, ours beside them, and result files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from boolattn.cli import app
 from boolattn.errors import MissingDataError
 from boolattn.reproduction.paper import sizes, targets
-from boolattn.reproduction.reproduce import Size, wanted_for
+from boolattn.reproduction.reproduce import make_request
 
-#: The paper's pretraining is an epoch; here it is a step.
+#: One step of pretraining instead of the paper's epoch.
 SHORT = ("--set", "pretrain.max_steps=1", "--set", "pretrain.triplet_weight=0.0")
 
 
@@ -45,15 +45,14 @@ def test_the_papers_columns():
     assert found["figure3"].rows == ()
 
 
-@pytest.mark.usefixtures("in_process")
-def test_a_table_has_the_papers_rows_and_ours_marked_apart(files):
+def test_a_table_has_the_papers_rows_and_ours(files):
     options = ("--preset", files / "tiny.toml", "--data", files / "data", "--seeds", "0,1")
     more = ("--encoder", files / "encoder", "--out", files / "out")
     table = call("table4", *options, *more, *SHORT).stdout
     assert "| BERT-base, drawn positives | paper | .344 | .443 | .760 |" in table
     assert "| T5-large | quoted by the paper | .386 | .476 | .757 |" in table
     assert "| plain towers | ours |" in table
-    assert "2 seeds; gate: none" in table
+    assert "2 seeds; operator labels: none" in table
     assert "must not be compared" in table
     rows = json.loads((files / "out/table4.json").read_text())["rows"]
     assert [row["label"] for row in rows if row["who"] == "ours"] == [
@@ -61,14 +60,13 @@ def test_a_table_has_the_papers_rows_and_ours_marked_apart(files):
         "plain towers",
     ]
     assert (files / "out/table4.png").stat().st_size > 1000
-    # Figure 3 takes the run that is there already.
+    # Figure 3 reuses the finished run.
     before = (files / "out/runs/beir/minilm/plain-0.json.gz").stat().st_mtime_ns
     figure = call("figure3", *options[:4], *more, *SHORT, "--seeds", "0").stdout
     assert "`_ that are not _`" in figure
     assert (files / "out/runs/beir/minilm/plain-0.json.gz").stat().st_mtime_ns == before
 
 
-@pytest.mark.usefixtures("in_process")
 def test_boolquestions_by_operator(files):
     options = ("--preset", files / "tiny.toml", "--data", files / "data", "--seeds", "0")
     more = ("--encoder", files / "encoder", "--out", files / "out")
@@ -79,13 +77,27 @@ def test_boolquestions_by_operator(files):
     assert plain.startswith("| plain towers | ours | – | – | .")
 
 
-def test_without_boolquestions_there_is_one_clear_line():
-    with pytest.raises(MissingDataError, match="BoolQuestions is not here"):
-        wanted_for(targets()["table2"], Size())
+def test_missing_boolquestions_is_an_error():
+    with pytest.raises(MissingDataError, match="BoolQuestions is missing"):
+        make_request("table2")
 
 
-def test_a_preset_says_its_data_set_and_encoder():
-    wanted = wanted_for(targets()["table1"], Size(preset="bert-base-quest"))
-    assert (list(wanted.datasets), list(wanted.encoders)) == (["quest"], ["bert-base"])
-    wanted = wanted_for(targets()["table1"], Size(preset="demo"))
-    assert (list(wanted.datasets), list(wanted.encoders)) == (["taxa"], ["minilm"])
+def test_a_preset_names_data_set_and_encoder():
+    request = make_request("table1", "bert-base-quest")
+    assert (request.datasets, request.encoders) == (["quest"], ["bert-base"])
+    request = make_request("table1", "demo")
+    assert (request.datasets, request.encoders) == (["taxa"], ["minilm"])
+
+
+def test_a_failed_run_does_not_end_the_others(files):
+    options = ("--preset", files / "tiny.toml", "--data", files / "data", "--seeds", "0")
+    more = ("--encoder", files / "encoder", "--out", files / "out")
+    wrong = ("--start", f"plain={files / 'nothing'}")
+    found = call("table4", *options, *more, *wrong)
+    assert "| plain towers, fixed positives | ours |" in found.stdout
+    assert "| plain towers | ours |" not in found.stdout
+    assert "FAILED beir minilm plain 0: no folder" in found.stderr
+    cause = files / "out/failed/beir/minilm/plain-0.txt"
+    assert "nothing to begin from" in cause.read_text()
+    call("table4", *options, *more)
+    assert not cause.exists()

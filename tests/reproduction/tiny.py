@@ -1,14 +1,53 @@
-"""Documents and queries small enough to train on in a moment."""
+"""A data set, an encoder and a preset that train in a moment."""
 
 from __future__ import annotations
 
 import random
 
+from boolattn.data.beir import write_beir
 from boolattn.data.records import Document, Operand, Query
 from boolattn.logic.operators import Operator
 
+PRESET = """
+[model]
+encoder = "unused"
+query_length = 32
+document_length = 32
+[plugin]
+rank = 4
+use_noise = false
+[data]
+name = "beir"
+validation = ""
+[pretrain]
+n_sentences = 16
+batch_size = 8
+max_steps = 1
+n_held_out = 4
+triplet_weight = 0.0
+[train]
+batch_size = 4
+max_steps = 2
+n_negatives = 2
+n_logical = 1
+learning_rate = 1e-3
+keep = "last"
+[compose]
+n_generated = 0
+n_readings = 0
+"""
+
 KINDS = ("moths", "birds", "ferns", "films")
 PLACES = ("borneo", "sumatra", "peru", "chile")
+
+
+def write_files(folder, encoder, tokenizer):
+    """Write the folders ``data`` and ``encoder`` and the file ``tiny.toml``."""
+    encoder.save_pretrained(folder / "encoder")
+    tokenizer.save_pretrained(folder / "encoder")
+    (folder / "tiny.toml").write_text(PRESET)
+    documents, queries = make_queries()
+    write_beir(folder / "data", documents, {"train": queries[::2], "test": queries[1::2]})
 
 
 def make_queries() -> tuple[list[Document], list[Query]]:

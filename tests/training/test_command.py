@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from boolattn.errors import ConfigError
-from boolattn.reproduction.systems import Request, known, resolve
+from boolattn.reproduction.requests import RunRequest, resolve
 from boolattn.training.command import difference, finish_command, pretrain_command, train_command
 from boolattn.training.launch import Launch, pretrain, train
 from boolattn.training.preset_files import load_preset
 from boolattn.training.towers import make_towers
+from experiments.registry import registry
 
 
 def read_back(line, first="train"):
@@ -25,12 +26,16 @@ def read_back(line, first="train"):
 
 
 def test_the_command_of_every_system_gives_its_settings_again():
-    found = known()
-    for system in found.systems.values():
-        for dataset in system.on or ("taxa", "quest-intro"):
-            request = Request(changes=("plugin.layers=[0, 3]", "train.captured=none"))
-            suite, encoder = found.suite(dataset), found.encoder("minilm")
-            wanted = resolve(system, suite, encoder, 42, request)
+    changes = ("plugin.layers=[0, 3]", "train.captured=none")
+    for system in registry().systems.values():
+        if system.kind == "removed":
+            continue
+        for dataset in system.datasets or ("taxa", "quest-intro"):
+            request = RunRequest(
+                systems=[system.name], datasets=[dataset], seeds=[42], changes=changes
+            )
+            [spec] = request.specs(registry())
+            wanted = resolve(spec, request)
             *heads, line = train_command(wanted, pretrained=Path("x/model")).splitlines()
             again = read_back(line)
             assert again.pretrain == load_preset(wanted.name).pretrain

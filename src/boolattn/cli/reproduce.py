@@ -1,7 +1,4 @@
-"""The verb ``reproduce``: a table or figure of the paper, ours beside the paper's.
-
-The table goes to stdout, progress to stderr. May import: boolattn.reproduction.
-"""
+"""The verb ``reproduce``: a table or figure of the paper, with our results beside the paper's."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ import typer
 
 
 class What(StrEnum):
-    """What the paper shows."""
+    """Tables and figures of the paper."""
 
     TABLE1 = "table1"
     TABLE2 = "table2"
@@ -28,57 +25,58 @@ class What(StrEnum):
 def reproduce(  # noqa: PLR0913 - one parameter for each option
     what: Annotated[What, typer.Argument(help="A table or figure of the paper.")],
     out: Annotated[Path, typer.Option(help="Folder of runs and results.")] = Path("reproduced"),
-    preset: Annotated[
-        str, typer.Option(help="How large: its data set, encoder and numbers.")
-    ] = "demo",
+    preset: Annotated[str, typer.Option(help="Preset: data set, encoder and settings.")] = "demo",
     data: Annotated[Path | None, typer.Option(help="Folder of the data set.")] = None,
     encoder: Annotated[str, typer.Option(help="Folder of the preset's encoder.")] = "",
-    seeds: Annotated[str, typer.Option(help="By commas; the paper's are 0,42,1234.")] = "0,42,1234",
+    seeds: Annotated[
+        str, typer.Option(help="Separated by commas; the paper's are 0,42,1234.")
+    ] = "0,42,1234",
     changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one number.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")
     ] = None,
     start: Annotated[
         list[str] | None,
-        typer.Option(metavar="SYSTEM=FOLDER", help="Model to go on from, for table2."),
+        typer.Option(metavar="SYSTEM=FOLDER", help="Model to continue from, for table2."),
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help="Model of figure1; left out, the shipped one.")
+        Path | None, typer.Option(help="Model of figure1; default: the shipped one.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Runs at once.")] = 1,
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads of each.")] = 2,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Ignored: runs follow each other; see python -m experiments.")
+    ] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
 ) -> None:
-    """Run a table or figure of the paper at the size asked for, and lay ours beside it."""
-    from boolattn.reproduction import reproduce as room
+    """Do the runs of a table or figure of the paper, and show our results beside the paper's."""
+    from boolattn.reproduction import reproduce as reproduction
 
     if what is What.SIZES:
-        typer.echo(room.count_sizes(out))
+        typer.echo(reproduction.count_sizes(out))
         return
     if what is What.FIGURE1:
-        typer.echo(room.figure1(model, out))
+        typer.echo(reproduction.figure1(model, out))
         return
-    from boolattn.reproduction.places import Places
-    from boolattn.reproduction.running import Limits
-    from boolattn.reproduction.systems import names_of, pairs, seeds_of
+    import torch
 
-    size = room.Size(
-        preset=preset,
-        data=data,
-        encoder=encoder,
-        seeds=seeds_of(seeds),
+    from boolattn.reproduction.requests import Paths
+    from boolattn.reproduction.systems import parse_pairs, parse_seeds
+
+    del workers
+    torch.set_num_threads(threads)
+    request = reproduction.make_request(
+        what.value,
+        preset,
+        data,
+        encoder,
+        seeds=parse_seeds(seeds),
         changes=changes or [],
-        starts={name: Path(folder) for name, folder in pairs(start or [], ()).items()},
+        starts={name: Path(folder) for name, folder in parse_pairs(start or [], ()).items()},
     )
-    places = Places(
-        runs=out / "runs",
-        work=out / "work",
-        made=out / "work" / "made",
-        command=f"boolattn reproduce {what.value} --preset {preset} --seeds {names_of(seeds)}",
-    )
-    limits = Limits(n_workers=workers, n_threads=threads)
-    begun = time.monotonic()
-    typer.echo(room.reproduce(what.value, size, places, limits, tell=_tell))
-    typer.echo(f"{time.monotonic() - begun:.0f} s; results are in {out}", err=True)
+    command = f"boolattn reproduce {what.value} --preset {Path(preset).name} --seeds {seeds}"
+    paths = Paths(runs=out / "runs", work=out / "work", command=command)
+    started = time.monotonic()
+    typer.echo(reproduction.reproduce(what.value, request, paths, _progress))
+    typer.echo(f"{time.monotonic() - started:.0f} s; results are in {out}", err=True)
 
 
-def _tell(line: str) -> None:
+def _progress(line: str) -> None:
     typer.echo(line, err=True)

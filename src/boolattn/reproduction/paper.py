@@ -1,7 +1,4 @@
-"""The paper's own tables, and how many parameters its models have.
-
-May import: boolattn.attention, boolattn.plugin, boolattn.settings, boolattn.errors.
-"""
+"""The tables of the paper, and the numbers of parameters of its models."""
 
 from __future__ import annotations
 
@@ -10,8 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
-
-from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,9 +20,9 @@ class Reported:
 
     Attributes:
         label: The system.
-        who: "ours", "paper", or whom the paper quotes.
+        who: "ours", "paper" or "quoted by the paper".
         values: By metric.
-        note: Gate, seeds, queries.
+        note: Queries, seeds and operator labels.
     """
 
     label: str
@@ -42,11 +37,11 @@ class Target:
 
     Attributes:
         name: "table1".
-        title: Its headline.
-        on: What the paper measured on.
-        metrics: Its columns.
-        systems: Ours that are run for it.
-        rows: The paper's.
+        title: Title.
+        on: Data set of the paper's rows.
+        metrics: Columns.
+        systems: Our systems.
+        rows: Rows of the paper.
     """
 
     name: str
@@ -83,12 +78,12 @@ _SIZES: Mapping[str, Mapping[str, int]] = {
         "intermediate_size": 4096,
     },
 }
-#: Millions, in the paper's words "approximately" and "around".
+#: Millions of parameters; the paper says "approximately" and "around".
 _STATED = {"base": 121.0, "large": 378.0}
 
 
 def sizes() -> list[dict[str, Any]]:
-    """Count parameters, without making any: of BERT, with the plug-in, and in its light form."""
+    """Count the parameters of BERT alone, with the plug-in, and with its light form."""
     import torch
     from transformers import AutoConfig, AutoModel
 
@@ -100,25 +95,17 @@ def sizes() -> list[dict[str, Any]]:
         for variant, rank in (("paper", None), ("corrected", None), ("corrected", 16)):
             with torch.device("meta"):
                 encoder = AutoModel.from_config(AutoConfig.for_model("bert", **size))
-                bare = sum(parameter.numel() for parameter in encoder.parameters())
+                alone = sum(parameter.numel() for parameter in encoder.parameters())
                 attach(encoder, BoolAttnConfig(variant=variant, gate="learned", rank=rank))
             total = sum(parameter.numel() for parameter in encoder.parameters())
-            is_papers = variant == "paper"
             found.append(
                 {
                     "encoder": f"BERT-{name}",
                     "variant": variant + (f", rank {rank}" if rank else ""),
-                    "encoder_millions": round(bare / 1e6, 1),
+                    "encoder_millions": round(alone / 1e6, 1),
                     "total_millions": round(total / 1e6, 1),
-                    "added_percent": round(100 * (total - bare) / bare, 1),
-                    "paper_millions": _STATED[name] if is_papers else None,
+                    "added_percent": round(100 * (total - alone) / alone, 1),
+                    "paper_millions": _STATED[name] if variant == "paper" else None,
                 }
             )
     return found
-
-
-def find_target(name: str) -> Target:
-    """Look up a table or figure that needs runs."""
-    if name not in targets():
-        raise ConfigError(f"nothing named {name!r}; there are {', '.join(targets())}")
-    return targets()[name]

@@ -1,13 +1,9 @@
-"""One table or figure of the paper: run what it needs, and lay ours beside the paper's.
-
-May import: boolattn.reproduction, boolattn.evaluation, boolattn.plugin.explain, boolattn.files,
-boolattn.errors.
-"""
+"""One table or figure of the paper: do its runs, and show our rows beside the paper's."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,124 +11,111 @@ import numpy as np
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation import figures
 from boolattn.files import atomic_file
-from boolattn.reproduction import drawing
-from boolattn.reproduction.comparing import Table
-from boolattn.reproduction.paper import OURS, Reported, find_target, sizes
-from boolattn.reproduction.plan import SEEDS, Wanted, plan
-from boolattn.reproduction.running import Limits, finished_runs, run
-from boolattn.reproduction.runs import load_queries
-from boolattn.reproduction.systems import Request, known, raw_preset
-from boolattn.reproduction.tables import lines, markdown, short
+from boolattn.reproduction.figures import rows_figure
+from boolattn.reproduction.paper import OURS, Reported, sizes, targets
+from boolattn.reproduction.requests import RunRequest, raw_preset
+from boolattn.reproduction.runs import Run, load_queries
+from boolattn.reproduction.systems import paper_registry
+from boolattn.reproduction.tables import Table, collect_lines, markdown, short
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from boolattn.reproduction.paper import Target
-    from boolattn.reproduction.places import Places
+    from boolattn.reproduction.requests import Paths
     from boolattn.reproduction.tables import Line
 
-#: The paper's kind of sentence.
+    Progress = Callable[[str], None]
+
+#: A sentence like the paper's.
 SENTENCE = "films set in Vietnam that are also comedies but not Italian action films"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Size:
-    """At what size a table is reproduced.
+def reproduce(name: str, request: RunRequest, paths: Paths, progress: Progress) -> str:
+    """Do the runs of a table or figure that are not finished; return it in Markdown.
 
-    Attributes:
-        preset: Its name, or a TOML file; it says which data set and encoder.
-        data: Folder of the data set.
-        encoder: Folder of the encoder, where the preset's name does not lead to it.
-        seeds: Each makes one run of every system.
-        changes: ``key=value``.
-        starts: Model folders that systems go on from, by name; for Table 2.
+    Writes ``<name>.json``, ``<name>.md`` and ``<name>.png`` beside the folder of runs.
     """
+    from boolattn.reproduction.execution import run_all
 
-    preset: str = "demo"
-    data: Path | None = None
-    encoder: str = ""
-    seeds: Sequence[int] = SEEDS
-    changes: Sequence[str] = ()
-    starts: Mapping[str, Path] = field(default_factory=dict)
-
-
-def reproduce(
-    name: str, size: Size, places: Places, limits: Limits, tell: Callable[[str], None]
-) -> str:
-    """Run what a table or figure of the paper needs; return it in Markdown.
-
-    Finished runs are taken as they are. Writes ``<name>.json``, ``<name>.md`` and ``<name>.png``
-    beside the runs.
-    """
-    target = find_target(name)
-    out = places.runs.parent
-    wanted = wanted_for(target, size)
-    run(wanted, places, limits, tell)
-    table = _table(wanted, places)
-    rows = [*target.rows, *_ours(target, table)]
-    text = f"**{target.title}**\n\n{_rows_table(target, rows)}\n\n{_note(target, table)}"
-    if name == "figure3":
-        text = f"**{target.title}**\n\n{_by_template(table)}\n\n{_note(target, table)}"
-    written = {
-        "target": name,
-        "title": target.title,
-        "paper_on": target.on,
-        "rows": plain_values(rows),
-    }
+    target = targets()[name]
+    table = _table(request, run_all(request, paths, progress), paths)
+    rows = [*target.rows, *_own_rows(target, table)]
+    body = _by_template(table) if name == "figure3" else _rows_table(target, rows)
+    text = f"**{target.title}**\n\n{body}\n\n{_note(target, table)}"
+    plain = [
+        {**asdict(row), "values": {k: None if np.isnan(v) else v for k, v in row.values.items()}}
+        for row in rows
+    ]
+    out = paths.runs.parent
+    written = {"target": name, "title": target.title, "paper_on": target.on, "rows": plain}
     _write(out / f"{name}.json", json.dumps(written, indent=1, ensure_ascii=False))
     _write(out / f"{name}.md", text)
-    _draw(target, table, rows, out / f"{name}.png", tell)
+    try:
+        figures.save(_figure(target, table, rows), out / f"{name}.png")
+    except MissingDataError as error:
+        progress(str(error))
     return text
 
 
-def wanted_for(target: Target, size: Size) -> Wanted:
-    """Say which runs a table needs."""
-    values = raw_preset(size.preset)
-    model, data = values.get("model", {}), values.get("data", {})
-    questions = known().suite("boolquestions")
-    suites = [
-        suite
-        for suite in known().suites.values()
-        if suite.catalog == data.get("name") and suite != questions
-    ]
-    if target.name == "table2":
-        suites = [questions]
-        if size.data is None:
+def make_request(
+    name: str,
+    preset: str = "demo",
+    data: Path | None = None,
+    encoder: str = "",
+    **more: Any,
+) -> RunRequest:
+    """List the runs of a table.
+
+    Args:
+        name: "table1".
+        preset: Name or TOML file; it names data set and encoder.
+        data: Folder of the data set.
+        encoder: Folder of the encoder, where the preset's name does not lead to it.
+        more: Seeds, changes and starts of the request.
+    """
+    registry, values = paper_registry(), raw_preset(preset)
+    catalog = values.get("data", {}).get("name")
+    questions = registry.dataset("boolquestions")
+    datasets = [d for d in registry.datasets.values() if d.catalog == catalog and d != questions]
+    if name == "table2":
+        datasets = [questions]
+        if data is None:
             raise MissingDataError(
-                "BoolQuestions is not here: name a folder in BEIR's form with its training and "
+                "BoolQuestions is missing: name a folder in BEIR's format with its training and "
                 "test questions by --data (docs/reproduction.md says how)"
             )
-    if not suites:
-        raise ConfigError(f"preset {size.preset} is on {data.get('name')!r}, which no table takes")
-    source = str(model.get("encoder", "minilm"))
-    encoders = known().encoders.values()
-    names = [encoder.name for encoder in encoders if encoder.source == source]
-    name = names[0] if names else "minilm"
-    chosen = size.encoder or ("" if names else source)
-    return Wanted(
-        systems=target.systems,
-        datasets=[suites[0].name],
-        encoders=[name],
-        seeds=size.seeds,
-        data={suites[0].name: size.data} if size.data else {},
-        request=Request(
-            preset=size.preset,
-            sources={name: chosen} if chosen else {},
-            changes=tuple(size.changes),
-        ),
-        starts=size.starts,
+    if not datasets:
+        raise ConfigError(f"preset {preset} is for {catalog!r}, which has no table")
+    source = str(values.get("model", {}).get("encoder", "minilm"))
+    names = [one.name for one in registry.encoders.values() if one.source == source]
+    chosen = encoder or ("" if names else source)
+    owner = names[0] if names else "minilm"
+    return RunRequest(
+        systems=targets()[name].systems,
+        datasets=[datasets[0].name],
+        encoders=[owner],
+        data={datasets[0].name: data} if data else {},
+        preset=preset,
+        sources={owner: chosen} if chosen else {},
+        **more,
     )
 
 
 def figure1(model: Path | None, out: Path, text: str = SENTENCE) -> str:
-    """Draw what BoolAttn does to one sentence: what the paper's Figure 1 sketches."""
-    import boolattn.encoder  # noqa: F401 - makes Bool-BERT known to transformers
-    from boolattn.plugin.explain import explain
-    from boolattn.reproduction.loading import load_explained
+    """Draw the effect of BoolAttn on one sentence, which the paper's Figure 1 sketches."""
+    from transformers import AutoModel, AutoTokenizer
 
-    encoder, tokenizer = load_explained(model)
-    found = explain(encoder, tokenizer, text)
+    import boolattn.encoder  # noqa: F401 - registers Bool-BERT in transformers
+    from boolattn.embedding.int8_storage import shipped_model
+    from boolattn.plugin import load
+    from boolattn.plugin.explain import explain
+
+    home = model or shipped_model()
+    is_towers = (home / "modules.json").is_file()
+    encoder = AutoModel.from_pretrained(home, local_files_only=True) if is_towers else load(home)
+    found = explain(encoder, AutoTokenizer.from_pretrained(home, local_files_only=True), text)
     _write(out / "figure1.json", json.dumps(found.to_dict(), ensure_ascii=False))
     figures.save(found.figure(), out / "figure1.png")
     rows = [
@@ -146,13 +129,13 @@ def figure1(model: Path | None, out: Path, text: str = SENTENCE) -> str:
         for row in found.rows()
     ]
     table = markdown(["token", "cue of", "in the scope of", "attention received"], rows)
-    text = f"**Figure 1: attention moves by the operators**\n\n“{text}”\n\n{table}"
+    text = f"**Figure 1: attention changed by the operators**\n\n“{text}”\n\n{table}"
     _write(out / "figure1.md", text)
     return text
 
 
 def count_sizes(out: Path) -> str:
-    """Lay the numbers of parameters beside the paper's."""
+    """Show the numbers of parameters beside the paper's."""
     found = sizes()
     rows = [
         [
@@ -172,37 +155,36 @@ def count_sizes(out: Path) -> str:
     return text
 
 
-def _table(wanted: Wanted, places: Places) -> Table:
-    runs = finished_runs(plan(wanted, places), places)
-    if not runs:
+def _table(request: RunRequest, files: Sequence[Path], paths: Paths) -> Table:
+    if not files:
         raise MissingDataError(
-            f"no run was finished; {places.runs.parent / 'failed'} says why, line by line"
+            f"no run succeeded; the files in {paths.runs.parent / 'failed'} give the causes"
         )
-    dataset, encoder = wanted.datasets[0], wanted.encoders[0]
-    queries = load_queries(places.runs, dataset)
-    return Table(dataset, encoder, lines(runs)[dataset, encoder], queries)
+    registry = paper_registry()
+    dataset, encoder = request.datasets[0], request.encoders[0]
+    lines = collect_lines(map(Run.load, files), registry)[dataset, encoder]
+    queries = load_queries(paths.runs, dataset)
+    return Table(registry.dataset(dataset), registry.encoder(encoder), lines, queries)
 
 
-def _ours(target: Target, table: Table) -> list[Reported]:
+def _own_rows(target: Target, table: Table) -> list[Reported]:
     """Return our rows: one for each system, gate and split."""
     found = []
-    suite = known().suite(table.dataset)
     for line in table.lines:
         for split in table.splits:
-            seeds = sorted(line.seeds(split))
-            if not seeds:
-                continue
-            values = {metric: _value(table, line, split, metric) for metric in target.metrics}
-            words = "1 seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
-            note = f"{suite.label}, {suite.splits.get(split, split)}; {words}; gate: {line.gate}"
-            found.append(Reported(line.label, OURS, values, note))
+            if n_seeds := len(line.seeds(split)):
+                values = {metric: _value(table, line, split, metric) for metric in target.metrics}
+                seeds = f"{n_seeds} seed" + ("s" if n_seeds > 1 else "")
+                queries = f"{table.dataset.label}, {table.split_label(split)}"
+                note = f"{queries}; {seeds}; operator labels: {line.gate}"
+                found.append(Reported(line.label, OURS, values, note))
     return found
 
 
 def _value(table: Table, line: Line, split: str, metric: str) -> float:
     """Return a mean over seeds; ``mrr@10 not`` is over the queries with NOT."""
     name, _, operator = metric.partition(" ")
-    averaged = table.averaged(line, split, sorted(line.seeds(split)))
+    averaged = table.averaged(line, split)
     if not operator:
         return round(averaged.overall.means[name], 5)
     groups = averaged.by("operator")
@@ -220,61 +202,40 @@ def _rows_table(target: Target, rows: Sequence[Reported]) -> str:
         ]
         for row in rows
     ]
-    return markdown(["system", "whose", *heads, "on"], cells)
+    return markdown(["system", "source", *heads, "on"], cells)
 
 
 def _by_template(table: Table) -> str:
     """Lay out Recall@100 by template."""
-    rows = []
-    for line in table.lines:
-        for split in table.splits:
-            if not line.seeds(split):
-                continue
-            averaged = table.averaged(line, split, sorted(line.seeds(split)))
-            for template, group in averaged.by("template").items():
-                value = short(group.means["recall@100"])
-                rows.append([line.label, line.gate, split, f"`{template}`", str(group.n), value])
-    return markdown(["system", "gate", "queries", "template", "n", "Recall@100"], rows)
+    rows = [
+        [line.label, line.gate, split, f"`{name}`", str(group.n), short(group.means["recall@100"])]
+        for line in table.lines
+        for split in table.splits
+        if line.seeds(split)
+        for name, group in table.averaged(line, split).by("template").items()
+    ]
+    columns = ["system", "operator labels", "queries", "template", "n", "Recall@100"]
+    return markdown(columns, rows)
 
 
 def _note(target: Target, table: Table) -> str:
-    suite = known().suite(table.dataset)
-    if suite.name in ("quest", "boolquestions"):
-        return f"The paper's rows are for {target.on}."
+    note = f"The paper's rows are for {target.on}."
+    if table.dataset.name in ("quest", "boolquestions"):
+        return note
     return (
-        f"The paper's rows are for {target.on}. Ours are for {suite.label} and must not be "
-        "compared with them: only rows of one data set can be."
+        f"{note} Ours are for {table.dataset.label} and must not be compared with them: only rows "
+        "of one data set can be."
     )
 
 
-def _draw(
-    target: Target,
-    table: Table,
-    rows: Sequence[Reported],
-    path: Path,
-    tell: Callable[[str], None],
-) -> None:
-    """Draw a figure, where there is something to draw with."""
-    try:
-        if target.name == "figure3":
-            split = table.splits[-1]
-            own = [line for line in table.lines if line.seeds(split)]
-            found = [table.averaged(line, split, sorted(line.seeds(split))) for line in own]
-            figures.save(figures.by_template(found), path)
-        else:
-            figures.save(drawing.rows_figure(target.title, target.metrics, rows), path)
-    except MissingDataError as error:
-        tell(str(error))
+def _figure(target: Target, table: Table, rows: Sequence[Reported]) -> Any:  # noqa: ANN401 - a Figure
+    if target.name != "figure3":
+        return rows_figure(target.title, target.metrics, rows)
+    split = table.splits[-1]
+    lines = [line for line in table.lines if line.seeds(split)]
+    return figures.by_template([table.averaged(line, split) for line in lines])
 
 
 def _write(path: Path, text: str) -> None:
     with atomic_file(path) as handle:
         handle.write(text + "\n")
-
-
-def plain_values(rows: Sequence[Reported]) -> list[dict[str, Any]]:
-    """Return rows as JSON takes them; nan becomes nothing."""
-    return [
-        {**asdict(row), "values": {k: None if np.isnan(v) else v for k, v in row.values.items()}}
-        for row in rows
-    ]

@@ -1,15 +1,14 @@
-"""Finished runs on disk: one small file each, with every query's values.
+"""Files of finished runs, with the values of every query.
 
-``runs/<data set>/<encoder>/<system>-<seed>.json.gz`` holds the values; what they are values of
-stands once for a data set, in ``runs/<data set>/queries.json.gz``.
-May import: boolattn.evaluation, boolattn.files, boolattn.errors.
+``runs/<data set>/<encoder>/<system>-<seed>.json.gz`` holds the values of one run;
+``runs/<data set>/queries.json.gz`` describes the queries of all runs on a data set.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from boolattn.errors import DataError
 from boolattn.evaluation.judgements import QueryInfo
-from boolattn.evaluation.results import Results
+from boolattn.evaluation.metrics import mean
 from boolattn.files import atomic_file
 
 if TYPE_CHECKING:
@@ -29,13 +28,15 @@ if TYPE_CHECKING:
 
 FORMAT = "boolattn-run-1"
 ENDING = ".json.gz"
-#: Values are kept as whole ten-thousandths: short, and exact enough for any test.
+#: Name of the encoder in runs of systems that have none.
+NO_ENCODER = "none"
+#: Values are stored as multiples of 1/10,000: short, and exact enough for any test.
 UNIT = 10_000
 
 
 @dataclass(frozen=True, order=True)
 class RunKey:
-    """Which run."""
+    """Identifies a run."""
 
     dataset: str
     encoder: str
@@ -44,7 +45,7 @@ class RunKey:
 
     @property
     def path(self) -> Path:
-        """Its file below the folder of all runs."""
+        """File of the run, below the folder of all runs."""
         return Path(self.dataset, self.encoder, f"{self.system}-{self.seed}{ENDING}")
 
     def __str__(self) -> str:
@@ -53,21 +54,41 @@ class RunKey:
 
 @dataclass(frozen=True)
 class Row:
-    """One way a model was asked, on one split.
+    """Results of one query mode on one split.
 
     Attributes:
-        ask: How.
-        split: Which queries.
-        gate: Who opened the gates, for tables.
-        n_documents: How many were ranked.
-        values: One number a query for each metric; nan where undefined.
+        query_mode: How the model was queried, by a name of ``systems.toml``.
+        split: Split of the data set.
+        gate: Source of the operator labels: "oracle", "lexicon", "learned" or "none".
+        n_documents: Number of ranked documents.
+        values: For each metric one number a query; nan where undefined.
     """
 
-    ask: str
+    query_mode: str
     split: str
     gate: str
     n_documents: int
     values: Mapping[str, NDArray[np.float64]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as JSON stores them."""
+        return {
+            "query_mode": self.query_mode,
+            "split": self.split,
+            "gate": self.gate,
+            "n_documents": self.n_documents,
+            "means": {name: _rounded_mean(values) for name, values in self.values.items()},
+            "values": {name: _packed(values) for name, values in self.values.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Row:
+        """Read what :meth:`to_dict` returned, in this version or an older one."""
+        mode = plain["query_mode"] if "query_mode" in plain else plain["ask"]
+        values = {name: _unpacked(values) for name, values in plain["values"].items()}
+        # Oracle operator labels were called "label".
+        gate = plain["gate"].replace("label", "oracle", 1)
+        return cls(mode, plain["split"], gate, plain["n_documents"], values)
 
 
 @dataclass(frozen=True)
@@ -75,9 +96,9 @@ class Run:
     """A finished run.
 
     Attributes:
-        key: Which.
-        rows: What was measured.
-        details: Settings, versions, seconds, and what its heads can do.
+        key: Identifies it.
+        rows: Results.
+        details: Settings, versions, seconds, and metrics of pretraining and training.
     """
 
     key: RunKey
@@ -85,83 +106,60 @@ class Run:
     details: Mapping[str, Any]
 
     def save(self, folder: Path) -> Path:
-        """Write it below the folder of all runs, whole or not at all."""
-        plain = {
-            "format": FORMAT,
-            "dataset": self.key.dataset,
-            "encoder": self.key.encoder,
-            "system": self.key.system,
-            "seed": self.key.seed,
-            "details": self.details,
-            "rows": [
-                {
-                    "ask": row.ask,
-                    "split": row.split,
-                    "gate": row.gate,
-                    "n_documents": row.n_documents,
-                    "means": {name: _mean(values) for name, values in row.values.items()},
-                    "values": {name: _packed(values) for name, values in row.values.items()},
-                }
-                for row in self.rows
-            ],
-        }
+        """Write the run below the folder of all runs, atomically."""
         path = folder / self.key.path
-        with atomic_file(path) as handle:
-            handle.write(json.dumps(plain, ensure_ascii=False, separators=(",", ":")) + "\n")
+        rows = [row.to_dict() for row in self.rows]
+        key, details = asdict(self.key), dict(self.details)
+        _write_json(path, {"format": FORMAT, **key, "details": details, "rows": rows})
         return path
 
     @classmethod
     def load(cls, path: Path) -> Run:
-        """Read what :meth:`save` wrote."""
-        plain = read_json(path)
+        """Read a run file."""
+        plain = _read_json(path)
         if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-            raise DataError(f"{path} is no run in format {FORMAT}; remove it and run again")
+            raise DataError(f"{path} is no run file of format {FORMAT}; remove it and run again")
         try:
             key = RunKey(plain["dataset"], plain["encoder"], plain["system"], plain["seed"])
-            rows = [
-                Row(
-                    row["ask"],
-                    row["split"],
-                    row["gate"],
-                    row["n_documents"],
-                    {name: _unpacked(values) for name, values in row["values"].items()},
-                )
-                for row in plain["rows"]
-            ]
-            return cls(key, rows, plain["details"])
-        except (KeyError, TypeError, ValueError) as error:
+            return cls(key, [Row.from_dict(row) for row in plain["rows"]], plain["details"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"{path} is damaged ({error!r}); remove it and run again") from error
 
 
-def save_queries(folder: Path, dataset: str, asked: Mapping[str, Judgements]) -> None:
-    """Write what the values of a data set's runs are values of."""
+#: Columns of the file of queries: fields of QueryInfo, in the plural but for one.
+_COLUMNS = {
+    "ids": "id",
+    "templates": "template",
+    "operators": "operators",
+    "domains": "domain",
+    "wordings": "wording",
+}
+
+
+def save_queries(folder: Path, dataset: str, judged: Mapping[str, Judgements]) -> None:
+    """Write the queries of a data set, by split."""
     plain = {
         split: {
-            "ids": list(judged.ids),
-            "templates": [info.template for info in judged.infos],
-            "operators": [list(names) for names in judged.operators],
-            "domains": [info.domain for info in judged.infos],
-            "wordings": [info.wording for info in judged.infos],
+            column: [getattr(info, name) for info in judgements.infos]
+            for column, name in _COLUMNS.items()
         }
-        for split, judged in asked.items()
+        for split, judgements in judged.items()
     }
-    with atomic_file(_queries_path(folder, dataset)) as handle:
-        handle.write(json.dumps(plain, ensure_ascii=False, separators=(",", ":")) + "\n")
+    _write_json(_queries_path(folder, dataset), plain)
 
 
 def load_queries(folder: Path, dataset: str) -> dict[str, tuple[QueryInfo, ...]]:
-    """Read what :func:`save_queries` wrote, by split."""
+    """Read the queries of a data set, by split."""
     path = _queries_path(folder, dataset)
-    names = ("ids", "templates", "operators", "domains", "wordings")
     try:
         return {
             split: tuple(
                 QueryInfo(qid, template, tuple(operators), domain, wording)
                 for qid, template, operators, domain, wording in zip(
-                    *(table[name] for name in names), strict=True
+                    *(table[name] for name in _COLUMNS), strict=True
                 )
             )
-            for split, table in read_json(path).items()
+            for split, table in _read_json(path).items()
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is damaged ({error!r}); run again") from error
@@ -172,22 +170,16 @@ def all_runs(folder: Path) -> Iterator[Path]:
     yield from sorted(folder.glob(f"*/*/*{ENDING}"))
 
 
-def results(run: Run, row: Row, queries: Sequence[QueryInfo], label: str) -> Results:
-    """Turn a row into results that can be compared."""
-    return Results(
-        system=label,
-        dataset=run.key.dataset,
-        split=row.split,
-        n_documents=row.n_documents,
-        queries=tuple(queries),
-        values=row.values,
-        gate=row.gate,
-        seed=run.key.seed,
-    )
+def has_queries(folder: Path, dataset: str) -> bool:
+    """Whether the queries of a data set have been written."""
+    return _queries_path(folder, dataset).is_file()
 
 
-def read_json(path: Path) -> Any:  # noqa: ANN401 - anything JSON has
-    """Read a packed JSON file."""
+def _queries_path(folder: Path, dataset: str) -> Path:
+    return folder / dataset / f"queries{ENDING}"
+
+
+def _read_json(path: Path) -> Any:  # noqa: ANN401 - any JSON value
     try:
         with gzip.open(path, "rt", encoding="utf-8") as handle:
             return json.load(handle)
@@ -195,8 +187,9 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 - anything JSON has
         raise DataError(f"cannot read {path} ({error}); remove it and run again") from error
 
 
-def _queries_path(folder: Path, dataset: str) -> Path:
-    return folder / dataset / f"queries{ENDING}"
+def _write_json(path: Path, plain: Mapping[str, Any]) -> None:
+    with atomic_file(path) as handle:
+        handle.write(json.dumps(plain, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 def _packed(values: NDArray[np.float64]) -> list[int | None]:
@@ -207,6 +200,6 @@ def _unpacked(values: Sequence[int | None]) -> NDArray[np.float64]:
     return np.array([np.nan if v is None else v / UNIT for v in values], dtype=np.float64)
 
 
-def _mean(values: NDArray[np.float64]) -> float | None:
-    known = values[~np.isnan(values)]
-    return round(float(known.mean()), 5) if len(known) else None
+def _rounded_mean(values: NDArray[np.float64]) -> float | None:
+    found = mean(values)
+    return None if np.isnan(found) else round(found, 5)

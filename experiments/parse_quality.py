@@ -1,8 +1,4 @@
-"""How well one model reads, as a table: names with a cue word, and queries nobody here wrote.
-
-May import: boolattn.evaluation, boolattn.composition, boolattn.encoder, boolattn.training,
-boolattn.reproduction, boolattn.errors.
-"""
+"""Parse accuracy of one model, as a table: real names with a cue word, and unseen domains."""
 
 from __future__ import annotations
 
@@ -21,34 +17,34 @@ if TYPE_CHECKING:
 _SHARES = ("structure", "obeyed", "words", "word_f1")
 
 
-def read(model: str, path: Path | None = None) -> str:
-    """Measure a model's reading.
+def measure_parser(model: str, path: Path | None = None) -> str:
+    """Measure the query parser of a model.
 
     Args:
         model: A folder, or "shipped".
-        path: Where to write everything as JSON.
+        path: JSON file to write all results to.
 
     Returns:
-        A table.
+        A table in Markdown.
     """
     retriever = load_model(model)
     if retriever.parser is None:
-        raise ConfigError(f"{model} has no reader: to it, every text is one operand")
-    names, fresh = split_names(retriever.plan), unseen_accuracy(retriever.plan)
+        raise ConfigError(f"{model} has no query parser: every text is one operand")
+    names, unseen = split_names(retriever.plan), unseen_accuracy(retriever.plan)
     if path is not None:
-        write_json(path, {"names": names, "fresh": fresh})
+        write_json(path, {"names": names, "fresh": unseen})
     kinds = ", ".join(
         f"{kind} {own['misread']} of {own['n']}" for kind, own in names["kinds"].items()
     )
     groups = {
-        "all": fresh,
-        "taxa": fresh["domains"]["taxa"],
-        "other domains": fresh["elsewhere"],
-        **fresh["forms"],
+        "all": unseen,
+        "taxa": unseen["domains"]["taxa"],
+        "unseen domains": unseen["elsewhere"],
+        **unseen["forms"],
     }
     rows = [[name, str(own["n"]), *_cells(own)] for name, own in groups.items()]
-    heads = ["fresh queries", "n", "structure", "obeyed", "words", "word F1"]
-    words = f"{names['misread']} of {names['n']} names were taken apart ({kinds})."
+    heads = ["queries", "n", "parse accuracy", "as scored", "operand words", "operand word F1"]
+    words = f"{names['misread']} of {names['n']} names were split into operands ({kinds})."
     return f"{words}\n\n{markdown(heads, rows)}"
 
 

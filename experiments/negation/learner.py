@@ -1,9 +1,8 @@
-"""Cue and scope of negation: BoolAttn's heads for NOT on people's annotations.
+"""Training and measuring BoolAttn's heads for NOT on annotated negation.
 
-The heads learn from the training part of CD-SCO or SFU and are measured on its test part, word by
-word, with the encoder frozen or learning too. A sentence's negations are taken together, because
-BoolAttn has one scope an operator. May import: boolattn.attention, boolattn.plugin,
-boolattn.training, boolattn.data, boolattn.errors.
+The heads are trained on the training part of CD-SCO or SFU and measured on its test part, word by
+word, with the encoder frozen or fine-tuned. The negations of a sentence are joined, because
+BoolAttn has one scope for each operator.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.data.negation import Negation
-    from boolattn.reproduction.jobs import NegationSettings
+    from experiments.negation.settings import NegationSettings
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +44,8 @@ class Annotated:
 
     Attributes:
         words: The words.
-        cue: Whether a word is a cue or holds one.
-        scope: Whether a word is negated.
+        cue: Whether each word is a cue or contains one.
+        scope: Whether each word is negated.
     """
 
     words: tuple[str, ...]
@@ -59,8 +58,8 @@ class Batch:
     """Sentences as tensors.
 
     Attributes:
-        features: What the encoder takes.
-        words: Number of each token's word, counted over the batch; -1 for marks and padding.
+        features: Inputs of the encoder.
+        words: Index of each token's word in the batch; -1 for special tokens and padding.
         cues: 0 or 1. Shape ``(batch, 1, tokens)``.
         scopes: Same shape.
         has_negation: Shape ``(batch, 1)``.
@@ -74,23 +73,23 @@ class Batch:
 
 
 def merged(records: Iterable[Negation]) -> list[Annotated]:
-    """Join the records of one sentence, which stand one after the other."""
+    """Join consecutive records of one sentence."""
     found = []
     for _, group in groupby(records, key=lambda record: (record.source, record.tokens)):
         same = list(group)
-        cue = tuple(any(marks) for marks in zip(*(one.cue for one in same), strict=True))
-        scope = tuple(any(marks) for marks in zip(*(one.scope for one in same), strict=True))
+        cue = tuple(any(flags) for flags in zip(*(one.cue for one in same), strict=True))
+        scope = tuple(any(flags) for flags in zip(*(one.scope for one in same), strict=True))
         found.append(Annotated(same[0].tokens, cue, scope))
     return found
 
 
 class Learner:
-    """An encoder with BoolAttn's NOT expert, and what it learns from.
+    """Trains an encoder with BoolAttn's NOT expert.
 
     Args:
-        encoder: Carries the plug-in; changed in place.
+        encoder: With the plug-in; changed in place.
         tokenizer: The encoder's.
-        settings: Every number.
+        settings: All settings.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class Learner:
         self.plugin = plugin_of(encoder)
 
     def fit(self, train: Sequence[Annotated], dev: Sequence[Annotated]) -> dict[str, float]:
-        """Train; keep the epoch that is best on the development part, and say how good it is."""
+        """Train; keep the epoch that is best on the development part, and return its F1."""
         settings = self.settings
         optimizer = torch.optim.AdamW(self._groups(), weight_decay=0.01)
         per_epoch = -(-len(train) // settings.batch_size)
@@ -126,7 +125,7 @@ class Learner:
             if step % per_epoch == 0 or step == n_steps:
                 found = self.measure(dev)
                 logger.info("step %d of %d: %s", step, n_steps, found)
-                if not best or _mark(found) > _mark(best):
+                if not best or _sum_of_f1(found) > _sum_of_f1(best):
                     best = found
                     weights = {k: v.cpu().clone() for k, v in self.encoder.state_dict().items()}
         self.encoder.load_state_dict(weights)
@@ -136,10 +135,10 @@ class Learner:
         """Measure word by word.
 
         Returns:
-            ``cue_f1``; ``scope_f1`` over sentences known to negate something, as others report
-            it; ``scope_f1_plain`` over all sentences, a scope counting where a cue was found.
-            A word is a cue if any of its tokens is one, and in scope by the mean over its tokens
-            and the last layer's heads.
+            ``cue_f1``; ``scope_f1`` over sentences that have a negation, as others report it;
+            ``scope_f1_plain`` over all sentences, where a cue was found. A word is a cue if any
+            of its tokens is; it is in scope by the mean over its tokens and the last layer's
+            heads.
         """
         self.encoder.eval()
         cue, known, plain = _Counts(), _Counts(), _Counts()
@@ -155,17 +154,17 @@ class Learner:
                 inside = torch.sigmoid(scope).mean(-1)
                 found = _by_word(cues, batch.words, part, how="amax") > 0.5
                 within = _by_word(inside, batch.words, part, how="mean") > 0.5
-                said = np.array([mark for one in part for mark in one.cue])
-                negated = np.array([mark for one in part for mark in one.scope])
+                annotated = np.array([flag for one in part for flag in one.cue])
+                negated = np.array([flag for one in part for flag in one.scope])
                 lengths = [len(one.words) for one in part]
-                cue.add(found, said)
-                real = _any(said, lengths)
+                cue.add(found, annotated)
+                real = _any(annotated, lengths)
                 known.add(within[real], negated[real])
                 plain.add(within & _any(found, lengths), negated)
         return {"cue_f1": cue.f1, "scope_f1": known.f1, "scope_f1_plain": plain.f1}
 
     def batch(self, sentences: Sequence[Annotated]) -> Batch:
-        """Tokenise sentences, and lay their marks over the tokens."""
+        """Tokenize sentences, with the annotation of each token's word."""
         encoded = self.tokenizer(
             [list(one.words) for one in sentences],
             is_split_into_words=True,
@@ -179,11 +178,11 @@ class Learner:
         cues, scopes = torch.zeros(len(sentences), 1, shape[1]), torch.zeros(shape)[:, None]
         first = 0
         for row, one in enumerate(sentences):
-            for place, word in enumerate(encoded.word_ids(row)):
+            for column, word in enumerate(encoded.word_ids(row)):
                 if word is not None:
-                    words[row, place] = first + word
-                    cues[row, 0, place] = float(one.cue[word])
-                    scopes[row, 0, place] = float(one.scope[word])
+                    words[row, column] = first + word
+                    cues[row, 0, column] = float(one.cue[word])
+                    scopes[row, 0, column] = float(one.scope[word])
             first += len(one.words)
         has = torch.tensor([[float(any(one.cue))] for one in sentences])
         device = self.encoder.device
@@ -213,7 +212,7 @@ class Learner:
         return [heads, {"params": rest, "lr": self.settings.learning_rate}]
 
     def _order(self, n: int, n_steps: int) -> Iterator[list[int]]:
-        """Yield the sentences of each step, in a new order each epoch."""
+        """List the sentences of each step, shuffled in each epoch."""
         step = epoch = 0
         while step < n_steps:
             order = np.random.default_rng([self.settings.seed, epoch]).permutation(n).tolist()
@@ -225,7 +224,7 @@ class Learner:
                 step += 1
 
 
-def run(
+def train_and_measure(
     corpus: str, folder: Path | None, encoder: str, settings: NegationSettings
 ) -> dict[str, Any]:
     """Train on a corpus and measure on its test part.
@@ -253,7 +252,7 @@ def run(
 
 
 def _by_word(values: Tensor, words: Tensor, part: Sequence[Annotated], how: str) -> Any:  # noqa: ANN401
-    """Gather token values by word; a word that was cut off has 0."""
+    """Gather token values by word; a truncated word has 0."""
     n = sum(len(one.words) for one in part)
     is_word = words >= 0
     gathered = torch.zeros(n, device=values.device)
@@ -261,28 +260,28 @@ def _by_word(values: Tensor, words: Tensor, part: Sequence[Annotated], how: str)
     return gathered.cpu().numpy()
 
 
-def _any(marks: Any, lengths: Sequence[int]) -> Any:  # noqa: ANN401 - arrays
-    """Say of each word whether any word of its sentence is marked."""
-    parts = np.split(marks, np.cumsum(lengths)[:-1])
+def _any(flags: Any, lengths: Sequence[int]) -> Any:  # noqa: ANN401 - arrays
+    """For each word, whether any word of its sentence is flagged."""
+    parts = np.split(flags, np.cumsum(lengths)[:-1])
     return np.repeat([bool(part.any()) for part in parts], lengths)
 
 
-def _mark(found: dict[str, float]) -> float:
+def _sum_of_f1(found: dict[str, float]) -> float:
     return found["cue_f1"] + found["scope_f1"]
 
 
 class _Counts:
-    """Right, found and wanted words."""
+    """Counts of predicted, annotated and correct words."""
 
     def __init__(self) -> None:
-        self.right = self.found = self.wanted = 0
+        self.correct = self.predicted = self.annotated = 0
 
-    def add(self, found: Any, wanted: Any) -> None:  # noqa: ANN401 - arrays
-        self.right += int((found & wanted).sum())
-        self.found += int(found.sum())
-        self.wanted += int(wanted.sum())
+    def add(self, predicted: Any, annotated: Any) -> None:  # noqa: ANN401 - arrays
+        self.correct += int((predicted & annotated).sum())
+        self.predicted += int(predicted.sum())
+        self.annotated += int(annotated.sum())
 
     @property
     def f1(self) -> float:
-        total = self.found + self.wanted
-        return 2 * self.right / total if total else 0.0
+        total = self.predicted + self.annotated
+        return 2 * self.correct / total if total else 0.0

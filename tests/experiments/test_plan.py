@@ -1,4 +1,4 @@
-"""What is finished is not done again, and what was made in another way does not pass for it."""
+"""Finished runs are reused if their settings are the same."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ import json
 import pytest
 
 from boolattn.errors import ConfigError
-from boolattn.reproduction.places import Places
-from boolattn.reproduction.plan import Wanted, plan
+from boolattn.reproduction.requests import Paths, RunRequest, resolve
 from boolattn.reproduction.runs import Run, RunKey
-from boolattn.reproduction.systems import Request, known, resolve
+from experiments.plan import make_plan
+from experiments.registry import registry
 
 
 @pytest.fixture
 def planned(tmp_path):
-    """Plan one system whose finished run lies there, its settings changed by a function."""
+    """Plan one system whose finished run has settings changed by a function."""
 
-    def build(system, change):
-        found = known()
-        suite, encoder = found.suite("taxa"), found.encoder("minilm")
-        preset = resolve(found.system(system), suite, encoder, 0, Request())
-        settings = json.loads(json.dumps(preset.to_dict()))
+    def build(system, change, formerly=""):
+        request = RunRequest(systems=[system], datasets=["taxa"], seeds=[0], done=[tmp_path])
+        [spec] = request.specs(registry())
+        settings = json.loads(json.dumps(resolve(spec, request).to_dict()))
         change(settings)
-        Run(RunKey("taxa", "minilm", system, 0), [], {"settings": settings}).save(tmp_path)
-        wanted = Wanted(systems=[system], datasets=["taxa"], seeds=[0], done=[tmp_path])
-        places = {name: tmp_path / name for name in ("runs", "work", "made")}
-        return plan(wanted, Places(**places))
+        key = RunKey("taxa", "minilm", formerly or system, 0)
+        Run(key, [], {"settings": settings}).save(tmp_path)
+        return make_plan(request, Paths(runs=tmp_path / "runs", work=tmp_path / "work"))
 
     return build
 
@@ -41,13 +39,17 @@ def test_the_same_settings_are_not_run_again(planned):
         planned("composed", lambda settings: settings["train"].update(batch_size=8))
 
 
-def test_a_run_from_before_a_setting_was_there_did_without(planned):
+def test_a_setting_that_a_run_lacks_had_its_default(planned):
     assert planned("composed", lambda settings: settings["compose"].pop("gate_steps")).finished
     with pytest.raises(ConfigError, match=r"compose\.n_natural = 0, not 30000"):
         planned("composed", lambda settings: settings["compose"].pop("n_natural"))
 
 
-def test_what_a_system_does_not_use_may_differ(planned):
+def test_a_run_under_a_former_name_is_found(planned):
+    assert planned("corrected-frozen", lambda settings: None, formerly="corrected-held").finished
+
+
+def test_settings_that_a_system_does_not_use_may_differ(planned):
     def other(settings):
         settings["pretrain"]["wide"] = 0.25
 

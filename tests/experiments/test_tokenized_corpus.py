@@ -1,4 +1,4 @@
-"""A data set laid out is the data set: same tokens, same records, same hashes."""
+"""A tokenized corpus has the tokens, records and hashes of its data set."""
 
 from __future__ import annotations
 
@@ -12,28 +12,26 @@ import pytest
 import torch
 
 from boolattn.data.records import Dataset, Query
-from boolattn.data.sentences import Mixture, generate, generate_triplets
-from boolattn.data.sentences.store import SentenceStore
 from boolattn.errors import ConfigError
-from boolattn.reproduction.plan import stamp
-from boolattn.reproduction.prepared import Prepared
 from boolattn.training.batches import Tokens
 from boolattn.training.run_folder import data_hashes
+from experiments.corpus_folder import content_hash
+from experiments.tokenized_corpus import TokenizedCorpus
 from tests.reproduction.tiny import make_queries
 
 
 @pytest.fixture
 def dataset():
     documents, queries = make_queries()
-    # One gold document is not in the corpus.
+    # One relevant document is not in the corpus.
     away = Query(id="away", text="birds", gold=frozenset({"d0", "elsewhere"}))
     return Dataset(name="tiny", documents=documents, splits={"train": (*queries, away)})
 
 
-def test_nothing_is_lost_on_the_way(dataset, tokenizer, tmp_path):
-    prepared = Prepared(tmp_path / "layout")
-    prepared.write(dataset, tokenizer, 12)
-    found = prepared.open(tokenizer, 12)
+def test_a_round_trip_keeps_everything(dataset, tokenizer, tmp_path):
+    saved = TokenizedCorpus(tmp_path / "layout")
+    saved.write(dataset, tokenizer, 12)
+    found = saved.open(tokenizer, 12)
     assert list(found.dataset.documents) == [found.dataset.documents[i] for i in range(48)]
     assert [d.text for d in found.dataset.documents] == [d.text for d in dataset.documents]
     assert found.dataset.splits["train"] == dataset.splits["train"]
@@ -51,13 +49,13 @@ def test_nothing_is_lost_on_the_way(dataset, tokenizer, tmp_path):
     )
 
 
-def test_what_operands_name_is_kept_and_old_folders_do_without(dataset, tokenizer, tmp_path):
+def test_documents_of_operands_are_kept_and_older_folders_lack_them(dataset, tokenizer, tmp_path):
     first, *rest = dataset.splits["train"]
     known = replace(first.operands[0], members=frozenset({"d0", "d47", "elsewhere"}))
     splits = {"train": (replace(first, operands=(known,)), *rest)}
-    prepared = Prepared(tmp_path / "layout")
-    prepared.write(replace(dataset, splits=splits), tokenizer, 12)
-    found = prepared.open(tokenizer, 12).dataset.splits["train"]
+    saved = TokenizedCorpus(tmp_path / "layout")
+    saved.write(replace(dataset, splits=splits), tokenizer, 12)
+    found = saved.open(tokenizer, 12).dataset.splits["train"]
     assert found[0].operands[0].members == known.members
     assert found[1].operands[0].members is None
     path = tmp_path / "layout" / "splits.json"
@@ -65,47 +63,35 @@ def test_what_operands_name_is_kept_and_old_folders_do_without(dataset, tokenize
     for query in plain["train"]:
         query["operands"] = [part[:2] for part in query["operands"]]
     path.write_text(json.dumps(plain))
-    old = prepared.open(tokenizer, 12).dataset.splits["train"]
+    old = saved.open(tokenizer, 12).dataset.splits["train"]
     assert old == found
     assert old[0].operands[0].members is None
 
 
 def test_another_length_or_vocabulary_is_refused(dataset, tokenizer, tmp_path):
-    prepared = Prepared(tmp_path / "layout")
-    prepared.write(dataset, tokenizer, 12)
+    saved = TokenizedCorpus(tmp_path / "layout")
+    saved.write(dataset, tokenizer, 12)
     with pytest.raises(ConfigError, match="another length: 12, not 16"):
-        prepared.open(tokenizer, 16)
+        saved.open(tokenizer, 16)
 
 
-def test_changed_data_has_another_stamp_and_a_copy_the_same(tmp_path):
+def test_changed_data_has_another_hash_and_a_copy_the_same(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     (first / "corpus.jsonl").write_text("one")
-    before = stamp(first)
+    before = content_hash(first)
     shutil.copytree(first, second)
     os.utime(second / "corpus.jsonl", (1, 1))
-    assert stamp(second) == before
+    assert content_hash(second) == before
     (first / "corpus.jsonl").write_text("two")
-    assert stamp(first) != before
+    assert content_hash(first) != before
     (second / "corpus.jsonl").rename(second / "queries.jsonl")
-    assert stamp(second) != before
-    assert stamp(None) == "own"
-
-
-def test_kept_sentences_are_the_generated_ones(tmp_path):
-    store = SentenceStore(tmp_path)
-    for _ in range(2):
-        assert store.sentences(20, 3) == list(generate(20, 3))
-        assert store.sentences(8, 3, Mixture(unseen=True)) == list(
-            generate(8, 3, Mixture(unseen=True))
-        )
-        assert store.triplets(4, 3) == list(generate_triplets(4, 3))
-    assert len(list(tmp_path.iterdir())) == 3
-    assert SentenceStore().sentences(5, 1) == list(generate(5, 1))
+    assert content_hash(second) != before
+    assert content_hash(None) == "own"
 
 
 def test_rows_of_the_corpus_are_found_by_name(dataset, tokenizer, tmp_path):
-    prepared = Prepared(tmp_path / "layout")
-    prepared.write(dataset, tokenizer, 12)
-    rows = prepared.open(tokenizer, 12).rows
+    saved = TokenizedCorpus(tmp_path / "layout")
+    saved.write(dataset, tokenizer, 12)
+    rows = saved.open(tokenizer, 12).rows
     assert np.array_equal([rows[d.id] for d in dataset.documents], np.arange(48))

@@ -1,4 +1,4 @@
-"""Cue and scope of negation: what is counted, and a whole run of two steps."""
+"""Cue and scope of negation: what is counted, and a complete short run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import torch
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.data.negation import Negation
 from boolattn.plugin import attach
-from boolattn.reproduction.__main__ import main
-from boolattn.reproduction.jobs import NegationSettings
-from boolattn.reproduction.negation import Annotated, Learner, merged
+from experiments.__main__ import main
+from experiments.negation.learner import Annotated, Learner, merged
+from experiments.negation.settings import NegationSettings
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples" / "negation"
 
 
-def test_the_negations_of_one_sentence_are_taken_together():
+def test_the_negations_of_one_sentence_are_joined():
     def record(cue, scope, source="a:1"):
         return Negation(
             tokens=("I", "never", "saw", "nothing"),
@@ -55,7 +55,7 @@ SENTENCES = [
 ] * 8
 
 
-def test_heads_learn_cue_and_scope_and_leave_a_frozen_encoder_alone(learner):
+def test_heads_learn_cue_and_scope_with_a_frozen_encoder(learner):
     one = learner(batch_size=8, head_learning_rate=0.02, max_steps=30)
     before = {k: v.clone() for k, v in one.encoder.state_dict().items() if "boolattn" not in k}
     torch.manual_seed(0)
@@ -67,25 +67,25 @@ def test_heads_learn_cue_and_scope_and_leave_a_frozen_encoder_alone(learner):
         torch.testing.assert_close(one.encoder.state_dict()[name], value, rtol=0, atol=0)
 
 
-def test_an_encoder_that_is_not_frozen_learns_too(learner):
+def test_an_encoder_that_is_not_frozen_is_trained(learner):
     one = learner(batch_size=8, is_frozen=False, max_steps=2)
     before = one.encoder.embeddings.word_embeddings.weight.detach().clone()
     one.fit(SENTENCES, SENTENCES)
     assert not torch.equal(one.encoder.embeddings.word_embeddings.weight, before)
 
 
-def test_marks_lie_on_every_token_of_their_word(learner):
+def test_every_token_has_the_annotation_of_its_word(learner):
     batch = learner().batch(SENTENCES[:2])
     words = batch.words.numpy()
-    marked = batch.cues[:, 0].numpy() > 0
-    assert set(np.unique(words[marked])) == {1}
+    is_cue = batch.cues[:, 0].numpy() > 0
+    assert set(np.unique(words[is_cue])) == {1}
     assert batch.has_negation.tolist() == [[1.0], [0.0]]
-    # Words are counted over the batch, so that the second sentence begins at 3.
+    # Words are counted over the batch: the second sentence starts at 3.
     assert words[1][words[1] >= 0].min() == 3
 
 
 @pytest.mark.usefixtures("in_process")
-def test_the_verb_writes_one_file_a_run_and_a_table_with_the_published_figures(files, capsys):
+def test_the_command_writes_result_files_and_a_table_with_published_figures(files, capsys):
     folder = files / "negation-scope"
     folder.mkdir()
     for split in ("train", "dev", "test"):

@@ -1,4 +1,4 @@
-"""The runner as a person calls it: real workers, real training of two steps, real files."""
+"""The command line of the experiments: training of two steps, and files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from boolattn.data.parser_tests import cue_word_names, unseen_queries
-from boolattn.reproduction.__main__ import main
 from boolattn.reproduction.runs import Run, RunKey, load_queries
-from boolattn.reproduction.systems import known
+from experiments.__main__ import main
+from experiments.registry import registry
 
-#: What the systems ask for is for a GPU.
+#: The systems' own settings are for a GPU.
 SMALL = (
     "compose.read_steps=1",
     "compose.n_generated=8",
@@ -52,14 +52,14 @@ def arguments(files, systems, *more, verb="run"):
 
 
 @pytest.mark.usefixtures("in_process")
-def test_systems_are_trained_measured_and_not_done_twice(files, capsys):
+def test_systems_are_trained_measured_and_reused(files, capsys):
     systems = "plain,corrected-lexicon,corrected-no-heads,as-is,composed"
     assert main(arguments(files, systems)) == 0
     table = capsys.readouterr().out
     for words in (
         "| plain towers | none |",
-        "| BoolAttn corrected | label, trained with lexicon |",
-        "operands given",
+        "| BoolAttn corrected | oracle, trained with lexicon |",
+        "oracle operands",
     ):
         assert words in table
     folder = files / "out" / "runs"
@@ -71,7 +71,7 @@ def test_systems_are_trained_measured_and_not_done_twice(files, capsys):
     assert np.isnan(row.values["leak"][~has_excluded]).all()
     assert plain.details["settings"]["train"]["max_steps"] == 2
     composed = Run.load(folder / "beir/minilm/composed-0.json.gz")
-    assert [row.ask for row in composed.rows] == list(known().system("composed").asked(0))
+    assert [row.query_mode for row in composed.rows] == list(registry().system("composed").modes(0))
     assert set(composed.rows[0].values) >= {"structure", "composed", "words"}
     assert composed.details["names"]["n"] == len(cue_word_names())
     assert composed.details["fresh"]["n"] == len(unseen_queries())
@@ -86,7 +86,7 @@ def test_systems_are_trained_measured_and_not_done_twice(files, capsys):
 
 
 @pytest.mark.usefixtures("in_process")
-def test_a_failed_run_leaves_a_line_and_the_others_go_on(files, capsys):
+def test_the_cause_of_a_failed_run_is_written_to_a_file(files, capsys):
     more = ("--set", "model.document_length=4000")
     assert main(arguments(files, "plain", *more)) == 0
     line = (files / "out/failed/beir/minilm/plain-0.txt").read_text()
@@ -96,25 +96,25 @@ def test_a_failed_run_leaves_a_line_and_the_others_go_on(files, capsys):
     assert "plain towers" in capsys.readouterr().out
 
 
-def test_unknown_names_are_said_with_what_there_is(files, capsys):
+def test_an_unknown_name_is_refused_with_the_known_ones(files, capsys):
     assert main(arguments(files, "plan")) == 2
-    assert "no system 'plan'; there are bm25, as-is, plain" in capsys.readouterr().err
+    assert "no system 'plan'; there are plain, plain-fixed" in capsys.readouterr().err
 
 
-def test_list_says_what_is_to_do(files, capsys):
+def test_list_shows_the_jobs(files, capsys):
     assert main(arguments(files, "plain,corrected-label", verb="list")) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "to do beir minilm corrected-label 0"
-    assert any(line.startswith("to do heads minilm-corrected-label-0") for line in lines)
+    assert any(line.startswith("to do pretrain encoder-corrected-label-0") for line in lines)
 
 
-def test_seeds_are_numbers(files, capsys):
+def test_seeds_must_be_numbers(files, capsys):
     assert main([*arguments(files, "plain"), "--seeds", "one"]) == 2
-    assert "seeds are whole numbers by commas, got 'one'" in capsys.readouterr().err
+    assert "seeds are whole numbers separated by commas, got 'one'" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("in_process")
-def test_the_report_tests_each_row_against_plain_and_says_what_is_missing(files, capsys):
+def test_the_report_compares_with_plain_towers_and_lists_missing_runs(files, capsys):
     for seeds in ("0", "1"):
         assert main([*arguments(files, "plain,plain-fixed"), "--seeds", seeds]) == 0
     out = files / "page"
@@ -137,12 +137,12 @@ def test_the_report_tests_each_row_against_plain_and_says_what_is_missing(files,
 
 
 @pytest.mark.usefixtures("in_process")
-def test_the_report_draws_reliability_where_a_run_has_it(files):
+def test_the_report_draws_reliability_curves(files):
     assert main(arguments(files, "plain")) == 0
     folder, out = files / "out/runs", files / "page"
     plain = Run.load(folder / "beir/minilm/plain-0.json.gz")
     assert main(["report", "--runs", str(folder), "--out", str(out)]) == 0
-    assert "taken apart" not in (out / "tables.md").read_text()
+    assert "names split" not in (out / "tables.md").read_text()
     assert not list(out.glob("*.png"))
     curve = {"said": [0.1, 0.9], "found": [0.0, 1.0], "count": [90, 10], "bin_error": 0.1}
     shares = {"structure": 0.25, "word_f1": 0.35}
@@ -161,7 +161,7 @@ def test_the_report_draws_reliability_where_a_run_has_it(files):
     assert (out / "reliability-beir-minilm.png").stat().st_size > 5000
 
 
-def test_the_parent_stays_light_and_a_worker_needs_only_what_trains():
+def test_the_parent_needs_no_torch_and_a_worker_no_optional_package():
     code = (
         "import sys, importlib.machinery as machinery\n"
         "lacking = ('zstandard', 'typer', 'rich', 'datasets', 'matplotlib', 'marisa_trie',\n"
@@ -170,10 +170,11 @@ def test_the_parent_stays_light_and_a_worker_needs_only_what_trains():
         "def find(name, path=None, target=None):\n"
         "    return None if name.split('.')[0] in lacking else own(name, path, target)\n"
         "machinery.PathFinder.find_spec = find\n"
-        "import boolattn.reproduction.running, boolattn.reproduction.report\n"
+        "import experiments.runner, experiments.report\n"
         "assert 'torch' not in sys.modules\n"
-        "import boolattn.reproduction.work, boolattn.reproduction.negation\n"
-        "import boolattn.reproduction.read\n"
+        "import boolattn.reproduction.execution, experiments.query_modes\n"
+        "import experiments.tokenized_corpus, experiments.negation.learner\n"
+        "import experiments.parse_quality\n"
         "sys.exit(bool(set(lacking) & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

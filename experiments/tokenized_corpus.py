@@ -1,8 +1,6 @@
-"""A data set laid out for many processes: tokenised once, and memory-mapped by each.
+"""A data set that is tokenized once and memory-mapped by many processes.
 
-Reading and tokenising 219,002 documents takes longer than a short training, so it is done once.
-May import: boolattn.reproduction.jobs, boolattn.data, boolattn.logic, boolattn.training,
-boolattn.errors.
+Reading and tokenizing 219,002 documents takes longer than a short training.
 """
 
 from __future__ import annotations
@@ -20,9 +18,9 @@ from boolattn.data.records import Dataset, Document, Operand, Query
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_folder
 from boolattn.logic.operators import Operator
-from boolattn.reproduction.jobs import LAYOUT_FORMAT
 from boolattn.training.batches import Features, Tokens
 from boolattn.training.corpus import Corpus
+from experiments.corpus_folder import CORPUS_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,17 +29,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from transformers import PreTrainedTokenizerBase
 
-_AT_ONCE = 8192
+_BATCH = 8192
 _SETS = ("gold", "excluded", "partial")
 
 
 class SavedTokens(Tokens):
-    """Token ids of all texts in one array, read where they lie.
+    """Token ids of all texts in one memory-mapped array.
 
     Args:
-        tokenizer: The one they were made with.
-        ids: All texts' ids end to end.
-        starts: Where each text begins, and the end.
+        tokenizer: The tokenizer they were made with.
+        ids: Ids of all texts, concatenated.
+        starts: Start of each text, and the end of the last.
     """
 
     def __init__(
@@ -57,7 +55,7 @@ class SavedTokens(Tokens):
         return len(self._starts) - 1
 
     def fill(self, rows: Sequence[int] | range | None = None) -> None:
-        """Do nothing: all is there."""
+        """Do nothing: all texts are tokenized."""
 
     def lengths(self, rows: Sequence[int]) -> list[int]:
         """Count the tokens of some texts."""
@@ -65,13 +63,13 @@ class SavedTokens(Tokens):
         return cast("list[int]", (self._starts[chosen + 1] - self._starts[chosen]).tolist())
 
     def features(self, rows: Sequence[int]) -> Features:
-        """Put texts into one padded batch."""
+        """Return a padded batch of texts."""
         chosen = np.asarray(rows, dtype=np.int64)
         starts = self._starts[chosen][:, None]
         lengths = self._starts[chosen + 1][:, None] - starts
-        places = np.arange(int(lengths.max()))
-        mask = places < lengths
-        ids = np.where(mask, self._flat[np.where(mask, starts + places, 0)], self._pad)
+        columns = np.arange(int(lengths.max()))
+        mask = columns < lengths
+        ids = np.where(mask, self._flat[np.where(mask, starts + columns, 0)], self._pad)
         features = {
             "input_ids": torch.from_numpy(ids.astype(np.int64)),
             "attention_mask": torch.from_numpy(mask.astype(np.int64)),
@@ -82,7 +80,7 @@ class SavedTokens(Tokens):
 
 
 class SavedDocuments(Sequence[Document]):
-    """Documents whose texts stay in a file until they are asked for."""
+    """Documents whose texts are read from a file on access."""
 
     def __init__(self, ids: list[str], texts: NDArray[np.uint8], starts: NDArray[np.int64]) -> None:
         self.ids = ids
@@ -92,7 +90,7 @@ class SavedDocuments(Sequence[Document]):
         return len(self.ids)
 
     def __iter__(self) -> Iterator[Document]:
-        # One piece of memory, and not a look into the file for each.
+        # One read instead of one for each document.
         raw, starts = self._texts.tobytes(), self._starts.tolist()
         for name, start, end in zip(self.ids, starts, starts[1:], strict=False):
             yield Document(id=name, text=raw[start:end].decode())
@@ -110,7 +108,7 @@ class SavedDocuments(Sequence[Document]):
 
 
 class SavedCorpus(Corpus):
-    """A prepared folder as a corpus to train and rank with."""
+    """A tokenized corpus to train and rank with."""
 
     def __init__(
         self, dataset: Dataset, tokenizer: PreTrainedTokenizerBase, documents: SavedTokens
@@ -123,18 +121,18 @@ class SavedCorpus(Corpus):
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """The folder of a data set that was laid out."""
+class TokenizedCorpus:
+    """The folder of a tokenized data set."""
 
     folder: Path
 
     @property
     def exists(self) -> bool:
-        """Whether it was written completely."""
+        """Whether the folder is complete."""
         return (self.folder / "manifest.json").is_file()
 
     def write(self, dataset: Dataset, tokenizer: PreTrainedTokenizerBase, length: int) -> None:
-        """Tokenise and lay out a data set, whole or not at all."""
+        """Tokenize and write a data set, atomically."""
         with atomic_folder(self.folder) as draft:
             _write_texts(draft, dataset.documents)
             _write_tokens(draft, (d.text for d in dataset.documents), tokenizer, length)
@@ -148,7 +146,7 @@ class Prepared:
                 },
             )
             manifest = {
-                "format": LAYOUT_FORMAT,
+                "format": CORPUS_FORMAT,
                 "name": dataset.name,
                 "length": length,
                 "vocabulary": vocabulary_hash(tokenizer),
@@ -156,18 +154,18 @@ class Prepared:
             _dump(draft / "manifest.json", manifest)
 
     def open(self, tokenizer: PreTrainedTokenizerBase, length: int) -> SavedCorpus:
-        """Map the folder; the tokenizer must be of the vocabulary it was written with."""
+        """Map the folder; the tokenizer must have the vocabulary it was written with."""
         manifest = _load(self.folder / "manifest.json")
-        if manifest.get("format") != LAYOUT_FORMAT:
+        if manifest.get("format") != CORPUS_FORMAT:
             raise DataError(
-                f"{self.folder} has format {manifest.get('format')!r}, not {LAYOUT_FORMAT}"
+                f"{self.folder} has format {manifest.get('format')!r}, not {CORPUS_FORMAT}"
             )
         own = {"length": length, "vocabulary": vocabulary_hash(tokenizer)}
         for name, value in own.items():
             if manifest[name] != value:
                 raise ConfigError(
-                    f"{self.folder} was tokenised with another {name}: {manifest[name]}, not "
-                    f"{value}; remove it to make it again"
+                    f"{self.folder} was tokenized with another {name}: {manifest[name]}, not "
+                    f"{value}; remove it to tokenize again"
                 )
         ids: list[str] = _load(self.folder / "ids.json")
         splits = {
@@ -184,7 +182,7 @@ class Prepared:
 
 
 def vocabulary_hash(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Name a vocabulary, so that ids of another are not taken for its own."""
+    """Hash a vocabulary, so that token ids of another are refused."""
     pairs = sorted(tokenizer.get_vocab().items())
     return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
 
@@ -203,9 +201,9 @@ def _write_tokens(
     listed = list(texts)
     parts: list[NDArray[np.int32]] = []
     lengths: list[int] = []
-    for start in range(0, len(listed), _AT_ONCE):
+    for start in range(0, len(listed), _BATCH):
         encoded = tokenizer(
-            listed[start : start + _AT_ONCE],
+            listed[start : start + _BATCH],
             truncation=True,
             max_length=length,
             return_attention_mask=False,
@@ -238,7 +236,7 @@ def _plain(query: Query, rows: dict[str, int]) -> dict[str, Any]:
 
 
 def _rows(names: Iterable[str], rows: dict[str, int]) -> list[int | str]:
-    # Documents outside the corpus are kept by name: the coverage of a query depends on them.
+    # Documents outside the corpus keep their ids: the coverage of a query depends on them.
     return [rows.get(one, one) for one in sorted(names)]
 
 
@@ -259,7 +257,7 @@ def _query(plain: dict[str, Any], ids: list[str]) -> Query:
                 tuple((start, end) for start, end in spans),
                 None if members is None else _named(members, ids),
             )
-            # A folder of an earlier version does not say what an operand names by itself.
+            # Older folders lack the documents of single operands.
             for text, spans, members in ((*part, None)[:3] for part in plain["operands"])
         ),
         domain=plain["domain"],
@@ -272,7 +270,7 @@ def _dump(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")), "utf-8")
 
 
-def _load(path: Path) -> Any:  # noqa: ANN401 - anything JSON has
+def _load(path: Path) -> Any:  # noqa: ANN401 - any JSON value
     try:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:

@@ -1,8 +1,7 @@
-"""Many jobs on few workers: in order, each after what it needs, until the time is up.
+"""Runs jobs on worker processes: each after the jobs it needs, until the time is up.
 
-A worker is a process of its own with a pipe to the parent. One that dies takes its job with it and
-is replaced; whatever else happens to a job, the others go on. A job that finds the memory full is
-done again once, when it is alone. May import: boolattn.reproduction, boolattn.errors.
+A worker that dies fails its job and is replaced; a failed job never ends the others. A job that
+runs out of memory is repeated once, alone.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import traceback
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from boolattn.errors import BoolattnError
 
@@ -26,45 +25,52 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
     from pathlib import Path
 
-    from boolattn.reproduction.jobs import Work
-    from boolattn.reproduction.places import Places
+    from boolattn.reproduction.requests import Paths
 
 logger = logging.getLogger(__name__)
 
 _SPAWN = multiprocessing.get_context("spawn")
-#: Seconds kept back to write what is left to write.
+#: Seconds before the deadline that are kept for writing.
 _MARGIN = 5.0
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-#: Seconds between two looks at whether the parent is there.
-_LOOK = 1.0
+#: Seconds between two checks that the parent process is alive.
+_PARENT_CHECK = 1.0
 #: Name of torch's error.
-_CROWDED = "OutOfMemoryError:"
+_OUT_OF_MEMORY = "OutOfMemoryError:"
+
+
+class Job(Protocol):
+    """What a worker does; must be picklable."""
+
+    def run(self, paths: Paths) -> str:
+        """Do it; return a line for the log."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One job.
+    """A job with its requirements.
 
     Attributes:
-        name: Names it, in messages and in what others need.
-        like: Jobs of one kind take about as long.
-        needs: Names of jobs that must have been done before.
-        work: What is to be done.
+        name: Unique name.
+        kind: Jobs of one kind take about as long.
+        job: What to do.
+        needs: Names of tasks that must be done before.
     """
 
     name: str
-    like: str
-    work: Work
+    kind: str
+    job: Job
     needs: tuple[str, ...] = ()
 
 
 @dataclass
 class Outcome:
-    """What became of the tasks: done with a line of words, failed with a reason, or not begun."""
+    """Results of tasks: done with a message, failed with a cause, or not started in time."""
 
     done: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    left: list[str] = field(default_factory=list)
+    not_run: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -76,37 +82,37 @@ class _Worker:
 
 
 class Pool:
-    """Runs tasks.
+    """Runs tasks on worker processes.
 
     Args:
-        places: Where everything is.
-        n_workers: How many processes.
+        paths: Folders, passed to every job.
+        n_workers: Number of processes.
         n_threads: CPU threads of each.
-        deadline: ``time.monotonic()`` at which everything must have ended; ``None``: never.
-        tell: Called with a line whenever a task ends.
+        deadline: ``time.monotonic()`` at which to stop; ``None``: never.
+        progress: Called with a line whenever a task ends.
     """
 
     def __init__(
         self,
-        places: Places,
+        paths: Paths,
         n_workers: int,
         *,
         n_threads: int = 2,
         deadline: float | None = None,
-        tell: Callable[[str], None] = logger.info,
+        progress: Callable[[str], None] = logger.info,
     ) -> None:
-        self.places = places
+        self.paths = paths
         self.n_workers = n_workers
         self.n_threads = n_threads
         self.deadline = deadline
-        self.tell = tell
+        self.progress = progress
         self._workers: list[_Worker] = []
         self._longest: dict[str, float] = {}
         self._alone: set[str] = set()
-        self._begun = time.monotonic()
+        self._started = time.monotonic()
 
     def run(self, tasks: Sequence[Task]) -> Outcome:
-        """Do the tasks, the first first."""
+        """Run tasks in order."""
         outcome = Outcome()
         pending = list(tasks)
         try:
@@ -120,31 +126,31 @@ class Pool:
         finally:
             running = [worker.task.name for worker in self._workers if worker.task]
             self._stop()
-        outcome.left = running + [task.name for task in pending]
+        outcome.not_run = running + [task.name for task in pending]
         return outcome
 
     def _start(self, pending: list[Task], outcome: Outcome) -> list[Task]:
-        """Give idle workers what they can do; return what still waits."""
+        """Send tasks that can start to idle workers; return the others."""
         waiting: list[Task] = []
         for task in pending:
             if broken := [name for name in task.needs if name in outcome.failed]:
-                outcome.failed[task.name] = f"it needs {broken[0]}, which failed"
+                outcome.failed[task.name] = f"{broken[0]}, which it needs, failed"
             elif all(name in outcome.done for name in task.needs) and self._may_start(task):
                 worker = self._idle()
-                if worker is None or not self._give(worker, task):
+                if worker is None or not self._send(worker, task):
                     waiting.append(task)
             else:
                 waiting.append(task)
         return waiting
 
     def _may_start(self, task: Task) -> bool:
-        """Whether a task like those before would end in time, and has the room that it needs."""
-        # What is to be alone comes behind all that can start, so that nothing starts beside it.
+        """Whether a task would end in time, and may run beside the others."""
+        # A task that must run alone is last in the queue, so nothing starts beside it.
         if task.name in self._alone and any(worker.task for worker in self._workers):
             return False
         if self.deadline is None:
             return True
-        ends = time.monotonic() + self._longest.get(task.like, 0.0)
+        ends = time.monotonic() + self._longest.get(task.kind, 0.0)
         return ends < self.deadline - _MARGIN
 
     def _idle(self) -> _Worker | None:
@@ -156,9 +162,9 @@ class Pool:
             return self._workers[-1]
         return None
 
-    def _give(self, worker: _Worker, task: Task) -> bool:
+    def _send(self, worker: _Worker, task: Task) -> bool:
         try:
-            worker.pipe.send(task.work)
+            worker.pipe.send(task.job)
         except (BrokenPipeError, OSError):
             self._drop(worker)
             return False
@@ -166,19 +172,19 @@ class Pool:
         return True
 
     def _collect(self, outcome: Outcome) -> list[Task]:
-        """Wait for a word from a worker; return what must be done again."""
+        """Wait for a result of a worker; return tasks that must be repeated."""
         again: list[Task] = []
         pipes = {worker.pipe: worker for worker in self._workers}
         for ready in wait(list(pipes), timeout=1.0):
             worker = pipes[ready]  # type: ignore[index]
             task = worker.task
             try:
-                is_done, words, is_fit = worker.pipe.recv()
+                is_done, message, is_usable = worker.pipe.recv()
             except (EOFError, OSError):
                 worker.process.join(timeout=5)
-                is_done, is_fit = False, False
-                words = f"its process ended by itself (exit code {worker.process.exitcode})"
-            if not is_fit:
+                is_done, is_usable = False, False
+                message = f"its process ended by itself (exit code {worker.process.exitcode})"
+            if not is_usable:
                 self._drop(worker)
             worker.task = None
             if task is None:
@@ -186,35 +192,35 @@ class Pool:
             took = time.monotonic() - worker.since
             state = ""
             if is_done:
-                outcome.done[task.name] = words
-                self._longest[task.like] = max(took, self._longest.get(task.like, 0.0))
-            elif words.startswith(_CROWDED) and task.name not in self._alone:
+                outcome.done[task.name] = message
+                self._longest[task.kind] = max(took, self._longest.get(task.kind, 0.0))
+            elif message.startswith(_OUT_OF_MEMORY) and task.name not in self._alone:
                 self._alone.add(task.name)
                 again.append(task)
-                state = "AGAIN, ALONE "
+                state = "REPEAT ALONE "
             else:
-                outcome.failed[task.name] = words
+                outcome.failed[task.name] = message
                 state = "FAILED "
-            at = time.monotonic() - self._begun
-            self.tell(f"[{at:5.0f} s] {state}{task.name} ({took:.0f} s): {words}")
+            at = time.monotonic() - self._started
+            self.progress(f"[{at:5.0f} s] {state}{task.name} ({took:.0f} s): {message}")
         return again
 
     def _spawn(self) -> _Worker:
         here, there = _SPAWN.Pipe()
-        # Read when a child first loads its libraries.
+        # Libraries read these when a child process loads them.
         os.environ |= {name: str(self.n_threads) for name in _THREADS}
         process = _SPAWN.Process(
-            target=serve, args=(there, self.places, len(self._workers)), daemon=True
+            target=serve, args=(there, self.paths, len(self._workers)), daemon=True
         )
         process.start()
         there.close()
         return _Worker(process, here)
 
     def _drop(self, worker: _Worker) -> None:
-        """Forget a worker that is dead or not to be trusted any more."""
+        """Remove a worker that is dead or no longer usable."""
         worker.pipe.close()
         if worker.task is None:
-            # An idle one sees that its pipe is closed, and goes by itself.
+            # An idle worker ends when its pipe is closed.
             worker.process.join(timeout=5)
         if worker.process.is_alive():
             worker.process.terminate()
@@ -227,39 +233,39 @@ class Pool:
             self._drop(worker)
 
 
-def serve(pipe: Connection, places: Places, number: int) -> None:
-    """Do jobs as they come through a pipe. Answers: done or not, words, fit for another job."""
+def serve(pipe: Connection, paths: Paths, number: int) -> None:
+    """Run jobs from a pipe; answer whether it is done, a message, whether the worker is usable."""
     Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    _log_to(places.work / "logs" / f"worker-{number}.log")
+    _log_to(paths.work / "logs" / f"worker-{number}.log")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["TQDM_DISABLE"] = "1"
     while True:
         try:
-            work: Work = pipe.recv()
+            job: Job = pipe.recv()
         except EOFError:
             return
         try:
-            answer = (True, work.do(places), True)
+            answer = (True, job.run(paths), True)
         except BoolattnError as error:
             answer = (False, str(error), True)
         except Exception as error:  # noqa: BLE001 - one job must not end the others
             logger.error("%s", traceback.format_exc())
             [line, *_] = str(error).splitlines() or [""]
-            # After an error of CUDA's a process computes nothing any more.
+            # After a CUDA error a process cannot compute any more.
             answer = (False, f"{type(error).__name__}: {line}", False)
-        _clean()
+        _release_memory()
         pipe.send(answer)
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent is gone: a killed run must not go on training unseen."""
+    """End this process with its parent, so that a killed run does not go on training."""
     while os.getppid() == parent:
-        time.sleep(_LOOK)
+        time.sleep(_PARENT_CHECK)
     os._exit(1)
 
 
-def _clean() -> None:
-    """Give back what a job held."""
+def _release_memory() -> None:
+    """Free the memory of a finished job."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
@@ -267,12 +273,12 @@ def _clean() -> None:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
         except RuntimeError as error:
-            # A broken device cannot; its process is replaced anyway.
+            # The device is broken; the worker is replaced anyway.
             logger.error("%s", error)
 
 
 def _log_to(path: Path) -> None:
-    """Write a worker's own words to a file, so that the parent's lines stay readable."""
+    """Write the output of a worker to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = path.open("a", encoding="utf-8", buffering=1)
     sys.stdout = sys.stderr = handle

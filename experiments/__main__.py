@@ -1,0 +1,204 @@
+"""Train and measure many systems, on a machine that has only torch and transformers.
+
+python -m experiments run --systems plain,corrected-lexicon --on taxa \
+        --data FOLDER --out results --workers 8 --time-limit 540
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from boolattn.errors import BoolattnError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from boolattn.reproduction.requests import Paths, RunRequest
+    from experiments.runner import Resources
+
+# The time limit includes the import of torch.
+_STARTED = time.monotonic()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Tables go to stdout, everything else to stderr."""
+    options = _parser().parse_args(argv)
+    try:
+        text = options.command(options)
+    except BoolattnError as error:
+        sys.stderr.write(f"experiments: {error}\n")
+        return 2
+    if text:
+        sys.stdout.write(text + "\n")
+    return 0
+
+
+def _run(options: argparse.Namespace) -> str:
+    from experiments.runner import run
+
+    return run(_request(options), _paths(options), _resources(options), _progress)
+
+
+def _list(options: argparse.Namespace) -> str:
+    from experiments.plan import make_plan
+
+    plan = make_plan(_request(options), _paths(options))
+    lines = [f"done  {key}" for key in plan.finished]
+    return "\n".join([*lines, *(f"to do {task.name}" for task in plan.tasks)])
+
+
+def _negation(options: argparse.Namespace) -> str:
+    from boolattn.reproduction.systems import parse_pairs, parse_seeds, split_names
+    from experiments.negation.experiment import NegationRequest
+    from experiments.runner import run_negation
+
+    request = NegationRequest(
+        corpora=split_names(options.on),
+        data=options.data,
+        encoders=split_names(options.encoders),
+        sources=parse_pairs(options.encoder, ()),
+        seeds=parse_seeds(options.seeds),
+        max_steps=options.max_steps,
+    )
+    return run_negation(request, _paths(options), _resources(options), _progress)
+
+
+def _parser_quality(options: argparse.Namespace) -> str:
+    from experiments.parse_quality import measure_parser
+
+    return measure_parser(options.model, options.json)
+
+
+def _report(options: argparse.Namespace) -> str:
+    from experiments.report import report
+
+    if options.runs is None and options.results is None:
+        raise ConfigError("name the folder of results, or the folder of runs with --runs")
+    runs = options.runs or options.results / "runs"
+    return f"wrote {report(runs, options.out, draw=not options.no_figures)}"
+
+
+def _request(options: argparse.Namespace) -> RunRequest:
+    from boolattn.reproduction.requests import RunRequest
+    from boolattn.reproduction.systems import parse_pairs, parse_seeds, split_names
+
+    datasets = split_names(options.on)
+    return RunRequest(
+        systems=split_names(options.systems),
+        datasets=datasets,
+        encoders=split_names(options.encoders),
+        seeds=parse_seeds(options.seeds),
+        data={name: Path(folder) for name, folder in parse_pairs(options.data, datasets).items()},
+        preset=options.preset,
+        size=options.size,
+        sources=parse_pairs(options.encoder, ()),
+        changes=tuple(options.set),
+        done=options.done,
+    )
+
+
+def _resources(options: argparse.Namespace) -> Resources:
+    from experiments.runner import Resources
+
+    return Resources(
+        n_workers=options.workers,
+        n_threads=options.threads,
+        deadline=_STARTED + options.time_limit if options.time_limit else None,
+    )
+
+
+def _paths(options: argparse.Namespace) -> Paths:
+    from boolattn.reproduction.requests import Paths
+
+    return Paths(
+        runs=options.out / "runs",
+        work=options.work or options.out / "work",
+        keep_models=options.keep,
+        command=_command_line(sys.argv[1:]),
+    )
+
+
+def _command_line(arguments: Sequence[str]) -> str:
+    """Write the command line with the last names of folders.
+
+    >>> _command_line(["run", "--data", "taxa=/home/somebody/taxa-full", "--seeds", "0"])
+    'python -m experiments run --data taxa=taxa-full --seeds 0'
+    """
+    parts = []
+    for argument in arguments:
+        name, equals, value = argument.rpartition("=")
+        parts.append(name + equals + (Path(value).name if "/" in value else value))
+    return " ".join(["python -m experiments", *parts])
+
+
+def _progress(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    for name, function, words in (
+        ("run", _run, "train and measure systems, many at once"),
+        ("list", _list, "list the jobs of run"),
+    ):
+        verb = verbs.add_parser(name, help=words)
+        verb.set_defaults(command=function)
+        _add_run_options(verb)
+    verb = verbs.add_parser("negation", help="cue and scope F1 on annotated corpora")
+    verb.set_defaults(command=_negation)
+    verb.add_argument("--on", default="cd-sco,sfu", help="corpora, separated by commas")
+    verb.add_argument("--data", type=Path, help="folder of their files")
+    verb.add_argument("--seeds", default="0")
+    verb.add_argument("--max-steps", type=int, default=0, help="for a trial")
+    _add_machine_options(verb)
+    verb = verbs.add_parser("report", help="write tables and figures of finished runs")
+    verb.set_defaults(command=_report)
+    verb.add_argument("results", type=Path, nargs="?", help="folder with runs and negation")
+    verb.add_argument("--runs", type=Path, help="folder of finished runs")
+    verb.add_argument("--out", type=Path, required=True, help="folder to write to")
+    verb.add_argument("--no-figures", action="store_true", help="where matplotlib is missing")
+    verb = verbs.add_parser(
+        "parsing", aliases=["reading"], help="parse accuracy of a model on names and unseen domains"
+    )
+    verb.set_defaults(command=_parser_quality)
+    verb.add_argument("model", help='folder of a model, or "shipped"')
+    verb.add_argument("--json", type=Path, help="JSON file to write all results to")
+    return parser
+
+
+def _add_run_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--systems", required=True, help="names of systems.toml, by commas")
+    verb.add_argument("--on", default="taxa", help="data sets, separated by commas")
+    verb.add_argument("--seeds", default="0,42,1234")
+    verb.add_argument("--data", action="append", default=[], metavar="[DATASET=]FOLDER")
+    verb.add_argument("--preset", default="", help="instead of the data set's and encoder's own")
+    verb.add_argument("--size", default="", choices=("", "small", "full"))
+    verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    verb.add_argument("--done", type=Path, action="append", default=[], help="more finished runs")
+    _add_machine_options(verb)
+
+
+def _add_machine_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--encoders", default="minilm", help="names, separated by commas")
+    verb.add_argument("--encoder", action="append", default=[], metavar="NAME=FOLDER")
+    verb.add_argument("--out", type=Path, required=True, help="folder of finished runs: small")
+    verb.add_argument("--work", type=Path, help="folder of large files that can be made again")
+    verb.add_argument("--made", type=Path, help="folder of generated queries")
+    verb.add_argument("--workers", type=int, default=1)
+    verb.add_argument("--threads", type=int, default=2, help="of each worker")
+    verb.add_argument("--time-limit", type=float, default=0, metavar="SECONDS")
+    verb.add_argument("--keep", action="store_true", help="keep trained models")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Cue and scope of negation: BoolAttn's heads for NOT on annotated corpora."""

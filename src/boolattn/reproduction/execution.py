@@ -1,0 +1,286 @@
+"""Runs: pretrain, train, rank the whole corpus, measure, and write the run file."""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+import shutil
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from boolattn.composition.exact import exact_search
+from boolattn.data.catalog import Options, open_dataset
+from boolattn.encoder.retriever import Retriever
+from boolattn.errors import BoolattnError
+from boolattn.evaluation.judgements import Judgements
+from boolattn.evaluation.metrics import DEFAULT, mean, measure, needed_depth
+from boolattn.evaluation.ranking import Ranking
+from boolattn.logic.operators import OPERATORS
+from boolattn.reproduction.requests import find_finished, resolve
+from boolattn.reproduction.runs import Row, Run, has_queries, save_queries
+from boolattn.reproduction.systems import paper_registry
+from boolattn.training import launch
+from boolattn.training.batches import Tokens, label_columns
+from boolattn.training.corpus import Corpus
+from boolattn.training.retrieval import release_memory
+from boolattn.training.run_folder import about_machine
+from boolattn.training.towers import load_encoder, make_towers
+from boolattn.training.validation import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from boolattn.data.records import Query
+    from boolattn.reproduction.requests import Paths, RunRequest
+    from boolattn.reproduction.runs import RunKey
+    from boolattn.reproduction.systems import DatasetSpec, RunSpec
+    from boolattn.training.settings import Preset
+
+    Values = dict[str, NDArray[np.float64]]
+
+logger = logging.getLogger(__name__)
+
+#: Documents encoded at once, by kind of device.
+_DOCUMENTS = {"cuda": 1024, "cpu": 64}
+_QUERIES = 256
+
+
+class VectorRanker:
+    """Ranks a corpus by one vector a query, in the query modes of the paper's tables.
+
+    Args:
+        retriever: The model.
+        corpus: Tokenized; its documents are encoded here, once.
+        preset: Settings the model was trained with.
+        prefix: Instruction before every query.
+    """
+
+    def __init__(
+        self, retriever: Retriever, corpus: Corpus, preset: Preset, prefix: str = ""
+    ) -> None:
+        self.retriever = retriever
+        self.corpus = corpus
+        self.preset = preset
+        self.prefix = prefix
+        towers = retriever.towers.eval()
+        with torch.inference_mode():
+            size = _DOCUMENTS.get(towers.device.type, _DOCUMENTS["cpu"])
+            rows = range(len(corpus.documents))
+            self.documents = encode(towers, corpus.documents, rows, "document", size)
+
+    def rank(self, mode: str, queries: Sequence[Query], depth: int) -> tuple[Ranking, Values]:
+        """Rank the corpus in one query mode; also return further values of each query."""
+        vectors = self._encode(queries, use_labels=mode == "oracle_operators")
+        found = exact_search(vectors, self.documents, depth)
+        return Ranking(found.rows.astype(np.int32), found.scores), {}
+
+    def details(self, judged: Mapping[str, Judgements]) -> dict[str, Any]:
+        """Measure what rankings do not show, for the run file."""
+        del judged
+        return {}
+
+    def _encode(self, queries: Sequence[Query], *, use_labels: bool) -> Tensor:
+        labels = None
+        if use_labels:
+            rows = [[int(op in query.operators) for op in OPERATORS] for query in queries]
+            labels = torch.tensor(rows)[:, label_columns(self.preset.plugin.operators)]
+        texts = [self.prefix + query.text for query in queries]
+        tokens = Tokens(self.corpus.tokenizer, texts, self.preset.model.query_length)
+        with torch.inference_mode():
+            every = range(len(texts))
+            return encode(self.retriever.towers, tokens, every, "query", _QUERIES, labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInputs:
+    """A run with everything that was prepared for it.
+
+    Attributes:
+        spec: The run.
+        preset: Its complete settings.
+        pretrained: Folder of the pretraining, where the system has one.
+        start: Folder of a model to continue from.
+        ranker: Ranks in the query modes of the system.
+    """
+
+    spec: RunSpec
+    preset: Preset
+    pretrained: Path | None = None
+    start: Path | None = None
+    ranker: type[VectorRanker] = VectorRanker
+
+
+def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) -> list[Path]:
+    """Do the requested runs; return the files of those that are finished."""
+    found = []
+    for spec in request.specs(paper_registry()):
+        preset = resolve(spec, request)
+        path = find_finished(spec, preset, [paths.runs, *request.done])
+        if path is None:
+            cause = ""
+            try:
+                progress(f"{spec.key}: {_run(spec, preset, request, paths)}")
+                path = paths.runs / spec.key.path
+            except BoolattnError as error:
+                cause = str(error)
+            except Exception as error:  # one run must not end the others
+                logger.exception("%s", spec.key)
+                cause = f"{type(error).__name__}: {error}"
+            paths.note_failure(spec.key, cause)
+            if cause:
+                progress(f"FAILED {spec.key}: {cause}")
+        found += [path] if path else []
+    return found
+
+
+def _run(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> str:
+    start = request.starts.get(spec.system.name)
+    pretrained = None
+    if spec.system.pretrain and start is None:
+        pretrained = paths.pretraining(preset)
+        pretrain(preset, pretrained)
+    inputs = RunInputs(spec=spec, preset=preset, pretrained=pretrained, start=start)
+    size, model = preset.data.size, preset.model
+    folder = request.data.get(spec.dataset.name)
+    corpus = _corpus(preset.data.name, size, folder, model.encoder, model.document_length)
+    try:
+        return execute(inputs, corpus, paths)
+    finally:
+        release_memory()
+
+
+@lru_cache(maxsize=1)
+def _corpus(name: str, size: str, folder: Path | None, encoder: str, length: int) -> Corpus:
+    dataset = open_dataset(name, Options(folder=folder, size=size, tell=logger.info))
+    return Corpus(dataset, load_encoder(encoder)[1], length)
+
+
+def pretrain(preset: Preset, folder: Path) -> str:
+    """Pretrain a plug-in, unless the folder has it; return its metrics in words."""
+    path = folder / "metrics.json"
+    if not path.is_file():
+        # An interrupted pretraining has no metrics.
+        shutil.rmtree(folder, ignore_errors=True)
+        launch.pretrain(preset, launch.Launch(out=folder))
+    metrics = _pretraining_metrics(folder)
+    names = ("held_out_cue_f1", "unseen_cue_f1", "unseen_scope_f1", "unseen_gate_accuracy")
+    return ", ".join(f"{name} {metrics[name]:.3f}" for name in names if name in metrics)
+
+
+def _pretraining_metrics(folder: Path) -> dict[str, float]:
+    found: dict[str, float] = json.loads((folder / "metrics.json").read_text("utf-8"))["summary"]
+    return found
+
+
+def execute(inputs: RunInputs, corpus: Corpus, paths: Paths) -> str:
+    """Train, rank, measure, write the run file; return the main results in words."""
+    clock, spec, preset = Stopwatch(), inputs.spec, inputs.preset
+    home = paths.work / "models" / "-".join(map(str, spec.key.path.with_suffix("").parts))
+    shutil.rmtree(home, ignore_errors=True)
+    details: dict[str, Any] = {}
+    if spec.system.kind == "trained":
+        source = inputs.pretrained / "model" if inputs.pretrained else inputs.start
+        result = launch.train(preset, launch.Launch(out=home, pretrained=source), corpus)
+        details["training"] = {"steps": result.n_steps, **result.metrics}
+        clock.lap("train")
+        retriever, prefix = Retriever.load(result.model, device=device()), ""
+    else:
+        retriever = Retriever(make_towers(preset).to(device()))
+        prefix = spec.encoder.query_prefix
+    ranker = inputs.ranker(retriever, corpus, preset, prefix)
+    clock.lap("encode")
+    judged = judge(spec.dataset, corpus)
+    rows = [
+        _measured(ranker, mode, split, judgements)
+        for mode in spec.system.modes(spec.seed)
+        for split, judgements in judged.items()
+    ]
+    clock.lap("rank")
+    details |= ranker.details(judged)
+    if inputs.pretrained:
+        details["heads"] = _pretraining_metrics(inputs.pretrained)
+    settings = preset.to_dict()
+    # Not the folder of the encoder on this machine.
+    settings["model"]["encoder"] = spec.encoder.source
+    details |= {"seconds": clock.laps, "settings": settings}
+    if torch.cuda.is_available():
+        details["gpu_bytes"] = torch.cuda.max_memory_allocated()
+    words = write_run(spec.key, rows, details, judged, paths)
+    if not paths.keep_models:
+        shutil.rmtree(home, ignore_errors=True)
+    return words
+
+
+def write_run(
+    key: RunKey,
+    rows: Sequence[Row],
+    details: Mapping[str, Any],
+    judged: Mapping[str, Judgements],
+    paths: Paths,
+) -> str:
+    """Write a run file; return the main results of the first query mode in words."""
+    if not has_queries(paths.runs, key.dataset):
+        save_queries(paths.runs, key.dataset, judged)
+    Run(key, rows, {**details, **about(paths)}).save(paths.runs)
+    parts = []
+    for row in rows:
+        if row.query_mode == rows[0].query_mode:
+            means = {name: mean(row.values[name]) for name in ("r_precision", "leak", "recall@100")}
+            parts.append(f"{row.split}: " + ", ".join(f"{n} {v:.3f}" for n, v in means.items()))
+    return "; ".join(parts)
+
+
+def judge(dataset: DatasetSpec, corpus: Corpus) -> dict[str, Judgements]:
+    """Return the relevant documents of each reported split."""
+    return {
+        split: Judgements.of(corpus.split(split), corpus.rows)
+        for split in dataset.splits
+        if corpus.dataset.splits.get(split)
+    }
+
+
+def _measured(ranker: VectorRanker, mode: str, split: str, judgements: Judgements) -> Row:
+    ranking, more = ranker.rank(mode, judgements.queries, needed_depth(judgements, DEFAULT))
+    gate = ranker.preset.plugin.gate if ranker.preset.model.use_plugin else "none"
+    gate = gate.replace("label", "oracle")
+    if mode == "oracle_operators" and gate != "oracle":
+        gate = f"oracle, trained with {gate}"
+    values = measure(ranking, judgements, DEFAULT) | more
+    return Row(mode, split, gate, judgements.n_documents, values)
+
+
+def about(paths: Paths) -> dict[str, Any]:
+    """Return command, versions, revision and machine, for result files."""
+    found = about_machine()
+    # The kernel's version says nothing about a result.
+    found["machine"]["system"] = f"{platform.system()} {platform.machine()}"
+    return {"command": paths.command, **found}
+
+
+class Stopwatch:
+    """Seconds of each part of a run."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """End a part."""
+        now = time.perf_counter()
+        self.laps[name] = round(now - self._last, 2)
+        self._last = now
+
+
+def device() -> str:
+    """Return the device to compute on."""
+    return "cuda" if torch.cuda.is_available() else "cpu"

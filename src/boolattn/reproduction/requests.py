@@ -1,0 +1,205 @@
+"""What runs are requested, with which settings, and which of them are finished."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from dataclasses import asdict, dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from boolattn.errors import ConfigError
+from boolattn.files import atomic_file
+from boolattn.reproduction.runs import Run
+from boolattn.reproduction.systems import RunSpec
+from boolattn.training.preset_files import make_preset, preset_names
+from boolattn.training.settings import Preset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from boolattn.reproduction.runs import RunKey
+    from boolattn.reproduction.systems import Registry
+
+#: The paper's.
+SEEDS = (0, 42, 1234)
+_NEVER = 1_000_000
+#: Settings that change no result: the encoder's folder, and speed.
+_IRRELEVANT = frozenset(
+    {("model", "encoder"), ("train", "chunk"), ("train", "captured"), ("train", "n_workers")}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paths:
+    """Folders and the command line of a series of runs.
+
+    Attributes:
+        runs: Files of finished runs: small, to be kept.
+        work: Large files that can be made again: models, tokenized corpora, generated text.
+        keep_models: Whether trained models stay in ``work/models``.
+        command: The command line, stored in each run file.
+    """
+
+    runs: Path
+    work: Path
+    keep_models: bool = False
+    command: str = ""
+
+    def pretraining(self, preset: Preset) -> Path:
+        """Folder of a pretraining; runs with the same settings share it."""
+        model, plugin, settings = preset.model, preset.plugin, preset.pretrain
+        values = [asdict(plugin), asdict(settings), model.encoder, model.pooling]
+        digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
+        name = f"{Path(model.encoder).name}-{plugin.variant}-{plugin.gate}-{settings.seed}-{digest}"
+        return self.work / "heads" / name
+
+    def note_failure(self, key: RunKey, cause: str) -> None:
+        """Write the cause of a failure to a file; an empty cause removes the file."""
+        path = (self.runs.parent / "failed" / key.path).with_suffix("").with_suffix(".txt")
+        path.unlink(missing_ok=True)
+        if cause:
+            with atomic_file(path) as handle:
+                handle.write(cause + "\n")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """Requested runs: every system on every data set and encoder, with every seed.
+
+    Attributes:
+        systems: Names, the most important first.
+        datasets: Names.
+        encoders: Names.
+        seeds: All runs of the first seed come first.
+        data: Folder of each data set; default: the data set's own.
+        preset: Instead of the presets of the data sets and encoders.
+        size: Size of a benchmark that is built; empty: the preset's.
+        sources: Folders of encoders, by name.
+        changes: ``key=value``, applied after the systems' own.
+        done: Folders with more finished runs.
+        starts: Folder of a model to continue from, by name of the system.
+    """
+
+    systems: Sequence[str]
+    datasets: Sequence[str]
+    encoders: Sequence[str] = ("minilm",)
+    seeds: Sequence[int] = SEEDS
+    data: Mapping[str, Path] = field(default_factory=dict)
+    preset: str = ""
+    size: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    changes: Sequence[str] = ()
+    done: Sequence[Path] = ()
+    starts: Mapping[str, Path] = field(default_factory=dict)
+
+    def specs(self, registry: Registry) -> Iterator[RunSpec]:
+        """List the runs, seeds outermost, so that a table is complete early."""
+        for seed in self.seeds:
+            for name in self.systems:
+                system = registry.system(name)
+                if not system.has_seeds and seed != self.seeds[0]:
+                    continue
+                encoders = self.encoders[:1] if system.kind == "bm25" else self.encoders
+                for dataset in map(registry.dataset, self.datasets):
+                    if system.datasets and dataset.name not in system.datasets:
+                        continue
+                    for encoder in map(registry.encoder, encoders):
+                        yield RunSpec(system=system, dataset=dataset, encoder=encoder, seed=seed)
+
+
+def resolve(spec: RunSpec, request: RunRequest) -> Preset:
+    """Return the complete settings of a run."""
+    encoder, dataset = spec.encoder, spec.dataset
+    name = request.preset or encoder.presets.get(dataset.name, "")
+    if not name:
+        raise ConfigError(
+            f"no preset for {encoder.name} on {dataset.name}; name one with --preset, or choose "
+            f"one of its data sets: {', '.join(encoder.presets)}"
+        )
+    values = raw_preset(name)
+    # The paper's size unless the system sets a rank, whatever the preset of the shipped model has.
+    values.get("plugin", {}).pop("rank", None)
+    values.setdefault("model", {})["encoder"] = request.sources.get(encoder.name, encoder.source)
+    # A preset of the caller's names its own splits.
+    data = {} if request.preset else dataset.data
+    values.setdefault("data", {}).update(data, name=dataset.catalog)
+    if request.size:
+        values["data"]["size"] = request.size
+    changes = [
+        *encoder.set,
+        *spec.system.set,
+        *_validation_changes(values, spec),
+        *request.changes,
+        f"train.seed={spec.seed}",
+        f"pretrain.seed={spec.seed}",
+    ]
+    return make_preset(Path(name).stem, values, changes, source=f"preset {name}")
+
+
+def _validation_changes(values: Mapping[str, Any], spec: RunSpec) -> list[str]:
+    """Drop a validation that selects nothing, or that would select on a reported split."""
+    data = values.get("data", {})
+    if data.get("validation") in spec.dataset.splits:
+        # Better to select hyper-parameters on training queries than on reported ones.
+        selects = "compose.fit_numbers=true" in spec.system.set
+        other = [f"data.validation={data.get('train', '')}", f"train.evaluate_every={_NEVER}"]
+        return [*(other if selects else ["data.validation="]), "train.keep=last"]
+    if values.get("train", {}).get("keep") != "last":
+        return []
+    # Hyper-parameters of the composition may be selected on it, after training.
+    return [f"train.evaluate_every={_NEVER}" if spec.system.composes else "data.validation="]
+
+
+def raw_preset(name: str) -> dict[str, Any]:
+    """Read the plain values of a preset, by name or from a TOML file."""
+    try:
+        if name.endswith(".toml"):
+            return tomllib.loads(Path(name).read_text("utf-8"))
+        if name not in preset_names():
+            raise ConfigError(f"no preset {name!r}; there are {', '.join(preset_names())}")
+        home = files("boolattn.training").joinpath("presets", f"{name}.toml")
+        return tomllib.loads(home.read_text("utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"cannot read preset {name}: {error}") from error
+
+
+def find_finished(spec: RunSpec, preset: Preset, folders: Sequence[Path]) -> Path | None:
+    """Find the file of a finished run; refuse one that was made with other settings."""
+    formerly = spec.system.formerly
+    names = [spec.key.path]
+    if formerly:
+        names.append(names[0].with_name(names[0].name.replace(spec.system.name, formerly, 1)))
+    for path in (folder / name for folder in folders for name in names):
+        if not path.is_file():
+            continue
+        settings = Run.load(path).details.get("settings")
+        if spec.system.kind != "bm25" and (other := _difference(settings or {}, preset, spec)):
+            raise ConfigError(
+                f"{path} was run with {other}; name another --out, or remove it to run again"
+            )
+        return path
+    return None
+
+
+def _difference(found: Mapping[str, Mapping[str, object]], preset: Preset, spec: RunSpec) -> str:
+    """Name a setting that differs and matters to the system; empty where none does."""
+    used = {
+        "pretrain": spec.system.pretrain,
+        "compose": preset.compose.use_reader,
+        "plugin": preset.model.use_plugin,
+    }
+    own = json.loads(json.dumps(preset.to_dict()))
+    # A setting that the file does not have is newer than the run, and was at its default.
+    default = json.loads(json.dumps(Preset(name="").to_dict()))
+    for table, values in own.items():
+        if not isinstance(values, dict) or not used.get(table, True):
+            continue
+        there = found.get(table, {})
+        for name, value in values.items():
+            other = there.get(name, default[table][name])
+            if (table, name) not in _IRRELEVANT and other != value:
+                return f"{table}.{name} = {other!r}, not {value!r}"
+    return ""

@@ -1,0 +1,41 @@
+"""The command that measures the query parser of a model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from boolattn.data.parser_tests import cue_word_names, unseen_queries
+from boolattn.encoder import build_towers
+from boolattn.evaluation import parse_accuracy
+from experiments.__main__ import main
+
+
+@pytest.fixture
+def some(monkeypatch):
+    """Every ninth query and every twentieth name: all of them take seconds."""
+    monkeypatch.setattr(parse_accuracy, "unseen_queries", lambda: unseen_queries()[::9])
+    monkeypatch.setattr(parse_accuracy, "cue_word_names", lambda: cue_word_names()[::20])
+
+
+@pytest.mark.usefixtures("some")
+def test_the_shipped_model(tmp_path, capsys):
+    path = tmp_path / "reading.json"
+    assert main(["parsing", "shipped", "--json", str(path)]) == 0
+    found = json.loads(path.read_text())
+    table = capsys.readouterr().out
+    assert f"{found['names']['misread']} of 18 names were split into operands (film " in table
+    assert f"| all | {len(unseen_queries()[::9])} | ." in table
+    assert "| plain | " in table
+    # Better than without a parser, which is right on plain queries only.
+    plain = found["fresh"]["forms"]["plain"]
+    assert found["fresh"]["structure"] > plain["n"] / found["fresh"]["n"]
+
+
+def test_a_model_without_a_parser_is_refused(tiny_encoder, tokenizer, tmp_path, capsys):
+    build_towers(tiny_encoder("bert"), tokenizer=tokenizer).save_pretrained(str(tmp_path / "m"))
+    assert main(["reading", str(tmp_path / "m")]) == 2
+    assert "has no query parser: every text is one operand" in capsys.readouterr().err
+    assert main(["reading", str(tmp_path / "none")]) == 2
+    assert str(tmp_path / "none") in capsys.readouterr().err

@@ -1,0 +1,131 @@
+"""Systems: what each changes, and that no reported split selects anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from boolattn.errors import ConfigError
+from boolattn.reproduction.requests import RunRequest, resolve
+from boolattn.reproduction.systems import Registry, RunSpec, paper_registry, parse_pairs
+from experiments.registry import grids, registry
+
+
+def preset(system, dataset="taxa", encoder="minilm", seed=0, **changes):
+    spec = RunSpec(
+        system=registry().system(system),
+        dataset=registry().dataset(dataset),
+        encoder=registry().encoder(encoder),
+        seed=seed,
+    )
+    return resolve(spec, RunRequest(systems=[], datasets=[], **changes))
+
+
+def test_plain_and_corrected_differ_in_the_plugin_alone():
+    plain, corrected = preset("plain"), preset("corrected-lexicon")
+    assert plain.train == corrected.train
+    assert plain.data == corrected.data
+    assert not plain.model.use_plugin
+    assert corrected.model.use_plugin
+
+
+def test_a_plugin_has_the_papers_size_unless_the_system_says_otherwise():
+    assert preset("corrected-lexicon").plugin.rank is None
+    assert preset("light").plugin.rank == 16
+
+
+def test_the_paper_variant_has_the_papers_settings():
+    ours = preset("paper-label", "quest", "bert-base")
+    assert ours.plugin.variant == "paper"
+    assert (ours.pretrain.triplet_weight, ours.pretrain.learning_rate) == (0.2, 1e-5)
+    assert ours.pretrain.train_embeddings
+    assert (ours.train.keep, ours.data.validation) == ("best", "val")
+    for system, reads in (("paper-label", None), ("paper-learned", "mean")):
+        made = preset(system)
+        assert (made.pretrain.wide, made.plugin.gate_reads) == (0, reads)
+
+
+def test_the_learned_gates_differ_in_what_they_read_only():
+    context, mean = preset("corrected-learned"), preset("corrected-learned-mean")
+    assert (context.plugin.gate_reads, mean.plugin.gate_reads) == ("context", "mean")
+    assert (context.train, context.pretrain) == (mean.train, mean.pretrain)
+    assert context.pretrain.wide == 0.5
+
+
+@pytest.mark.parametrize(
+    "system", [n for n, s in registry().systems.items() if s.kind != "removed"]
+)
+def test_no_reported_split_selects_weights(system):
+    for name in ("taxa", "quest-intro", "quest"):
+        made = preset(system, name)
+        assert made.data.validation not in registry().dataset(name).splits
+
+
+def test_hyper_parameters_are_selected_on_queries_neither_trained_on_nor_reported():
+    made = preset("composed", "quest-intro")
+    assert made.data.validation == "generated_choice"
+    assert made.data.validation not in made.data.train.split("+")
+    assert preset("plain", "quest-intro").data.validation == ""
+
+
+def test_full_quest_has_one_training_split():
+    for encoder in ("minilm", "bert-base"):
+        assert preset("plain-random", "quest", encoder).data.train == "train"
+
+
+def test_a_system_inherits_from_its_base():
+    frozen, trained = preset("corrected-frozen"), preset("corrected-learned")
+    assert frozen.train.hold_heads
+    assert replace(frozen.train, hold_heads=False) == trained.train
+    assert frozen.plugin == trained.plugin
+    assert registry().system("corrected-frozen").pretrain
+    light = registry().system("composed-light")
+    composed = registry().system("composed")
+    assert (light.query_modes, light.seed_0_modes) == (composed.query_modes, ())
+    with pytest.raises(ConfigError, match=r"\[b\]: base 'a' must be defined before"):
+        Registry.parse('[system.b]\nlabel = "b"\nbase = "a"')
+
+
+def test_former_names_and_removed_recipes():
+    assert registry().system("composed-bare").name == "composed-elided"
+    # A derived system does not inherit the former name of its base.
+    assert registry().present_name("composed-light-held") == "composed-light-frozen"
+    assert registry().query_mode("given").name == "oracle_operands"
+    assert registry().known("corrected-noisy").full_label.endswith("(recipe removed)")
+    with pytest.raises(ConfigError, match="recipe of 'corrected-noisy' was removed"):
+        registry().system("corrected-noisy")
+
+
+def test_the_experiments_include_the_papers_systems():
+    paper = paper_registry()
+    assert paper.systems.items() <= registry().systems.items()
+    assert len(paper.systems) == 7
+
+
+def test_a_seed_is_used_by_pretraining_and_training():
+    made = preset("corrected-lexicon", seed=42)
+    assert (made.train.seed, made.pretrain.seed) == (42, 42)
+
+
+def test_changes_of_the_request_come_last():
+    assert preset("plain-random", changes=("train.n_logical=1",)).train.n_logical == 1
+
+
+def test_every_expected_run_resolves():
+    for grid in grids():
+        for dataset in grid.datasets:
+            for encoder in grid.encoders:
+                for system in grid.systems:
+                    preset(system, dataset, encoder)
+
+
+def test_errors_name_the_mistake():
+    with pytest.raises(ConfigError, match="no encoder 'bert'; there are minilm"):
+        registry().encoder("bert")
+    with pytest.raises(ConfigError, match="no preset for bert-large on taxa"):
+        preset("plain", "taxa", "bert-large")
+    with pytest.raises(ConfigError, match="no query mode 'loud'"):
+        Registry.parse('[system.x]\nlabel = "x"\nquery_modes = ["loud"]')
+    with pytest.raises(ConfigError, match="'folder' names no owner"):
+        parse_pairs(["folder"], ("taxa", "quest-intro"))
