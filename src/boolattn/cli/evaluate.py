@@ -42,17 +42,17 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     data: Annotated[Path | None, Option(help="Folder with the data set's files.")] = None,
     size: Annotated[str, Option(help="Generated benchmarks: small or full.")] = "small",
     gate: Annotated[
-        str, Option(help="Operator labels: the model's own, or the oracle's (label).")
+        str, Option(help="Operator labels: own (the model's) or label (the oracle's).")
     ] = "own",
-    compose: Annotated[bool, Option(help="Compose scores of operands, if parsed.")] = True,
+    compose: Annotated[bool, Option(help="Compose operand scores, if it can.")] = True,
     strict_not: Annotated[
         bool, Option("--strict-not", help="Remove documents with a negated operand's words.")
     ] = False,
     metrics: Metrics = None,
     limit_documents: Annotated[
-        int, Option(min=0, help="About so many: those that queries name, and others.")
+        int, Option(min=0, help="Rank about so many: those named by queries, and others; 0: all.")
     ] = 0,
-    limit_queries: Annotated[int, Option(min=0, help="Most queries of a split.")] = 0,
+    limit_queries: Annotated[int, Option(min=0, help="Most queries of a split; 0: all.")] = 0,
     seed: Annotated[int, Option(help="Random seed of samples and generated data.")] = 0,
     name: Annotated[str, Option(help="Name of the system in tables.")] = "",
     device: Annotated[str | None, Option(help="cpu or cuda; default: a GPU if any.")] = None,

@@ -26,7 +26,7 @@ FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
 def explain(
     text: Annotated[str, Argument(help="The text.")],
     model: Annotated[Path | None, Option(help="Model folder; default: shipped.")] = None,
-    operator: Annotated[list[str] | None, Option(help="Open its gate; repeatable.")] = None,
+    operator: Annotated[list[str] | None, Option(help="Open this gate: and, or, not.")] = None,
     figure: Annotated[Path | None, Option(help="Write heat maps to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:

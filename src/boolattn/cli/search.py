@@ -39,7 +39,7 @@ def index(  # noqa: PLR0913 - options of a command line
     uri: Annotated[str, Option(help="Milvus: a file name or an address.")] = "",
     lexical: Annotated[bool, Option(help="Index words too, for --hybrid.")] = True,
     append: Annotated[bool, Option("--append", help="Add documents to an index.")] = False,
-    update: Annotated[bool, Option("--update", help="Add, and replace the same ids.")] = False,
+    update: Annotated[bool, Option("--update", help="Add, replacing the same ids.")] = False,
     resume: Annotated[bool, Option("--resume", help="Continue a stopped build.")] = False,
     replace: Annotated[bool, Option("--replace", help="Replace an existing index.")] = False,
     ray: Annotated[
@@ -96,7 +96,9 @@ def search(  # noqa: PLR0913 - options of a command line
     mode: Annotated[str, Option(help="Query syntax: auto, plain, explicit.")] = "auto",
     filters: Annotated[
         list[str] | None,
-        Option("--filter", metavar="KEY=VALUE", help="Also !=, >=, >, <=, <; repeatable."),
+        Option(
+            "--filter", metavar="KEY=VALUE", help="On metadata; also !=, >=, >, <=, <; repeatable."
+        ),
     ] = None,
     hybrid: Annotated[bool, Option("--hybrid", help="Add lexical search.")] = False,
     strict_not: Annotated[
@@ -177,7 +179,7 @@ def _table(result: SearchResult, hits: tuple[Hit, ...], *, explain: bool) -> Tab
     for name, is_negated in zip(result.operands, result.is_negated, strict=True):
         if has_probabilities:
             head = f"[red]NOT[/red] {escape(name)}" if is_negated else escape(name)
-            table.add_column(head, justify="right")
+            table.add_column(head, justify="right", max_width=14)
     table.add_column("document")
     for rank, hit in enumerate(hits, start=1):
         cells = [str(rank), f"{hit.score:.3f}"]

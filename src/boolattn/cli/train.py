@@ -36,7 +36,7 @@ def train(  # noqa: PLR0913 - options of a command line
     preset: PresetName = "demo",
     changes: Changes = None,
     data: Annotated[Path | None, Option(help="Folder of the data set.")] = None,
-    pretrained: Annotated[Path | None, Option(help="Model to start from.")] = None,
+    pretrained: Annotated[Path | None, Option(help="Model folder to start from.")] = None,
     rankings: Annotated[Path | None, Option(help="TREC run for n_bm25 negatives.")] = None,
     *,
     resume: Resume = False,

@@ -13,23 +13,13 @@ from fastapi.responses import PlainTextResponse, Response
 
 import boolattn
 from boolattn.search.filters import parse_filters
+from boolattn.service import schemas
 from boolattn.service.assets import page_routes
 from boolattn.service.errors import leave_to_middleware
 from boolattn.service.handlers import Handlers
 from boolattn.service.judgements import JudgedQueries
 from boolattn.service.metrics import CONTENT_TYPE
 from boolattn.service.middleware import LimitsMiddleware
-from boolattn.service.schemas import (
-    QUERY,
-    AboutReply,
-    DocumentReply,
-    ErrorReply,
-    ExplainReply,
-    HealthReply,
-    Mode,
-    SearchReply,
-    SearchRequest,
-)
 from boolattn.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
@@ -46,7 +36,7 @@ _ERRORS = {
     503: "Too many active requests; try again after Retry-After seconds.",
     504: "The search took too long.",
 }
-Text = Annotated[str, Query(description="The query.", examples=[QUERY])]
+Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
 
 
 def create_app(
@@ -95,7 +85,7 @@ def create_app(
 
 def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {
-        status: {"model": ErrorReply, "description": _ERRORS[status]}
+        status: {"model": schemas.ErrorReply, "description": _ERRORS[status]}
         for status in (*statuses, 401, 422, 500, 503, 504)
     }
 
@@ -104,7 +94,7 @@ def _api_routes(handlers: Handlers) -> APIRouter:
     router = APIRouter()
 
     @router.post("/search", responses=_errors(400, 408, 413))
-    async def search(request: SearchRequest) -> SearchReply:
+    async def search(request: schemas.SearchRequest) -> schemas.SearchReply:
         """Search in plain language or explicit syntax."""
         return await handlers.search(request)
 
@@ -112,16 +102,16 @@ def _api_routes(handlers: Handlers) -> APIRouter:
     async def search_by_address(
         q: Text,
         k: Annotated[int, Query(ge=1, description="Number of results.")] = 10,
-        mode: Mode = "auto",
+        mode: schemas.Mode = "auto",
         hybrid: bool = False,
         compare: bool = False,
         filters: Annotated[
             list[str] | None,
             Query(alias="filter", description="For example year>=1990; may be repeated."),
         ] = None,
-    ) -> SearchReply:
+    ) -> schemas.SearchReply:
         """Search by URL parameters."""
-        request = SearchRequest(
+        request = schemas.SearchRequest(
             query=q,
             k=k,
             mode=mode,
@@ -132,20 +122,20 @@ def _api_routes(handlers: Handlers) -> APIRouter:
         return await handlers.search(request)
 
     @router.get("/explain", responses=_errors(400))
-    async def explain(q: Text, mode: Mode = "auto") -> ExplainReply:
+    async def explain(q: Text, mode: schemas.Mode = "auto") -> schemas.ExplainReply:
         """Show how a query is parsed: tree, operands, and cue, scope and bias by word."""
         return await handlers.explain(q, mode)
 
     @router.get("/documents/{document_id:path}", responses=_errors(404))
-    async def document(document_id: str) -> DocumentReply:
+    async def document(document_id: str) -> schemas.DocumentReply:
         """Return the full text and the metadata of one document."""
         return await handlers.document(document_id)
 
     @router.head("/health", include_in_schema=False)
     @router.get("/health")
-    async def health() -> HealthReply:
+    async def health() -> schemas.HealthReply:
         """Check that the service is running."""
-        return HealthReply(
+        return schemas.HealthReply(
             status="ok",
             version=boolattn.__version__,
             documents=len(handlers.searcher),
@@ -153,7 +143,7 @@ def _api_routes(handlers: Handlers) -> APIRouter:
         )
 
     @router.get("/about")
-    async def about() -> AboutReply:
+    async def about() -> schemas.AboutReply:
         """Describe the service: its index, its limits, and example queries."""
         return handlers.about()
 

@@ -54,7 +54,7 @@ class Batcher(Generic[O, R]):
             search: Answers queries with the same options, in order.
             size: Most queries of one call.
             wait: Seconds that the first query waits for others.
-            on_batch: Called with the size and the seconds of every call.
+            on_batch: Called with size and seconds of every call.
         """
         self._search, self._size, self._wait, self._on_batch = search, size, wait, on_batch
         self._waiting: deque[_Item[O, R]] = deque()

@@ -36,15 +36,7 @@ class RefusedError(Exception):
         headers: Mapping[str, str] | None = None,
         **details: Any,
     ) -> None:
-        """Describe the error.
-
-        Args:
-            status: HTTP status.
-            code: For programs.
-            message: For people.
-            headers: Further headers of the response.
-            **details: Further fields beside code and message.
-        """
+        """Describe the error; ``details`` are further fields beside code and message."""
         super().__init__(message)
         self.status, self.code, self.headers, self.details = status, code, headers, details
 

@@ -7,33 +7,24 @@ import json
 import logging
 import time
 import unicodedata
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import boolattn
 from boolattn.errors import BoolattnError, DataError
 from boolattn.logic.syntax import is_explicit
-from boolattn.service import replies
+from boolattn.service import replies, schemas
 from boolattn.service.batching import Batcher
 from boolattn.service.errors import RefusedError, one_line
 from boolattn.service.judgements import JudgedQueries
 from boolattn.service.metrics import Metrics
-from boolattn.service.schemas import (
-    AboutReply,
-    DocumentReply,
-    ExampleReply,
-    ExplainReply,
-    ListReply,
-    SearchReply,
-    WordReply,
-)
 from boolattn.service.word_explanations import WordExplanation, explain_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from boolattn.search import Searcher, SearchResult
-    from boolattn.service.schemas import SearchRequest
     from boolattn.service.settings import ServiceSettings
 
 logger = logging.getLogger(__name__)
@@ -53,17 +44,11 @@ _SEARCH_OPTIONS = {"mode", "filters", "hybrid", "compose", "strict_not", "explai
 
 @dataclass(frozen=True)
 class Options:
-    """What the queries of one batch have in common.
-
-    Attributes:
-        is_plain: Whether the plain encoder's index is searched.
-        k: Number of results.
-        search: Values of boolattn.search.SearchOptions as JSON, which can be hashed and keeps 1,
-            1.0 and true apart.
-    """
+    """What the queries of one batch have in common."""
 
     is_plain: bool
     k: int
+    #: SearchOptions as JSON, which can be hashed and keeps 1, 1.0 and true apart.
     search: str
 
     @classmethod
@@ -92,12 +77,12 @@ class Handlers:
             self._search_batch,
             size=settings.batch_size,
             wait=settings.batch_wait,
-            on_batch=self._count_batch,
+            on_batch=self.metrics.count_batch,
         )
         self.metrics.gauge("boolattn_documents", "Documents in the index.", searcher.__len__)
         self.metrics.gauge("boolattn_queries_waiting", "Queries waiting.", self.batcher.__len__)
 
-    async def search(self, request: SearchRequest) -> SearchReply:
+    async def search(self, request: schemas.SearchRequest) -> schemas.SearchReply:
         """Search one query, in a batch with others that arrive now."""
         start = time.perf_counter()
         self._check_query(request.query)
@@ -109,7 +94,7 @@ class Handlers:
         took["total"] = round(1000 * (time.perf_counter() - start), 3)
         return self._reply(request, found, plain, took)
 
-    async def explain(self, query: str, mode: str) -> ExplainReply:
+    async def explain(self, query: str, mode: str) -> schemas.ExplainReply:
         """Show how a query is parsed, and what the attention does at its words."""
         self._check_query(query)
         found = await self.batcher.submit(Options.of(1, mode=mode), query)
@@ -118,33 +103,33 @@ class Handlers:
         if mode == "plain" or (mode == "auto" and not is_explicit(query)):
             towers = self.searcher.retriever.towers
             explanation = await self.batcher.call(lambda: explain_words(towers, query))
-        return ExplainReply(
+        return schemas.ExplainReply(
             **replies.parse_fields(found),
             gate=explanation.gate,
-            words=[WordReply(**asdict(word)) for word in explanation.words],
+            words=list(explanation.words),
         )
 
-    async def document(self, name: str) -> DocumentReply:
+    async def document(self, name: str) -> schemas.DocumentReply:
         """Return one document."""
         try:
             found = await self.batcher.call(lambda: self.searcher.document(name))
         except DataError as error:
             message = "the index has no document with this id"
             raise RefusedError(404, "no_document", message) from error
-        return DocumentReply(
+        return schemas.DocumentReply(
             id=found.id, title=found.title, text=found.text, metadata=dict(found.metadata)
         )
 
-    def about(self) -> AboutReply:
+    def about(self) -> schemas.AboutReply:
         """Describe the service."""
         judged = self.judged.examples(N_EXAMPLES)
         # One in explicit syntax too, so that people see that there is one.
         explicit = [replace(item, query=item.explicit) for item in judged if item.explicit]
         examples = [
-            ExampleReply(query=item.query, operators=list(item.operators), is_judged=True)
+            schemas.ExampleReply(query=item.query, operators=list(item.operators), is_judged=True)
             for item in (*judged, *explicit[:1])
-        ] or [ExampleReply(query=text, operators=[], is_judged=False) for text in EXAMPLES]
-        return AboutReply(
+        ] or [schemas.ExampleReply(query=text, operators=[], is_judged=False) for text in EXAMPLES]
+        return schemas.AboutReply(
             version=boolattn.__version__,
             documents=len(self.searcher),
             boolean=self.settings.label,
@@ -154,10 +139,6 @@ class Handlers:
             max_length=self.settings.max_length,
             examples=examples,
         )
-
-    def _count_batch(self, size: int, seconds: float) -> None:
-        self.metrics.batches.observe(size)
-        self.metrics.search_seconds.observe(seconds)
 
     def _search_batch(self, options: Options, queries: Sequence[str]) -> Sequence[SearchResult]:
         """Search in the worker thread."""
@@ -189,7 +170,7 @@ class Handlers:
                 message = f"column {column}: U+{ord(character):04X} is not a text character"
                 raise RefusedError(400, "query_not_text", message, column=column)
 
-    def _check_options(self, request: SearchRequest) -> None:
+    def _check_options(self, request: schemas.SearchRequest) -> None:
         if request.k > self.settings.max_k:
             message = f"k: at most {self.settings.max_k} results, got {request.k}"
             raise RefusedError(422, "k_too_large", message)
@@ -202,7 +183,9 @@ class Handlers:
             message = "compare: comparison is turned off in this service"
             raise RefusedError(422, "no_compare", message)
 
-    async def _search(self, request: SearchRequest) -> tuple[SearchResult, SearchResult | None]:
+    async def _search(
+        self, request: schemas.SearchRequest
+    ) -> tuple[SearchResult, SearchResult | None]:
         """Search one query, and with the plain encoder too where they are compared."""
         values = request.model_dump(include=_SEARCH_OPTIONS)
         if not request.compare:
@@ -218,35 +201,28 @@ class Handlers:
 
     def _reply(
         self,
-        request: SearchRequest,
+        request: schemas.SearchRequest,
         found: SearchResult,
         plain: SearchResult | None,
         took: dict[str, float],
-    ) -> SearchReply:
-        k, snippet = request.k, self.settings.snippet
+    ) -> schemas.SearchReply:
         judged = self.judged.find(request.query)
-        hits = replies.hit_replies(found.hits, k, snippet, judged, other=plain)
-        low, plain_list = [], None
-        if plain is None:
-            low = replies.hit_replies(found.ranked_lower, k, snippet, judged)
-        else:
-            plain_hits = replies.hit_replies(plain.hits, k, snippet, judged, other=found)
-            plain_list = ListReply(
-                system="plain",
-                label=self.settings.plain_label,
-                hits=plain_hits,
-                judged=replies.count_judged(plain_hits, judged),
-            )
-        return SearchReply(
+        convert = partial(replies.hit_replies, k=request.k, snippet=self.settings.snippet)
+        reply = schemas.SearchReply(
             **replies.parse_fields(found),
-            k=k,
+            k=request.k,
             label=self.settings.label,
-            hits=hits,
-            put_down=low,
+            hits=(hits := convert(found.hits, judged=judged, other=plain)),
             judged=replies.count_judged(hits, judged),
-            plain=plain_list,
             took=took,
         )
+        if plain is None:
+            reply.put_down = convert(found.ranked_lower, judged=judged)
+        else:
+            hits = convert(plain.hits, judged=judged, other=found)
+            counts, label = replies.count_judged(hits, judged), self.settings.plain_label
+            reply.plain = schemas.ListReply(system="plain", label=label, hits=hits, judged=counts)
+        return reply
 
 
 def _is_text(character: str) -> bool:

@@ -39,6 +39,11 @@ class Metrics:
             "boolattn_batch_seconds", "Time of one search call.", buckets=SECONDS, registry=own
         )
 
+    def count_batch(self, size: int, seconds: float) -> None:
+        """Count one call of the searcher."""
+        self.batches.observe(size)
+        self.search_seconds.observe(seconds)
+
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Add a value that is read whenever the metrics are."""
         Gauge(name, text, registry=self._registry).set_function(read)

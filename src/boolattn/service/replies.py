@@ -57,15 +57,7 @@ def hit_replies(
     judged: JudgedQuery | None,
     other: SearchResult | None = None,
 ) -> list[HitReply]:
-    """Convert the first results of one system.
-
-    Args:
-        found: Best first.
-        k: How many to convert.
-        snippet: Characters of a text.
-        judged: The judged query, if it is one.
-        other: The other system's result for the same query.
-    """
+    """Convert the first ``k`` results; ``other`` is the other system's result."""
     ranks = _other_ranks(other, k) if other else {}
     absent = None
     if other:

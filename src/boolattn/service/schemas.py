@@ -3,7 +3,7 @@
 No postponed annotations here: pydantic reads them when a class is made.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -30,91 +30,81 @@ class SearchRequest(BaseModel):
         },
     )
 
-    query: Annotated[str, Field(description="Plain language or explicit syntax.")]
-    k: Annotated[int, Field(description="Number of results.", ge=1)] = 10
-    mode: Annotated[
-        Mode,
-        Field(description="How to parse the query; auto: explicit if it has explicit operators."),
-    ] = "auto"
-    filters: Annotated[
-        Filters | None,
-        Field(
-            description="Conditions on metadata: a value, a list of values, or an object with in, "
-            "not, gt, gte, lt or lte. All of them must hold.",
-            examples=[{"family": ["Sphingidae", "Noctuidae"], "year": {"gte": 1990}}],
-        ),
-    ] = None
-    hybrid: Annotated[bool, Field(description="Add lexical search.")] = False
-    compose: Annotated[
-        bool,
-        Field(description="Compose the scores of operands; false: one vector for the query."),
-    ] = True
-    strict_not: Annotated[
-        bool, Field(description="Remove documents with all words of a negated operand.")
-    ] = False
-    explain: Annotated[
-        bool,
-        Field(
-            description="Also return documents that one vector would rank among the first, and "
-            "composition ranks lower; when comparing, the plain list has them."
-        ),
-    ] = False
-    compare: Annotated[
-        bool, Field(description="Search with the plain encoder too, and compare the ranks.")
-    ] = False
+    query: str = Field(description="Plain language or explicit syntax.")
+    k: int = Field(default=10, description="Number of results.", ge=1)
+    mode: Mode = Field(
+        default="auto",
+        description="How to parse the query; auto: explicit if it has explicit operators.",
+    )
+    filters: Filters | None = Field(
+        default=None,
+        description="Conditions on metadata: a value, a list of values, or an object with in, "
+        "not, gt, gte, lt or lte. All of them must hold.",
+        examples=[{"family": ["Sphingidae", "Noctuidae"], "year": {"gte": 1990}}],
+    )
+    hybrid: bool = Field(default=False, description="Add lexical search.")
+    compose: bool = Field(
+        default=True, description="Compose the scores of operands; false: one vector for the query."
+    )
+    strict_not: bool = Field(
+        default=False, description="Remove documents with all words of a negated operand."
+    )
+    explain: bool = Field(
+        default=False,
+        description="Also return documents that one vector would rank among the first, and "
+        "composition ranks lower; when comparing, the plain list has them.",
+    )
+    compare: bool = Field(
+        default=False, description="Search with the plain encoder too, and compare the ranks."
+    )
 
 
 class TreeNode(BaseModel):
     """One node of the query tree."""
 
-    op: Annotated[Literal["and", "or", "not", "operand"], Field(examples=["and"])]
-    parts: Annotated[list["TreeNode"], Field(description="Children; none for an operand.")] = []
-    operand: Annotated[int | None, Field(description="Number of the operand, from 0.")] = None
+    op: Literal["and", "or", "not", "operand"] = Field(examples=["and"])
+    parts: list["TreeNode"] = Field(default=[], description="Children; none for an operand.")
+    operand: int | None = Field(default=None, description="Number of the operand, from 0.")
 
 
 class OperandReply(BaseModel):
     """One operand of the query."""
 
-    text: Annotated[str, Field(examples=["moths of Borneo"])]
-    spans: Annotated[
-        list[tuple[int, int]],
-        Field(description="Half-open character spans in the query.", examples=[[(0, 15)]]),
-    ]
-    is_excluded: Annotated[bool, Field(description="Whether the operand is negated.")]
+    text: str = Field(examples=["moths of Borneo"])
+    spans: list[tuple[int, int]] = Field(
+        description="Half-open character spans in the query.", examples=[[(0, 15)]]
+    )
+    is_excluded: bool = Field(description="Whether the operand is negated.")
 
 
 class ParseReply(BaseModel):
     """The parsed query."""
 
-    query: Annotated[str, Field(examples=[QUERY])]
-    tree: Annotated[
-        str,
-        Field(description="In explicit syntax.", examples=["moths of Borneo NOT moths of Sumatra"]),
-    ]
-    nodes: Annotated[TreeNode, Field(description="The same tree as nodes.")]
+    query: str = Field(examples=[QUERY])
+    tree: str = Field(
+        description="In explicit syntax.", examples=["moths of Borneo NOT moths of Sumatra"]
+    )
+    nodes: TreeNode = Field(description="The same tree as nodes.")
     operands: list[OperandReply]
-    operators: Annotated[list[str], Field(examples=[["not"]])]
-    confidence: Annotated[float | None, Field(description="Confidence of the parser, 0 to 1.")]
-    is_composed: Annotated[
-        bool,
-        Field(
-            description="False: one vector was used, because the query has one operand or the "
-            "parser's confidence is low."
-        ),
-    ]
-    reading: Annotated[
-        str, Field(description="The parsed tree, even if it was not used for lack of confidence.")
-    ]
+    operators: list[str] = Field(examples=[["not"]])
+    confidence: float | None = Field(description="Confidence of the parser, 0 to 1.")
+    is_composed: bool = Field(
+        description="False: one vector was used, because the query has one operand or the "
+        "parser's confidence is low."
+    )
+    reading: str = Field(
+        description="The parsed tree, even if it was not used for lack of confidence."
+    )
     warnings: list[str] = []
 
 
 class OtherRank(BaseModel):
     """Rank of a document in the other list, and the Boolean model's verdict on it."""
 
-    rank: Annotated[int | None, Field(description="From 1; null: not found.")]
-    looked: Annotated[int, Field(description="Number of results searched for it.")]
+    rank: int | None = Field(description="From 1; null: not found.")
+    looked: int = Field(description="Number of results searched for it.")
     probabilities: list[float] = []
-    verdict: Annotated[str, Field(description="As of a result; empty if not composed.")] = ""
+    verdict: str = Field(default="", description="As of a result; empty if not composed.")
     why: str = ""
 
 
@@ -124,61 +114,48 @@ class HitReply(BaseModel):
     rank: int
     id: str
     title: str
-    text: Annotated[str, Field(description="The beginning; /documents/{id} has all of it.")]
+    text: str = Field(description="The beginning; /documents/{id} has all of it.")
     is_cut: bool
     metadata: dict[str, Any]
-    score: Annotated[
-        float | None, Field(description="Log-probability if composed, else a similarity.")
-    ]
-    probabilities: Annotated[
-        list[float],
-        Field(
-            description="Of each operand, in their order; empty if not composed. Compare them "
-            "between documents for the same operand."
-        ),
-    ]
-    verdict: Annotated[
-        str,
-        Field(
-            description="kept; doubtful: matches a negated operand much better than the results "
-            "above it; put down: ranked lower, not among the first k.",
-            examples=["kept"],
-        ),
-    ]
-    why: Annotated[
-        str,
-        Field(
-            description="What ranks it lower, compared with the results above it.",
-            examples=[
-                "matches the negated operand 'Sumatra' more (.80) than the results above it (.15)"
-            ],
-        ),
-    ]
-    branches: Annotated[
-        dict[str, Any], Field(description="Rank by branch of a hybrid search.")
-    ] = {}
-    judgement: Annotated[
-        Judgement | None, Field(description="Of the document, if the query is a judged one.")
-    ] = None
-    other: Annotated[
-        OtherRank | None, Field(description="Rank in the other list; only when comparing.")
-    ] = None
+    score: float | None = Field(description="Log-probability if composed, else a similarity.")
+    probabilities: list[float] = Field(
+        description="Of each operand, in their order; empty if not composed. Compare them "
+        "between documents for the same operand."
+    )
+    verdict: str = Field(
+        description="kept; doubtful: matches a negated operand much better than the results "
+        "above it; put down: ranked lower, not among the first k.",
+        examples=["kept"],
+    )
+    why: str = Field(
+        description="What ranks it lower, compared with the results above it.",
+        examples=[
+            "matches the negated operand 'Sumatra' more (.80) than the results above it (.15)"
+        ],
+    )
+    branches: dict[str, Any] = Field(default={}, description="Rank by branch of a hybrid search.")
+    judgement: Judgement | None = Field(
+        default=None, description="Of the document, if the query is a judged one."
+    )
+    other: OtherRank | None = Field(
+        default=None, description="Rank in the other list; only when comparing."
+    )
 
 
 class Judged(BaseModel):
     """Counts for a judged query."""
 
-    answers: Annotated[int, Field(description="Documents that answer it.")]
-    excluded: Annotated[int, Field(description="Documents that it excludes.")]
-    answers_found: Annotated[int, Field(description="Answers among the results.")]
-    excluded_found: Annotated[int, Field(description="Excluded among the results: violations.")]
+    answers: int = Field(description="Documents that answer it.")
+    excluded: int = Field(description="Documents that it excludes.")
+    answers_found: int = Field(description="Answers among the results.")
+    excluded_found: int = Field(description="Excluded among the results: violations.")
 
 
 class ListReply(BaseModel):
     """The results of one system."""
 
-    system: Annotated[str, Field(examples=["boolean"])]
-    label: Annotated[str, Field(description="Name of the system for people.")]
+    system: str = Field(examples=["boolean"])
+    label: str = Field(description="Name of the system for people.")
     hits: list[HitReply]
     judged: Judged | None = None
 
@@ -189,22 +166,21 @@ class SearchReply(ParseReply):
     k: int
     label: str
     hits: list[HitReply]
-    put_down: Annotated[
-        list[HitReply],
-        Field(description="Documents ranked lower by composition; with explain, not compare."),
-    ] = []
+    put_down: list[HitReply] = Field(
+        default=[], description="Documents ranked lower by composition; with explain, not compare."
+    )
     judged: Judged | None = None
-    plain: Annotated[ListReply | None, Field(description="Only when comparing.")] = None
-    took: Annotated[dict[str, float], Field(description="Milliseconds by step.")]
+    plain: ListReply | None = Field(default=None, description="Only when comparing.")
+    took: dict[str, float] = Field(description="Milliseconds by step.")
 
 
 class WordReply(BaseModel):
     """One word of a query, and BoolAttn's values at it; by operator, averaged over layers."""
 
-    text: Annotated[str, Field(examples=["not"])]
+    text: str = Field(examples=["not"])
     start: int
     end: int
-    cue: Annotated[dict[str, float], Field(examples=[{"not": 0.98}])]
+    cue: dict[str, float] = Field(examples=[{"not": 0.98}])
     scope: dict[str, float]
     bias: dict[str, float]
     attention_change: float
@@ -213,9 +189,7 @@ class WordReply(BaseModel):
 class ExplainReply(ParseReply):
     """The parsed query, and what the encoder's attention does at its words."""
 
-    gate: Annotated[
-        dict[str, bool], Field(description="Open gates; empty: the model has no BoolAttn.")
-    ]
+    gate: dict[str, bool] = Field(description="Open gates; empty: the model has no BoolAttn.")
     words: list[WordReply]
 
 
@@ -231,7 +205,7 @@ class DocumentReply(BaseModel):
 class HealthReply(BaseModel):
     """State of the service."""
 
-    status: Annotated[str, Field(examples=["ok"])]
+    status: str = Field(examples=["ok"])
     version: str
     documents: int
     uptime_s: float
@@ -240,9 +214,9 @@ class HealthReply(BaseModel):
 class ExampleReply(BaseModel):
     """An example query."""
 
-    query: Annotated[str, Field(examples=[QUERY])]
+    query: str = Field(examples=[QUERY])
     operators: list[str]
-    is_judged: Annotated[bool, Field(description="Whether its answers are known.")]
+    is_judged: bool = Field(description="Whether its answers are known.")
 
 
 class AboutReply(BaseModel):
@@ -250,8 +224,8 @@ class AboutReply(BaseModel):
 
     version: str
     documents: int
-    boolean: Annotated[str, Field(description="Name of the model.")]
-    plain: Annotated[str | None, Field(description="Name of the system compared with, if any.")]
+    boolean: str = Field(description="Name of the model.")
+    plain: str | None = Field(description="Name of the system compared with, if any.")
     has_lexical: bool
     max_k: int
     max_length: int
@@ -261,10 +235,10 @@ class AboutReply(BaseModel):
 class ErrorBody(BaseModel):
     """An error."""
 
-    code: Annotated[str, Field(examples=["query_syntax"])]
-    message: Annotated[str, Field(examples=["column 7: this parenthesis is never closed"])]
-    column: Annotated[int | None, Field(description="Of the query, from 1.")] = None
-    id: Annotated[str | None, Field(description="Of its entry in the log.")] = None
+    code: str = Field(examples=["query_syntax"])
+    message: str = Field(examples=["column 7: this parenthesis is never closed"])
+    column: int | None = Field(default=None, description="Of the query, from 1.")
+    id: str | None = Field(default=None, description="Of its entry in the log.")
 
 
 class ErrorReply(BaseModel):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError
+from boolattn.service.schemas import WordReply
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,24 +17,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Word:
-    """One word of a text; values by operator, averaged over layers."""
-
-    text: str
-    start: int
-    end: int
-    cue: dict[str, float]
-    scope: dict[str, float]
-    bias: dict[str, float]
-    attention_change: float
-
-
-@dataclass(frozen=True)
 class WordExplanation:
     """The words of a text, and which operators' gates are open; empty without BoolAttn."""
 
     gate: dict[str, bool] = field(default_factory=dict)
-    words: tuple[Word, ...] = ()
+    words: tuple[WordReply, ...] = ()
 
 
 def explain_words(towers: SentenceTransformer, text: str) -> WordExplanation:
@@ -60,7 +48,7 @@ def explain_words(towers: SentenceTransformer, text: str) -> WordExplanation:
     return WordExplanation(explanation.gate, words)
 
 
-def _word(explanation: Explanation, tokens: list[int], offsets: list[tuple[int, int]]) -> Word:
+def _word(explanation: Explanation, tokens: list[int], offsets: list[tuple[int, int]]) -> WordReply:
     """Join the tokens of a word: the largest of each value, and the sum of attention change."""
     start, end = offsets[tokens[0]][0], offsets[tokens[-1]][1]
 
@@ -70,12 +58,12 @@ def _word(explanation: Explanation, tokens: list[int], offsets: list[tuple[int, 
             name: round(value, 4) for name, value in zip(explanation.operators, best, strict=True)
         }
 
-    return Word(
-        explanation.text[start:end],
-        start,
-        end,
-        largest(explanation.cue),
-        largest(explanation.scope.mean(0)),
-        largest(explanation.bias.mean(0)),
-        round(float(explanation.attention_change[:, tokens].mean(0).sum()), 5),
+    return WordReply(
+        text=explanation.text[start:end],
+        start=start,
+        end=end,
+        cue=largest(explanation.cue),
+        scope=largest(explanation.scope.mean(0)),
+        bias=largest(explanation.bias.mean(0)),
+        attention_change=round(float(explanation.attention_change[:, tokens].mean(0).sum()), 5),
     )

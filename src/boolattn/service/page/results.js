@@ -111,7 +111,7 @@ function tally(judged, n) {
   return h(
     "p",
     { class: "tally" },
-    h("span", { class: "badge answers" }, `✓ ${judged.answers_found} of ${n} ${judged.answers_found === 1 ? "answers" : "answer"}`),
+    h("span", { class: "badge answers" }, `✓ ${judged.answers_found} of ${n} results ${judged.answers_found === 1 ? "answers" : "answer"}`),
     " ",
     judged.excluded
       ? h("span", { class: `badge ${bad ? "excluded" : "none"}` }, `${bad ? "✕" : "✓"} ${bad} ${bad === 1 ? "violates" : "violate"} the query`)
