@@ -19,7 +19,7 @@ from boolattn.service.batching import Batcher
 from boolattn.service.errors import RefusedError, one_line
 from boolattn.service.judgements import JudgedQueries
 from boolattn.service.metrics import Metrics
-from boolattn.service.word_explanations import WordExplanation, explain_words
+from boolattn.service.word_explanations import explain_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,16 +98,13 @@ class Handlers:
         """Show how a query is parsed, and what the attention does at its words."""
         self._check_query(query)
         found = await self.batcher.submit(Options.of(1, mode=mode), query)
-        explanation = WordExplanation()
+        gate: dict[str, bool] = {}
+        words: list[schemas.WordReply] = []
         # No encoder sees explicit syntax as a sentence.
         if mode == "plain" or (mode == "auto" and not is_explicit(query)):
             towers = self.searcher.retriever.towers
-            explanation = await self.batcher.call(lambda: explain_words(towers, query))
-        return schemas.ExplainReply(
-            **replies.parse_fields(found),
-            gate=explanation.gate,
-            words=list(explanation.words),
-        )
+            gate, words = await self.batcher.call(lambda: explain_words(towers, query))
+        return schemas.ExplainReply(**replies.parse_fields(found), gate=gate, words=words)
 
     async def document(self, name: str) -> schemas.DocumentReply:
         """Return one document."""

@@ -47,16 +47,14 @@ class SearchRequest(BaseModel):
         default=True, description="Compose the scores of operands; false: one vector for the query."
     )
     strict_not: bool = Field(
-        default=False, description="Remove documents with all words of a negated operand."
+        default=False, description="Remove documents with the words of a negated operand."
     )
     explain: bool = Field(
         default=False,
         description="Also return documents that one vector would rank among the first, and "
         "composition ranks lower; when comparing, the plain list has them.",
     )
-    compare: bool = Field(
-        default=False, description="Search with the plain encoder too, and compare the ranks."
-    )
+    compare: bool = Field(default=False, description="Search with the plain encoder too.")
 
 
 class TreeNode(BaseModel):
@@ -92,9 +90,7 @@ class ParseReply(BaseModel):
         description="False: one vector was used, because the query has one operand or the "
         "parser's confidence is low."
     )
-    reading: str = Field(
-        description="The parsed tree, even if it was not used for lack of confidence."
-    )
+    reading: str = Field(description="The parsed tree, even if its confidence is too low.")
     warnings: list[str] = []
 
 
@@ -134,12 +130,8 @@ class HitReply(BaseModel):
         ],
     )
     branches: dict[str, Any] = Field(default={}, description="Rank by branch of a hybrid search.")
-    judgement: Judgement | None = Field(
-        default=None, description="Of the document, if the query is a judged one."
-    )
-    other: OtherRank | None = Field(
-        default=None, description="Rank in the other list; only when comparing."
-    )
+    judgement: Judgement | None = Field(default=None, description="If the query is judged.")
+    other: OtherRank | None = Field(default=None, description="Only when comparing.")
 
 
 class Judged(BaseModel):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError
@@ -16,25 +15,19 @@ if TYPE_CHECKING:
     from boolattn.plugin.explain import Explanation
 
 
-@dataclass(frozen=True)
-class WordExplanation:
-    """The words of a text, and which operators' gates are open; empty without BoolAttn."""
-
-    gate: dict[str, bool] = field(default_factory=dict)
-    words: tuple[WordReply, ...] = ()
-
-
-def explain_words(towers: SentenceTransformer, text: str) -> WordExplanation:
-    """Explain a text word by word; the result is empty for a model without BoolAttn."""
+def explain_words(
+    towers: SentenceTransformer, text: str
+) -> tuple[dict[str, bool], list[WordReply]]:
+    """Return the open gates and the words of a text; both empty for a model without BoolAttn."""
     from boolattn.encoder import BoolBertModel, query_encoder
     from boolattn.plugin.explain import explain
 
     try:
         encoder = query_encoder(towers)
     except ConfigError:
-        return WordExplanation()  # a model with one tower
+        return {}, []  # a model with one tower
     if not isinstance(encoder, BoolBertModel):
-        return WordExplanation()
+        return {}, []
     tokenizer: Any = towers.tokenizer
     explanation = explain(encoder, tokenizer, text)
     n_tokens = len(explanation.tokens)
@@ -44,8 +37,8 @@ def explain_words(towers: SentenceTransformer, text: str) -> WordExplanation:
         if word is not None:
             groups.setdefault(word, []).append(token)
     offsets = encoding["offset_mapping"]
-    words = tuple(_word(explanation, tokens, offsets) for tokens in groups.values())
-    return WordExplanation(explanation.gate, words)
+    words = [_word(explanation, tokens, offsets) for tokens in groups.values()]
+    return explanation.gate, words
 
 
 def _word(explanation: Explanation, tokens: list[int], offsets: list[tuple[int, int]]) -> WordReply:
