@@ -5,13 +5,13 @@ import pytest
 from boolattn.data.records import Query
 from boolattn.logic.operators import Operator
 
-#: Row of each document: "0" to "9", by its name.
+#: Row of each document, by its id, "0" to "9".
 ROWS = {str(row): row for row in range(10)}
 
 
 @pytest.fixture
 def queries() -> tuple[Query, ...]:
-    """Three queries over ten documents: plain, with an exclusion, with parts of an AND."""
+    """Three queries over ten documents: plain, with NOT, and with AND."""
     return (
         Query(id="plain", text="moths", template="_", gold=frozenset("012"), domain="animals"),
         Query(

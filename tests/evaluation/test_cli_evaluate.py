@@ -72,7 +72,7 @@ def evaluate(model, folder, out, *more):
     return run("evaluate", model, "--on", "beir", "--data", folder, "--out", out, *more)
 
 
-def test_bm25_its_run_and_their_comparison(folder, tmp_path):
+def test_bm25_and_its_run_are_compared(folder, tmp_path):
     result = evaluate("bm25", folder, tmp_path)
     assert "BM25 on tiny, test: 6 queries, 12 documents" in result.stdout
     for row in ("all", "_ that are not _", "operator: not", "domain: plants"):
@@ -117,16 +117,18 @@ def test_minilm_as_json(folder, tmp_path):
     assert not (tmp_path / "all-MiniLM-L6-v2-tiny-test.png").exists()
 
 
-def test_a_model_by_its_own_gate_and_by_label(folder, tmp_path, tiny_encoder, tokenizer):
+def test_a_model_with_its_own_gate_and_with_oracle_labels(
+    folder, tmp_path, tiny_encoder, tokenizer
+):
     for gate in ("lexicon", "label"):
         towers = build_towers(
             tiny_encoder(), BoolAttnConfig(gate=gate, rank=4), tokenizer=tokenizer
         )
         save_towers(towers, tmp_path / gate)
-    told = evaluate(tmp_path / "lexicon", folder, tmp_path, "--split", "test").stdout
-    assert "lexicon, gate: lexicon on tiny" in told
-    told = evaluate(tmp_path / "label", folder, tmp_path)
-    assert "gate stays closed" in told.stderr
+    output = evaluate(tmp_path / "lexicon", folder, tmp_path, "--split", "test").stdout
+    assert "lexicon, gate: lexicon on tiny" in output
+    output = evaluate(tmp_path / "label", folder, tmp_path)
+    assert "gate stays closed" in output.stderr
     evaluate(tmp_path / "label", folder, tmp_path, "--gate", "label")
     closed, open_ = (
         Results.load(tmp_path / f"label-{gate}-tiny-test.json") for gate in ("closed", "label")
@@ -134,15 +136,15 @@ def test_a_model_by_its_own_gate_and_by_label(folder, tmp_path, tiny_encoder, to
     assert (closed.gate, open_.gate) == ("closed", "label")
 
 
-def test_a_model_that_composes(folder, tmp_path, tiny_encoder, tokenizer):
+def test_a_model_with_composed_scores(folder, tmp_path, tiny_encoder, tokenizer):
     towers = build_towers(
         tiny_encoder(), BoolAttnConfig(gate="lexicon", rank=4), tokenizer=tokenizer
     )
     Retriever(towers).save(tmp_path / "some")
     assert "some, composed, gate: lexicon" in evaluate(tmp_path / "some", folder, tmp_path).stdout
-    told = evaluate(tmp_path / "some", folder, tmp_path, "--no-compose").stdout
-    assert "some, gate: lexicon" in told
-    # This one has no reader, so both rank by one vector.
+    output = evaluate(tmp_path / "some", folder, tmp_path, "--no-compose").stdout
+    assert "some, gate: lexicon" in output
+    # It has no parser, so both rank by one vector.
     both = [
         Results.load(tmp_path / f"some-{kind}lexicon-tiny-test.json") for kind in ("composed-", "")
     ]
@@ -151,7 +153,7 @@ def test_a_model_that_composes(folder, tmp_path, tiny_encoder, tokenizer):
         evaluate(tmp_path / "some", folder, tmp_path, "--gate", "label")
 
 
-def test_strict_not_drops_what_holds_the_words(
+def test_strict_not_removes_documents_with_the_words(
     folder, tmp_path, monkeypatch, tiny_encoder, tokenizer
 ):
     tree = And((Atom("moths"), Not(Atom("moths of Sumatra"))))
@@ -159,8 +161,8 @@ def test_strict_not_drops_what_holds_the_words(
     towers = build_towers(tiny_encoder(), tokenizer=tokenizer)
     Retriever(towers).save(tmp_path / "some")
     evaluate(tmp_path / "some", folder, tmp_path)
-    told = evaluate(tmp_path / "some", folder, tmp_path, "--strict-not").stdout
-    assert "some, strict NOT, composed" in told
+    output = evaluate(tmp_path / "some", folder, tmp_path, "--strict-not").stdout
+    assert "some, strict NOT, composed" in output
     counts = []
     for kind in ("", "strict-NOT-"):
         with gzip.open(tmp_path / f"some-{kind}composed-tiny-test.run.gz", "rt") as lines:
@@ -186,7 +188,7 @@ def test_strict_not_drops_what_holds_the_words(
         (["no/such.run"], MissingDataError, "no file no/such.run"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(folder, tmp_path, arguments, error, complaint):
+def test_an_error_is_one_line(folder, tmp_path, arguments, error, complaint):
     more = ["--out", tmp_path] + ([] if "--on" in arguments else ["--on", "beir", "--data", folder])
     with pytest.raises(error, match=complaint) as caught:
         run("evaluate", *arguments, *more)
@@ -194,12 +196,12 @@ def test_what_cannot_be_done_is_one_line(folder, tmp_path, arguments, error, com
     assert isinstance(caught.value, BoolattnError)
 
 
-def test_a_run_that_lacks_results_is_said_to(folder, tmp_path):
+def test_missing_results_of_a_run_are_reported(folder, tmp_path):
     path = tmp_path / "short.run"
     path.write_text("p-moth Q0 moth%20Peru 1 1.0 x\n")
-    told = evaluate(path, folder, tmp_path).stderr
-    assert "5 of 6 queries of test have no results" in told
-    assert "no query of test has more than 1 results, and metrics use up to 12" in told
+    output = evaluate(path, folder, tmp_path).stderr
+    assert "5 of 6 queries of test have no results" in output
+    assert "no query of test has more than 1 results, and metrics use up to 12" in output
     path.write_text("p-moth Q0 whale 1 1.0 x\n")
     with pytest.raises(DataError, match="no document 'whale' among 12"):
         evaluate(path, folder, tmp_path)
@@ -224,5 +226,7 @@ def test_metrics_need_no_torch():
         "heavy = {'torch', 'matplotlib', 'tantivy', 'transformers', 'pandas', 'scipy'}; "
         "print(heavy & set(sys.modules))"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "set()"
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert output.stdout.strip() == "set()"

@@ -36,7 +36,7 @@ def results() -> Results:
     )
 
 
-def test_all_groups_and_no_column_without_a_value(results):
+def test_all_groups_and_no_empty_column(results):
     text = shown(split_table(results))
     assert text.startswith("a [model] on tiny, test: 2 queries, 1,000 documents")
     rows = [line.split()[:2] for line in text.splitlines() if ".250" in line]
@@ -48,7 +48,7 @@ def test_all_groups_and_no_column_without_a_value(results):
     assert "viol." not in text
 
 
-def test_a_narrow_terminal_gets_whole_columns_only(results):
+def test_a_narrow_terminal_gets_fewer_columns(results):
     text = shown(split_table(results, 60), 60)
     assert "…" not in text
     assert "@100" in text
@@ -56,14 +56,14 @@ def test_a_narrow_terminal_gets_whole_columns_only(results):
     assert "@50" not in text
 
 
-def test_splits_say_their_wordings(results):
+def test_splits_name_their_wordings(results):
     unseen = results.only("wording", "unseen")
     text = shown(overall_table([results, replace(unseen, split="unseen")]))
     assert " test " in text
     assert " unseen (unseen wordings) " in text
 
 
-def test_better_and_worse_are_marked_by_what_is_better(results):
+def test_marks_of_better_and_worse_depend_on_the_metric(results):
     many = replace(
         results,
         queries=tuple(QueryInfo(str(i)) for i in range(50)),

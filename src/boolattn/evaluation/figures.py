@@ -1,7 +1,4 @@
-"""Figures of results. Matplotlib is imported when one is drawn.
-
-May import: boolattn.evaluation, boolattn.errors.
-"""
+"""Figures of results; matplotlib is imported when one is drawn."""
 
 from __future__ import annotations
 
@@ -17,32 +14,29 @@ if TYPE_CHECKING:
 
     from boolattn.evaluation.results import Results
 
-# Blue, orange, green, red, violet, brown of a palette that people with any colour vision tell
-# apart (Okabe and Ito).
+# Okabe and Ito's palette for all kinds of colour vision.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
 
 
 def by_template(results: Sequence[Results], metric: str = "recall@100") -> Any:  # noqa: ANN401 - a Figure
-    """Draw one metric by template, a bar for each system, as the paper's Figure 3 does.
+    """Draw one metric by template with a bar for each system, as the paper's Figure 3.
 
     Args:
         results: Of one split, one for each system.
-        metric: Which.
+        metric: Its name.
     """
-    new_figure = _figures()
     if missing := [one.system for one in results if metric not in one.values]:
         raise ConfigError(f"the results of {missing[0]} have no {metric}")
     groups = [one.by("template") for one in results]
     names = list(dict.fromkeys(name for group in groups for name in group))
-    figure = new_figure(figsize=(max(6.4, 1.35 * len(names) + 1), 4.2), layout="constrained")
+    figure = _figure((max(6.4, 1.35 * len(names) + 1), 4.2))
     axes = figure.subplots()
     width = 0.8 / len(results)
-    for place, (one, group) in enumerate(zip(results, groups, strict=True)):
+    for index, (one, group) in enumerate(zip(results, groups, strict=True)):
         heights = [group[name].means[metric] if name in group else np.nan for name in names]
-        left = np.arange(len(names)) + (place - (len(results) - 1) / 2) * width
-        bars = axes.bar(
-            left, heights, width * 0.94, color=_COLOURS[place % len(_COLOURS)], label=_label(one)
-        )
+        left = np.arange(len(names)) + (index - (len(results) - 1) / 2) * width
+        colour = _COLOURS[index % len(_COLOURS)]
+        bars = axes.bar(left, heights, width * 0.94, color=colour, label=_label(one))
         axes.bar_label(bars, fmt=_short, fontsize=7, padding=1)
     axes.set_xticks(range(len(names)), [_wrapped(name) for name in names], fontsize=8)
     axes.set_ylabel(_title(metric))
@@ -51,36 +45,32 @@ def by_template(results: Sequence[Results], metric: str = "recall@100") -> Any: 
     axes.grid(axis="y", color="0.9")
     axes.set_axisbelow(True)
     first = results[0]
-    axes.set_title(
-        f"{_title(metric)} by template: {first.dataset}, {first.split}, "
-        f"{len(first.queries):,} queries, {first.n_documents:,} documents",
-        fontsize=9,
-        loc="left",
-    )
+    size = f"{len(first.queries):,} queries, {first.n_documents:,} documents"
+    title = f"{_title(metric)} by template: {first.dataset}, {first.split}, {size}"
+    axes.set_title(title, fontsize=9, loc="left")
     figure.legend(loc="outside lower center", ncols=min(len(results), 4), frameon=False, fontsize=8)
     return figure
 
 
 def reliability_curves(title: str, curves: Mapping[str, Mapping[str, Any]]) -> Any:  # noqa: ANN401 - a Figure
-    """Draw how often documents belong to an operand that are said to, kept and excluded apart.
+    """Draw the reliability of operand probabilities, positive and negated operands apart.
 
     Args:
-        title: What was measured.
-        curves: For each line, by its label, what
-            :func:`boolattn.evaluation.parse_accuracy.operand_reliability` returned.
+        title: Of the figure.
+        curves: By label, of :func:`boolattn.evaluation.reliability.reliability_by_sign`.
     """
-    figure = _figures()(figsize=(7.6, 4.8), layout="constrained")
+    figure = _figure((7.6, 4.8))
     panels = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
-    for column, name in enumerate(("kept", "excluded")):
+    for column, (name, kind) in enumerate((("kept", "positive"), ("excluded", "negated"))):
         upper, lower = panels[0, column], panels[1, column]
         upper.plot((0, 1), (0, 1), color="0.7", linestyle=":")
-        upper.set_title(f"{name} operands", fontsize=9)
-        lower.set_xlabel("probability said")
+        upper.set_title(f"{kind} operands", fontsize=9)
+        lower.set_xlabel("displayed probability")
         lower.set_yscale("log")
-        for place, (label, curve) in enumerate(curves.items()):
+        for index, (label, curve) in enumerate(curves.items()):
             if name not in curve:
                 continue
-            own, colour = curve[name], _COLOURS[place % len(_COLOURS)]
+            own, colour = curve[name], _COLOURS[index % len(_COLOURS)]
             words = f"{label}: error {_short(own['error'])}"
             upper.plot(own["said"], own["found"], "o-", color=colour, markersize=3.5, label=words)
             lower.plot(own["said"], own["count"], "o-", color=colour, markersize=2.5, linewidth=0.8)
@@ -88,14 +78,14 @@ def reliability_curves(title: str, curves: Mapping[str, Mapping[str, Any]]) -> A
         for panel in (upper, lower):
             panel.spines[["top", "right"]].set_visible(False)
             panel.grid(color="0.92")
-    panels[0, 0].set(ylabel="share that belongs", xlim=(0, 1), ylim=(0, 1))
+    panels[0, 0].set(ylabel="share of true pairs", xlim=(0, 1), ylim=(0, 1))
     panels[1, 0].set_ylabel("pairs")
     figure.suptitle(title, fontsize=9)
     return figure
 
 
 def save(figure: Any, path: Path) -> None:  # noqa: ANN401 - a Figure
-    """Write a figure; the ending chooses the format."""
+    """Write a figure; the suffix selects the format."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150)
@@ -103,12 +93,12 @@ def save(figure: Any, path: Path) -> None:  # noqa: ANN401 - a Figure
         raise ConfigError(f"cannot write the figure {path}: {error}") from error
 
 
-def _figures() -> Any:  # noqa: ANN401 - matplotlib's class, which may be missing
+def _figure(size: tuple[float, float]) -> Any:  # noqa: ANN401 - matplotlib may be missing
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingDataError("figures need matplotlib: pip install 'boolattn[plot]'") from error
-    return Figure
+    return Figure(figsize=size, layout="constrained")
 
 
 def _label(results: Results) -> str:
@@ -118,7 +108,7 @@ def _label(results: Results) -> str:
 
 
 def _short(value: float) -> str:
-    """Write .414, or nothing where there is no value."""
+    """Write .414, or nothing for nan."""
     return "" if np.isnan(value) else f"{value:.3f}".removeprefix("0") if value < 1 else "1"
 
 
@@ -127,7 +117,7 @@ def _title(metric: str) -> str:
 
 
 def _wrapped(name: str) -> str:
-    """Break a template's name where it fits under its bars; a blank stays with its word."""
+    """Break the name of a template into lines; a blank stays with its word."""
     lines = [""]
     for word in name.replace(" _", "\N{NO-BREAK SPACE}_").split(" "):
         if len(lines[-1]) + len(word) > 14 and lines[-1]:

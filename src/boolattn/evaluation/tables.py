@@ -1,7 +1,4 @@
-"""Results as tables for a terminal. Rich is imported when one is made.
-
-May import: boolattn.evaluation.
-"""
+"""Results as tables for a terminal; rich is imported when one is made."""
 
 from __future__ import annotations
 
@@ -18,23 +15,23 @@ if TYPE_CHECKING:
     from boolattn.evaluation.results import Group, Results
     from boolattn.evaluation.significance import Comparison
 
-#: Columns where no terminal says its own.
+#: Width where there is no terminal.
 WIDTH = 130
-# Heads that are shorter than the metric's name, and metrics a narrow terminal does without.
-_HEADS = {
+# Short headings, and metrics that a narrow terminal leaves out, in this order.
+_HEADINGS = {
     "mrecall": "MRec.",
     "violations": "viol.",
     "r_precision": "R-\nprec.",
     "partial_before_full": "part.\nbefore\nfull",
     "excluded_before_full": "excl.\nbefore\nfull",
 }
-_FIRST_TO_GO = ("recall@50", "recall@1000", "mrecall@100", "violations@10", "mrr@10", "ndcg@10")
-# Below it a difference is marked.
-_SURE = 0.05
+_OPTIONAL = ("recall@50", "recall@1000", "mrecall@100", "violations@10", "mrr@10", "ndcg@10")
+# Significance level at which a difference is marked.
+_LEVEL = 0.05
 
 
 def split_table(results: Results, width: int = WIDTH) -> Table:
-    """Show one split: all queries, then by template, operator, domain and wording."""
+    """Return the means of one split: all queries, then each grouping."""
     composed = ", composed" if results.details.get("is_composed") else ""
     gate = f", gate: {results.gate}" if results.gate else ""
     title = (
@@ -44,7 +41,7 @@ def split_table(results: Results, width: int = WIDTH) -> Table:
     sections = [{"all": results.overall}]
     for grouping in ("template", "operator", "domain", "wording"):
         groups = results.by(grouping)
-        # One group says what the row of all says.
+        # A single group repeats the row of all.
         if len(groups) > 1:
             prefix = "" if grouping == "template" else f"{grouping}: "
             sections.append({prefix + name: group for name, group in groups.items()})
@@ -52,7 +49,7 @@ def split_table(results: Results, width: int = WIDTH) -> Table:
 
 
 def overall_table(found: Sequence[Results], width: int = WIDTH) -> Table:
-    """Show one system's splits under each other."""
+    """Return the means of one system by split."""
     rows = {}
     for one in found:
         wordings = list(one.by("wording"))
@@ -63,66 +60,55 @@ def overall_table(found: Sequence[Results], width: int = WIDTH) -> Table:
 
 
 def groups_table(
-    title: str,
-    metrics: Sequence[str],
-    sections: Sequence[Mapping[str, Group]],
-    width: int = WIDTH,
+    title: str, metrics: Sequence[str], sections: Sequence[Mapping[str, Group]], width: int = WIDTH
 ) -> Table:
-    """Show means: no column without a value, and fewer where it is too narrow for all."""
+    """Return means, without empty columns and with as many columns as fit."""
     groups = [group for section in sections for group in section.values()]
     shown = [name for name in metrics if any(not math.isnan(one.means[name]) for one in groups)]
-    waiting = [name for name in _FIRST_TO_GO if name in shown]
+    optional = [name for name in _OPTIONAL if name in shown]
     while True:
-        table = _table(title, ["", "n", *map(_head, shown)])
+        table = _table(title, ["", "n", *map(_heading, shown)])
         for section in sections:
             for name, group in section.items():
                 values = (short(group.means[metric]) for metric in shown)
                 table.add_row(name, f"{group.n:,}", *values)
             table.add_section()
-        if not waiting or _natural_width(table) <= width:
+        if not optional or _natural_width(table) <= width:
             return table
-        shown.remove(waiting.pop(0))
+        shown.remove(optional.pop(0))
 
 
 def comparison_table(
     systems: Sequence[Results], compared: Mapping[str, Mapping[str, Comparison]]
 ) -> Table:
-    """Show two systems' metrics, by group where the groups have names."""
+    """Return the metrics of two systems, by group where groups are named."""
     first, second = systems
     is_grouped = "" not in compared
     title = (
         f"{first.dataset}, {first.split}: {first.system} (first), {second.system} (second); "
-        f"* better, ! worse, at p < {_SURE}"
+        f"* better, ! worse, at p < {_LEVEL}"
     )
     columns = ["metric", "queries", "first", "second", "difference", "95% interval", "p", ""]
     table = _table(title, [*(["group"] if is_grouped else []), *columns])
     for group, rows in compared.items():
         for name, one in rows.items():
             is_better = (one.difference < 0) == parse(name).lower_is_better
-            mark = "" if one.p_value >= _SURE else "*" if is_better else "!"
-            table.add_row(
-                *([group] if is_grouped else []),
-                name,
-                f"{one.n:,}",
-                short(one.first),
-                short(one.second),
-                f"{one.difference:+.4f}",
-                f"{one.low:+.4f} to {one.high:+.4f}",
-                f"{one.p_value:.4f}",
-                mark,
-            )
+            mark = "" if one.p_value >= _LEVEL else "*" if is_better else "!"
+            means = (f"{one.n:,}", short(one.first), short(one.second), f"{one.difference:+.4f}")
+            test = (f"{one.low:+.4f} to {one.high:+.4f}", f"{one.p_value:.4f}", mark)
+            table.add_row(*([group] if is_grouped else []), name, *means, *test)
         table.add_section()
     return table
 
 
 def short(value: float) -> str:
-    """Write .414 or 1.000, and a dash where there is no value."""
+    """Write .414 or 1.000, and a dash for nan."""
     return "–" if math.isnan(value) else f"{value:.3f}".removeprefix("0")
 
 
-def _head(metric: str) -> str:
+def _heading(metric: str) -> str:
     name, mark, rank = metric.partition("@")
-    return _HEADS.get(name, name.replace("_", "\n")) + (f"\n{mark}{rank}" if mark else "")
+    return _HEADINGS.get(name, name.replace("_", "\n")) + (f"\n{mark}{rank}" if mark else "")
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:
