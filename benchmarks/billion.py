@@ -1,10 +1,10 @@
-"""What a billion documents take with Milvus, from constants that ``benchmarks.search`` measured.
+"""Estimate of the resources for a billion documents, from measurements of ``benchmarks.search``.
 
     python -m benchmarks.billion RESULTS.json [--documents N] [--node-gb G] [--node-cores C]
 
-Measured: bytes of memory a document in Milvus, processor time of one neighbour search, searches
-and candidates of a composed query, bytes of an index's folder. Assumed, and printed as such: the
-machines and their price, and that a graph's search grows with the logarithm of its size.
+Measured: memory per document in the engine, processor time of one neighbour search, searches and
+candidates of a composed query, size of the index folder. Assumed, and printed as such: the machines
+and their price, and that the search time of a graph grows with the logarithm of its size.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 BILLION = 1_000_000_000
-#: Part of a machine's memory that vectors may take.
+#: Share of a machine's memory for vectors.
 USABLE = 0.75
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """Machines that are assumed.
+    """Assumed machines.
 
     Attributes:
         gb: Memory of one, in gigabytes.
@@ -38,18 +38,18 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Measured:
-    """Constants from a run.
+    """Measurements of a run.
 
     Attributes:
-        documents: Indexed in the run.
+        documents: Number of indexed documents.
         bytes_in_memory: Of one document in the engine.
         bytes_on_disk: Of one document in the index's folder: text, metadata, vector.
         plain_ms: Processor time of one search for 10 neighbours.
         probe_ms: Processor time of one search for the candidates of a composed query.
         probes: Searches of a composed query.
-        candidates: Documents that are composed for it.
-        compose_ms: Processor time for that.
-        read_ms: Time to read and encode a query.
+        candidates: Documents whose scores are composed for it.
+        compose_ms: Processor time of composing.
+        read_ms: Time to parse and encode a query.
     """
 
     documents: int
@@ -64,12 +64,12 @@ class Measured:
 
     @classmethod
     def of(cls, results: dict[str, Any], engine: str) -> Measured:
-        """Take an engine's constants from a run's results."""
+        """Return the measurements of one engine."""
         own, n = results["engines"][engine], results["documents"]
         flat = results["engines"].get("flat", own)
         return cls(
             documents=n,
-            # faiss maps its file, which must all be there; Milvus has what it takes.
+            # faiss maps its file and needs all of it; for Milvus the measured memory counts.
             bytes_in_memory=2**20
             * (sum(own["memory_mb"].values()) if engine == "milvus" else own["engine_mb"])
             / n,
@@ -83,8 +83,8 @@ class Measured:
         )
 
 
-def arithmetic(measured: Measured, nodes: Nodes, n: int = BILLION) -> dict[str, float]:
-    """Reckon what so many documents take."""
+def estimate(measured: Measured, nodes: Nodes, n: int = BILLION) -> dict[str, float]:
+    """Compute the resources for ``n`` documents."""
     a_shard = math.floor(nodes.gb * 1e9 * USABLE / measured.bytes_in_memory)
     shards = math.ceil(n / a_shard)
     size = n / shards
@@ -114,8 +114,8 @@ def arithmetic(measured: Measured, nodes: Nodes, n: int = BILLION) -> dict[str, 
 
 
 def report(measured: Measured, engine: str, nodes: Nodes, n: int = BILLION) -> str:
-    """Write the reckoning in Markdown."""
-    own = arithmetic(measured, nodes, n)
+    """Return the estimate in Markdown."""
+    own = estimate(measured, nodes, n)
     return f"""\
 Measured ({engine}, {measured.documents:,} documents): {measured.bytes_in_memory:,.0f} bytes of
 memory a document; {measured.plain_ms:.2f} ms of one core for 10 neighbours, {measured.probe_ms:.2f}
@@ -124,8 +124,8 @@ composes {measured.candidates:,.0f} documents in {measured.compose_ms:.1f} ms;
 {measured.bytes_on_disk:,.0f} bytes of a document on disk.
 
 Assumed: machines of {nodes.gb:g} GB and {nodes.cores} cores, {USABLE:.0%} of the memory for
-vectors, {nodes.core_hour:g} dollars a core and hour; a graph's search grows with the logarithm of
-its size, here {own["growth"]:.2f} times; a query asks every shard, the shards at the same time.
+vectors, {nodes.core_hour:g} dollars per core and hour; the search time of a graph grows with the
+logarithm of its size, here by {own["growth"]:.2f}; a query searches all shards in parallel.
 
 {_table(own)}
 """
@@ -142,21 +142,21 @@ def _table(own: dict[str, float]) -> str:
         (f"{own['documents']:,.0f} documents", "one vector", "composed"),
         ("---",) * 3,
         ("memory of the vectors and their graph", f"{own['memory_tb']:.2f} TB", same),
-        ("shards, one a machine", f"{own['shards']:,.0f} of {size:.1f} million", same),
-        ("texts, metadata and vectors to compose", f"{own['disk_tb']:.2f} TB on disk", same),
-        ("time of all cores for a query", *both("{:,.0f} ms", "core_ms")),
+        ("shards, one per machine", f"{own['shards']:,.0f} of {size:.1f} million", same),
+        ("texts, metadata and vectors for composing", f"{own['disk_tb']:.2f} TB on disk", same),
+        ("processor time of a query, all cores", *both("{:,.0f} ms", "core_ms")),
         ("a million queries", *both("${:,.2f}", "dollars_a_million")),
-        ("most queries a second", *both("{:,.0f}", "a_second")),
-        ("a query's own time, nobody else asking", *both("{:.0f} ms", "latency_ms")),
-        ("the machines, asked or not", f"${own['cluster_dollars_an_hour']:,.2f} an hour", same),
+        ("maximum queries per second", *both("{:,.0f}", "a_second")),
+        ("latency of a single query", *both("{:.0f} ms", "latency_ms")),
+        ("cost of the machines", f"${own['cluster_dollars_an_hour']:,.2f} an hour", same),
     )
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def main() -> None:
-    """Print the reckoning of a run."""
+    """Print the estimate of a run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("results", type=Path, help="what benchmarks.search --out wrote")
+    parser.add_argument("results", type=Path, help="output of benchmarks.search --out")
     parser.add_argument("--documents", type=int, default=BILLION)
     parser.add_argument("--node-gb", type=float, default=Nodes.gb)
     parser.add_argument("--node-cores", type=int, default=Nodes.cores)
@@ -168,15 +168,15 @@ def main() -> None:
 
 
 def both(results: dict[str, Any], nodes: Nodes, n: int = BILLION) -> str:
-    """Reckon by the graph alone and by Milvus Lite, which has the same graph: bounds of a cluster.
+    """Return the estimates by faiss and by Milvus Lite, which have the same kind of graph.
 
-    A cluster's search is written in C++ as faiss's is; Milvus Lite's takes and gives every result
-    through Python besides.
+    A cluster searches in C++ as faiss does, so it lies between them: Milvus Lite passes every
+    result through Python.
     """
-    said = {"hnsw": "By the graph alone (faiss)", "milvus": "By Milvus Lite"}
+    labels = {"hnsw": "From the graph alone (faiss)", "milvus": "From Milvus Lite"}
     found = [
-        f"**{said[engine]}.** {report(Measured.of(results, engine), engine, nodes, n)}"
-        for engine in said
+        f"**{labels[engine]}.** {report(Measured.of(results, engine), engine, nodes, n)}"
+        for engine in labels
         if engine in results["engines"]
     ]
     return "\n".join(found)

@@ -1,15 +1,13 @@
-"""Documents encoded by ``encode_documents`` and by ``SentenceTransformer.encode``, side by side.
+"""``encode_documents`` and ``SentenceTransformer.encode`` of the same documents, in one run.
 
     python -m benchmarks.document_encoding --encoder FOLDER --data FOLDER [--texts 100000]
         [--trial 4000] [--rounds 2] [--seconds 90] [--quick] [--profile] [--json FILE]
 
-First ``encode`` is tried in each precision with two batch sizes on some of the texts, with plain
-towers, so that no part of ours slows it, and ours with its settings; the fastest of each then meet
-on all texts, in turns, and a ratio is taken within a round. Each setting runs once before its time
-is taken. With --quick, texts are as many as the time allows. ``encode`` sorts texts by length
-itself. Both give one float32 array in the memory of the host; texts wait in a list. Loading the
-model is not timed, ours makes its half-precision copy on the clock. Vectors are compared with
-``encode`` in float32.
+Settings are compared on some of the texts: ``encode`` of plain towers in each precision with two
+batch sizes, and ours. The fastest of each then encode all texts in turns; a ratio is taken within a
+round. Each setting has a warm-up. With --quick, there are as many texts as the time allows. Both
+return one float32 array in the memory of the host. Loading the model is not timed; making our
+half-precision copy is. Vectors are compared with those of ``encode`` in float32.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ import numpy as np
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from benchmarks import profiles
+from benchmarks.resource_usage import profile_summary, profiled, show_profile
 from boolattn import BoolAttnConfig
 from boolattn.data.catalog import Options, open_dataset
 from boolattn.data.quest import load_quest_intro
@@ -41,17 +39,17 @@ if TYPE_CHECKING:
 
     from sentence_transformers import SentenceTransformer
 
-#: The project's bar on a GPU, and how near vectors must be.
-LEAST_RATIO = 1.3
-NEAR = {"cuda": 1e-3, "cpu": 1e-6}
+#: Lowest acceptable ratio on a GPU, and largest acceptable difference of vectors.
+MIN_RATIO = 1.3
+MAX_DIFFERENCE = {"cuda": 1e-3, "cpu": 1e-6}
 BATCH_SIZES = {"cuda": (256, 1024), "cpu": (32, 128)}
-#: Texts that a setting meets before its time is taken.
+#: Texts of the warm-up of each setting.
 N_WARM = 1024
 PRECISIONS = {
     "cuda": {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16},
     "cpu": {"float32": torch.float32},
 }
-#: Our settings that are tried, by name.
+#: Settings of ours, by name.
 OURS: dict[str, dict[str, dict[str, Any]]] = {
     "cuda": {
         "32k tokens": {"n_tokens": 32_768},
@@ -64,7 +62,7 @@ OURS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """Time one call, until the device is done."""
+    """Time one call, with the work of the device."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     start = time.perf_counter()
@@ -77,7 +75,7 @@ def seconds(call: Callable[[], object]) -> float:
 def encode_theirs(
     towers: SentenceTransformer, texts: Sequence[str], batch_size: int
 ) -> torch.Tensor:
-    """Encode with sentence-transformers; vectors go to the host once, which is its faster way."""
+    """Encode with sentence-transformers; vectors are copied to the host once."""
     found = towers.encode_document(
         list(texts), batch_size=batch_size, convert_to_tensor=True, show_progress_bar=False
     )
@@ -85,7 +83,7 @@ def encode_theirs(
 
 
 def attempt(name: str, call: Callable[[], float]) -> float | None:
-    """Time something, or say why not."""
+    """Time a call, or print its error."""
     try:
         took = call()
     except Exception as error:  # noqa: BLE001 - the other rows go on
@@ -99,7 +97,7 @@ def attempt(name: str, call: Callable[[], float]) -> float | None:
 def try_theirs(
     towers: SentenceTransformer, texts: list[str], device: str
 ) -> tuple[dict[str, float], dict[str, SentenceTransformer]]:
-    """Time every setting of ``encode``; also return the model in every precision."""
+    """Time all settings of ``encode``; also return the model in each precision."""
     took, models = {}, {}
     for name, dtype in PRECISIONS[device].items():
         models[name] = towers if name == "float32" else deepcopy(towers).to(dtype)
@@ -112,7 +110,7 @@ def try_theirs(
 
 
 def try_ours(towers: SentenceTransformer, texts: list[str], device: str) -> dict[str, float]:
-    """Time every setting of ours."""
+    """Time all settings of ours."""
     took = {}
     for name, options in OURS[device].items():
         encode = partial(encode_documents, towers, **options)
@@ -123,7 +121,7 @@ def try_ours(towers: SentenceTransformer, texts: list[str], device: str) -> dict
 
 
 def warmed(encode: Callable[[list[str]], object], texts: list[str]) -> float:
-    """Time a setting that has run before: the first time chooses kernels and takes memory."""
+    """Time a call after a warm-up."""
     encode(texts[:N_WARM])
     return seconds(lambda: encode(texts))
 
@@ -191,18 +189,18 @@ def compare(
 def _affordable(
     found: dict[str, Any], n_tried: int, options: argparse.Namespace, started: float
 ) -> int:
-    """Say how many texts both can encode in the rounds that are asked for, and half the time."""
+    """Return how many texts both can encode in all rounds, within half the time."""
     left = max(0.0, started + options.seconds - time.perf_counter()) / 2
     a_text = sum(min(found[name].values()) for name in ("trial_theirs_s", "trial_ours_s")) / n_tried
     return max(n_tried, int(left / a_text / options.rounds))
 
 
 def read_texts(options: argparse.Namespace) -> list[str]:
-    """Read the texts, spread over the corpus, which may be sorted."""
+    """Return a random sample of the texts, because a corpus may be sorted."""
     is_taxa = any(options.data.glob("manifest.json*"))
     if is_taxa:
         documents = open_dataset("taxa", Options(folder=options.data)).documents
-    else:  # its queries, and those that are made of it, are not wanted here
+    else:  # without its queries
         documents = load_quest_intro(options.data).documents
     texts = [document.text for document in documents]
     if len(texts) > options.texts:
@@ -228,7 +226,7 @@ def main() -> None:
     lengths = [len(text) for text in texts]
     print(
         f"{where}, torch {torch.__version__}; {len(texts)} texts, {statistics.median(lengths):.0f} "
-        f"characters in the middle; {time.perf_counter() - started:.0f} s to open",
+        f"characters (median); {time.perf_counter() - started:.0f} s to open",
         flush=True,
     )
     found: dict[str, Any] = {"device": where, "torch": torch.__version__, "texts": len(texts)}
@@ -250,20 +248,20 @@ def main() -> None:
         options.rounds,
         started + options.seconds,
     )
-    bar = ("met" if found["ratio"] >= LEAST_RATIO else "missed") if device == "cuda" else "no bar"
+    verdict = ("met" if found["ratio"] >= MIN_RATIO else "missed") if device == "cuda" else "none"
     print(
         f"{len(texts) / found['theirs_s']:.0f} and {len(texts) / found['ours_s']:.0f} texts a "
-        f"second: {found['ratio']:.2f} times as fast (bar {LEAST_RATIO}: {bar})",
+        f"second: {found['ratio']:.2f} times as fast (limit {MIN_RATIO}: {verdict})",
         flush=True,
     )
-    _write(found, options)  # what is known so far, should the time end
+    _write(found, options)  # in case the time runs out
     expected = encode_theirs(plain, trial, BATCH_SIZES[device][0])
     given = encode_documents(towers, trial, **OURS[device][own])
     found["largest_difference"] = float((given - expected).abs().max())
-    near = "met" if found["largest_difference"] <= NEAR[device] else "missed"
+    verdict = "met" if found["largest_difference"] <= MAX_DIFFERENCE[device] else "missed"
     print(
-        f"vectors differ by at most {found['largest_difference']:.1e} (bar {NEAR[device]:.0e}: "
-        f"{near})",
+        f"vectors differ by at most {found['largest_difference']:.1e} "
+        f"(limit {MAX_DIFFERENCE[device]:.0e}: {verdict})",
         flush=True,
     )
     _write(found, options)
@@ -272,13 +270,13 @@ def main() -> None:
     if options.compile:
         found["trial_compiled_s"] = try_compiled(towers, trial)
     if options.profile:
-        some = trial[:2_000]  # a profile of more takes minutes to sum up
+        some = trial[:2_000]  # a profile of more takes minutes
         for name, call in (
             ("encode", lambda: encode_theirs(models[precision], some, int(size))),
             ("encode_documents", lambda: encode_documents(towers, some, **OURS[device][own])),
         ):
-            found[f"profile, {name}"] = profiles.summary(profiles.profiled(call))
-            profiles.show(f"{name}, {len(some)} texts", found[f"profile, {name}"])
+            found[f"profile, {name}"] = profile_summary(profiled(call))
+            show_profile(f"{name}, {len(some)} texts", found[f"profile, {name}"])
     _write(found, options)
 
 
@@ -292,12 +290,12 @@ def _options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--encoder", help="folder; default: the installed MiniLM")
-    parser.add_argument("--data", type=Path, required=True, help="of QUEST-intro, or of taxa")
+    parser.add_argument("--data", type=Path, required=True, help="folder of QUEST-intro or taxa")
     parser.add_argument("--texts", type=int, default=100_000)
-    parser.add_argument("--trial", type=int, default=4_000, help="texts to try settings on")
+    parser.add_argument("--trial", type=int, default=4_000, help="texts to compare settings with")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="fewer texts where time is short")
-    parser.add_argument("--seconds", type=float, default=90, help="start no round after so many")
+    parser.add_argument("--seconds", type=float, default=90, help="start no round after this time")
     parser.add_argument("--compile", action="store_true", help="also try a compiled encoder")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--json", type=Path)

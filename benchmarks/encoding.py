@@ -1,10 +1,10 @@
-"""Encoding with and without BoolAttn, side by side.
+"""Encoding with and without BoolAttn, in one run.
 
     python -m benchmarks.encoding [--rounds 30] [--device cuda] [--compile] [--largest]
 
-Every round times every system once, in turn, so that a slow moment of the machine touches all of
-them; a ratio is taken within its round, and the table shows the median and the middle 80%.
-All experts are open, which is the dearest case.
+Every round times every system once, in turn, so that a busy machine slows all of them; a ratio is
+taken within its round, and the table shows the median and the middle 80%. All experts are active,
+which is the most expensive case.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from boolattn.errors import MissingDataError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Plug-in settings by row; None is the bare encoder.
+#: Plug-in settings by row; None is the plain encoder.
 SYSTEMS: dict[str, BoolAttnConfig | None] = {
-    "bare": None,
+    "plain": None,
     "light, factored": BoolAttnConfig(rank=16),
     "light, dense": BoolAttnConfig(rank=16, form="dense"),
     "full, factored": BoolAttnConfig(),
@@ -45,24 +45,24 @@ SIZES = {
     "bert-base": {},
 }
 SHAPES = ((1, 16), (1, 64), (32, 16), (32, 64))
-#: The bars of the project: highest ratio to the bare encoder at 32 texts of 64 tokens.
+#: Highest acceptable ratio to the plain encoder, at 32 texts of 64 tokens.
 JUDGED = {"cpu": "forward", "cuda": "forward, captured"}
-BARS = {"cpu": {"light": 1.10, "full": 1.25}, "cuda": {"light": 1.25, "full": 1.50}}
+LIMITS = {"cpu": {"light": 1.10, "full": 1.25}, "cuda": {"light": 1.25, "full": 1.50}}
 
 
 def encoder(name: str, device: str) -> PreTrainedModel:
-    """Load all-MiniLM-L6-v2, or make an encoder of the named shape with random weights."""
+    """Load all-MiniLM-L6-v2, or return an encoder of the named shape with random weights."""
     if name == "minilm":
         try:
             return AutoModel.from_pretrained(minilm_folder(), local_files_only=True).to(device)
         except MissingDataError:
-            pass  # the shape alone decides the speed
+            pass  # only the shape matters for the speed
     config = AutoConfig.for_model("bert", **SIZES[name])
     return AutoModel.from_config(config).to(device)
 
 
 def batch(n_texts: int, n_tokens: int, device: str) -> dict[str, torch.Tensor]:
-    """Make token ids with an eighth of padding in every second text."""
+    """Return token ids with an eighth of padding in every second text."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(1000, 20000, (n_texts, n_tokens), generator=generator)
     mask = torch.ones_like(ids)
@@ -71,7 +71,7 @@ def batch(n_texts: int, n_tokens: int, device: str) -> dict[str, torch.Tensor]:
 
 
 def job(model: PreTrainedModel, inputs: dict[str, torch.Tensor], *, is_training: bool) -> None:
-    """Encode once; in training also go back."""
+    """Run a forward pass, and in training a backward pass."""
     if not is_training:
         with torch.inference_mode():
             model(**inputs)
@@ -93,7 +93,7 @@ def timed(call: Callable[[], None], n_calls: int, device: str) -> float:
 
 
 def captured(model: PreTrainedModel, inputs: dict[str, torch.Tensor]) -> Callable[[], None]:
-    """Record a forward pass as a CUDA graph: the same kernels, started all at once."""
+    """Capture a forward pass as a CUDA graph."""
     inputs = {name: value.cuda() for name, value in inputs.items()}
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     with torch.inference_mode():
@@ -127,10 +127,10 @@ def measure(
             call()
         if args.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
-            held = torch.cuda.memory_allocated()
+            before = torch.cuda.memory_allocated()
             call()
-            memory[name] = (torch.cuda.max_memory_allocated() - held) / 2**20
-    once = timed(calls["bare"], 3, args.device)
+            memory[name] = (torch.cuda.max_memory_allocated() - before) / 2**20
+    once = timed(calls["plain"], 3, args.device)
     n_calls = max(1, round(0.05 / once))
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(args.rounds):
@@ -138,7 +138,7 @@ def measure(
             seconds[name].append(timed(call, n_calls, args.device))
     rows = []
     for name, took in seconds.items():
-        ratios = sorted(t / b for t, b in zip(took, seconds["bare"], strict=True))
+        ratios = sorted(t / b for t, b in zip(took, seconds["plain"], strict=True))
         rows.append(
             {
                 "mode": mode,
@@ -155,14 +155,14 @@ def measure(
 
 
 def show(rows: list[dict[str, object]], device: str) -> None:
-    """Print the table, with the project's bars where one applies."""
+    """Print the table, with limits where they apply."""
     print("mode                texts    system                 ms  ratio  80% of rounds     MiB")
     for row in rows:
         size, _, form = str(row["system"]).partition(", ")
-        bar = BARS[device].get(size)
+        limit = LIMITS[device].get(size)
         note = ""
-        if bar and (row["mode"], row["shape"], form) == (JUDGED[device], "32 x 64", "factored"):
-            note = f"bar {bar:.2f}: {'met' if row['ratio'] <= bar else 'missed'}"
+        if limit and (row["mode"], row["shape"], form) == (JUDGED[device], "32 x 64", "factored"):
+            note = f"limit {limit:.2f}: {'met' if row['ratio'] <= limit else 'missed'}"
         peak = f"{row['peak_MiB']:6.0f}" if row["peak_MiB"] is not None else "     -"
         print(
             f"{row['mode']:19} {row['shape']:8} {row['system']:16} {row['ms']:8.2f} "
@@ -171,16 +171,16 @@ def show(rows: list[dict[str, object]], device: str) -> None:
 
 
 def profile(models: dict[str, PreTrainedModel]) -> None:
-    """Print what a forward pass of 32 x 64 does on the GPU: time in kernels, and their number."""
+    """Print time and number of the kernels of a forward pass of 32 x 64 on the GPU."""
     for name, model in models.items():
         inputs = batch(*SHAPES[-1], "cuda")
         if SYSTEMS[name] is not None:
             inputs["operators"] = torch.ones(SHAPES[-1][0], 3)
         call = partial(job, model.eval(), inputs, is_training=False)
         timed(call, 5, "cuda")
-        with torch.profiler.profile() as seen:
+        with torch.profiler.profile() as profiler:
             timed(call, 10, "cuda")
-        events = seen.key_averages()
+        events = profiler.key_averages()
         launches = sum(e.count for e in events if "aunchKernel" in e.key) / 10
         kernels = sum(e.self_device_time_total for e in events if not e.key.startswith("aten::"))
         print(f"{name:16} {kernels / 10:8.0f} us in kernels, {launches:5.0f} launches")

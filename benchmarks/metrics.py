@@ -1,10 +1,10 @@
-"""Our metrics beside ranx's, on random rankings of QUEST's size, in one run.
+"""Speed of our metrics and of ranx's, on random rankings of QUEST's size, in one run.
 
     python -m benchmarks.metrics [--queries 1727] [--depth 1000] [--documents 325000] [--rounds 5]
 
-Both have their own structures made, and ranx has its code compiled, before the clock runs. Every
-round times both in turn; the table shows medians and the median of the rounds' ratios. The last
-line times all our metrics, also those that ranx has not.
+Building the data structures and compiling ranx's code are not timed. Every round times both in
+turn; the table shows medians and the median of the ratios. The last line times all our metrics,
+with those that ranx does not have.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ SHARED = {
     "ndcg@10": "ndcg@10",
     "r_precision": "r-precision",
 }
-_GOLD, _EXCLUDED, _PARTIAL = 20, 10, 60
+_RELEVANT, _EXCLUDED, _PARTIAL = 20, 10, 60
 
 
 def make(n_queries: int, depth: int, n_documents: int) -> tuple[Ranking, Judgements]:
-    """Draw rankings, and sets of which about half is returned."""
+    """Return random rankings, and sets of which about half is returned."""
     rng = np.random.default_rng(0)
     lists = [rng.choice(n_documents, depth, replace=False) for _ in range(n_queries)]
 
@@ -48,25 +48,25 @@ def make(n_queries: int, depth: int, n_documents: int) -> tuple[Ranking, Judgeme
             for one in lists
         ]
 
-    gold = half_returned(_GOLD)
+    relevant = half_returned(_RELEVANT)
     others = [
-        [one - right for one, right in zip(half_returned(size), gold, strict=True)]
+        [one - right for one, right in zip(half_returned(size), relevant, strict=True)]
         for size in (_EXCLUDED, _PARTIAL)
     ]
     queries = tuple(Query(id=f"q{i}", text="", gold=frozenset()) for i in range(n_queries))
-    sets = (RowSets.of(one) for one in (gold, *others))
+    sets = (RowSets.of(one) for one in (relevant, *others))
     return Ranking.of(lists), Judgements(queries, n_documents, *sets)
 
 
 def ranx_evaluation(ranking: Ranking, judgements: Judgements) -> Callable[[], dict[str, float]]:
-    """Give ranx the same, compiled."""
+    """Return ranx's evaluation of the same, compiled."""
     from ranx import Qrels, Run, evaluate
 
     depth = ranking.depth
     qrels = Qrels(
         {
-            qid: {str(row): 1 for row in judgements.relevant[place]}
-            for place, qid in enumerate(judgements.ids)
+            qid: {str(row): 1 for row in judgements.relevant[query]}
+            for query, qid in enumerate(judgements.ids)
         }
     )
     run = Run(
@@ -107,12 +107,12 @@ def main() -> None:
         return measure(ranking, judgements, list(SHARED))
 
     values, reference = ours(), theirs()
-    apart = max(abs(values[own].mean() - reference[name]) for own, name in SHARED.items())
+    largest = max(abs(values[own].mean() - reference[name]) for own, name in SHARED.items())
     pairs = [(seconds(ours), seconds(theirs)) for _ in range(options.rounds)]
     all_ours = [seconds(lambda: measure(ranking, judgements)) for _ in range(options.rounds)]
     print(f"{options.queries:,} queries x {options.depth:,} of {options.documents:,} documents")
-    print(f"largest difference of a mean: {apart:.1e}")
-    print(f"{len(SHARED)} metrics both have: ours {statistics.median(p[0] for p in pairs):.3f} s, "
+    print(f"largest difference of a mean: {largest:.1e}")
+    print(f"{len(SHARED)} shared metrics: ours {statistics.median(p[0] for p in pairs):.3f} s, "
           f"ranx {statistics.median(p[1] for p in pairs):.3f} s, "
           f"ratio {statistics.median(p[1] / p[0] for p in pairs):.1f}")  # fmt: skip
     print(f"all {len(DEFAULT)} of ours: {statistics.median(all_ours):.3f} s")

@@ -1,14 +1,13 @@
-"""Indexing and searching a large corpus, engine by engine, and what a billion documents would take.
+"""Indexing and searching a large corpus by engine, and an estimate for a billion documents.
 
     python -m benchmarks.search [--from FOLDER] [--documents N] [--engines flat ivf hnsw milvus]
         [--vectors FILE --model shipped] [--out RESULTS.json] [--docs docs/search.md]
 
-Documents are QUEST-intro's where ``--from`` names its folder, else the taxa benchmark's. With
-``--vectors`` they have those of a file that the model made elsewhere (see ``benchmarks.vectors``),
-and queries are read and encoded here. Without, the encoder is the mean of all-MiniLM-L6-v2's word
-vectors: real texts in real directions, without hours of encoding, good for the times of a search.
-Every index is built in one process and searched in another, whose memory and processor time are
-read together with those of its children.
+Documents are those of QUEST-intro where ``--from`` names its folder, else of the taxa benchmark.
+With ``--vectors`` their vectors come from a file (see ``benchmarks.stored_vectors``), and queries
+are parsed and encoded here. Without, the encoder is the mean of all-MiniLM-L6-v2's word vectors:
+no hours of encoding, and valid for the times of a search. Every index is built in one process and
+searched in another, whose memory and processor time are measured with those of its children.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.candidate_recall import candidate_recall
-from benchmarks.process import cpu_seconds, memory_mb, peak_mb
-from benchmarks.search_page import page, put
-from benchmarks.vectors import MadeVectors
+from benchmarks.resource_usage import cpu_seconds, memory_mb, peak_mb
+from benchmarks.search_tables import page, write_page
+from benchmarks.stored_vectors import StoredVectors
 from boolattn.data.catalog import Options, open_dataset
 from boolattn.embedding.models import minilm_folder
 from boolattn.encoder.retriever import Retriever
@@ -46,13 +45,13 @@ if TYPE_CHECKING:
     from boolattn.search import Hit
 
 ENGINES = ("flat", "ivf", "hnsw", "milvus")
-#: Queries that are timed, and those of ways that only their median is told of.
+#: Queries that are timed, and those of secondary measurements.
 N_QUERIES, N_FEW = 150, 50
 K = 10
 
 
 def words_model() -> Retriever:
-    """Make an encoder of MiniLM's word vectors."""
+    """Return an encoder of MiniLM's word vectors."""
     from safetensors.numpy import load_file
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
@@ -71,7 +70,7 @@ def words_model() -> Retriever:
 
 
 def queries_of(data: Dataset) -> tuple[list[str], list[str]]:
-    """Return queries as they are said, and composed ones in explicit syntax."""
+    """Return queries in plain language, and composed ones in explicit syntax."""
     every = [query for split in data.splits.values() for query in split]
     trees = [
         unparse(template_tree(query.template, [operand.text for operand in query.operands]))
@@ -87,7 +86,7 @@ def _spread(texts: list[str]) -> list[str]:
 
 
 def timed(searcher: Searcher, queries: Iterable[str], **options: Any) -> dict[str, float]:
-    """Time queries one by one, in milliseconds; the processor's time forgets other processes."""
+    """Time queries one at a time, in milliseconds."""
     queries = list(queries)
     for query in queries[:5]:
         searcher.search(query, K, **options)
@@ -112,7 +111,7 @@ def timed(searcher: Searcher, queries: Iterable[str], **options: Any) -> dict[st
 
 
 def probed(searcher: Searcher, composed: list[str]) -> dict[str, float]:
-    """Measure one neighbour search, and what a composed query asks for; processor's time."""
+    """Measure the processor time of one neighbour search, and the searches of composed queries."""
     plans = searcher.retriever.plan_trees([parse(text) for text in composed[:N_FEW]])
     asked = [probes(plan) for plan in plans]
     every, selection, engine = np.concatenate(asked), Selection(), searcher.engine
@@ -141,7 +140,7 @@ def probed(searcher: Searcher, composed: list[str]) -> dict[str, float]:
 def searched(
     folder: Path, model: Retriever, said: list[str], composed: list[str]
 ) -> dict[str, Any]:
-    """Open an index and search it; run in a fresh process."""
+    """Open an index and search it; run in its own process."""
     before = memory_mb()
     start = time.perf_counter()
     searcher = Searcher.open(folder, model)
@@ -182,15 +181,19 @@ def _recall(searcher: Searcher, queries: list[str]) -> float:
 
 
 def built(
-    folder: Path, engine: str, documents: list[Document], model: Retriever, made: MadeVectors | None
+    folder: Path,
+    engine: str,
+    documents: list[Document],
+    model: Retriever,
+    stored: StoredVectors | None,
 ) -> dict[str, Any]:
-    """Build an index; run in a fresh process. Encoding is timed apart."""
+    """Build an index; run in its own process. Encoding is timed separately."""
     spent = 0.0
 
     def encode(batches: Iterable[list[str]], /) -> Iterator[Any]:
         nonlocal spent
-        if made is not None:
-            yield from made.encoder()(batches)
+        if stored is not None:
+            yield from stored.encoder()(batches)
             return
         for texts in batches:
             start = time.perf_counter()
@@ -206,7 +209,7 @@ def built(
     if engine == "flat":
         start = time.perf_counter()
         Searcher.build(folder, documents, model, engine=engine, encode=encode, replace=True)
-        # The segments are there already, so this is the words alone.
+        # The segments exist already, so this is the lexical index alone.
         found["lexical_s"] = round(time.perf_counter() - start, 1)
         found["disk_with_words_mb"] = _size(folder)
     return found
@@ -217,7 +220,7 @@ def _size(folder: Path) -> float:
 
 
 def _engine_size(folder: Path, engine: str, vectors: int) -> float:
-    """Return the megabytes that an engine searches in: its own file, Milvus's, or the vectors."""
+    """Return the megabytes that an engine searches: its own file, Milvus's, or the vectors."""
     own = {"flat": vectors / 2**20, "milvus": _size(folder / "milvus.db")}
     if (folder / "milvus.db").is_file():
         own["milvus"] = (folder / "milvus.db").stat().st_size / 2**20
@@ -228,19 +231,21 @@ def _engine_size(folder: Path, engine: str, vectors: int) -> float:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--from", dest="folder", type=Path, help="QUEST-intro's folder")
-    parser.add_argument("--taxa", type=Path, help="a built taxa folder; left out, the cache's")
+    parser.add_argument("--taxa", type=Path, help="a built taxa folder; default: the cache")
     parser.add_argument("--size", default="full", help="of taxa: small or full")
-    parser.add_argument("--documents", type=int, default=0, help="only so many")
+    parser.add_argument("--documents", type=int, default=0, help="use only so many")
     parser.add_argument("--engines", nargs="+", default=ENGINES, choices=ENGINES)
     parser.add_argument("--vectors", type=Path, help="document vectors: .npy or .npz")
-    parser.add_argument("--model", default="", help="what made them: shipped or a folder")
+    parser.add_argument("--model", default="", help="model of the vectors: shipped or a folder")
     parser.add_argument("--out", type=Path, help="write JSON here")
-    parser.add_argument("--docs", type=Path, help="write the tables between this page's marks")
+    parser.add_argument(
+        "--docs", type=Path, help="write the tables between the markers of this page"
+    )
     parser.add_argument("--work", type=Path, help="keep the indexes here")
     parser.add_argument("--step", choices=("build", "search"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if bool(given.vectors) != bool(given.model):
-        parser.error("--vectors and --model belong together: queries are encoded by the model")
+        parser.error("--vectors needs --model, which encodes the queries, and the reverse")
     return given
 
 
@@ -250,7 +255,7 @@ def _data(given: argparse.Namespace) -> Dataset:
 
 
 def step(given: argparse.Namespace) -> dict[str, Any]:
-    """Do one step for one engine, in a process of its own."""
+    """Run one step for one engine, in its own process."""
     model = load_model(given.model) if given.model else words_model()
     [engine] = given.engines
     folder = given.work / engine
@@ -258,14 +263,14 @@ def step(given: argparse.Namespace) -> dict[str, Any]:
         queries = json.loads((given.work / "queries.json").read_text())
         return searched(folder, model, queries["said"], queries["composed"])
     documents = list(islice(_data(given).documents, given.documents or None))
-    made = MadeVectors(given.vectors, documents) if given.vectors else None
-    if made is not None:
-        made.check(model, documents)
-    return {"documents": len(documents), **built(folder, engine, documents, model, made)}
+    stored = StoredVectors(given.vectors, documents) if given.vectors else None
+    if stored is not None:
+        stored.check(model, documents)
+    return {"documents": len(documents), **built(folder, engine, documents, model, stored)}
 
 
 def measure(engine: str, work: Path) -> dict[str, Any]:
-    """Build one engine's index and search it, with this program's own options."""
+    """Build and search the index of one engine, with the options of this program."""
     found: dict[str, Any] = {}
     for name in ("build", "search"):
         own = ["--work", str(work), "--engines", engine, "--step", name]
@@ -302,13 +307,13 @@ def main() -> None:
             found = measure(engine, work)
             results["documents"] = found.pop("documents")
             results["engines"][engine] = found
-            # Whatever comes after: this engine is measured.
+            # Written after each engine, in case a later one fails.
             if given.out:
                 given.out.write_text(json.dumps(results, indent=1) + "\n")
             print(json.dumps({engine: found}, indent=1), file=sys.stderr)
     print(page(results))
     if given.docs:
-        put(given.docs, results)
+        write_page(given.docs, results)
 
 
 if __name__ == "__main__":

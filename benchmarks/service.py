@@ -1,12 +1,12 @@
-"""The service under concurrent load: nothing lost, no error, and what batching is worth.
+"""The service under concurrent load, with and without batching.
 
     python -m benchmarks.service [--index DIR | --documents N] [--clients 1 8 32] [--requests 400]
 
-Starts ``boolattn serve`` as a process of its own, with batching and without, and asks it from so
-many clients at once, each waiting for its answer before it asks again. Every question is another
-one, and every answer must be the answer to it. The two ways take turns, so that a slow moment of
-the machine touches both. Without --index an index of made-up documents with random vectors is
-built for the shipped model: good for times, not for results.
+Starts ``boolattn serve`` with batching and without, and sends requests from concurrent clients,
+each waiting for its response before the next request. Every query is different, and every response
+is checked against its query. The two services take turns, so that a busy machine slows both.
+Without --index an index of synthetic documents with random vectors is built for the shipped model:
+valid for times, not for results.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from boolattn.search import Document, Searcher, load_model
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: Batching on and off: queries in one call, milliseconds that the first one waits.
-WAYS = {"batched": (32, 2.0), "one by one": (1, 0.0)}
+#: Queries in one batch, and milliseconds that the first one waits.
+MODES = {"batched": (32, 2.0), "one by one": (1, 0.0)}
 GROUPS = ("moths", "orchids", "beetles", "birds", "frogs", "bats", "ferns", "spiders", "snails")
 PLACES = ("Borneo", "Sumatra", "Peru", "Ecuador", "Kenya", "Uganda", "Brazil", "Mexico", "Java")
 FORMS = ("{a} of {b}", "{a} of {b} but not {c}", "{a} AND {b} NOT {c}", "{a} of {b} or {c}")
@@ -44,20 +44,20 @@ FORMS = ("{a} of {b}", "{a} of {b} but not {c}", "{a} AND {b} NOT {c}", "{a} of 
 
 @dataclass
 class Load:
-    """What one load gave.
+    """Results of one load.
 
     Attributes:
-        way: Batched or not.
-        clients: At once.
-        requests: Sent.
-        wrong: Answers that were an error, or the answer to another question.
-        p50_ms: Half of the answers took less.
-        p99_ms: 99 of 100 took less.
-        per_second: Answers.
-        batch: Mean queries of one call.
+        mode: Batched or one by one.
+        clients: Concurrent clients.
+        requests: Number of requests.
+        wrong: Responses that were an error, or did not belong to the query.
+        p50_ms: Median latency.
+        p99_ms: 99th percentile of the latency.
+        per_second: Responses per second.
+        batch: Mean batch size.
     """
 
-    way: str
+    mode: str
     clients: int
     requests: int
     wrong: int
@@ -67,8 +67,8 @@ class Load:
     batch: float
 
 
-def questions(n: int, seed: int) -> list[str]:
-    """Make different questions, a quarter of each form."""
+def make_queries(n: int, seed: int) -> list[str]:
+    """Return different queries, a quarter of each form."""
     rng = np.random.default_rng(seed)
     found: dict[str, None] = {}
     while len(found) < n:
@@ -78,8 +78,8 @@ def questions(n: int, seed: int) -> list[str]:
     return list(found)
 
 
-def made_up(folder: Path, n: int) -> None:
-    """Index documents whose vectors are random."""
+def build_synthetic(folder: Path, n: int) -> None:
+    """Index synthetic documents with random vectors."""
     rng = np.random.default_rng(0)
     model = load_model("shipped")
 
@@ -100,9 +100,9 @@ def made_up(folder: Path, n: int) -> None:
 
 
 @contextmanager
-def service(index: Path, way: str) -> Iterator[str]:
-    """Run the service, and end it as an operator would."""
-    size, wait = WAYS[way]
+def service(index: Path, mode: str) -> Iterator[str]:
+    """Run the service, and stop it with SIGTERM."""
+    size, wait = MODES[mode]
     options = ["--port", "0", "--batch-size", str(size), "--batch-wait", str(wait)]
     options += ["--concurrency", "1000", "--timeout", "120", "--no-compare"]
     command = [sys.executable, "-c", "from boolattn.cli import main; main()", "serve", str(index)]
@@ -122,21 +122,21 @@ def service(index: Path, way: str) -> Iterator[str]:
         process.kill()
 
 
-async def load(address: str, way: str, n_clients: int, asked: list[str]) -> Load:
-    """Ask all questions from so many clients."""
-    waiting = list(reversed(asked))
+async def load(address: str, mode: str, n_clients: int, queries: list[str]) -> Load:
+    """Send all queries from concurrent clients."""
+    pending = list(reversed(queries))
     seconds: list[float] = []
     wrong = 0
 
     async def one_client(client: httpx2.AsyncClient) -> None:
         nonlocal wrong
-        while waiting:
-            question = waiting.pop()
+        while pending:
+            query = pending.pop()
             start = time.perf_counter()
-            answer = await client.post("/search", json={"query": question, "k": 10})
+            response = await client.post("/search", json={"query": query, "k": 10})
             seconds.append(time.perf_counter() - start)
-            found = answer.json()
-            is_right = answer.status_code == 200 and found["query"] == question
+            found = response.json()
+            is_right = response.status_code == 200 and found["query"] == query
             wrong += not (is_right and len(found["hits"]) == 10)
 
     limits = httpx2.Limits(max_connections=n_clients, max_keepalive_connections=n_clients)
@@ -148,10 +148,10 @@ async def load(address: str, way: str, n_clients: int, asked: list[str]) -> Load
         after = await _calls(client)
     seconds.sort()
     return Load(
-        way=way,
+        mode=mode,
         clients=n_clients,
-        requests=len(asked),
-        wrong=wrong + len(asked) - len(seconds),
+        requests=len(queries),
+        wrong=wrong + len(queries) - len(seconds),
         p50_ms=1000 * statistics.median(seconds),
         p99_ms=1000 * seconds[min(len(seconds) - 1, int(0.99 * len(seconds)))],
         per_second=len(seconds) / took,
@@ -160,21 +160,21 @@ async def load(address: str, way: str, n_clients: int, asked: list[str]) -> Load
 
 
 async def _calls(client: httpx2.AsyncClient) -> tuple[float, float]:
-    """Return queries and calls of the searcher so far, from the service's own metrics."""
+    """Return the numbers of queries and of batches so far, from the service's metrics."""
     text = (await client.get("/metrics")).text
     found = [re.search(rf"^boolattn_batch_queries_{n} (\S+)", text, re.M) for n in ("sum", "count")]
     return tuple(float(value[1]) if value else 0.0 for value in found)  # type: ignore[return-value]
 
 
 def joined(rounds: list[Load]) -> Load:
-    """Take the median of the rounds, and all that was wrong in any."""
+    """Return the medians of the rounds, and the sum of wrong responses."""
     first = rounds[0]
     numbers: dict[str, Any] = {
         name: statistics.median(getattr(one, name) for one in rounds)
         for name in ("p50_ms", "p99_ms", "per_second", "batch")
     }
     return Load(
-        way=first.way,
+        mode=first.mode,
         clients=first.clients,
         requests=sum(one.requests for one in rounds),
         wrong=sum(one.wrong for one in rounds),
@@ -183,16 +183,16 @@ def joined(rounds: list[Load]) -> Load:
 
 
 def measure(index: Path, args: argparse.Namespace) -> list[Load]:
-    """Ask both services in turn, round by round."""
+    """Load both services in turn, round by round."""
     found: dict[tuple[int, str], list[Load]] = {}
     with service(index, "batched") as batched, service(index, "one by one") as alone:
         addresses = {"batched": batched, "one by one": alone}
         for number in range(args.rounds):
             for n_clients in args.clients:
-                for way, address in addresses.items():
-                    asked = questions(args.requests, seed=1000 * number + n_clients)
-                    one = asyncio.run(load(address, way, n_clients, asked))
-                    found.setdefault((n_clients, way), []).append(one)
+                for mode, address in addresses.items():
+                    queries = make_queries(args.requests, seed=1000 * number + n_clients)
+                    one = asyncio.run(load(address, mode, n_clients, queries))
+                    found.setdefault((n_clients, mode), []).append(one)
     return [joined(rounds) for rounds in found.values()]
 
 
@@ -209,18 +209,18 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         index = args.index or Path(folder) / "index"
         if args.index is None:
-            made_up(index, args.documents)
+            build_synthetic(index, args.documents)
         rows = measure(index, args)
-    print("clients  way         requests  wrong   p50 ms   p99 ms      1/s  queries a call")
+    print("clients  mode        requests  wrong   p50 ms   p99 ms      1/s      batch size")
     for row in rows:
         print(
-            f"{row.clients:7}  {row.way:10} {row.requests:9} {row.wrong:6} {row.p50_ms:8.1f} "
+            f"{row.clients:7}  {row.mode:10} {row.requests:9} {row.wrong:6} {row.p50_ms:8.1f} "
             f"{row.p99_ms:8.1f} {row.per_second:8.1f} {row.batch:15.1f}"
         )
     if args.json:
         args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1), encoding="utf-8")
     if any(row.wrong for row in rows):
-        raise SystemExit("answers were lost or wrong")
+        raise SystemExit("responses were missing or wrong")
 
 
 if __name__ == "__main__":

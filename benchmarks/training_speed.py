@@ -1,21 +1,14 @@
-"""A full training step with the plug-in, without it, and under sentence-transformers' trainer.
+"""Training steps with the plug-in, without it, and of sentence-transformers' trainer.
 
     python -m benchmarks.training_speed --encoder FOLDER --data FOLDER [--json FILE] [--steps 30]
         [--quick] [--only NAME ...] [--seconds 150] [--compile] [--profile] [--set KEY=VALUE ...]
 
-FOLDER of --data is what ``boolattn data build taxa --out FOLDER`` writes. Everything runs in the
-real trainer: drawing, batches, both towers, loss, backward, clipping, AdamW, schedule, log; no
-evaluation and no checkpoint. The same few batches come again and again, so that what happens once
-(tokenising, compiling, recording) happens before the clock starts. Time is taken over blocks of
-steps; the table shows the median block. A ratio compares rows of equal settings.
-
-Rows that record CUDA graphs come last. Where one of them fails, each of the others gets a process
-of its own: a broken recording may leave traces.
-
-sentence-transformers' own trainer needs the package datasets. Where it is missing its steps are
-run by transformers' Trainer, which its own is a subclass of: its collator, which tokenises the
-seven columns anchor, positive, negative_1 to negative_5 at each step, its
-MultipleNegativesRankingLoss, and its optimizer; the same texts, towers and precision.
+FOLDER of --data is written by ``boolattn data build taxa --out FOLDER``. Everything runs in the
+real trainer: sampling, batches, both towers, loss, backward, clipping, AdamW, schedule, log; no
+evaluation and no checkpoint. A few batches are repeated, so that tokenising, compiling and graph
+capture are not timed. The table shows the median block of steps. A ratio compares rows of
+equal settings. Rows that capture CUDA graphs come last; after a failed capture each further row
+runs in its own process.
 """
 
 from __future__ import annotations
@@ -36,11 +29,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
-from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 from transformers.utils.logging import disable_progress_bar
 
-from benchmarks import profiles
+from benchmarks import training_peer
+from benchmarks.resource_usage import operator_count, profile_summary, show_profile
 from boolattn.encoder import query_encoder
 from boolattn.plugin import plugin_of
 from boolattn.training.batches import Features, Steps
@@ -55,23 +48,21 @@ from boolattn.training.trainer import Job, RetrievalTrainer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sentence_transformers import SentenceTransformer
     from transformers import TrainerControl, TrainerState
 
     from boolattn.training.settings import Preset
 
-#: The project's bars.
-MOST_WITH_PLUGIN = 1.10
-LEAST_AGAINST_PEER = 1.0
-#: Batches that come again and again, and steps before the clock starts: twice through them.
+#: Highest acceptable ratio of a step with the plug-in to one without.
+MAX_RATIO = 1.10
+#: Number of different batches, warm-up steps, and steps of one timed block.
 PERIOD, WARM, BLOCK = 6, 12, 6
-#: Steps under the profiler, after the clock has stopped.
+#: Steps under the profiler, after the timed ones.
 PROFILED = 2
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One row. ``peer`` is sentence-transformers' trainer instead of ours."""
+    """One row of the table; ``peer`` selects sentence-transformers' trainer."""
 
     name: str
     plugin: bool = True
@@ -90,7 +81,7 @@ def _pair(name: str, **settings: Any) -> list[Variant]:
 
 
 VARIANTS = [
-    *_pair("as it is"),
+    *_pair("default"),
     Variant("sentence-transformers, 4 workers", plugin=False, peer=True, workers=4),
     Variant("sentence-transformers", plugin=False, peer=True),
     *_pair("worker, chunk 192", workers=1, chunk=192),
@@ -104,25 +95,25 @@ VARIANTS = [
     *_pair("queries captured", captured="queries"),
     Variant("plug-in, queries captured, parts compiled", captured="queries", compiled="parts"),
 ]
-#: Rows that answer what the bars ask.
+#: Rows of --quick.
 QUICK = (
-    "plain, as it is",
-    "plug-in, as it is",
+    "plain, default",
+    "plug-in, default",
     "sentence-transformers, 4 workers",
     "plain, all captured, worker, chunk 192",
     "plug-in, all captured, worker, chunk 192",
 )
 
 
-class Again(Steps):
-    """The same few steps again and again."""
+class Repeated(Steps):
+    """The same few steps, repeated."""
 
     def __getitem__(self, step: int) -> Features:
         return super().__getitem__(step % PERIOD)
 
 
 class Clock(TrainerCallback):
-    """Takes the time every few steps, when the device has done them; may look closer at the end."""
+    """Takes the time of blocks of steps, and optionally profiles the last steps."""
 
     def __init__(self, *, is_profiled: bool = False) -> None:
         self.marks: list[float] = []
@@ -147,120 +138,26 @@ class Clock(TrainerCallback):
             self.profile.stop()
 
     def blocks(self) -> list[float]:
-        """Milliseconds a step, of every block."""
+        """Return milliseconds per step of every block."""
         return [1000 * (b - a) / BLOCK for a, b in pairwise(self.marks)]
 
 
 class Timed(RetrievalTrainer):
-    """Our trainer without its checkpoint at the end."""
+    """Our trainer without the final checkpoint."""
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: object = None) -> None: ...
 
 
 class _Silent:
-    """Stands where TensorBoard's writer would: its folder is gone before its thread is."""
+    """Replaces TensorBoard's writer, whose thread would outlive its folder."""
 
     def add_scalar(self, *_: object) -> None: ...
-
-
-class PeerTrainer(Trainer):
-    """transformers' Trainer doing what sentence-transformers' trainer does at each step."""
-
-    def __init__(self, loss: torch.nn.Module, **options: Any) -> None:
-        super().__init__(**options)
-        self.loss = loss.to(self.args.device)
-
-    def compute_loss(
-        self, model: torch.nn.Module, inputs: Features, *_: Any, **__: Any
-    ) -> torch.Tensor:
-        """Sort the features by column and hand them to the loss."""
-        columns: dict[str, dict[str, Any]] = {}
-        for key, value in inputs.items():
-            for column in COLUMNS:
-                if key.startswith(column + "_"):
-                    columns.setdefault(column, {})[key[len(column) + 1 :]] = value
-        return self.loss([columns[column] for column in COLUMNS], None)
-
-
-COLUMNS: list[str] = []
-
-
-def columns_for(n_negatives: int) -> list[str]:
-    """Name the columns of a row."""
-    # "negative_1" would also be a prefix of "negative_10".
-    return ["anchor", "positive", *(f"negative_{n}" for n in range(1, n_negatives + 1))]
-
-
-def rows_of(steps: Steps, corpus: Corpus) -> list[dict[str, str]]:
-    """Write the batches as rows of texts."""
-    texts = [document.text for document in corpus.dataset.documents]
-    rows = []
-    for step in range(PERIOD):
-        batch = steps.sampler.batch(step)
-        for example, documents in zip(batch.examples, batch.documents.tolist(), strict=True):
-            values = [example.text, *(texts[row] for row in documents)]
-            rows.append(dict(zip(COLUMNS, values, strict=True)))
-    return rows
-
-
-def peer(
-    variant: Variant, preset: Preset, towers: SentenceTransformer, rows: list[dict[str, str]]
-) -> tuple[Trainer, str]:
-    """Make sentence-transformers' trainer, or what stands in for it."""
-    settings = preset.train
-    has_gpu = torch.cuda.is_available()
-    options: dict[str, Any] = {
-        "output_dir": "unused",
-        "max_steps": settings.max_steps,
-        "per_device_train_batch_size": settings.batch_size,
-        "learning_rate": settings.learning_rate,
-        "warmup_steps": settings.warmup_steps,
-        "weight_decay": settings.weight_decay,
-        "max_grad_norm": settings.max_grad_norm,
-        "bf16": settings.use_bf16 and has_gpu,
-        "use_cpu": not has_gpu,
-        "logging_steps": 10,
-        "save_strategy": "no",
-        "report_to": "none",
-        "disable_tqdm": True,
-        "dataloader_num_workers": variant.workers,
-        "dataloader_pin_memory": has_gpu,
-    }
-    tasks = {column: "query" if column == "anchor" else "document" for column in COLUMNS}
-    loss = MultipleNegativesRankingLoss(towers, scale=settings.scale)
-    try:
-        from datasets import Dataset
-    except ImportError:
-        from sentence_transformers.sentence_transformer.data_collator import (
-            SentenceTransformerDataCollator,
-        )
-
-        stand_in = PeerTrainer(
-            loss,
-            model=towers,
-            args=TrainingArguments(**options, remove_unused_columns=False),
-            train_dataset=rows,
-            data_collator=SentenceTransformerDataCollator(towers.preprocess, router_mapping=tasks),
-        )
-        return stand_in, "its steps under transformers' Trainer"
-    from sentence_transformers import (
-        SentenceTransformerTrainer,
-        SentenceTransformerTrainingArguments,
-    )
-
-    own = SentenceTransformerTrainer(
-        model=towers,
-        args=SentenceTransformerTrainingArguments(**options, router_mapping=tasks),
-        train_dataset=Dataset.from_list(rows),
-        loss=loss,
-    )
-    return own, "its own trainer"
 
 
 def measure(
     variant: Variant, preset: Preset, corpus: Corpus, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Train a few steps and say how long they took."""
+    """Train a few steps and return their times."""
     torch.manual_seed(0)
     model = replace(preset.model, use_plugin=variant.plugin)
     train = replace(preset.train, chunk=variant.chunk, captured=variant.captured)
@@ -278,14 +175,16 @@ def measure(
     with TemporaryDirectory(prefix="boolattn-speed-") as folder:
         trainer: Trainer
         if variant.peer:
-            # As one epoch: its workers start anew with each.
-            rows = rows_of(steps, corpus) * (preset.train.max_steps // PERIOD + 1)
-            trainer, note = peer(variant, preset, towers, rows)
+            # As one epoch: its workers are restarted with each.
+            columns = training_peer.column_names(preset.train.n_negatives)
+            rows = training_peer.text_rows(steps, corpus, columns, PERIOD)
+            rows *= preset.train.max_steps // PERIOD + 1
+            trainer, note = training_peer.make_peer(preset, towers, rows, variant.workers)
             trainer.remove_callback(PrinterCallback)
         else:
-            again = Again(steps.sampler, steps.collator)
+            repeated = Repeated(steps.sampler, steps.collator)
             run = RunFolder(Path(folder), _board=_Silent())
-            trainer = Timed(Job(preset, towers, again, run))
+            trainer = Timed(Job(preset, towers, repeated, run))
             trainer.n_workers = variant.workers
         trainer.add_callback(clock)
         if torch.cuda.is_available():
@@ -294,7 +193,7 @@ def measure(
     blocks = sorted(clock.blocks())
     failure = getattr(getattr(trainer.model, "encode_batch", None), "failure", None)
     if failure is not None:
-        note = f"recording failed: {traceback.format_exception_only(failure)[0].strip()[:200]}"
+        note = f"capture failed: {traceback.format_exception_only(failure)[0].strip()[:200]}"
     row = {
         **asdict(variant),
         "ms": statistics.median(blocks),
@@ -307,12 +206,12 @@ def measure(
     if torch.cuda.is_available():
         row["peak_GiB"] = torch.cuda.max_memory_allocated() / 2**30
     if clock.profile is not None:
-        row["profile"] = profiles.summary(clock.profile, PROFILED)
+        row["profile"] = profile_summary(clock.profile, PROFILED)
     return row
 
 
 def with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add to each row its ratio: with the plug-in to without, and to the best of the peer."""
+    """Add ratios: with the plug-in to without, and of the peer's best to ours."""
     done = [row for row in rows if row.get("ms")]
     peers = [row["ms"] for row in done if row["peer"]]
     settings = ("captured", "chunk", "workers")
@@ -340,8 +239,8 @@ def show(rows: list[dict[str, Any]]) -> None:
             continue
         note = row["note"]
         if row.get("to_plain"):
-            verdict = "met" if row["to_plain"] <= MOST_WITH_PLUGIN else "missed"
-            note = f"{row['to_plain']:.2f} of plain (bar 1.10 {verdict}) {note}"
+            verdict = "met" if row["to_plain"] <= MAX_RATIO else "missed"
+            note = f"{row['to_plain']:.2f} of plain (limit {MAX_RATIO:.2f} {verdict}) {note}"
         if row.get("peer_to_this"):
             note = f"{row['peer_to_this']:.2f} times as fast as sentence-transformers {note}"
         blocks = f"{row['low']:.1f} to {row['high']:.1f}"
@@ -349,7 +248,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def count_operators(preset: Preset, corpus: Corpus) -> dict[str, Any]:
-    """Count what a query pass starts, with the plug-in and without."""
+    """Count the operators of a query pass, with the plug-in and without."""
     found = {}
     for name, plugin in (("plain", False), ("plug-in", True)):
         towers = make_towers(replace(preset, model=replace(preset.model, use_plugin=plugin)))
@@ -357,14 +256,14 @@ def count_operators(preset: Preset, corpus: Corpus) -> dict[str, Any]:
             towers.cuda()
         batch = make_steps(preset, corpus)[0]["queries"]
         inputs = {key: value.to(towers.device) for key, value in batch.items()}
-        if plugin:  # all experts open, the dearest case
+        if plugin:  # all experts active, the most expensive case
             inputs["operators"] = torch.ones(len(batch["input_ids"]), preset.plugin.n_operators)
-        found[name] = profiles.operator_count(query_encoder(towers), inputs)
+        found[name] = operator_count(query_encoder(towers), inputs)
     return found
 
 
 def attempt(row: dict[str, Any], call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Measure, or say why not."""
+    """Measure, or return the error."""
     try:
         return call()
     except Exception as error:  # noqa: BLE001 - the other rows go on
@@ -374,7 +273,7 @@ def attempt(row: dict[str, Any], call: Callable[[], dict[str, Any]]) -> dict[str
 
 
 def measure_apart(variant: Variant, options: argparse.Namespace) -> dict[str, Any]:
-    """Measure one row in a process of its own."""
+    """Measure one row in its own process."""
     with TemporaryDirectory(prefix="boolattn-speed-") as folder:
         file = Path(folder) / "rows.json"
         command = [sys.executable, "-m", "benchmarks.training_speed", "--row", variant.name]
@@ -389,7 +288,7 @@ def measure_apart(variant: Variant, options: argparse.Namespace) -> dict[str, An
 
 
 def chosen_variants(options: argparse.Namespace) -> list[Variant]:
-    """Pick the rows that were asked for."""
+    """Return the selected rows."""
     if options.row:
         return [variant for variant in VARIANTS if variant.name == options.row]
     return [
@@ -404,7 +303,7 @@ def chosen_variants(options: argparse.Namespace) -> list[Variant]:
 def measured(
     preset: Preset, corpus: Corpus, options: argparse.Namespace, started: float
 ) -> Iterator[dict[str, Any]]:
-    """Measure row after row, and print it."""
+    """Measure and print row after row."""
     has_failed = False
     for variant in chosen_variants(options):
         if time.perf_counter() - started > options.seconds:
@@ -432,12 +331,11 @@ def main() -> None:
     changes = [f"model.encoder={options.encoder}", f"max_steps={n_steps}", "keep=last"]
     changes += ["data.validation=", f"save_every={10 * n_steps}", *options.set]
     preset = load_preset(options.preset, changes)
-    COLUMNS[:] = columns_for(preset.train.n_negatives)
     started = time.perf_counter()
     _, tokenizer = load_encoder(preset.model.encoder)
     corpus = Corpus(open_data(preset, options.data), tokenizer, preset.model.document_length)
     steps = make_steps(replace(preset, train=replace(preset.train, max_steps=1)), corpus)
-    for step in range(PERIOD):  # tokenised once, before any clock
+    for step in range(PERIOD):  # tokenise before anything is timed
         steps.collator(steps.sampler.batch(step))
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     print(
@@ -452,12 +350,12 @@ def main() -> None:
         print(f"aten operators of a query pass: {json.dumps(found['operators'])}", flush=True)
     for row in measured(preset, corpus, options, started):
         found["rows"].append(row)
-        if options.json:  # what is known so far, should the time end
+        if options.json:  # in case the time runs out
             options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     show(with_ratios(found["rows"]))
     for row in found["rows"]:
         if row.get("profile"):
-            profiles.show(f"{row['name']}, one step", row["profile"])
+            show_profile(f"{row['name']}, one step", row["profile"])
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
@@ -469,14 +367,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--encoder", default="minilm", help="folder; default: the installed MiniLM")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--preset", default="minilm-taxa")
-    parser.add_argument("--steps", type=int, default=30, help="steps on the clock, a row")
-    parser.add_argument("--quick", action="store_true", help="only what the bars ask for")
+    parser.add_argument("--steps", type=int, default=30, help="timed steps of each row")
+    parser.add_argument("--quick", action="store_true", help="only the main rows")
     parser.add_argument("--one-stream", action="store_true", help="queries after documents")
     parser.add_argument("--row", help=argparse.SUPPRESS)
     parser.add_argument("--only", nargs="*", default=[], help="rows with these words in the name")
-    parser.add_argument("--seconds", type=float, default=150, help="start no row after so many")
+    parser.add_argument("--seconds", type=float, default=150, help="start no row after this time")
     parser.add_argument("--compile", action="store_true", help="also the rows that compile")
-    parser.add_argument("--profile", action="store_true", help="show what each row's steps do")
+    parser.add_argument("--profile", action="store_true", help="profile the last steps of each row")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()

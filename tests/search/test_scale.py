@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.billion import Measured, Nodes, arithmetic, report
-from benchmarks.vectors import MadeVectors
+from benchmarks.billion import Measured, Nodes, estimate, report
+from benchmarks.stored_vectors import StoredVectors
 from tests.search import word_model
 
 
@@ -19,22 +19,22 @@ def test_vectors_are_found_by_id_and_scaled(tmp_path, retriever):
         scales=scales[order].astype(np.float16),
         ids=np.array([documents[row].id for row in order]),
     )
-    made = MadeVectors(tmp_path / "v.npz", documents)
+    made = StoredVectors(tmp_path / "v.npz", documents)
     made.check(retriever, documents)
     texts = [document.text for document in documents]
     found = np.concatenate(list(made.encoder()([texts[:7], texts[7:]])))
     assert (found * vectors).sum(1).min() > 0.999
     np.save(tmp_path / "v.npy", vectors[::-1].astype(np.float16))
     with pytest.raises(SystemExit, match="is not this model's"):
-        MadeVectors(tmp_path / "v.npy", documents).check(retriever, documents)
+        StoredVectors(tmp_path / "v.npy", documents).check(retriever, documents)
     np.save(tmp_path / "v.npy", vectors[:5])
     with pytest.raises(SystemExit, match="holds 5 vectors for 25 documents"):
-        MadeVectors(tmp_path / "v.npy", documents)
+        StoredVectors(tmp_path / "v.npy", documents)
 
 
 def test_a_billion_by_hand():
     measured = Measured(1_000_000, 2000, 3000, 1.0, 2.0, 4.0, 900, 3.0, 20.0)
-    own = arithmetic(measured, Nodes(gb=64, cores=16, core_hour=0.05))
+    own = estimate(measured, Nodes(gb=64, cores=16, core_hour=0.05))
     # 48 GB of 2,000 bytes: 24 million a shard; ln(1e9 / 42) / ln(1e6) = 1.2297.
     assert own["shards"] == 42
     assert own["memory_tb"] == 2.0

@@ -1,4 +1,4 @@
-"""The tables of ``benchmarks.search`` as the documentation shows them."""
+"""Tables of ``benchmarks.search`` for the documentation."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ BEGIN, END = "<!-- benchmarks.search: begin -->", "<!-- benchmarks.search: end -
 
 
 def table(results: dict[str, Any]) -> str:
-    """Write the engines in Markdown."""
-    heads = (
+    """Return the engines as a Markdown table."""
+    headings = (
         "engine",
         "build",
         "engine / memory",
@@ -22,9 +22,9 @@ def table(results: dict[str, Any]) -> str:
         "composed p50 / p99",
         "ratio",
         "recall@10",
-        "candidates' recall@10 / 100",
+        "recall@10 / 100 of candidates",
     )
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
     for name, own in results["engines"].items():
         one, both, memory = own["one vector"], own["composed"], own["memory_mb"]
         cells = (
@@ -33,7 +33,7 @@ def table(results: dict[str, Any]) -> str:
             f"{own['engine_mb']:,.0f} / {sum(memory.values()):,.0f} MB",
             f"{one['search_p50']:.1f} / {one['search_p99']:.1f} ms",
             f"{both['search_p50']:.1f} / {both['search_p99']:.1f} ms",
-            f"{own['ratio']['search_p50']:.1f}; {own['ratio']['p50']:.1f} with reading",
+            f"{own['ratio']['search_p50']:.1f}; {own['ratio']['p50']:.1f} with parsing",
             f"{own['recall@10']:.3f}",
             f"{own['candidate recall@10']:.3f} / {own['candidate recall@100']:.3f}",
         )
@@ -42,28 +42,28 @@ def table(results: dict[str, Any]) -> str:
 
 
 def page(results: dict[str, Any]) -> str:
-    """Write all that the documentation shows."""
+    """Return everything that the documentation shows."""
     own = next(iter(results["engines"].values()))
     about = (
         f"{results['documents']:,} documents of {results['corpus']}, vectors by {results['model']}",
-        f"10 results, {results['queries']} queries one by one",
+        f"10 results, {results['queries']} queries, one at a time",
         f"{results['cores']} cores, {results['threads']} threads",
     )
-    said = (
-        f"{'; '.join(about)}. Reading and encoding a query takes "
+    text = (
+        f"{'; '.join(about)}. Parsing and encoding a query takes "
         f"{own['one vector']['read_p50']:.0f} ms (one vector) and "
-        f"{own['composed']['read_p50']:.0f} ms (operands apart) more, with every engine.\n"
+        f"{own['composed']['read_p50']:.0f} ms (composed) more, with every engine.\n"
     )
-    reckoned = billion.both(results, billion.Nodes())
-    return f"{said}\n{table(results)}\n" + (
-        f"\n### A billion documents\n\n{reckoned}" if reckoned else ""
+    estimate = billion.both(results, billion.Nodes())
+    return f"{text}\n{table(results)}\n" + (
+        f"\n### A billion documents\n\n{estimate}" if estimate else ""
     )
 
 
-def put(path: Path, results: dict[str, Any]) -> None:
-    """Write the tables between a page's two marks."""
+def write_page(path: Path, results: dict[str, Any]) -> None:
+    """Write the tables between the two markers of a page."""
     before, begin, rest = path.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise SystemExit(f"{path} has no place for the tables: {BEGIN} and {END}")
+        raise SystemExit(f"{path} has no markers {BEGIN} and {END}")
     path.write_text(f"{before}{BEGIN}\n{page(results)}{END}{after}")

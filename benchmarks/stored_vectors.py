@@ -1,8 +1,8 @@
-"""Document vectors that were made elsewhere, on a GPU say, for the benchmark of search.
+"""Document vectors from a file, for the search benchmark: encoded on a GPU machine, for example.
 
-A ``.npy`` holds the vectors, float16 or float32, in the order of the corpus. A ``.npz`` holds
-``vectors`` (also int8, then with ``scales``, one number a row) and may hold ``ids``, the documents'
-own, in any order.
+A ``.npy`` file has the vectors, float16 or float32, in the order of the corpus. A ``.npz`` file has
+``vectors`` (also int8, with ``scales``, one value a row) and may have ``ids`` of the documents, in
+any order.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float32]
 
-#: Documents that are encoded here to see that the vectors are this model's.
+#: Documents that are encoded again, to check that the vectors are of this model.
 N_CHECKED = 16
-#: Half precision and int8 change a vector less than this.
-SAME = 0.99
+#: Lowest cosine of a vector that was rounded to half precision or int8.
+MIN_COSINE = 0.99
 
 
-class MadeVectors:
-    """Vectors of documents, in their order."""
+class StoredVectors:
+    """Vectors of documents, in corpus order."""
 
     def __init__(self, path: Path, documents: Sequence[Document]) -> None:
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -39,7 +39,7 @@ class MadeVectors:
         else:
             self._vectors, self._scales, ids = loaded, None, None
         if (self._vectors.dtype == np.int8) != (self._scales is not None):
-            raise SystemExit(f"{path}: int8 vectors, and only they, have scales")
+            raise SystemExit(f"{path}: int8 vectors need scales, others must not have them")
         self._rows = _rows(path, len(self._vectors), ids, documents)
 
     def __getitem__(self, chosen: slice) -> Array:
@@ -51,19 +51,19 @@ class MadeVectors:
         return vectors
 
     def check(self, model: Retriever, documents: Sequence[Document]) -> None:
-        """Refuse vectors of another model, or of other texts."""
+        """Refuse vectors of another model or of other texts."""
         step = max(1, len(documents) // N_CHECKED)
-        for place in range(0, len(documents), step):
-            [own] = model.encode_documents([documents[place].text])
-            near = float(own @ self[place : place + 1][0])
-            if near < SAME:
+        for row in range(0, len(documents), step):
+            [own] = model.encode_documents([documents[row].text])
+            cosine = float(own @ self[row : row + 1][0])
+            if cosine < MIN_COSINE:
                 raise SystemExit(
-                    f"the vector of document {documents[place].id!r} is not this model's: "
-                    f"its cosine with what is encoded here is {near:.3f}"
+                    f"the vector of document {documents[row].id!r} is not of this model: "
+                    f"its cosine with the model's own is {cosine:.3f}"
                 )
 
     def encoder(self) -> Callable[[Iterable[list[str]]], Iterator[Array]]:
-        """Return what gives the vectors of all documents, list by list."""
+        """Return an encoder for ``Searcher.build`` that yields the stored vectors."""
 
         def encode(batches: Iterable[list[str]], /) -> Iterator[Array]:
             start = 0
@@ -79,10 +79,10 @@ def _rows(
 ) -> NDArray[np.int64]:
     if ids is None:
         if n < len(documents):
-            raise SystemExit(f"{path} holds {n} vectors for {len(documents)} documents")
+            raise SystemExit(f"{path} has {n} vectors for {len(documents)} documents")
         return np.arange(len(documents))
-    places = {str(name): row for row, name in enumerate(ids.tolist())}
-    missing = [document.id for document in documents if document.id not in places]
+    rows = {str(name): row for row, name in enumerate(ids.tolist())}
+    missing = [document.id for document in documents if document.id not in rows]
     if missing:
         raise SystemExit(f"{path} has no vector of document {missing[0]!r}")
-    return np.array([places[document.id] for document in documents], np.int64)
+    return np.array([rows[document.id] for document in documents], np.int64)

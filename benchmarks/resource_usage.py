@@ -1,43 +1,88 @@
-"""What a device did while something ran: its dearest kernels, how many, and how long it idled."""
+"""Memory and processor time of a process and its children, and profiles of torch code."""
 
 from __future__ import annotations
 
+import os
+import resource
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
     from transformers import PreTrainedModel
 
 _LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx")
 _GRAPHS = ("cudaGraphLaunch",)
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def processes() -> list[int]:
+    """Return the ids of this process and all its descendants."""
+    found, pending = [], [os.getpid()]
+    while pending:
+        own = pending.pop()
+        found.append(own)
+        for task in Path(f"/proc/{own}/task").glob("*/children"):
+            pending += [int(child) for child in task.read_text().split()]
+    return found
+
+
+def memory_mb() -> dict[str, int]:
+    """Return anonymous memory and mapped files of all processes."""
+    found = {"own": 0, "mapped files": 0}
+    for process in processes():
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        fields = dict(line.split(":", 1) for line in lines if ":" in line)
+        for name, field in (("own", "RssAnon"), ("mapped files", "RssFile")):
+            found[name] += int(fields[field].split()[0]) >> 10
+    return found
+
+
+def cpu_seconds() -> float:
+    """Return the processor time so far of all processes."""
+    # The times follow the name, which is in parentheses and may contain blanks.
+    children = [Path(f"/proc/{own}/stat").read_text().rpartition(")")[2] for own in processes()[1:]]
+    ticks = sum(int(stat.split()[11]) + int(stat.split()[12]) for stat in children)
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    return own.ru_utime + own.ru_stime + ticks / _TICKS
+
+
+def peak_mb() -> int:
+    """Return the peak memory of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 def profiled(call: Callable[[], object]) -> torch.profiler.profile:
-    """Run something under the profiler."""
+    """Run a call under torch's profiler."""
+    import torch
+
     activities = [torch.profiler.ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(torch.profiler.ProfilerActivity.CUDA)
         torch.cuda.synchronize()
-    with torch.profiler.profile(activities=activities) as seen:
+    with torch.profiler.profile(activities=activities) as profile:
         call()
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-    return seen
+    return profile
 
 
-def summary(seen: torch.profiler.profile, n_times: int = 1, n_rows: int = 12) -> dict[str, Any]:
-    """Sum a profile up.
+def profile_summary(
+    profile: torch.profiler.profile, n_times: int = 1, n_rows: int = 12
+) -> dict[str, Any]:
+    """Summarise a profile.
 
     Args:
-        seen: The finished profile.
-        n_times: How often the thing was done in it; numbers are for one time.
-        n_rows: How many kernels are named.
+        profile: A finished one.
+        n_times: How often the call ran; the values are for one run.
+        n_rows: Number of kernels that are listed.
     """
-    events = seen.events() or []
+    import torch
+
+    events = profile.events() or []
     spans, kernels, times = [], Counter[str](), Counter[str]()
     counts: Counter[str] = Counter()
     for event in events:
@@ -51,7 +96,7 @@ def summary(seen: torch.profiler.profile, n_times: int = 1, n_rows: int = 12) ->
             counts["operators"] += name.startswith("aten::")
             counts["launches"] += name in _LAUNCHES
             counts["graphs"] += name in _GRAPHS
-    if not spans:  # no GPU: the operators themselves
+    if not spans:  # no GPU: list the operators
         for event in events:
             kernels[event.name] += 1
             times[event.name] += event.self_cpu_time_total
@@ -68,8 +113,8 @@ def summary(seen: torch.profiler.profile, n_times: int = 1, n_rows: int = 12) ->
     }
 
 
-def show(title: str, found: dict[str, Any]) -> None:
-    """Print a summary."""
+def show_profile(title: str, found: dict[str, Any]) -> None:
+    """Print a summary of a profile."""
     line = f"profile: {title}: {found.get('operators', 0):.0f} aten operators"
     if found["kernels"] is not None:
         line += (
@@ -83,18 +128,18 @@ def show(title: str, found: dict[str, Any]) -> None:
 
 
 def operator_count(model: PreTrainedModel, inputs: dict[str, Any]) -> dict[str, float]:
-    """Count the aten operators of one pass forward and of one back."""
+    """Count the aten operators of one forward and one backward pass."""
     model.train()
-    model(**inputs).last_hidden_state.sum().backward()  # the first time does more
-    out: list[torch.Tensor] = []
-    forward = summary(profiled(lambda: out.append(model(**inputs).last_hidden_state.sum())))
-    backward = summary(profiled(lambda: out[0].backward()))
+    model(**inputs).last_hidden_state.sum().backward()  # warm-up
+    out: list[Any] = []
+    forward = profile_summary(profiled(lambda: out.append(model(**inputs).last_hidden_state.sum())))
+    backward = profile_summary(profiled(lambda: out[0].backward()))
     model.zero_grad(set_to_none=True)
     return {"forward": forward["operators"], "backward": backward["operators"]}
 
 
 def _union(spans: list[tuple[float, float]]) -> tuple[float, float]:
-    """Length of what spans cover, and from the first start to the last end."""
+    """Return the length that spans cover, and the length from first start to last end."""
     if not spans:
         return 0.0, 0.0
     spans = sorted(spans)
