@@ -116,7 +116,8 @@ def explicit_tree(query: Query) -> QueryTree:
 
 def elided_explicit_tree(query: Query) -> QueryTree:
     """Return the same with elided operands: shared words of the first are not repeated."""
-    return _typed(elided_tree(query) or _named_tree(query))
+    names = [operand.text for operand in query.operands]
+    return _typed(elided_tree(query.template, names) or _named_tree(query))
 
 
 def _typed(tree: QueryTree) -> QueryTree:

@@ -63,17 +63,17 @@ def test_the_syntax_means_its_tree(text, tree):
     [
         ("", 1, "empty"),
         ("  \t", 4, "empty"),
-        ("AND a", 1, "wanted before 'AND'"),
-        ("a AND", 6, "wanted after 'AND', and the query ends"),
+        ("AND a", 1, "expected before 'AND'"),
+        ("a AND", 6, "expected after 'AND', and the query ends"),
         ("a OR OR b", 6, "between 'OR' and 'OR'"),
         ("a AND ) b", 7, r"between 'AND' and '\)'"),
-        ("NOT", 4, "wanted after 'NOT'"),
+        ("NOT", 4, "expected after 'NOT'"),
         ("(a OR b", 1, "never closed"),
         ("a AND (b OR (c)", 7, "never closed"),
         ("a) OR b", 2, "closes nothing"),
         ("()", 2, r"between '\(' and '\)'"),
         ('a AND "b', 7, "quote is never closed"),
-        ('a AND " "', 7, "nothing stands between"),
+        ('a AND " "', 7, "there is nothing between"),
         ("婆罗洲 AND (b", 9, "never closed"),
         ("(" * 10_000, MAX_DEPTH + 1, "nested more than"),
     ],
@@ -157,7 +157,7 @@ def test_a_query_must_say_what_to_keep(text, expected):
     tree = parse(text)
     assert is_anchored(tree) is expected
     if not expected:
-        with pytest.raises(QueryError, match=r"only excludes.*say also what to keep"):
+        with pytest.raises(QueryError, match=r"only negates.*add a positive operand"):
             check_anchored(tree)
 
 

@@ -1,9 +1,10 @@
 import pytest
 
 from boolattn.errors import QueryError
+from boolattn.logic.structure import negated_atoms
 from boolattn.logic.syntax import parse, unparse
 from boolattn.logic.templates import TEMPLATES, template_operators, template_tree
-from boolattn.logic.tree import And, Atom, Not, Or, answers, atoms, excluded_atoms, positive_part
+from boolattn.logic.tree import And, Atom, Not, Or, answers, atoms, positive_part
 
 SETS = {"a": frozenset("1234"), "b": frozenset("3456"), "c": frozenset("46")}
 
@@ -34,7 +35,7 @@ def test_nested_exclusion_keeps_what_it_excludes_from_the_exclusion():
     query = And((Atom("a"), Not(And((Atom("b"), Not(Atom("c")))))))
     assert "".join(sorted(answers(query, SETS))) == "124"
     assert [atom.text for atom in atoms(query)] == ["a", "b", "c"]
-    assert [atom.text for atom in excluded_atoms(query)] == ["b"]
+    assert [atom.text for atom in negated_atoms(query)] == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_what_may_lack_everything_wants_nothing(query):
 
 
 def test_a_query_that_only_excludes_needs_a_universe():
-    with pytest.raises(QueryError, match="only excludes"):
+    with pytest.raises(QueryError, match="only negates"):
         answers(Not(Atom("a")), SETS)
     everything = frozenset("123456789")
     assert answers(Not(Atom("a")), SETS, everything) == frozenset("56789")

@@ -116,7 +116,7 @@ def test_search_prints_json(place):
     ("arguments", "message"),
     [
         (("search", "index", "moths AND (Borneo"), "column 11: this parenthesis is never closed"),
-        (("search", "index", "NOT moths"), "only excludes"),
+        (("search", "index", "NOT moths"), "only negates"),
         (("search", "index", "moths", "--filter", "x"), "not of the form key=value"),
         (("search", "index", "moths", "--filter", "year>old"), "'old' is not a number"),
         (("search", "index", "moths", "--mode", "loud"), "no mode 'loud'"),

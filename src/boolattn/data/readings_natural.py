@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from boolattn.errors import DataError
 from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import (
-    MARK,
+    LABEL,
     LabelledQuery,
     ParsedQuery,
     in_text_order,
@@ -154,7 +154,7 @@ def short_readings(n: int, seed: int) -> Iterator[LabelledQuery]:
         {
             text
             for one in natural_queries()
-            for owners, text in MARK.findall(one.marked)
+            for owners, text in LABEL.findall(one.marked)
             if _kind(owners, text) == ("", False) and len(text.split()) <= _FEW_WORDS
         }
     )
@@ -173,7 +173,7 @@ class _Fillings:
         everywhere: dict[tuple[str, bool], list[str]] = {}
         by_domain: dict[tuple[str, str, bool], list[str]] = {}
         for one in queries:
-            for owners, text in MARK.findall(one.marked):
+            for owners, text in LABEL.findall(one.marked):
                 key = _kind(owners, text)
                 everywhere.setdefault(key, []).append(text)
                 by_domain.setdefault((one.domain, *key), []).append(text)
@@ -201,7 +201,7 @@ class _Fillings:
             used.add(text.lower())
             return f"<{owners}|{text}>"
 
-        return Natural(one.form, one.domain, MARK.sub(other, one.marked))
+        return Natural(one.form, one.domain, LABEL.sub(other, one.marked))
 
 
 def _kind(owners: str, text: str) -> tuple[str, bool]:

@@ -1,4 +1,1 @@
-"""What a Boolean query means, without a tensor: operators, cue words, trees and their sets.
-
-May import: boolattn.errors.
-"""
+"""Boolean queries: operators, cue lexicon, trees, explicit syntax, templates."""

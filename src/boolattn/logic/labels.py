@@ -1,8 +1,4 @@
-"""Token labels for a text: which tokens are cues of which operator, by character offsets.
-
-Works with the output of any fast tokenizer, because only the offsets are read.
-May import: boolattn.logic.
-"""
+"""Token labels from character spans; works with the offsets of any fast tokenizer."""
 
 from __future__ import annotations
 
@@ -18,21 +14,20 @@ if TYPE_CHECKING:
 def span_labels(
     spans: Iterable[tuple[int, int]], offsets: Sequence[tuple[int, int]], text: str = ""
 ) -> list[bool]:
-    """Mark the tokens that overlap any of the character spans.
+    """Label the tokens that overlap any of the character spans.
 
-    Special tokens have the empty offset ``(0, 0)`` and are never marked. Byte-level tokenizers
-    count the space before a word as part of its token; given the ``text``, that space does not
-    make a token overlap.
+    Special tokens have the empty offset ``(0, 0)`` and never overlap. Byte-level tokenizers count
+    the space before a word as part of its token; with ``text`` that space is ignored.
 
     >>> span_labels([(6, 9)], [(0, 0), (0, 5), (6, 9), (9, 12), (0, 0)])
     [False, False, True, False, False]
     """
-    wanted = list(spans)
+    spans = list(spans)
     labels = []
     for start, end in offsets:
         while start < end <= len(text) and text[start].isspace():
             start += 1
-        labels.append(any(start < right and left < end for left, right in wanted))
+        labels.append(any(start < right and left < end for left, right in spans))
     return labels
 
 
@@ -54,13 +49,3 @@ def cue_labels(text: str, offsets: Sequence[tuple[int, int]]) -> list[list[bool]
         span_labels([(c.start, c.end) for c in cues if c.operator is operator], offsets, text)
         for operator in OPERATORS
     ]
-
-
-def operator_labels(text: str) -> list[bool]:
-    """Say which operators a text's cues announce, in the order AND, OR, NOT.
-
-    >>> operator_labels("cats or dogs")
-    [False, True, False]
-    """
-    present = {cue.operator for cue in find_cues(text)}
-    return [operator in present for operator in OPERATORS]

@@ -1,7 +1,4 @@
-"""The three Boolean operators, in the one order that every tensor axis uses.
-
-May import: nothing.
-"""
+"""The three Boolean operators, in the order of every tensor axis."""
 
 from __future__ import annotations
 

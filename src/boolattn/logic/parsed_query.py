@@ -1,9 +1,8 @@
-"""Queries with their reading marked: the words of each operand, and how the operands are joined.
+"""Parsed queries: the words of each operand, and how the operands are joined.
 
-A reading is a small form that covers QUEST's seven structures and more: some operands are kept,
-joined by AND or by OR, and every other operand is excluded. Words that several operands share
-belong to each, so "moths of Borneo or Java that fly by day" is an OR of two whole operands.
-May import: boolattn.data, boolattn.logic, boolattn.errors.
+The form covers QUEST's seven templates and more: positive operands joined by AND or by OR, and
+negated operands. Shared words belong to each of their operands: "moths of Borneo or Java that fly
+by day" is an OR of two full operands.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ if TYPE_CHECKING:
 Span = tuple[int, int]
 Spans = tuple[Span, ...]
 
-#: Words marked with the operands they belong to: "<01|moths> <0|of Borneo> or <1|of Java>".
-MARK = re.compile(r"<(\d+)\|([^<>|]+)>")
+#: Words labelled with their operands: "<01|moths> <0|of Borneo> or <1|of Java>".
+LABEL = re.compile(r"<(\d+)\|([^<>|]+)>")
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """How a query is to be read.
+    """The parse of a query.
 
     Attributes:
-        kept: The spans of each operand that is wanted, in the order of the text.
-        excluded: The spans of each operand that is not.
-        joiner: AND or OR, between the kept operands; AND where there is only one.
+        positive: The spans of each positive operand, in text order.
+        negated: The spans of each negated operand.
+        joiner: AND or OR, between the positive operands; AND where there is only one.
     """
 
     positive: tuple[Spans, ...]
@@ -44,32 +43,31 @@ class ParsedQuery:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the query is one operand, so that nothing is to be composed."""
+        """Whether the query is one operand, without operators."""
         return len(self.positive) == 1 and not self.negated
 
     @property
     def form(self) -> tuple[int, int, str]:
-        """What is right or wrong about a structure: how many kept, how many not, and the joiner."""
+        """The structure: numbers of positive and negated operands, and the joiner."""
         return len(self.positive), len(self.negated), self.joiner.value
 
     def tree(self, text: str) -> QueryTree:
-        """Return the tree of the operands, each with its own words of a text.
+        """Return the tree of the operands, with their words in a text.
 
         >>> text = "moths of Borneo but not Sumatra"
         >>> ParsedQuery((((0, 15),),), (((0, 8), (24, 31)),)).tree(text)
         And(parts=(Atom(text='moths of Borneo'), Not(part=Atom(text='moths of Sumatra'))))
         """
-        kept = tuple(Atom(words(text, spans)) for spans in self.positive)
-        drop = tuple(Not(Atom(words(text, spans))) for spans in self.negated)
-        if len(kept) == 1:
-            return And((*kept, *drop)) if drop else kept[0]
-        if self.joiner is Operator.OR:
-            return And((Or(kept), *drop)) if drop else Or(kept)
-        return And((*kept, *drop))
+        positive: tuple[QueryTree, ...]
+        positive = tuple(Atom(words(text, spans)) for spans in self.positive)
+        negated = tuple(Not(Atom(words(text, spans))) for spans in self.negated)
+        if self.joiner is Operator.OR and len(positive) > 1:
+            positive = (Or(positive),)
+        return And((*positive, *negated)) if len(positive) + len(negated) > 1 else positive[0]
 
 
 def words(text: str, spans: Sequence[Span]) -> str:
-    """Return the words of some spans, one space between them.
+    """Return the words of spans, separated by one space.
 
     >>> words("moths of Borneo but not Sumatra", [(0, 8), (24, 31)])
     'moths of Sumatra'
@@ -79,41 +77,39 @@ def words(text: str, spans: Sequence[Span]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LabelledQuery:
-    """A text and its reading."""
+    """A text and its parse."""
 
     text: str
     parsed: ParsedQuery
 
 
 def label_template(text: str, template: str, operands: Sequence[Spans]) -> LabelledQuery | None:
-    """Mark a text that was made after one of QUEST's templates.
+    """Label a text of one of QUEST's templates; ``None`` where an operand's spans are unknown.
 
     Args:
         text: The query.
         template: Its structure.
         operands: The spans of each operand, in the template's order.
-
-    Returns:
-        ``None`` where an operand's words are not known.
     """
     if not template or not all(operands):
         return None
-    tree = template_tree(template, [str(place) for place in range(len(operands))])
+    tree = template_tree(template, [str(index) for index in range(len(operands))])
     parts = tree.parts if isinstance(tree, And | Or) else (tree,)
-    kept = [operands[int(part.text)] for part in parts if isinstance(part, Atom)]
-    drop = [
+    positive = [operands[int(part.text)] for part in parts if isinstance(part, Atom)]
+    negated = [
         operands[int(part.part.text)]
         for part in parts
         if isinstance(part, Not) and isinstance(part.part, Atom)
     ]
     joiner = Operator.OR if isinstance(tree, Or) else Operator.AND
     return LabelledQuery(
-        text, ParsedQuery(in_text_order(kept, operands), in_text_order(drop, operands), joiner)
+        text,
+        ParsedQuery(in_text_order(positive, operands), in_text_order(negated, operands), joiner),
     )
 
 
 def in_text_order(chosen: Sequence[Spans], operands: Sequence[Spans]) -> tuple[Spans, ...]:
-    """Sort operands by where the first word stands that is theirs alone."""
+    """Sort operands by the position of the first word that no other operand has."""
     owners: dict[int, int] = {}
     for spans in operands:
         for start, end in spans:
@@ -127,20 +123,20 @@ def in_text_order(chosen: Sequence[Spans], operands: Sequence[Spans]) -> tuple[S
     return tuple(sorted(chosen, key=key))
 
 
-def parse_labelled(marked: str) -> tuple[str, list[Spans]]:
-    """Take the marks out of a text, and return it with the spans of each operand.
+def parse_labelled(markup: str) -> tuple[str, list[Spans]]:
+    """Return a labelled text without its labels, and the spans of each operand.
 
     >>> parse_labelled("<01|moths> <0|of Borneo> or <1|of Java>")
     ('moths of Borneo or of Java', [((0, 5), (6, 15)), ((0, 5), (19, 26))])
     """
     text, after = "", 0
     owned: dict[int, list[Span]] = {}
-    for match in MARK.finditer(marked):
-        text += marked[after : match.start()]
+    for match in LABEL.finditer(markup):
+        text += markup[after : match.start()]
         span = (len(text), len(text) + len(match[2]))
         for digit in match[1]:
             owned.setdefault(int(digit), []).append(span)
         text += match[2]
         after = match.end()
     count = max(owned, default=-1) + 1
-    return text + marked[after:], [tuple(owned.get(place, ())) for place in range(count)]
+    return text + markup[after:], [tuple(owned.get(place, ())) for place in range(count)]

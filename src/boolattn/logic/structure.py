@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from boolattn.logic.tree import And, Atom, Not, Or, QueryTree
+from boolattn.logic.tree import And, Atom, Not, Or, QueryTree, atoms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,12 @@ def operand_signs(tree: QueryTree) -> Iterator[int]:
                     yield from walk(part, sign)
 
     yield from walk(tree, 1)
+
+
+def negated_atoms(tree: QueryTree) -> Iterator[Atom]:
+    """Yield the operands under an odd number of ``Not``."""
+    pairs = zip(atoms(tree), operand_signs(tree), strict=True)
+    return (atom for atom, sign in pairs if sign < 0)
 
 
 def in_words(tree: QueryTree) -> str:

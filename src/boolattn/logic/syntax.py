@@ -7,8 +7,7 @@
     item   = phrase | quoted | "(" any ")" | "-" word | "-" quoted | "-(" any ")"
     phrase = word { word }                                    words side by side are one operand
 
-Only upper-case words are operators, and none between quotes. May import: boolattn.errors,
-boolattn.logic.tree.
+Only upper-case words are operators, and none between quotes.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ if TYPE_CHECKING:
     Span = tuple[int, int]
 
 OPERATOR_WORDS = ("AND", "OR", "NOT")
-#: Parentheses within parentheses; more than any person writes, less than Python's stack holds.
+#: Deepest nesting of parentheses, far below Python's recursion limit.
 MAX_DEPTH = 32
 MAX_OPERANDS = 256
 
 _CLOSING = {'"': '"', "“": "”", "„": "“”", "«": "»"}
 _OPEN, _CLOSE = "(（", ")）"
 _WORD = re.compile(r"[^\s()（）]+")
-#: A minus sign before a letter, quote or parenthesis excludes; before a digit it is a number's.
+#: A minus sign before a letter, quote or parenthesis negates; before a digit it is a sign.
 _MINUS = re.compile(r"[-−](?=[^\W\d_]|[\"“„«(（])")
 _CUE = re.compile(r"\b(?:and|or|not)\b", re.IGNORECASE)
 
@@ -47,19 +46,19 @@ class _Token:
 
 
 def parse(text: str) -> QueryTree:
-    """Read a query in explicit syntax.
+    """Parse a query in explicit syntax.
 
     >>> parse("hawk moths AND Borneo NOT Sumatra")
     And(parts=(Atom(text='hawk moths'), Atom(text='Borneo'), Not(part=Atom(text='Sumatra'))))
 
     Raises:
-        QuerySyntaxError: With the column that cannot be read.
+        QuerySyntaxError: With the column of the error.
     """
     return parse_with_spans(text)[0]
 
 
 def parse_with_spans(text: str) -> tuple[QueryTree, tuple[Span, ...]]:
-    """Read a query, and say where in the text each operand stands, in the order of ``atoms``."""
+    """Parse a query; return the tree, and each operand's span in the order of ``atoms``."""
     parser = _Parser(text, _tokens(text))
     tree = parser.any_of(0)
     parser.expect_end()
@@ -69,10 +68,10 @@ def parse_with_spans(text: str) -> tuple[QueryTree, tuple[Span, ...]]:
 
 
 def is_explicit(text: str) -> bool:
-    """Say whether a text is meant as explicit syntax rather than as plain language.
+    """Say whether a text is explicit syntax rather than plain language.
 
-    It is when an upper-case operator stands outside quotes, a word is excluded with a minus
-    sign, or quotes protect an operator word.
+    It is when it has an upper-case operator outside quotes, a minus sign before a word, or an
+    operator word inside quotes.
 
     >>> is_explicit("moths of Borneo but not Sumatra"), is_explicit("moths -Sumatra")
     (False, True)
@@ -80,7 +79,7 @@ def is_explicit(text: str) -> bool:
     try:
         tokens = _tokens(text)
     except QuerySyntaxError:
-        # A quote without an end is an inch sign or a slip; the operators outside it decide.
+        # A quote without an end is an inch sign or a typing error; the operators decide.
         return any(word in OPERATOR_WORDS for word in text.split())
     return any(
         token.kind in (*OPERATOR_WORDS, "-")
@@ -90,14 +89,14 @@ def is_explicit(text: str) -> bool:
 
 
 def unparse(tree: QueryTree) -> str:
-    """Write a tree in explicit syntax; ``parse`` reads it back.
+    """Write a tree in explicit syntax, so that ``parse`` returns the same tree.
 
     >>> unparse(And((Or((Atom("moths"), Atom("Romeo AND Juliet"))), Not(Atom("Borneo")))))
     '(moths OR "Romeo AND Juliet") NOT Borneo'
     """
     match tree:
         case Atom(text):
-            return text if _is_bare(text) else _quoted(text)
+            return text if _is_unquoted(text) else _quoted(text)
         case Not(part):
             return f"NOT {_grouped(part)}"
         case Or(parts):
@@ -112,7 +111,7 @@ def unparse(tree: QueryTree) -> str:
 
 
 def is_anchored(tree: QueryTree, *, is_negated: bool = False) -> bool:
-    """Say whether every document that satisfies a tree has some operand that it must match.
+    """Say whether every document that satisfies a tree matches some operand.
 
     "NOT moths" and "Borneo OR NOT moths" are not anchored: nearly everything satisfies them.
     """
@@ -123,17 +122,17 @@ def is_anchored(tree: QueryTree, *, is_negated: bool = False) -> bool:
             return is_anchored(part, is_negated=not is_negated)
         case And(parts) | Or(parts):
             found = [is_anchored(part, is_negated=is_negated) for part in parts]
-            # Under an exclusion AND and OR change places.
+            # Under a NOT, AND and OR are exchanged.
             return any(found) if isinstance(tree, And) != is_negated else all(found)
 
 
 def check_anchored(tree: QueryTree) -> None:
-    """Refuse a query that says only what to leave out."""
+    """Refuse a query that only negates."""
     if not is_anchored(tree):
         first = next(atoms(tree)).text
         raise QueryError(
-            "the query only excludes, which nearly every document satisfies: say also what to "
-            f"keep, as in 'butterflies NOT {first}', on each side of an OR"
+            "the query only negates, and nearly every document satisfies it: add a positive "
+            f"operand, as in 'butterflies NOT {first}', on each side of an OR"
         )
 
 
@@ -191,7 +190,7 @@ class _Parser:
             return self.group(token, depth)
         if token.kind == "quoted":
             if not token.text.strip():
-                raise self.fail("nothing stands between these quotes", token)
+                raise self.fail("there is nothing between these quotes", token)
             self.spans.append((token.start, token.end))
             return Atom(token.text.strip())
         if token.kind != "word":
@@ -218,14 +217,14 @@ class _Parser:
     def _missing(self, token: _Token) -> str:
         before = self.tokens[self.position - 2] if self.position > 1 else None
         if token.kind == "end":
-            # take() stays at the end, so the token before it is one nearer.
+            # take() does not move past the end.
             before = self.tokens[self.position - 1] if self.position else None
             if before is None:
-                return "the query is empty; write what you look for"
-            return f"an operand is wanted after {before.text!r}, and the query ends"
+                return "the query is empty; write what you are looking for"
+            return f"an operand is expected after {before.text!r}, and the query ends"
         if before is None:
-            return f"an operand is wanted before {token.text!r}"
-        return f"an operand is wanted between {before.text!r} and {token.text!r}"
+            return f"an operand is expected before {token.text!r}"
+        return f"an operand is expected between {before.text!r} and {token.text!r}"
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -235,7 +234,7 @@ def _tokens(text: str) -> list[_Token]:
         if text[at].isspace():
             at += 1
             continue
-        # Inside a word a quote is an inch sign, and a minus sign a hyphen.
+        # Inside a word a quote is an inch sign and a minus sign a hyphen.
         is_start = not tokens or tokens[-1].end < at or tokens[-1].kind != "word"
         tokens.append(_token(text, at, is_start=is_start))
         at = tokens[-1].end
@@ -259,36 +258,36 @@ def _token(text: str, at: int, *, is_start: bool) -> _Token:
 
 def _quote(text: str, start: int) -> _Token:
     closing = _CLOSING[text[start]]
-    kept: list[str] = []
+    inside: list[str] = []
     at = start + 1
     while at < len(text):
         if text[at] == "\\" and text[at + 1 : at + 2] in ('"', "\\"):
-            kept.append(text[at + 1])
+            inside.append(text[at + 1])
             at += 2
             continue
         if text[at] in closing:
-            return _Token("quoted", "".join(kept), start, at + 1)
-        kept.append(text[at])
+            return _Token("quoted", "".join(inside), start, at + 1)
+        inside.append(text[at])
         at += 1
     raise QuerySyntaxError("this quote is never closed", column=start + 1, text=text)
 
 
 def _joined(kind: type[And] | type[Or], parts: list[QueryTree]) -> QueryTree:
-    """Join parts, with parts of the same kind spread out: "(A AND B) AND C" has three."""
+    """Join parts; nested parts of the same kind are flattened: "(A AND B) AND C" has three."""
     if len(parts) == 1:
         return parts[0]
-    spread: list[QueryTree] = []
+    flat: list[QueryTree] = []
     for part in parts:
-        spread += part.parts if isinstance(part, kind) else [part]
-    return kind(tuple(spread))
+        flat += part.parts if isinstance(part, kind) else [part]
+    return kind(tuple(flat))
 
 
 def _grouped(tree: QueryTree) -> str:
     return unparse(tree) if isinstance(tree, Atom) else f"({unparse(tree)})"
 
 
-def _is_bare(text: str) -> bool:
-    """Say whether a text can stand without quotes and be read back the same."""
+def _is_unquoted(text: str) -> bool:
+    """Say whether a text needs no quotes."""
     try:
         tokens = _tokens(text)
     except QuerySyntaxError:

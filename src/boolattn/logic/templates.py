@@ -1,7 +1,4 @@
-"""The seven query structures of QUEST, by the name QUEST gives them, each as a tree.
-
-May import: boolattn.errors, boolattn.logic.
-"""
+"""The seven query templates of QUEST, by QUEST's names, each as a tree."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ TEMPLATES: Mapping[str, tuple[int, Callable[[Sequence[QueryTree]], QueryTree]]] 
 
 
 def template_tree(template: str, operands: Sequence[str]) -> QueryTree:
-    """Put operands into a template.
+    """Return the tree of a template with operands.
 
     >>> template_tree("_ that are not _", ["moths", "moths of Sumatra"])
     And(parts=(Atom(text='moths'), Not(part=Atom(text='moths of Sumatra'))))
@@ -42,7 +39,7 @@ def template_tree(template: str, operands: Sequence[str]) -> QueryTree:
 
 
 def template_operators(template: str) -> tuple[Operator, ...]:
-    """Return the operators of a template, as the paper's label gate uses them.
+    """Return the operators of a template, as the paper's oracle labels have them.
 
     >>> [op.value for op in template_operators("_ that are also _ but not _")]
     ['and', 'not']

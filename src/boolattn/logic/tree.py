@@ -1,7 +1,6 @@
 """A query as a tree of operands, and what it means over sets of documents.
 
-``Not`` excludes from what stands beside it: "A and B but not C" is ``And((A, B, Not(C)))``.
-May import: boolattn.errors, boolattn.logic.operators.
+``Not`` restricts the parts beside it: "A and B but not C" is ``And((A, B, Not(C)))``.
 """
 
 from __future__ import annotations
@@ -18,28 +17,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Atom:
-    """One operand: a phrase that is looked up as it stands."""
+    """One operand: a phrase."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class And:
-    """Every part holds."""
+    """All parts."""
 
     parts: tuple[QueryTree, ...]
 
 
 @dataclass(frozen=True)
 class Or:
-    """At least one part holds."""
+    """At least one part."""
 
     parts: tuple[QueryTree, ...]
 
 
 @dataclass(frozen=True)
 class Not:
-    """The part does not hold."""
+    """Not the part."""
 
     part: QueryTree
 
@@ -57,7 +56,7 @@ def answers(
     Args:
         query: The tree.
         postings: The documents of each operand's text.
-        universe: All documents; only a query that excludes without keeping anything needs it.
+        universe: All documents; needed by a query without a positive operand.
 
     >>> postings = {"a": frozenset("12"), "b": frozenset("23")}
     >>> sorted(answers(And((Atom("a"), Not(Atom("b")))), postings))
@@ -73,11 +72,10 @@ def answers(
         case Or(parts):
             return frozenset().union(*(answers(part, postings, universe) for part in parts))
         case And(parts):
-            keep = [answers(p, postings, universe) for p in parts if not isinstance(p, Not)]
-            drop = [answers(p.part, postings, universe) for p in parts if isinstance(p, Not)]
-            if not keep:
-                keep = [_everything(universe)]
-            return frozenset.intersection(*keep).difference(*drop)
+            positive = [answers(p, postings, universe) for p in parts if not isinstance(p, Not)]
+            negated = [answers(p.part, postings, universe) for p in parts if isinstance(p, Not)]
+            positive = positive or [_everything(universe)]
+            return frozenset.intersection(*positive).difference(*negated)
         case Not(part):
             return _everything(universe) - answers(part, postings, universe)
 
@@ -85,13 +83,13 @@ def answers(
 def _everything(universe: frozenset[str] | None) -> frozenset[str]:
     if universe is None:
         raise QueryError(
-            "the query only excludes: say also what to keep, as in 'moths NOT Sumatra'"
+            "the query only negates: add a positive operand, as in 'moths NOT Sumatra'"
         )
     return universe
 
 
 def atoms(query: QueryTree) -> Iterator[Atom]:
-    """Walk the operands, left to right."""
+    """Yield the operands, left to right."""
     match query:
         case Atom():
             yield query
@@ -100,19 +98,6 @@ def atoms(query: QueryTree) -> Iterator[Atom]:
         case And(parts) | Or(parts):
             for part in parts:
                 yield from atoms(part)
-
-
-def excluded_atoms(query: QueryTree, *, is_negated: bool = False) -> Iterator[Atom]:
-    """Walk the operands that stand under an odd number of ``Not``."""
-    match query:
-        case Atom():
-            if is_negated:
-                yield query
-        case Not(part):
-            yield from excluded_atoms(part, is_negated=not is_negated)
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from excluded_atoms(part, is_negated=is_negated)
 
 
 def positive_part(query: QueryTree, *, is_negated: bool = False) -> QueryTree | None:
@@ -131,20 +116,19 @@ def positive_part(query: QueryTree, *, is_negated: bool = False) -> QueryTree | 
         case Not(part):
             return positive_part(part, is_negated=not is_negated)
         case And(parts) | Or(parts):
-            # What is not "a and b" is not a, or not b; and the other way round.
+            # De Morgan: not (a and b) is (not a) or (not b).
             is_all = isinstance(query, And) != is_negated
             found = [positive_part(part, is_negated=is_negated) for part in parts]
-            kept = tuple(part for part in found if part is not None)
-            if not kept or (not is_all and len(kept) < len(found)):
+            rest = tuple(part for part in found if part is not None)
+            if not rest or (not is_all and len(rest) < len(found)):
                 return None
-            return kept[0] if len(kept) == 1 else (And if is_all else Or)(kept)
+            return rest[0] if len(rest) == 1 else (And if is_all else Or)(rest)
 
 
 def operators_of(query: QueryTree) -> tuple[Operator, ...]:
     """Return the operators a tree uses, in the fixed order.
 
-    An ``And`` whose other parts are all excluded is a difference, which is NOT alone, as in
-    "A that are not B".
+    An ``And`` with one positive part is NOT alone: "A that are not B".
 
     >>> [op.value for op in operators_of(And((Atom("a"), Not(Atom("b")))))]
     ['not']

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from boolattn.composition.plan import Plan
 from boolattn.errors import ConfigError, QueryError
+from boolattn.logic.structure import negated_atoms
 from boolattn.logic.syntax import check_anchored, is_explicit, parse_with_spans
-from boolattn.logic.tree import Atom, atoms, excluded_atoms
+from boolattn.logic.tree import Atom, atoms
 from boolattn.search.verdicts import probability
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def prepare_queries(
 def is_contradiction(tree: QueryTree) -> bool:
     """Return whether no document can satisfy a tree, as in "A AND NOT A"."""
     names = [atom.text.casefold() for atom in atoms(tree)]
-    if not set(names) & {atom.text.casefold() for atom in excluded_atoms(tree)}:
+    if not set(names) & {atom.text.casefold() for atom in negated_atoms(tree)}:
         return False
     different = sorted(set(names))
     if len(different) == len(names) or len(different) > _MAX_CHECKED:
