@@ -1,5 +1,7 @@
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -194,3 +196,14 @@ def test_the_shipped_model_is_unpacked_once(folder, tmp_path, monkeypatch):
     pack(folder, source)
     assert shipped_model("tiny") != found
     assert len(list(found.parent.iterdir())) == 2  # no drafts are left
+
+
+def test_model_names_are_resolved_and_models_unpacked_without_torch(folder, tmp_path):
+    pack(folder, tmp_path / "packed")
+    code = (
+        "import sys; from boolattn.embedding.int8_storage import unpack; "
+        "from boolattn.embedding.models import resolve; "
+        "unpack(sys.argv[1], sys.argv[2]); resolve(sys.argv[2]); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path / "packed", tmp_path / "m"], check=True)
+    assert (tmp_path / "m" / "modules.json").is_file()

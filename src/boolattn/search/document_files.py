@@ -1,8 +1,7 @@
-"""Reading documents from a file: JSON lines, CSV or Parquet.
+"""Documents from a file: JSON lines, CSV or Parquet.
 
-Every row has a text (``text``, or ``contents``) and an id (``id``, ``_id``, or else its title);
-``title`` is shown to people. An object under ``metadata`` and all other fields are metadata.
-May import: boolattn.data, boolattn.errors.
+Every row has a text (``text``, or ``contents``) and an id (``id``, ``_id``, or else its title).
+An object under ``metadata`` and all other fields but ``title`` are metadata.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")
 
 
 def read_documents(path: Path) -> Iterator[Document]:
-    """Read a corpus as a stream; JSON lines and CSV may be compressed (.gz, .xz, .zst).
-
-    Every complaint names the file and the line.
-    """
+    """Read a corpus as a stream; JSON lines and CSV may be compressed (.gz, .xz, .zst)."""
     if not path.is_file():
         raise MissingDataError(f"there is no file {path}")
     name = path.name.lower()
@@ -37,20 +33,15 @@ def read_documents(path: Path) -> Iterator[Document]:
     kind = name.rpartition(".")[2]
     if kind not in _READERS:
         raise DataError(f"{path}: a corpus ends in {', '.join('.' + k for k in _READERS)}")
-    is_empty = True
+    number = 0
     for number, row in _READERS[kind](path):
-        is_empty = False
         yield _document(row, f"{path}:{number}")
-    if is_empty:
+    if not number:
         raise DataError(f"{path} holds no documents, so there is nothing to index")
 
 
-def _jsonl(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    return read_jsonl(path)
-
-
 def _csv(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    # A field may hold line breaks and a whole book.
+    # A field may hold line breaks, and a book.
     csv.field_size_limit(1 << 30)
     reader = csv.DictReader((line + "\n" for _, line in read_lines(path)), restkey="", strict=True)
     try:
@@ -80,8 +71,8 @@ def _parquet(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         raise DataError(f"{path}:{number + 1}: damaged, or not Parquet ({reason})") from error
 
 
-_READERS = {"jsonl": _jsonl, "csv": _csv, "parquet": _parquet}
-#: Never taken for numbers.
+_READERS = {"jsonl": read_jsonl, "csv": _csv, "parquet": _parquet}
+#: Never read as numbers.
 _PLAIN = (*_IDS, *_TEXTS, _TITLE)
 
 
@@ -91,17 +82,16 @@ def _document(row: Mapping[str, Any], where: str) -> Document:
     if isinstance(inner, dict):
         del values[_METADATA]
         values |= inner
-    title = _text(row, (_TITLE,), where) if row.get(_TITLE) is not None else ""
     return Document(
         id=_text(row, (*_IDS, _TITLE), where),
         text=_text(row, _TEXTS, where),
-        title=title,
+        title=_text(row, (_TITLE,), where) if row.get(_TITLE) is not None else "",
         metadata=_metadata(values, where),
     )
 
 
 def _text(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> str:
-    """Return the first of some fields that is there."""
+    """Return the first of some fields that a row has."""
     value = next((row[name] for name in names if row.get(name) is not None), None)
     if isinstance(value, int) and names[0] in _IDS and not isinstance(value, bool):
         value = str(value)
@@ -116,8 +106,7 @@ def _text(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> str:
 def _metadata(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in values.items():
-        is_missing = value is None or (isinstance(value, float) and math.isnan(value))
-        if is_missing:
+        if value is None or (isinstance(value, float) and math.isnan(value)):
             continue
         if hasattr(value, "isoformat"):
             value = value.isoformat()
@@ -131,7 +120,7 @@ def _metadata(values: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _typed(value: str) -> str | int | float | None:
-    """Read a number that would be written the same again; 007 is a name."""
+    """Return a number if it would be written the same again; 007 is text."""
     if not value:
         return None
     if _NUMBER.fullmatch(value):

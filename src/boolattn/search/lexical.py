@@ -90,7 +90,10 @@ def write_lexical(
     target.mkdir()
     if base is not None:
         for path in _parts(base):
-            _share(path, target / path.name)
+            try:
+                os.link(path, target / path.name)
+            except OSError:  # not every file system has links
+                shutil.copyfile(path, target / path.name)
     schema = tantivy.SchemaBuilder()
     schema.add_unsigned_field(_ROW, fast=True)
     schema.add_text_field(_BODY, tokenizer_name=ANALYZER)
@@ -102,12 +105,13 @@ def write_lexical(
         # tantivy reports a full or read-only disk as a ValueError.
         shutil.rmtree(target, ignore_errors=True)
         raise IndexFolderError(f"cannot write {target}: {_plain(error)}") from error
+    os.umask(umask := os.umask(0o022))
     for path in target.iterdir():
         if path.name.endswith(".lock"):
             path.unlink()
         elif path.stat().st_nlink == 1:
-            # tantivy makes some files private; the umask holds for the rest of the index.
-            path.chmod(0o666 & ~_umask())
+            # tantivy makes some files private; the rest of the index is as the umask says.
+            path.chmod(0o666 & ~umask)
 
 
 def _add(index: TantivyIndex, texts: Iterable[tuple[int, str]]) -> None:
@@ -225,14 +229,6 @@ def _rows(searcher: TantivyIndex, hits: Sequence[tuple[float, object]]) -> NDArr
     return np.array(searcher.fast_field_values(_ROW, [address for _, address in hits]), np.int64)
 
 
-def _share(path: Path, target: Path) -> None:
-    try:
-        os.link(path, target)
-    except OSError:
-        # Not every file system has links.
-        shutil.copyfile(path, target)
-
-
 def _parts(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if not path.name.endswith(".lock")]
 
@@ -243,9 +239,3 @@ def _spaced(text: str) -> str:
 
 def _plain(error: Exception) -> str:
     return " ".join(str(error).split())
-
-
-def _umask() -> int:
-    current = os.umask(0o022)
-    os.umask(current)
-    return current

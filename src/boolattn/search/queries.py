@@ -55,18 +55,20 @@ def prepare_queries(
     if not compose:
         vectors = retriever.encode_queries(texts)
         return [_single_vector(text, vector) for text, vector in zip(texts, vectors, strict=True)]
-    explicit = [mode == "explicit" or (mode == "auto" and is_explicit(text)) for text in texts]
-    parsed = [parse_with_spans(text) for text, own in zip(texts, explicit, strict=True) if own]
-    for tree, _ in parsed:
+    explicit = {
+        place: parse_with_spans(text)
+        for place, text in enumerate(texts)
+        if mode == "explicit" or (mode == "auto" and is_explicit(text))
+    }
+    for tree, _ in explicit.values():
         check_anchored(tree)
-    plain = iter(retriever.plan([t for t, own in zip(texts, explicit, strict=True) if not own]))
-    given = iter(retriever.plan_trees([tree for tree, _ in parsed]))
-    spans = iter([spans for _, spans in parsed])
+    plain = iter(retriever.plan([t for place, t in enumerate(texts) if place not in explicit]))
+    given = iter(retriever.plan_trees([tree for tree, _ in explicit.values()]))
     found = []
-    for text, own in zip(texts, explicit, strict=True):
-        if own:
-            plan = replace(next(given), spans=tuple((span,) for span in next(spans)))
-            found.append(_explicit(text, plan))
+    for place, text in enumerate(texts):
+        if place in explicit:
+            spans = tuple((span,) for span in explicit[place][1])
+            found.append(_explicit(text, replace(next(given), spans=spans)))
         else:
             found.append(_plain(text, next(plain)))
     return found

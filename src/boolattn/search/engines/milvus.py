@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float32]
     Client = Any
+    Efforts = dict[int, float]
 
 #: Most results of one search; Milvus's own limit.
 LIMIT = 16_384
@@ -56,12 +57,7 @@ class Milvus:
     limit = LIMIT
 
     def __init__(
-        self,
-        client: Client,
-        collection: str,
-        rows: Rows,
-        n_documents: int,
-        efforts: dict[int, float],
+        self, client: Client, collection: str, rows: Rows, n_documents: int, efforts: Efforts
     ) -> None:
         self._client, self._collection, self._rows = client, collection, rows
         self.efforts, self.vectors = efforts, rows.vectors
@@ -124,11 +120,9 @@ def expression(conditions: tuple[Condition, ...]) -> str:
 def write_engine(job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
     """Create a collection, or add rows to an existing one."""
     rows, manifest = job.rows, job.manifest
-    uri = manifest.engine_settings.get("uri", job.uri)
+    settings, new = manifest.engine_settings, f"{_prefix(job.folder)}_{manifest.generation}"
+    uri, name = settings.get("uri", job.uri), settings.get("collection", new)
     client = _client(_address(job.folder, uri))
-    name = manifest.engine_settings.get(
-        "collection", f"{_prefix(job.folder)}_{manifest.generation}"
-    )
     with _one_line(name):
         if job.first_row:
             # Rows of a killed writer.
@@ -180,12 +174,8 @@ def _create(client: Client, name: str, dimension: int) -> None:
     schema.add_field("numbers", DataType.JSON)
     index = client.prepare_index_params()
     # Vectors of cosine models have length 1, so the inner product is the cosine.
-    index.add_index(
-        "vector",
-        index_type="HNSW",
-        metric_type="IP",
-        params={"M": 32, "efConstruction": 80},
-    )
+    graph = {"M": 32, "efConstruction": 80}
+    index.add_index("vector", index_type="HNSW", metric_type="IP", params=graph)
     client.create_collection(name, schema=schema, index_params=index, consistency_level="Strong")
 
 
@@ -253,9 +243,5 @@ def _one_line(what: str, hint: str = "") -> Iterator[None]:
     try:
         yield
     except (MilvusException, grpc.RpcError) as error:
-        text = error.message if isinstance(error, MilvusException) else _details(error)
+        text = getattr(error, "message", None) or getattr(error, "details", error.__str__)()
         raise IndexFolderError(f"Milvus ({what}): {' '.join(str(text).split())}{hint}") from error
-
-
-def _details(error: Any) -> str:  # noqa: ANN401 - grpc's errors have one of two forms
-    return str(error.details() if hasattr(error, "details") else error)

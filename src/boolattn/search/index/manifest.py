@@ -93,7 +93,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         outer = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise IndexFolderError(_nothing(folder)) from error
+        raise IndexFolderError(_missing(folder)) from error
     except OSError as error:
         raise IndexFolderError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
@@ -154,7 +154,7 @@ def _text_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _nothing(folder: Path) -> str:
+def _missing(folder: Path) -> str:
     if not folder.exists():
         return f"there is no index at {folder}; make one with: boolattn index FILE --out {folder}"
     if (folder / "segments").is_dir():
