@@ -135,13 +135,3 @@ class _Unclosed(io.RawIOBase):
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
         return self._raw.write(data)
-
-
-# Former names, until every package uses the new ones.
-whole_file, whole_folder = atomic_file, atomic_folder
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401
-    import boolattn.jsonl
-
-    return getattr(boolattn.jsonl, name)

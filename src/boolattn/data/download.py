@@ -1,7 +1,6 @@
-"""Downloads: cached, resumed where they stopped, checked, and clear about what to do offline.
+"""Downloads: cached, resumed and checked.
 
-Only the standard library's client is used. A file takes its name when all of its bytes are
-there; until then they wait in ``<name>.part`` for the next call. May import: boolattn.errors.
+A file gets its name when it is complete; until then its bytes are in ``<name>.part``.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 18
 _TIMEOUT_S = 30.0
 
-#: Called with the bytes that are there and the bytes there will be (None when not told).
+#: Called with the bytes received and the total (None where unknown).
 Progress: TypeAlias = "Callable[[int, int | None], None]"
 
 
 def is_offline(url: str) -> bool:
-    """Tell whether ``$BOOLATTN_OFFLINE``, or for the hub ``$HF_HUB_OFFLINE``, forbids a request."""
+    """Say whether ``$BOOLATTN_OFFLINE``, or for the hub ``$HF_HUB_OFFLINE``, forbids a request."""
     names = ["BOOLATTN_OFFLINE"]
     if urllib.parse.urlsplit(url).hostname == "huggingface.co":
         names.append("HF_HUB_OFFLINE")
@@ -38,13 +37,13 @@ def is_offline(url: str) -> bool:
 
 
 def fetch(url: str, target: Path, *, sha256: str = "", progress: Progress | None = None) -> Path:
-    """Return a file, from the cache or from its address.
+    """Return a file from the cache, downloaded first if it is missing.
 
     Args:
-        url: Where it is published.
-        target: Where it is kept; a file that is there is taken as it is, when its sum is right.
-        sha256: Its checksum in hexadecimal, where it is known.
-        progress: Called as bytes arrive; a progress bar is drawn when not given.
+        url: Its address.
+        target: Its path in the cache.
+        sha256: Its checksum in hexadecimal, where known.
+        progress: Called as bytes arrive; by default a progress bar is drawn.
     """
     if target.is_file():
         _check_sum(target, sha256, f"{target} is not the file it should be: remove it")
@@ -60,21 +59,21 @@ def fetch(url: str, target: Path, *, sha256: str = "", progress: Progress | None
             with progress_bar(target.name) as draw:
                 _transfer(url, part, draw)
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-        raise _complaint(url, target, part, error) from error
+        raise _download_error(url, target, part, error) from error
     try:
         _check_sum(part, sha256, f"{url} did not give the file that was expected: try again")
     except DataError:
-        # Bytes that are wrong must not be what the next call goes on from.
-        _forget(part)
+        # The next call must not resume from wrong bytes.
+        _discard(part)
         raise
     part.replace(target)
-    _forget(part)
+    _discard(part)
     return target
 
 
 @contextmanager
 def progress_bar(name: str) -> Iterator[Progress]:
-    """Draw a bar on stderr, because stdout is for results."""
+    """Draw a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
@@ -86,7 +85,7 @@ def progress_bar(name: str) -> Iterator[Progress]:
 
 
 def _transfer(url: str, part: Path, progress: Progress) -> None:
-    """Bring the part up to its full length, from where it stopped."""
+    """Download the rest of a file."""
     state = _state_path(part)
     done, etag = _resumable(part, state)
     try:
@@ -95,8 +94,8 @@ def _transfer(url: str, part: Path, progress: Progress) -> None:
         error.close()
         if error.code != http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
             raise
-        # The part is as long as the file or longer: nothing can be trusted, begin again.
-        _forget(part)
+        # The part is as long as the file or longer: start again.
+        _discard(part)
         done = 0
         response = _open(url, 0, "")
     with response:
@@ -117,7 +116,7 @@ def _transfer(url: str, part: Path, progress: Progress) -> None:
 def _open(url: str, start: int, etag: str) -> Any:  # noqa: ANN401 - urllib does not say
     headers = {"User-Agent": "boolattn"}
     if start:
-        # If-Range: a file that changed since is sent from its beginning.
+        # If-Range: a file that has changed is sent from the beginning.
         headers |= {"Range": f"bytes={start}-", "If-Range": etag}
     request = urllib.request.Request(url, headers=headers)
     return urllib.request.urlopen(request, timeout=_TIMEOUT_S)
@@ -128,7 +127,7 @@ def _state_path(part: Path) -> Path:
 
 
 def _resumable(part: Path, state: Path) -> tuple[int, str]:
-    """Return how many bytes are there and of which version; none when the version is unknown."""
+    """Return the bytes received and their version; none where the version is unknown."""
     try:
         etag = str(json.loads(state.read_text())["etag"])
         return (part.stat().st_size, etag) if etag else (0, "")
@@ -136,13 +135,13 @@ def _resumable(part: Path, state: Path) -> tuple[int, str]:
         return 0, ""
 
 
-def _forget(part: Path) -> None:
+def _discard(part: Path) -> None:
     part.unlink(missing_ok=True)
     _state_path(part).unlink(missing_ok=True)
 
 
-def _complaint(url: str, target: Path, part: Path, error: Exception) -> DataError:
-    """Say in one line what happened and what to do about it."""
+def _download_error(url: str, target: Path, part: Path, error: Exception) -> DataError:
+    """Return an error of one line with a remedy."""
     if isinstance(error, urllib.error.HTTPError):
         return MissingDataError(
             f"{url} answers {error.code} {error.reason}; fetch it elsewhere and put it at {target}"
@@ -159,10 +158,10 @@ def _complaint(url: str, target: Path, part: Path, error: Exception) -> DataErro
     return MissingDataError(f"cannot reach {url} ({reason}); fetch it and put it at {target}")
 
 
-def _check_sum(path: Path, sha256: str, complaint: str) -> None:
+def _check_sum(path: Path, sha256: str, message: str) -> None:
     if not sha256:
         return
     with path.open("rb") as handle:
         found = hashlib.file_digest(handle, "sha256").hexdigest()
     if found != sha256.lower():
-        raise DataError(f"{complaint} (SHA-256 {found[:12]}…, wanted {sha256[:12]}…)")
+        raise DataError(f"{message} (SHA-256 {found[:12]}…, wanted {sha256[:12]}…)")
