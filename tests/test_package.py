@@ -19,6 +19,8 @@ def modules_after(code: str) -> set[str]:
         "import boolattn",
         "import boolattn.cli",
         "import boolattn.logic.labels, boolattn.logic.templates",
+        "import boolattn.search, boolattn.service.app, boolattn.embedding.models",
+        "import boolattn.evaluation.metrics, boolattn.composition.scores, boolattn.data.catalog",
     ],
 )
 def test_nothing_heavy_is_imported_before_use(code):
