@@ -19,16 +19,16 @@ def test_vectors_are_found_by_id_and_scaled(tmp_path, retriever):
         scales=scales[order].astype(np.float16),
         ids=np.array([documents[row].id for row in order]),
     )
-    made = StoredVectors(tmp_path / "v.npz", documents)
-    made.check(retriever, documents)
+    stored = StoredVectors(tmp_path / "v.npz", documents)
+    stored.check(retriever, documents)
     texts = [document.text for document in documents]
-    found = np.concatenate(list(made.encoder()([texts[:7], texts[7:]])))
+    found = np.concatenate(list(stored.encoder()([texts[:7], texts[7:]])))
     assert (found * vectors).sum(1).min() > 0.999
     np.save(tmp_path / "v.npy", vectors[::-1].astype(np.float16))
-    with pytest.raises(SystemExit, match="is not this model's"):
+    with pytest.raises(SystemExit, match="is not of this model"):
         StoredVectors(tmp_path / "v.npy", documents).check(retriever, documents)
     np.save(tmp_path / "v.npy", vectors[:5])
-    with pytest.raises(SystemExit, match="holds 5 vectors for 25 documents"):
+    with pytest.raises(SystemExit, match="has 5 vectors for 25 documents"):
         StoredVectors(tmp_path / "v.npy", documents)
 
 
@@ -41,4 +41,4 @@ def test_a_billion_by_hand():
     assert own["growth"] == pytest.approx(1.2294, abs=1e-3)
     assert own["plain_core_ms"] == pytest.approx(42 * own["growth"])
     assert own["composed_core_ms"] == pytest.approx(42 * 8 * own["growth"] + 3)
-    assert "| shards, one a machine | 42 of 23.8 million |" in report(measured, "hnsw", Nodes())
+    assert "| shards, one per machine | 42 of 23.8 million |" in report(measured, "hnsw", Nodes())
