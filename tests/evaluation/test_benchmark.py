@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from boolattn.data.records import Dataset, Document, Query
@@ -53,7 +54,12 @@ def test_a_sample_of_documents_has_all_judged_ones(data):
     assert judged <= set(benchmark.rows)
     assert [int(name) for name in benchmark.ids] == sorted(int(name) for name in benchmark.ids)
     judgements = benchmark.splits["test"]
-    assert [benchmark.ids[row] for row in judgements.excluded.rows] == ["10", "11", "12", "13"]
+    assert [benchmark.ids[row] for row in np.concatenate(judgements.excluded)] == [
+        "10",
+        "11",
+        "12",
+        "13",
+    ]
     assert benchmark.name == "tiny (30 of 100 documents, seed 3)"
     again, other = (prepare(data, ["test"], n_documents=30, seed=seed) for seed in (3, 4))
     assert benchmark.ids == again.ids != other.ids

@@ -48,8 +48,8 @@ def test_a_relevant_document_is_neither_excluded_nor_partial():
         id="q", text="", gold=frozenset("1"), excluded=frozenset("12"), partial=frozenset("13")
     )
     judgements = Judgements.of([query], ROWS)
-    assert judgements.excluded.rows.tolist() == [2]
-    assert judgements.partial.rows.tolist() == [3]
+    assert judgements.excluded[0].tolist() == [2]
+    assert judgements.partial[0].tolist() == [3]
 
 
 def test_a_corpus_without_relevant_documents_is_refused(queries):

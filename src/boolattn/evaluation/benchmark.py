@@ -21,14 +21,7 @@ DEFAULT_SPLITS = (("test", "unseen"), ("eval",), ("val", "generated_val"), ("val
 
 @dataclass(frozen=True, eq=False)
 class Benchmark:
-    """Documents to rank, and judged queries.
-
-    Attributes:
-        name: Of the data set, and of the part that is used.
-        documents: The corpus, by row.
-        rows: Row of each document, by id.
-        splits: Judgements by split.
-    """
+    """Documents to rank by row, their rows by id, and judgements by split."""
 
     name: str
     documents: Sequence[Document]

@@ -18,42 +18,25 @@ if TYPE_CHECKING:
     from boolattn.data.records import Query
 
 
-@dataclass(frozen=True, eq=False)
-class RowSets:
-    """One set of rows for each query, in one array.
+class RowSets(tuple["NDArray[np.int32]", ...]):
+    """One set of rows for each query, sorted."""
 
-    Attributes:
-        rows: All sets, each sorted, int32.
-        starts: Offset of each set, and the end of the last one, int64.
-    """
-
-    rows: NDArray[np.int32]
-    starts: NDArray[np.int64]
+    __slots__ = ()
 
     @classmethod
     def of(cls, sets: Iterable[Iterable[int]]) -> RowSets:
-        """Pack sets.
+        """Make arrays of sets.
 
         >>> sets = RowSets.of([{3, 1}, (), {2}])
         >>> sets.sizes.tolist(), sets[0].tolist()
         ([2, 0, 1], [1, 3])
         """
-        ordered = [sorted(set(one)) for one in sets]
-        starts = np.zeros(len(ordered) + 1, dtype=np.int64)
-        np.cumsum([len(one) for one in ordered], out=starts[1:])
-        rows = np.array([row for one in ordered for row in one], dtype=np.int32)
-        return cls(rows, starts)
+        return cls(np.array(sorted(set(one)), dtype=np.int32) for one in sets)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Number of rows in each set."""
-        return np.diff(self.starts)
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    def __getitem__(self, index: int) -> NDArray[np.int32]:
-        return self.rows[self.starts[index] : self.starts[index + 1]]
+        return np.array([len(one) for one in self], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +80,10 @@ class Judgements:
 
     @classmethod
     def of(cls, queries: Sequence[Query], rows: Mapping[str, int]) -> Judgements:
-        """Look up the rows of the queries' documents.
+        """Look up the rows of the queries' documents, by the ids of the corpus.
 
         A query without a relevant document in the corpus is left out. A relevant document counts
         neither as excluded nor as a partial match.
-
-        Args:
-            queries: With the ids of their documents.
-            rows: Row of each document of the corpus.
         """
         kept, relevant, excluded, partial = [], [], [], []
         for query in queries:

@@ -1,12 +1,7 @@
 """Ranking metrics: one value for each query.
 
-All metrics read a :class:`JudgedRanking`. Training uses the same functions on plain rows::
-
-    judged = JudgedRanking.of_query(rows, relevant, excluded)  # many rankings of one query
-    r_precision(judged), leak(judged), recall(judged, 100)
-
-    judgements = Judgements.of_rows(relevant, excluded, n_documents)  # one ranking a query
-    measure(Ranking.of(rows), judgements, ["r_precision", "leak", "recall@100"])
+Plain rows are measured too: many rankings of one query by :meth:`JudgedRanking.of_query`, one
+ranking for each query by ``measure(Ranking.of(rows), Judgements.of_rows(...))``.
 """
 
 from __future__ import annotations
@@ -52,14 +47,11 @@ PAIRS_DEPTH = 1000
 
 @dataclass(frozen=True, eq=False)
 class JudgedSet:
-    """Where the documents of one set are in each ranking.
+    """Where the documents of one set are in each ranking."""
 
-    Attributes:
-        is_at: Whether the document at each rank belongs to the set. Shape ``(rankings, depth)``.
-        n: Size of the set, returned or not. Shape ``(rankings,)``.
-    """
-
+    #: Whether the document at each rank belongs to the set. Shape ``(rankings, depth)``.
     is_at: NDArray[np.bool_]
+    #: Size of the set, returned or not. Shape ``(rankings,)``.
     n: Ints
 
     @cached_property
@@ -105,8 +97,8 @@ class JudgedRanking:
 
         Args:
             rows: Documents, best first. Shape ``(rankings, depth)``.
-            relevant: Rows of the relevant documents.
-            excluded: Rows of the excluded documents.
+            relevant: Rows of relevant documents.
+            excluded: Rows of excluded documents.
         """
         rows = np.asarray(rows)
         sets = [np.array(sorted(one), np.int64) for one in (relevant, excluded, ())]
@@ -259,16 +251,10 @@ def needed_depth(judgements: Judgements, metrics: Sequence[str] = DEFAULT) -> in
 def measure(
     ranking: Ranking, judgements: Judgements, metrics: Sequence[str] = DEFAULT
 ) -> dict[str, Floats]:
-    """Compute metrics.
+    """Return for each metric one value a query; nan where it is undefined.
 
-    Args:
-        ranking: At least :func:`needed_depth` deep. Padding means that nothing more was returned.
-            Documents with equal scores keep their order.
-        judgements: Of the same queries.
-        metrics: Their names.
-
-    Returns:
-        For each metric one value a query; nan where it is undefined.
+    The ranking must be :func:`needed_depth` deep; padding means that nothing more was returned.
+    Documents with equal scores keep their order.
     """
     if len(ranking) != len(judgements):
         raise ConfigError(f"got rankings of {len(ranking)} queries for {len(judgements)}")

@@ -124,7 +124,7 @@ def read_run(
         path: Plain or compressed.
         query_ids: The queries, in the order of the rankings.
         rows: Row of each document of the corpus.
-        skip_unknown: Ignore documents that are not in the corpus, instead of refusing the run.
+        skip_unknown: Ignore unknown documents, instead of refusing the run.
     """
     indices = {qid: index for index, qid in enumerate(query_ids)}
     found: list[dict[int, tuple[float, int]]] = [{} for _ in query_ids]

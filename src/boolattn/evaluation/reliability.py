@@ -16,13 +16,9 @@ _MIN_SLOPE = 0.01
 
 @dataclass(frozen=True)
 class Reliability:
-    """A reliability curve: mean probability and share of true pairs, by bin.
+    """A reliability curve: by bin the mean probability, the share of true pairs and their number.
 
-    Attributes:
-        said: Mean probability of each bin.
-        found: Share of pairs in the bin that are true.
-        count: Number of pairs in each bin.
-        error: Expected calibration error: mean of ``|said - found|``, weighted by count.
+    ``error`` is the expected calibration error, the mean of ``|said - found|`` weighted by count.
     """
 
     said: NDArray[np.float64]

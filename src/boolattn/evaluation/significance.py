@@ -21,16 +21,10 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One metric of two systems, over the queries for which both have a value.
+    """Means of two systems over the ``n`` queries for which both have a value.
 
-    Attributes:
-        n: Number of queries.
-        first: Mean of the first system.
-        second: Mean of the second system.
-        difference: Mean of second minus first.
-        low: Lower end of the confidence interval of the difference.
-        high: Upper end of it.
-        p_value: Of the paired randomisation test, two-sided.
+    ``difference`` is second minus first, ``low`` and ``high`` its confidence interval, ``p_value``
+    that of the two-sided paired randomisation test.
     """
 
     n: int
