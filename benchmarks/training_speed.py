@@ -36,20 +36,22 @@ from benchmarks import training_peer
 from benchmarks.resource_usage import operator_count, profile_summary, show_profile
 from boolattn.encoder import query_encoder
 from boolattn.plugin import plugin_of
-from boolattn.training.batches import Features, Steps
+from boolattn.training.batches.collator import Steps
 from boolattn.training.corpus import Corpus
-from boolattn.training.cuda_graphs import Captured
+from boolattn.training.graphs.capture import Captured
 from boolattn.training.launch import make_steps, open_data
 from boolattn.training.preset_files import load_preset
+from boolattn.training.retrieval.job import Job
+from boolattn.training.retrieval.trainer import RetrievalTrainer
 from boolattn.training.run_folder import RunFolder
 from boolattn.training.towers import load_encoder, make_towers
-from boolattn.training.trainer import Job, RetrievalTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from transformers import TrainerControl, TrainerState
 
+    from boolattn.training.batches.tokens import Features
     from boolattn.training.settings import Preset
 
 #: Highest acceptable ratio of a step with the plug-in to one without.

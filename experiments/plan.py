@@ -76,6 +76,6 @@ def _tasks(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> 
         )
         needs.append(f"pretrain {pretrained.name}")
     train = TrainJob(spec=spec, preset=preset, corpus=folder, pretrained=pretrained, start=start)
-    parts = (preset.compose.use_reader, preset.model.use_plugin)
+    parts = (preset.compose.use_parser, preset.model.use_plugin)
     kind = f"{spec.dataset.name} {spec.encoder.name} {parts}"
     yield Task(name=str(spec.key), kind=kind, job=train, needs=tuple(needs))

@@ -18,7 +18,7 @@ from boolattn.data.records import Dataset, Document, Operand, Query
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_folder
 from boolattn.logic.operators import Operator
-from boolattn.training.batches import Features, Tokens
+from boolattn.training.batches.tokens import Features, Tokens
 from boolattn.training.corpus import Corpus
 from experiments.corpus_folder import CORPUS_FORMAT
 

@@ -22,8 +22,8 @@ from boolattn.errors import DataError
 from boolattn.plugin import attach
 from boolattn.plugin.attach import plugin_of
 from boolattn.plugin.recording import recording
+from boolattn.training.loop import LoopSettings, run_loop
 from boolattn.training.losses import cue_loss, scope_loss
-from boolattn.training.pretrain import linear
 from boolattn.training.towers import load_encoder
 
 if TYPE_CHECKING:
@@ -106,28 +106,31 @@ class Learner:
     def fit(self, train: Sequence[Annotated], dev: Sequence[Annotated]) -> dict[str, float]:
         """Train; keep the epoch that is best on the development part, and return its F1."""
         settings = self.settings
-        optimizer = torch.optim.AdamW(self._groups(), weight_decay=0.01)
         per_epoch = -(-len(train) // settings.batch_size)
         n_steps = settings.max_steps or per_epoch * settings.n_epochs
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: linear(step, min(50, n_steps // 10), n_steps)
-        )
         best: dict[str, float] = {}
         weights: dict[str, Tensor] = {}
-        for step, rows in enumerate(self._order(len(train), n_steps), start=1):
+        order = self._order(len(train), n_steps)
+
+        def losses_of(_step: int) -> dict[str, Tensor]:
             self.encoder.train()
-            loss = self._loss(self.batch([train[row] for row in rows]))
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(self.encoder.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            if step % per_epoch == 0 or step == n_steps:
-                found = self.measure(dev)
-                logger.info("step %d of %d: %s", step, n_steps, found)
-                if not best or _sum_of_f1(found) > _sum_of_f1(best):
-                    best = found
-                    weights = {k: v.cpu().clone() for k, v in self.encoder.state_dict().items()}
+            return {"loss": self._loss(self.batch([train[row] for row in next(order)]))}
+
+        def evaluate(step: int, _losses: dict[str, float]) -> None:
+            found = self.measure(dev)
+            logger.info("step %d of %d: %s", step, n_steps, found)
+            if not best or _sum_of_f1(found) > _sum_of_f1(best):
+                best.update(found)
+                weights.update((k, v.cpu().clone()) for k, v in self.encoder.state_dict().items())
+
+        loop = LoopSettings(
+            name="negation",
+            n_steps=n_steps,
+            learning_rate=settings.head_learning_rate,
+            warmup_steps=min(50, n_steps // 10),
+            log_every=per_epoch,
+        )
+        run_loop(self._groups(), losses_of, loop, evaluate)
         self.encoder.load_state_dict(weights)
         return best
 

@@ -12,7 +12,7 @@ from boolattn.data.records import Operand, Query
 from boolattn.encoder import build_towers, operand_logits
 from boolattn.encoder.operand_logits import operand_reliability
 from boolattn.encoder.retriever import Retriever
-from boolattn.training.post_training import scale_probabilities
+from boolattn.training.post.calibration import fit_displayed_probabilities
 
 N, DIM = 500, 8
 
@@ -111,7 +111,7 @@ def test_the_fit_changes_displayed_probabilities_alone(known):
     asked = [query(*draw)]
     before = operand_reliability(towers, asked, documents, rows)
     before_fit = {name: value.clone() for name, value in towers.calibration.named_parameters()}
-    scale_probabilities(towers, asked, documents, rows)
+    fit_displayed_probabilities(towers, asked, documents, rows)
     after = operand_reliability(towers, asked, documents, rows)
     for kind in ("kept", "excluded"):
         assert before[kind]["error"] > 0.15
@@ -119,7 +119,7 @@ def test_the_fit_changes_displayed_probabilities_alone(known):
     for name, value in towers.calibration.named_parameters():
         assert torch.equal(value, before_fit[name])
     assert (towers.calibration.display_scale[1] != torch.tensor([1.0, 0.0])).all()
-    scale_probabilities(towers, [query(draw[0], None)], documents, rows)
+    fit_displayed_probabilities(towers, [query(draw[0], None)], documents, rows)
     kept, excluded = towers.calibration.display_scale.tolist()
     assert kept != [1, 0]
     assert excluded == [1, 0], "the documents of the negated operand are unknown"

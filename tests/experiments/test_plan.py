@@ -51,18 +51,18 @@ def test_a_run_under_a_former_name_is_found(planned):
 
 def test_settings_that_a_system_does_not_use_may_differ(planned):
     def other(settings):
-        settings["pretrain"]["wide"] = 0.25
+        settings["pretrain"]["varied_share"] = 0.25
 
     assert planned("plain", other).finished
 
     def composed(settings):
-        settings["compose"]["reading_weight"] = 9.0
+        settings["compose"]["parser_weight"] = 9.0
         settings["plugin"]["rank"] = 4
 
     assert planned("plain", composed).finished
     with pytest.raises(ConfigError, match=r"plugin\.rank = 4"):
         planned("corrected-learned", composed)
-    with pytest.raises(ConfigError, match=r"compose\.reading_weight = 9\.0"):
+    with pytest.raises(ConfigError, match=r"compose\.parser_weight = 9\.0"):
         planned("composed", composed)
-    with pytest.raises(ConfigError, match=r"pretrain\.wide = 0\.25"):
+    with pytest.raises(ConfigError, match=r"pretrain\.varied_share = 0\.25"):
         planned("corrected-learned", other)

@@ -17,13 +17,12 @@ from experiments.registry import registry
 
 #: The systems' own settings are for a GPU.
 SMALL = (
-    "compose.read_steps=1",
-    "compose.n_generated=8",
-    "compose.n_wide=8",
-    "compose.n_natural=8",
-    "compose.polish_steps=0",
-    "compose.n_readings=3",
-    "compose.fit_numbers=false",
+    "compose.n_generated=0",
+    "compose.n_sentences=0",
+    "compose.n_natural=0",
+    "compose.parser_steps=0",
+    "compose.n_parser_texts=3",
+    "compose.select_hyperparameters=false",
 )
 
 

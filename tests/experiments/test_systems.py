@@ -43,14 +43,14 @@ def test_the_paper_variant_has_the_papers_settings():
     assert (ours.train.keep, ours.data.validation) == ("best", "val")
     for system, reads in (("paper-label", None), ("paper-learned", "mean")):
         made = preset(system)
-        assert (made.pretrain.wide, made.plugin.gate_reads) == (0, reads)
+        assert (made.pretrain.varied_share, made.plugin.gate_reads) == (0, reads)
 
 
 def test_the_learned_gates_differ_in_what_they_read_only():
     context, mean = preset("corrected-learned"), preset("corrected-learned-mean")
     assert (context.plugin.gate_reads, mean.plugin.gate_reads) == ("context", "mean")
     assert (context.train, context.pretrain) == (mean.train, mean.pretrain)
-    assert context.pretrain.wide == 0.5
+    assert context.pretrain.varied_share == 0.5
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_full_quest_has_one_training_split():
 
 def test_a_system_inherits_from_its_base():
     frozen, trained = preset("corrected-frozen"), preset("corrected-learned")
-    assert frozen.train.hold_heads
-    assert replace(frozen.train, hold_heads=False) == trained.train
+    assert frozen.train.freeze_heads
+    assert replace(frozen.train, freeze_heads=False) == trained.train
     assert frozen.plugin == trained.plugin
     assert registry().system("corrected-frozen").pretrain
     light = registry().system("composed-light")

@@ -13,7 +13,7 @@ import torch
 
 from boolattn.data.records import Dataset, Query
 from boolattn.errors import ConfigError
-from boolattn.training.batches import Tokens
+from boolattn.training.batches.tokens import Tokens
 from boolattn.training.run_folder import data_hashes
 from experiments.corpus_folder import content_hash
 from experiments.tokenized_corpus import TokenizedCorpus

@@ -34,7 +34,7 @@ learning_rate = 1e-3
 keep = "last"
 [compose]
 n_generated = 0
-n_readings = 0
+n_parser_texts = 0
 """
 
 KINDS = ("moths", "birds", "ferns", "films")

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 
-from boolattn.data.records import Dataset, Document, Query
+from boolattn.data.labelled_queries import write_labelled_queries
+from boolattn.data.records import Dataset, Document, Operand, Query
+from boolattn.encoder.retriever import Retriever
 from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery
 from boolattn.training.corpus import Corpus
 from boolattn.training.preset_files import make_preset
+from boolattn.training.retrieval.composing import make_composing
+from boolattn.training.run_folder import save_model
+from boolattn.training.towers import make_towers
 
 WORDS = ("moths", "birds", "ferns", "films")
 PLACES = ("borneo", "sumatra", "peru", "chile")
+#: A query parser, trained on the training queries and two sources of the file.
+COMPOSE = (
+    "compose.use_parser=true",
+    "compose.n_slots=3",
+    "compose.n_parser_texts=6",
+    "compose.n_generated=12",
+    "compose.n_sentences=9",
+)
 
 
 @pytest.fixture(autouse=True)
 def _one_thread():
-    """Tiny tensors on a busy machine: several threads would only wait for each other."""
+    """Use one thread: tensors are tiny, and other tests run at the same time."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -101,3 +116,69 @@ def preset(encoder_folder):
 @pytest.fixture
 def corpus(dataset, tokenizer):
     return Corpus(dataset, tokenizer, 32)
+
+
+def _with_spans(query):
+    kind, first, second = query.id.split("-")
+    head = len(kind) + 4
+    positive = ((0, head + len(first)),)
+    negated = ((0, head), (query.text.index(second), len(query.text)))
+    names = (f"{kind} of {first}", f"{kind} of {second}")
+    return replace(query, operands=tuple(map(Operand, names, (positive, negated))))
+
+
+@pytest.fixture
+def labelled_corpus(dataset, tokenizer):
+    """The corpus, with the spans of the queries' operands."""
+    splits = {name: tuple(map(_with_spans, queries)) for name, queries in dataset.splits.items()}
+    return Corpus(replace(dataset, splits=splits), tokenizer, 32)
+
+
+def labelled(first: str, second: str, joiner: str) -> LabelledQuery:
+    """Label a text of two operands: "and", "or" or "not"."""
+    text = f"{first} {joiner} {second}"
+    spans = (((0, len(first)),), ((len(text) - len(second), len(text)),))
+    if joiner == "not":
+        return LabelledQuery(text, ParsedQuery(spans[:1], spans[1:]))
+    return LabelledQuery(text, ParsedQuery(spans, (), Operator(joiner)))
+
+
+@pytest.fixture(scope="session")
+def generated():
+    """Labelled texts, of all operators."""
+    pairs = [(f"{word} of {a}", b) for word in WORDS for a in PLACES for b in PLACES if a != b]
+    return [labelled(*pair, joiner) for pair in pairs for joiner in ("and", "or", "not")]
+
+
+@pytest.fixture(scope="session")
+def parser_queries(generated, tmp_path_factory):
+    """A file of labelled queries of every source."""
+    path = tmp_path_factory.mktemp("queries") / "queries.jsonl"
+    names = ("generated", "sentences", "natural", "short")
+    rows = [(name, query) for i, name in enumerate(names) for query in generated[i::4][:12]]
+    write_labelled_queries(path, rows)
+    return path
+
+
+@pytest.fixture
+def composed_model(tmp_path):
+    """Save a new model with a parser, as a training does."""
+
+    def build(preset, name="run"):
+        torch.manual_seed(0)
+        towers = make_towers(preset)
+        writer = make_composing(towers, preset).writer(preset)
+        save_model(towers, tmp_path / name, preset, also=writer)
+        return tmp_path / name
+
+    return build
+
+
+def parts(folder):
+    """Return all weights of a saved retriever."""
+    retriever = Retriever.load(folder)
+    return {
+        **{f"towers.{k}": v for k, v in retriever.towers.state_dict().items()},
+        **{f"parser.{k}": v for k, v in retriever.parser.state_dict().items()},
+        **{f"calibration.{k}": v for k, v in retriever.calibration.state_dict().items()},
+    }

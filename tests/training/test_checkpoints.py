@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from boolattn.errors import ConfigError, DataError
-from boolattn.training import checkpoints
-from boolattn.training.checkpoints import (
+from boolattn.training.retrieval import checkpoints
+from boolattn.training.retrieval.checkpoints import (
     State,
     drop_old,
     last_checkpoint,
@@ -80,7 +80,7 @@ def test_a_full_disk_leaves_the_last_good_one(tmp_path, monkeypatch, failing):
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints, "save_file", full)
         with pytest.raises(
-            DataError, match=r"No space left on device; the last good one is .*0001"
+            DataError, match=r"No space left on device; the last complete one is .*0001"
         ):
             _write(tmp_path, 2)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-0000001"]
@@ -106,13 +106,13 @@ def test_a_kill_in_the_middle_leaves_the_last_good_one(tmp_path, monkeypatch):
     assert not (tmp_path / "checkpoint-0000002.part").exists()
 
 
-def test_a_damaged_one_is_passed_over(tmp_path, caplog):
+def test_a_damaged_one_is_skipped(tmp_path, caplog):
     _write(tmp_path, 1)
     _write(tmp_path, 2)
     file = tmp_path / "checkpoint-0000002" / "optimizer.safetensors"
     file.write_bytes(file.read_bytes()[:-1])
     assert last_checkpoint(tmp_path).name == "checkpoint-0000001"
-    assert "not complete" in caplog.text
+    assert "incomplete" in caplog.text
     assert last_checkpoint(tmp_path / "nowhere") is None
 
 

@@ -1,4 +1,4 @@
-"""Recorded passes: the padding they need changes nothing, and a GPU trains as without them."""
+"""CUDA graphs: their padding changes nothing, and a GPU trains as without them."""
 
 from itertools import pairwise
 from types import SimpleNamespace
@@ -8,8 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from boolattn.plugin import hooks
-from boolattn.training import trainer
-from boolattn.training.cuda_graphs import (
+from boolattn.training.graphs.capture import (
     Captured,
     Pass,
     capture,
@@ -19,10 +18,11 @@ from boolattn.training.cuda_graphs import (
     padded_length,
     typical,
 )
-from boolattn.training.graph_recording import Recording, Weights
+from boolattn.training.graphs.recording import Recording, Weights
 from boolattn.training.launch import make_steps
 from boolattn.training.preset_files import load_preset
-from boolattn.training.tower_pass import Both, encode
+from boolattn.training.retrieval import trainer
+from boolattn.training.tower_pass import TowerPass, encode
 from boolattn.training.towers import make_towers
 
 
@@ -88,9 +88,9 @@ def test_without_a_gpu_passes_run_as_usual(parts):
     batch = steps[0]
     inputs = {name: batch[name] for name in ("queries", "documents", "places")}
     assert capture(towers, "none") is None
-    plain = Both(towers)(**inputs)
+    plain = TowerPass(towers)(**inputs)
     for which in ("queries", "all"):
-        found = Both(towers, capture(towers, which))(**inputs)
+        found = TowerPass(towers, capture(towers, which))(**inputs)
         assert all(torch.equal(a, b) for a, b in zip(plain, found, strict=True))
 
 
@@ -273,7 +273,7 @@ def test_recorded_passes_give_the_same_vectors_and_gradients(preset, corpus, is_
             "places": batch["places"].cuda(),
         }
         found = []
-        for model in (Both(towers), Both(towers, captured)):
+        for model in (TowerPass(towers), TowerPass(towers, captured)):
             towers.zero_grad()
             with torch.autocast("cuda", torch.bfloat16, enabled=is_bf16):
                 queries, documents = model(**inputs)

@@ -1,4 +1,4 @@
-"""Every preset runs from one line, from heads to a model that loads: tiny encoder, real formats."""
+"""Every preset runs from one command line, with a tiny encoder and real file formats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from boolattn.training.preset_files import load_preset, preset_names
 from tests.reproduction.tiny import make_queries
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples" / "quest-intro"
-#: Everything that makes a run long; what a preset is about stays as it is.
+#: Makes a run short; everything else is the preset's.
 SMALL = {
     "pretrain": ("pretrain.max_steps=1", "n_sentences=12", "batch_size=4", "n_held_out=4"),
     "train": (
@@ -27,15 +27,15 @@ SMALL = {
         "evaluate_every=1",
         "n_validation_documents=8",
         "n_generated=8",
-        "n_wide=8",
+        "compose.n_sentences=8",
         "n_natural=8",
         "n_short=8",
-        "n_readings=3",
-        "fit_numbers=false",  # a reader of two steps reads nothing to fit them on
+        "n_parser_texts=3",
+        "select_hyperparameters=false",  # a parser of two steps parses nothing
     ),
 }
-#: The same for what only a reader has.
-READER = ("polish_steps=1", "gate_steps=1", "read_batch=4")
+#: The same for post-training.
+POST = ("parser_steps=1", "gate_steps=1", "post_batch_size=4")
 
 
 def _write_rows(path, rows):
@@ -99,13 +99,15 @@ def _run(capsys, verb, *arguments):
 
 
 @pytest.mark.parametrize("name", preset_names())
-def test_a_preset_runs_from_heads_to_a_model(name, data, encoder_folder, tmp_path, capsys):
+def test_a_preset_runs_from_pretraining_to_a_model(
+    name, data, encoder_folder, parser_queries, tmp_path, capsys
+):
     same = [f"model.encoder={encoder_folder}", "train.needs_gpu=false"]
     same += ["query_length=32", "document_length=32"]
-    if load_preset(name).compose.use_reader:
-        same += READER
+    if load_preset(name).compose.use_parser:
+        same += POST
     if load_preset(name).data.validation == "generated_choice":
-        same += ["data.validation=val"]  # training leaves none of a handful of categories over
+        same += ["data.validation=val"]  # too few categories for a third split
 
     def sets(verb):
         return [word for change in (*same, *SMALL[verb]) for word in ("--set", change)]
@@ -115,20 +117,19 @@ def test_a_preset_runs_from_heads_to_a_model(name, data, encoder_folder, tmp_pat
     assert 0 <= found["unseen_cue_f1"] <= 1
     folder = data / load_preset(name).data.name
     words = ["--preset", name, *sets("train"), "--data", folder, "--pretrained", heads / "model"]
+    words += ["--parser-queries", parser_queries]
     result = _run(capsys, "train", *words, "--out", out)
     assert result["steps"] == 2
     assert result["loss"] > 0
     towers = SentenceTransformer(str(out / "model"), local_files_only=True)
     assert towers.encode_query(["moths of borneo but not peru"]).shape == (1, 32)
     card = (out / "model" / "README.md").read_text()
-    assert f"boolattn pretrain --preset {name} " in card
-    assert f"boolattn train --preset {name} " in card
-    assert f"--data {folder.name} --pretrained heads/model" in card
-    assert str(tmp_path) not in card
+    assert f"python -m boolattn.training train --preset {name} " in card
+    assert f"preset {name}" in card
 
 
 @pytest.mark.parametrize("name", preset_names())
-def test_a_gpu_preset_says_in_one_line_that_there_is_none(name, tmp_path, capsys, monkeypatch):
+def test_a_missing_gpu_is_one_line(name, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     if not load_preset(name).train.needs_gpu:
         assert "bert" not in name
@@ -138,5 +139,5 @@ def test_a_gpu_preset_says_in_one_line_that_there_is_none(name, tmp_path, capsys
         assert main([verb, "--preset", name, "--out", str(tmp_path / "run")]) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1
-        assert f"preset {name} is made for a GPU and there is none here" in error
+        assert f"preset {name} needs a GPU and there is none" in error
         assert not (tmp_path / "run").exists()

@@ -13,7 +13,7 @@ from boolattn.data.sentences import generate
 from boolattn.data.sentences.store import SentenceStore
 from boolattn.errors import ConfigError
 from boolattn.plugin import attach, load
-from boolattn.training.labels import Labels
+from boolattn.training.batches.sentences import LabelledSentences
 from boolattn.training.launch import Launch, pretrain
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.settings import PretrainSettings
@@ -32,7 +32,7 @@ def _pretrainer(tiny_encoder, tokenizer, *, gate="learned", **values):
 
 def test_labels_fall_on_the_tokens_of_cues_and_scopes(tokenizer):
     sentences = [s for s in generate(60, seed=0) if "not" in s.operators and s.cues][:8]
-    part = Labels(sentences, tokenizer, OPERATORS).batch(range(len(sentences)))
+    part = LabelledSentences(sentences, tokenizer, OPERATORS).batch(range(len(sentences)))
     for row, sentence in enumerate(sentences):
         ids = part.features["input_ids"][row]
         for spans, labels in (
@@ -78,14 +78,16 @@ def test_heads_learn_and_the_encoder_stays(tiny_encoder, tokenizer):
 
 
 def test_heads_learn_from_the_wordings_that_are_asked_for(tiny_encoder, tokenizer, tmp_path):
-    for wide, expected in ((0.0, "sentences"), (0.5, "varied")):
-        trainer = _pretrainer(tiny_encoder, tokenizer, max_steps=1, triplet_weight=0.0, wide=wide)
+    for share, expected in ((0.0, "sentences"), (0.5, "varied")):
+        trainer = _pretrainer(
+            tiny_encoder, tokenizer, max_steps=1, triplet_weight=0, varied_share=share
+        )
         trainer.made = SentenceStore(tmp_path / expected)
         trainer.run()
         [path] = (tmp_path / expected).iterdir()
         assert path.name.startswith(f"{expected}-")
-    with pytest.raises(ConfigError, match=r"(wide|varied) must lie between 0 and 1"):
-        _pretrainer(tiny_encoder, tokenizer, max_steps=1, wide=1.5).run()
+    with pytest.raises(ConfigError, match="varied must lie between 0 and 1"):
+        _pretrainer(tiny_encoder, tokenizer, max_steps=1, varied_share=1.5).run()
 
 
 def test_the_papers_embeddings_learn_too(tiny_encoder, tokenizer):

@@ -1,4 +1,4 @@
-"""Rankings of another engine: a run as ``boolattn evaluate`` writes it gives the negatives."""
+"""Rankings of another engine, as negatives."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from boolattn.evaluation.ranking import Ranking, write_run
 from boolattn.training.launch import make_steps
 from boolattn.training.rankings import read_rankings
 
-QUERIES = {"q 1", "q2", "50%20"}
+QUERIES = ["q 1", "q2", "50%20"]
 DOCUMENTS = ["a b", "c", "50%", "d"]
+ROWS = {name: row for row, name in enumerate(DOCUMENTS)}
 
 
 def test_a_written_run_is_read_back(tmp_path):
     path = tmp_path / "bm25.run.gz"
     ranking = Ranking.of([[2, 0], [3], [1, 2, 3]])
     write_run(path, ranking, ["q 1", "q2", "50%20"], DOCUMENTS)
-    found = read_rankings(path, QUERIES, set(DOCUMENTS))
-    assert found == {"q 1": ["50%", "a b"], "q2": ["d"], "50%20": ["c", "50%", "d"]}
+    found = read_rankings(path, QUERIES, ROWS)
+    assert found == {"q 1": [2, 0], "q2": [3], "50%20": [1, 2, 3]}
 
 
-def test_a_score_decides_and_strangers_are_passed_over(tmp_path):
+def test_scores_decide_and_unknown_ids_are_ignored(tmp_path):
     path = tmp_path / "other.run"
     path.write_text("q2 Q0 c 1 0.5 x\nq2 Q0 d 2 1.5 x\nq2 Q0 gone 3 9 x\nq9 Q0 c 1 1 x\n")
-    assert read_rankings(path, QUERIES, set(DOCUMENTS)) == {"q2": ["d", "c"]}
+    assert read_rankings(path, QUERIES, ROWS) == {"q 1": [], "q2": [3, 1], "50%20": []}
     own = tmp_path / "own.json"
     own.write_text(json.dumps({"q2": ["d", "gone", "c"], "q9": ["c"]}))
-    assert read_rankings(own, QUERIES, set(DOCUMENTS)) == {"q2": ["d", "c"]}
+    assert read_rankings(own, QUERIES, ROWS) == {"q 1": [], "q2": [3, 1], "50%20": []}
 
 
 @pytest.mark.parametrize(
@@ -37,24 +38,24 @@ def test_a_score_decides_and_strangers_are_passed_over(tmp_path):
     [
         ("x.run", "q2 Q0 c 1\n", r"x.run:1: not a line of a TREC run"),
         ("x.run", "q2 Q0 c 1 best x\n", r"x.run:1: not a line of a TREC run"),
-        ("x.run", "q7 Q0 c 1 1 x\n", "ranks no document of this data set"),
+        ("x.run", "q7 Q0 c 1 1 x\n", "ranks nothing for 3 queries"),
         ("x.json", "{", "cannot read rankings"),
         ("x.json", '{"q2": 3}', "must map query ids to lists"),
     ],
 )
-def test_a_wrong_file_is_said_in_one_line(tmp_path, name, text, message):
+def test_a_wrong_file_is_one_line(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=message) as caught:
-        read_rankings(tmp_path / name, QUERIES, set(DOCUMENTS))
+        read_rankings(tmp_path / name, QUERIES, ROWS)
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"no file .*gone.run with rankings"):
-        read_rankings(tmp_path / "gone.run", QUERIES, set(DOCUMENTS))
+    with pytest.raises(DataError, match=r"no file .*gone.run"):
+        read_rankings(tmp_path / "gone.run", QUERIES, ROWS)
 
 
-def test_the_first_of_the_ranking_that_is_no_answer_becomes_a_negative(preset, corpus, tmp_path):
+def test_the_best_document_that_is_not_relevant_becomes_a_negative(preset, corpus, tmp_path):
     query = corpus.split("train")[0]
     answer = min(query.gold)
     wrong = next(name for name in corpus.rows if name not in query.gold)

@@ -1,4 +1,4 @@
-"""A whole training on a tiny encoder: it learns, stops, keeps, resumes, and refuses."""
+"""Retrieval training on a tiny encoder: learning, resuming, saving, errors."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.errors import ConfigError, DataError
-from boolattn.training import trainer as trainer_module
-from boolattn.training.checkpoints import last_checkpoint
-from boolattn.training.launch import Launch, make_steps, plain, train
-from boolattn.training.retrieval import Job
-from boolattn.training.retrieval import train as train_job
+from boolattn.training.launch import Launch, make_steps, train
+from boolattn.training.retrieval import trainer as trainer_module
+from boolattn.training.retrieval.checkpoints import last_checkpoint
+from boolattn.training.retrieval.job import Job
+from boolattn.training.retrieval.trainer import RetrievalTrainer
+from boolattn.training.retrieval.training import train_towers
 from boolattn.training.run_folder import RunFolder
-from boolattn.training.tower_pass import Both
+from boolattn.training.tower_pass import TowerPass
 from boolattn.training.towers import make_towers
-from boolattn.training.trainer import RetrievalTrainer
 
 
 def _weights(folder):
@@ -41,7 +41,7 @@ def _measured(run, name):
     return {int(row["step"]): row["value"] for row in rows}
 
 
-def test_training_learns_and_says_everything(preset, corpus, tmp_path):
+def test_training_learns_and_records_the_run(preset, corpus, tmp_path):
     chosen = preset(max_steps=30, evaluate_every=10, warmup_steps=2, keep="last")
     result = train(chosen, Launch(out=tmp_path / "run"), corpus)
     losses = [float(value) for value in _measured(tmp_path / "run", "loss").values()]
@@ -83,7 +83,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(
         patch.setattr(RetrievalTrainer, "training_step", stop)
         with pytest.raises(KeyboardInterrupt):
             train(chosen, Launch(out=tmp_path / "run"), corpus)
-    # Draws made meanwhile by somebody else.
+    # Random draws in between.
     torch.rand(17)
     assert last_checkpoint(tmp_path / "run" / "checkpoints").name == "checkpoint-0000004"
     train(chosen, Launch(out=tmp_path / "run", resume=True), corpus)
@@ -93,7 +93,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(
 
 
 def test_dropout_and_noise_are_on_in_these_runs(preset, corpus, tmp_path):
-    """The test above would say nothing of random states if nothing were drawn."""
+    """Without random draws the test above would not check random states."""
     chosen = preset(max_steps=1)
     steps = make_steps(chosen, corpus)
     towers = make_towers(chosen)
@@ -115,7 +115,7 @@ def test_the_best_is_kept_and_patience_ends(preset, corpus, tmp_path):
     run = RunFolder(tmp_path / "run")
     run.open(chosen, {}, kind="train")
     job = Job(chosen, make_towers(chosen), make_steps(chosen, corpus), run, validate)
-    result = train_job(job)
+    result = train_towers(job)
     assert result.n_steps == 4
     assert result.metrics["best_step"] == 2
     assert _same(seen[1], _weights(result.model))
@@ -130,10 +130,10 @@ def test_an_unknown_metric_is_named(preset, corpus, tmp_path):
         chosen, make_towers(chosen), make_steps(chosen, corpus), run, lambda towers: {"mrr": 1.0}
     )
     with pytest.raises(ConfigError, match="no metric 'eval_r_precision' to choose by"):
-        train_job(job)
+        train_towers(job)
 
 
-def test_a_loss_that_is_no_number_stops_the_run(preset, corpus, tmp_path, monkeypatch):
+def test_a_loss_that_is_not_finite_stops_the_run(preset, corpus, tmp_path, monkeypatch):
     own = trainer_module.softmax_loss
     calls = []
 
@@ -146,8 +146,8 @@ def test_a_loss_that_is_no_number_stops_the_run(preset, corpus, tmp_path, monkey
         train(preset(), Launch(out=tmp_path / "run"), corpus)
 
 
-def test_losses_are_also_checked_in_heaps(preset, corpus, tmp_path):
-    """As on a GPU, where nothing looks at each loss."""
+def test_losses_are_also_checked_together(preset, corpus, tmp_path):
+    """As on a GPU, where single losses are not read."""
     chosen = preset()
     steps = make_steps(chosen, corpus)
     job = Job(chosen, make_towers(chosen), steps, RunFolder(tmp_path / "run"))
@@ -174,48 +174,50 @@ def test_learning_rates_of_plugin_and_encoder(preset, corpus, tmp_path):
     assert len(groups) == 4
 
 
-@pytest.mark.parametrize("is_held", [False, True])
-def test_heads_are_held_where_that_is_asked_for(preset, corpus, tmp_path, is_held):
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_heads_are_frozen_by_the_setting(preset, corpus, tmp_path, is_frozen):
     gate = ("plugin.gate=learned", "plugin.gate_reads=context")
-    chosen = preset(*gate, max_steps=4, hold_heads=is_held, keep="last", plugin_learning_rate=0.1)
+    chosen = preset(
+        *gate, max_steps=4, freeze_heads=is_frozen, keep="last", plugin_learning_rate=0.1
+    )
     torch.manual_seed(chosen.train.seed)
     before = make_towers(chosen).state_dict()
     after = _weights(train(chosen, Launch(out=tmp_path / "run"), corpus).model)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     heads = {name for name in moved if ".gate." in name or ".cue." in name}
-    assert bool(heads) != is_held
-    assert any(".layers." in name and "boolattn" in name for name in moved), "experts learn on"
+    assert bool(heads) != is_frozen
+    assert any(".layers." in name and "boolattn" in name for name in moved), "experts are trained"
 
 
 def test_plain_towers_have_no_heads(preset, corpus, tmp_path):
-    chosen = preset("model.use_plugin=false", hold_heads=True)
-    with pytest.raises(ConfigError, match="hold_heads holds the plug-in's heads"):
+    chosen = preset("model.use_plugin=false", freeze_heads=True)
+    with pytest.raises(ConfigError, match="freeze_heads freezes heads of the plug-in"):
         train(chosen, Launch(out=tmp_path / "run"), corpus)
 
 
-def test_documents_are_read_without_the_plug_in(preset, corpus):
-    """Theirs are full of "and", which opens the gate of a query that says the same."""
+def test_documents_are_encoded_without_the_plug_in(preset, corpus):
+    """Documents have many an "and", which would open the gate."""
     chosen = preset()
     towers = make_towers(chosen).eval()
     step = make_steps(chosen, corpus)[0]
-    before = Both(towers)(step["queries"], step["documents"], step["places"])
+    before = TowerPass(towers)(step["queries"], step["documents"], step["places"])
     [plugin] = {part for part in towers.modules() if isinstance(part, BoolAttn)}
     with torch.no_grad():
         for layer in plugin.layers.values():
             layer.bias.outer_bias += 3
-    after = Both(towers)(step["queries"], step["documents"], step["places"])
+    after = TowerPass(towers)(step["queries"], step["documents"], step["places"])
     assert torch.equal(before[1], after[1])
     assert not torch.allclose(before[0], after[0], atol=1e-5)
 
 
 def test_plain_towers_and_labels(preset, corpus, tmp_path):
-    train(plain(preset(max_steps=2)), Launch(out=tmp_path / "plain"), corpus)
+    train(preset("model.use_plugin=false", max_steps=2), Launch(out=tmp_path / "plain"), corpus)
     assert not any("boolattn" in name for name in _weights(tmp_path / "plain" / "model"))
     labelled = preset("plugin.gate=label", max_steps=2)
     steps = make_steps(labelled, corpus)
     assert steps[0]["queries"]["operators"].tolist() == [[0, 0, 1]] * 4
     train(labelled, Launch(out=tmp_path / "label"), corpus)
-    # Going on from trained towers.
+    # Further training of trained towers.
     more = train(
         labelled,
         Launch(out=tmp_path / "more", pretrained=tmp_path / "label" / "model"),
@@ -228,7 +230,7 @@ def test_plain_towers_and_labels(preset, corpus, tmp_path):
 
 def test_a_gpu_preset_without_a_gpu(preset, corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="made for a GPU and there is none here"):
+    with pytest.raises(ConfigError, match="needs a GPU and there is none"):
         train(preset(needs_gpu=True), Launch(out=tmp_path / "run"), corpus)
 
 
@@ -252,5 +254,5 @@ def test_a_missing_encoder_or_split_is_one_line(preset, corpus, tmp_path):
         make_towers(preset("model.encoder=nowhere/nothing"))
     with pytest.raises(ConfigError, match="no split 'dev'; there are train, validation"):
         make_steps(preset("data.train=train+dev"), corpus)
-    with pytest.raises(ConfigError, match="give the ranking"):
+    with pytest.raises(ConfigError, match="name it: --rankings"):
         make_steps(preset(n_bm25=1), corpus)

@@ -1,12 +1,14 @@
-"""Presets: all of them load, the paper's numbers are in them, one number can be changed."""
+"""Presets: all load, have the paper's values, and can be changed; old names are read."""
 
 from __future__ import annotations
+
+from dataclasses import fields
 
 import pytest
 
 from boolattn.errors import ConfigError
-from boolattn.training.preset_files import load_preset, preset_names
-from boolattn.training.settings import TrainSettings
+from boolattn.training.preset_files import RENAMED, load_preset, preset_names
+from boolattn.training.settings import TABLES, TrainSettings
 
 NAMES = {
     "demo",
@@ -28,7 +30,7 @@ def test_every_preset_loads():
 
 
 @pytest.mark.parametrize("name", ["bert-base-quest", "bert-large-quest", "boolquestions"])
-def test_the_papers_numbers(name):
+def test_the_papers_values(name):
     preset = load_preset(name)
     train, heads, plugin = preset.train, preset.pretrain, preset.plugin
     assert (preset.model.query_length, preset.model.document_length) == (64, 256)
@@ -51,7 +53,7 @@ def test_the_recipe_of_the_shipped_model():
     assert (preset.plugin.gate, preset.plugin.variant) == ("lexicon", "corrected")
 
 
-def test_set_changes_one_number():
+def test_set_changes_one_setting():
     preset = load_preset("minilm-taxa", ["seed=42", "gate=learned", "data.size=small"])
     assert (preset.train.seed, preset.pretrain.seed) == (42, 0)
     assert (preset.plugin.gate, preset.data.size) == ("learned", "small")
@@ -99,3 +101,34 @@ def test_a_wrong_preset_is_named(tmp_path):
 def test_no_negatives_at_all():
     with pytest.raises(ConfigError, match="there are no negatives"):
         TrainSettings(n_negatives=0, use_in_batch=False)
+
+
+def test_old_names_of_settings_are_read(tmp_path):
+    preset = load_preset("minilm-taxa", ["use_reader=true", "compose.bare_share=0.5", "n_wide=7"])
+    assert (preset.compose.use_parser, preset.compose.elided_share) == (True, 0.5)
+    assert preset.compose.n_sentences == 7
+    path = tmp_path / "old.toml"
+    path.write_text("[train]\nhold_heads = true\ngate_noise = 0.0\n[pretrain]\nwide = 0.25\n")
+    old = load_preset(str(path))
+    assert (old.train.freeze_heads, old.pretrain.varied_share) == (True, 0.25)
+    for key, new in RENAMED.items():
+        table, _, name = key.partition(".")
+        known = {item.name for item in fields(TABLES[table])}
+        assert new in known
+        assert name not in known
+
+
+def test_a_removed_recipe_is_refused_and_its_default_ignored(caplog):
+    caplog.set_level("INFO")
+    assert load_preset("minilm-taxa", ["read_steps=0", "read_learning_rate=3e-4"])
+    assert "compose.read_steps is ignored; its recipe was removed" in caplog.text
+    for change in ("train.gate_noise=0.1", "read_steps=5", "polish_anew=false"):
+        with pytest.raises(ConfigError, match="needs a recipe that was removed"):
+            load_preset("minilm-taxa", [change])
+
+
+def test_a_setting_that_may_be_left_out_is_called_none():
+    assert load_preset("minilm-taxa", ["rank=none"]).plugin.rank is None
+    assert load_preset("minilm-taxa", ["captured=none"]).train.captured == "none"
+    with pytest.raises(ConfigError, match="batch_size must be of type int, got 'none'"):
+        load_preset("minilm-taxa", ["batch_size=none"])

@@ -1,4 +1,4 @@
-"""The starter: without the packages a training machine lacks, from one line, on two processes."""
+"""``python -m boolattn.training``: without optional packages, and on two processes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from boolattn.training.__main__ import main
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: What a machine that only trains does without.
+#: Packages that a training machine does not have.
 LACKING = ("zstandard", "typer", "rich", "datasets", "matplotlib", "marisa_trie", "tensorboard")
-#: Starts a training as on such a machine.
+#: Starts a training without them.
 START = """
 import runpy, sys, importlib.machinery as machinery
 lacking = {lacking!r}

@@ -1,44 +1,47 @@
-"""The training-time check against numbers worked out by hand."""
+"""Evaluation during training."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from boolattn.training.batches import Tokens
+from boolattn.training import validation
+from boolattn.training.batches.tokens import Tokens
 from boolattn.training.towers import make_towers
-from boolattn.training.validation import ValidationQuery, choose, encode, sample_rows, summarize
+from boolattn.training.validation import (
+    ValidationQuery,
+    Validator,
+    encode,
+    sample_queries,
+    sample_rows,
+)
 
 
-def test_numbers_by_hand():
-    asked = [
+def test_metrics_by_hand(tokenizer, monkeypatch):
+    queries = [
         ValidationQuery("a", (0, 0, 1), gold=(10, 11), excluded=(12, 13)),
         ValidationQuery("b", (0, 0, 0), gold=(14,), excluded=()),
     ]
     rows = [10, 11, 12, 13, 14, 15]
-    # By place: first query finds 10, 12, 11, 15; second finds 15, 14.
-    measured = summarize([[0, 2, 1, 5, 3, 4], [5, 4, 0, 1, 2, 3]], asked, rows)
-    assert measured == {
-        "recall@100": pytest.approx(1.0),
-        "r_precision": pytest.approx((1 / 2 + 0) / 2),
-        "leak": pytest.approx(1 / 2),
-    }
+    # The first query finds 10, 12, 11, 15, 13, 14; the second 15, 14, 10, 11, 12, 13.
+    scores = torch.tensor([[6.0, 4, 5, 2, 1, 3], [4, 3, 2, 1, 5, 6]])
+    found = {"document": torch.eye(6), "query": scores}
+    monkeypatch.setattr(validation, "encode", lambda towers, tokens, rows, task, *_: found[task])
+    validator = Validator(queries, Tokens(tokenizer, ["a", "b"], 8), None, rows=rows)
+    expected = {"recall@100": 1.0, "r_precision": (1 / 2 + 0) / 2, "leak": 1 / 2}
+    assert validator(torch.nn.Module()) == pytest.approx(expected)
+    plain = Validator(queries[1:], Tokens(tokenizer, ["b"], 8), None, rows=rows)
+    found["query"] = scores[1:]
+    assert plain(torch.nn.Module())["leak"] == 0
 
 
-def test_recall_stops_at_its_depth():
-    asked = [ValidationQuery("a", (0, 0, 0), gold=(0, 150), excluded=())]
-    measured = summarize([list(range(200))], asked, list(range(200)))
-    assert measured["recall@100"] == pytest.approx(0.5)
-    assert measured["leak"] == 0
-
-
-def test_choosing_is_seeded_and_keeps_what_is_asked_for(dataset):
+def test_sampling_is_seeded_and_keeps_judged_documents(dataset):
     rows = {document.id: row for row, document in enumerate(dataset.documents)}
     queries = dataset.splits["train"]
-    assert choose(queries, rows, 5, 0) == choose(queries, rows, 5, 0)
-    assert choose(queries, rows, 5, 0) != choose(queries, rows, 5, 1)
-    assert len(choose(queries, rows, 0, 0)) == len(queries)
-    asked = choose(queries, rows, 5, 0)
+    assert sample_queries(queries, rows, 5, 0) == sample_queries(queries, rows, 5, 0)
+    assert sample_queries(queries, rows, 5, 0) != sample_queries(queries, rows, 5, 1)
+    assert len(sample_queries(queries, rows, 0, 0)) == len(queries)
+    asked = sample_queries(queries, rows, 5, 0)
     sampled = sample_rows(asked, 64, 3, 0)
     wanted = {row for query in asked for row in (*query.gold, *query.excluded)}
     assert wanted <= set(sampled)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -22,13 +23,7 @@ def pretrain(
     out: Out, preset: PresetName = "demo", changes: Changes = None, *, resume: Resume = False
 ) -> None:
     """Pre-train a plug-in on generated sentences: its cues, gates and scopes."""
-    quiet_libraries(log_format="%(message)s")
-    from boolattn.training import launch
-    from boolattn.training.preset_files import load_preset
-
-    chosen = load_preset(preset, changes or [], first="pretrain")
-    metrics = launch.pretrain(chosen, launch.Launch(out=out, resume=resume))
-    print_json({"model": str(out / "model"), **metrics}, indent=2)
+    _run("pretrain", preset, changes, out=out, resume=resume)
 
 
 def train(  # noqa: PLR0913 - options of a command line
@@ -38,22 +33,19 @@ def train(  # noqa: PLR0913 - options of a command line
     data: Annotated[Path | None, Option(help="Folder of the data set.")] = None,
     pretrained: Annotated[Path | None, Option(help="Model folder to start from.")] = None,
     rankings: Annotated[Path | None, Option(help="TREC run for n_bm25 negatives.")] = None,
+    parser_queries: Annotated[Path | None, Option(help="Labelled queries for the parser.")] = None,
     *,
     resume: Resume = False,
 ) -> None:
     """Train a two-tower model for retrieval."""
-    quiet_libraries(log_format="%(message)s")
-    from boolattn.training import launch
-    from boolattn.training.preset_files import load_preset
+    files = {"data": data, "pretrained": pretrained, "rankings": rankings}
+    _run("train", preset, changes, out=out, resume=resume, parser_queries=parser_queries, **files)
 
-    options = launch.Launch(
-        out=out,
-        data=data,
-        pretrained=pretrained,
-        rankings=rankings,
-        resume=resume,
-        show_progress=sys.stderr.isatty(),
-    )
-    result = launch.train(load_preset(preset, changes or []), options)
-    summary = {"model": str(result.model), "steps": result.n_steps, **result.metrics}
-    print_json(summary, indent=2)
+
+def _run(verb: str, preset: str, changes: list[str] | None, **options: Any) -> None:
+    quiet_libraries(log_format="%(message)s")
+    from boolattn.training.launch import Launch, run_command
+
+    command = shlex.join(["boolattn", *sys.argv[1:]])
+    launch = Launch(**options, show_progress=sys.stderr.isatty(), command=command)
+    print_json(run_command(verb, preset, changes or [], launch), indent=2)

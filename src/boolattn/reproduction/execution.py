@@ -26,9 +26,10 @@ from boolattn.reproduction.requests import find_finished, resolve
 from boolattn.reproduction.runs import Row, Run, has_queries, save_queries
 from boolattn.reproduction.systems import paper_registry
 from boolattn.training import launch
-from boolattn.training.batches import Tokens, label_columns
+from boolattn.training.batches.collator import label_columns
+from boolattn.training.batches.tokens import Tokens
 from boolattn.training.corpus import Corpus
-from boolattn.training.retrieval import release_memory
+from boolattn.training.retrieval.training import release_memory
 from boolattn.training.run_folder import about_machine
 from boolattn.training.towers import load_encoder, make_towers
 from boolattn.training.validation import encode
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     Values = dict[str, NDArray[np.float64]]
 
 logger = logging.getLogger(__name__)
+
+#: File in the work folder with the parser queries of composed systems.
+PARSER_QUERIES = "parser_queries.jsonl.xz"
 
 #: Documents encoded at once, by kind of device.
 _DOCUMENTS = {"cuda": 1024, "cpu": 64}
@@ -190,7 +194,14 @@ def execute(inputs: RunInputs, corpus: Corpus, paths: Paths) -> str:
     details: dict[str, Any] = {}
     if spec.system.kind == "trained":
         source = inputs.pretrained / "model" if inputs.pretrained else inputs.start
-        result = launch.train(preset, launch.Launch(out=home, pretrained=source), corpus)
+        queries = paths.work / PARSER_QUERIES
+        where = launch.Launch(
+            out=home,
+            pretrained=source,
+            parser_queries=queries if queries.is_file() else None,
+            command=paths.command,
+        )
+        result = launch.train(preset, where, corpus)
         details["training"] = {"steps": result.n_steps, **result.metrics}
         clock.lap("train")
         retriever, prefix = Retriever.load(result.model, device=device()), ""

@@ -14,7 +14,7 @@ from boolattn.errors import ConfigError
 from boolattn.files import atomic_file
 from boolattn.reproduction.runs import Run
 from boolattn.reproduction.systems import RunSpec
-from boolattn.training.preset_files import make_preset, preset_names
+from boolattn.training.preset_files import current_names, make_preset, preset_names
 from boolattn.training.settings import Preset
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _validation_changes(values: Mapping[str, Any], spec: RunSpec) -> list[str]:
     data = values.get("data", {})
     if data.get("validation") in spec.dataset.splits:
         # Better to select hyper-parameters on training queries than on reported ones.
-        selects = "compose.fit_numbers=true" in spec.system.set
+        selects = "compose.select_hyperparameters=true" in spec.system.set
         other = [f"data.validation={data.get('train', '')}", f"train.evaluate_every={_NEVER}"]
         return [*(other if selects else ["data.validation="]), "train.keep=last"]
     if values.get("train", {}).get("keep") != "last":
@@ -175,8 +175,8 @@ def find_finished(spec: RunSpec, preset: Preset, folders: Sequence[Path]) -> Pat
     for path in (folder / name for folder in folders for name in names):
         if not path.is_file():
             continue
-        settings = Run.load(path).details.get("settings")
-        if spec.system.kind != "bm25" and (other := _difference(settings or {}, preset, spec)):
+        settings = current_names(Run.load(path).details.get("settings") or {})
+        if spec.system.kind != "bm25" and (other := _difference(settings, preset, spec)):
             raise ConfigError(
                 f"{path} was run with {other}; name another --out, or remove it to run again"
             )
@@ -188,7 +188,7 @@ def _difference(found: Mapping[str, Mapping[str, object]], preset: Preset, spec:
     """Name a setting that differs and matters to the system; empty where none does."""
     used = {
         "pretrain": spec.system.pretrain,
-        "compose": preset.compose.use_reader,
+        "compose": preset.compose.use_parser,
         "plugin": preset.model.use_plugin,
     }
     own = json.loads(json.dumps(preset.to_dict()))

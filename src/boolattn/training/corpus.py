@@ -1,15 +1,12 @@
-"""A data set as a training meets it: documents tokenised once, splits by name, a check of them.
-
-May import: boolattn.training, boolattn.errors.
-"""
+"""A data set for training: documents tokenised once, splits by name, a validator."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
 from boolattn.errors import ConfigError, DataError
-from boolattn.training.batches import Tokens
-from boolattn.training.validation import Validator, choose, sample_rows
+from boolattn.training.batches.tokens import Tokens
+from boolattn.training.validation import Validator, sample_queries, sample_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def label_operators(preset: Preset) -> tuple[str, ...] | None:
-    """Return the experts that labels open, or None where a model reads its queries by itself."""
+    """Return the experts that oracle labels open; None where the model takes no labels."""
     by_label = preset.model.use_plugin and preset.plugin.gate == "label"
     return preset.plugin.operators if by_label else None
 
@@ -39,9 +36,8 @@ class Corpus:
         self.dataset = dataset
         self.tokenizer = cast("PreTrainedTokenizerBase", tokenizer)
         self.rows = {document.id: row for row, document in enumerate(dataset.documents)}
-        self.documents = Tokens(
-            self.tokenizer, [document.text for document in dataset.documents], length
-        )
+        texts = [document.text for document in dataset.documents]
+        self.documents = Tokens(self.tokenizer, texts, length)
 
     def split(self, name: str) -> Sequence[Query]:
         """Return the queries of a split, or of several joined by ``+``."""
@@ -54,16 +50,16 @@ class Corpus:
     def validator(
         self, preset: Preset, split: str, *, n_queries: int = 0, n_documents: int = 0
     ) -> Validator:
-        """Make a check of a split; 0 takes all its queries, or all documents."""
+        """Make a validator of a split; 0 takes all its queries, or all documents."""
         seed = preset.train.seed
-        asked = choose(self.split(split), self.rows, n_queries, seed)
-        if not asked:
-            raise DataError(f"no usable query in {split!r}: none has an answer in the corpus")
-        texts = [query.text for query in asked]
+        queries = sample_queries(self.split(split), self.rows, n_queries, seed)
+        if not queries:
+            raise DataError(f"no usable query in {split!r}: none has a relevant document")
+        texts = [query.text for query in queries]
         return Validator(
-            asked,
+            queries,
             Tokens(self.tokenizer, texts, preset.model.query_length),
             self.documents,
-            rows=sample_rows(asked, len(self.documents), n_documents, seed),
+            rows=sample_rows(queries, len(self.documents), n_documents, seed),
             operators=label_operators(preset),
         )

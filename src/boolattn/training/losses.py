@@ -1,7 +1,4 @@
-"""The losses: cue, scope and gate for the heads, triplet and softmax for the vectors.
-
-Functions of tensors. May import: boolattn.errors.
-"""
+"""The losses: cue, scope and gate for the heads, triplet and softmax for the vectors."""
 
 from __future__ import annotations
 
@@ -51,14 +48,14 @@ def gate_loss(logits: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
 def scope_loss(logits: Sequence[Tensor], labels: Tensor, has_scope: Tensor, mask: Tensor) -> Tensor:
     r"""Binary cross-entropy of every token's scope, in every layer and every head.
 
-    Each head is taught by itself, not the mean of the heads: the threshold cuts head by head, and
-    a mean can be right where no single head is.
+    Each head has its own loss, not the mean of the heads: the threshold is applied head by head,
+    and a mean can be right where no single head is.
 
     Args:
         logits: One for each layer. Shape ``(batch, tokens, operators, heads)``.
         labels: 0 or 1. Shape ``(batch, operators, tokens)``.
-        has_scope: 1 where the text uses the operator and its scope is known; elsewhere nothing
-            is asked of it. Shape ``(batch, operators)``.
+        has_scope: 1 where the text uses the operator and its scope is known; other operators do
+            not count. Shape ``(batch, operators)``.
         mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
     """
     wanted = labels.transpose(1, 2)[..., None]
@@ -120,14 +117,14 @@ def softmax_loss(
         queries: Vectors. Shape ``(batch, dim)``.
         documents: Positives and negatives of all queries. Shape ``(documents, dim)``.
         targets: Column of each query's positive. Shape ``(batch,)``.
-        blocked: True where a document is known to answer the query too, so that it is no
-            negative; never true at the target. Shape ``(batch, documents)``.
+        blocked: True where a document is relevant to the query too, so that it is no negative;
+            never true at the target. Shape ``(batch, documents)``.
         similarity: ``cosine`` or ``dot``.
         scale: ``\lambda``.
     """
     if similarity not in SIMILARITIES:
         raise ConfigError(f"unknown similarity {similarity!r}; known: {', '.join(SIMILARITIES)}")
-    # Half precision has too few digits for a difference of two scores near 20.
+    # Half precision has too few digits for the difference of two scores near 20.
     with torch.autocast(queries.device.type, enabled=False):
         scores = scale * SIMILARITIES[similarity](queries.float(), documents.float())
         return F.cross_entropy(scores.masked_fill(blocked, -torch.inf), targets)
@@ -141,5 +138,5 @@ def _cross_entropy(logits: Tensor, labels: Tensor, positive_weight: float = 1) -
 
 
 def _mean(loss: Tensor, weights: Tensor) -> Tensor:
-    """Mean over what has weight 1; 0 where nothing has."""
+    """Mean over elements of weight 1; 0 where there is none."""
     return (loss * weights).sum() / weights.sum().clamp(min=1)

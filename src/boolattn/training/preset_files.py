@@ -1,10 +1,8 @@
-"""Presets: TOML files with one table for each part of the settings; an unknown key is an error.
-
-May import: boolattn.training.settings, boolattn.settings, boolattn.errors.
-"""
+"""Presets: TOML files with one table for each part of the settings."""
 
 from __future__ import annotations
 
+import logging
 import tomllib
 from dataclasses import fields
 from importlib.resources import files
@@ -18,6 +16,31 @@ from boolattn.training.settings import TABLES, Preset
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+logger = logging.getLogger(__name__)
+
+#: Old names of settings, still read in TOML files, saved runs and ``--set``.
+RENAMED = {
+    "pretrain.wide": "varied_share",
+    "train.hold_heads": "freeze_heads",
+    "compose.use_reader": "use_parser",
+    "compose.reading_weight": "parser_weight",
+    "compose.bare_share": "elided_share",
+    "compose.n_readings": "n_parser_texts",
+    "compose.n_wide": "n_sentences",
+    "compose.read_batch": "post_batch_size",
+    "compose.polish_steps": "parser_steps",
+    "compose.polish_learning_rate": "parser_learning_rate",
+    "compose.fit_numbers": "select_hyperparameters",
+}
+#: Settings of removed recipes: the only value that is still accepted, and what was removed. A
+#: setting without effect by itself accepts any value (None).
+REMOVED: Mapping[str, tuple[Any, str]] = {
+    "train.gate_noise": (0, "inverting gates at random"),
+    "compose.read_steps": (0, "training the parser before retrieval"),
+    "compose.read_learning_rate": (None, "training the parser before retrieval"),
+    "compose.polish_anew": (True, "post-training of the retrieval run's own parser"),
+}
+
 
 def preset_names() -> list[str]:
     """Return the presets that come with the package."""
@@ -30,9 +53,9 @@ def load_preset(name: str, changes: Sequence[str] = (), *, first: str = "train")
 
     Args:
         name: One of :func:`preset_names`, or the path of a TOML file.
-        changes: ``key=value`` or ``table.key=value``; the value as TOML writes it, text also
-            without quotes, and ``none`` for a setting that may be left out.
-        first: Table that a key without a table is looked up in first.
+        changes: ``key=value`` or ``table.key=value``; the value as in TOML, text also without
+            quotes, and ``none`` for a setting that may be left out.
+        first: Table in which a key without a table is looked up first.
     """
     if name.endswith(".toml"):
         source, text = name, _read(Path(name))
@@ -59,18 +82,39 @@ def make_preset(
     """Build a preset from plain values; arguments as in :func:`load_preset`."""
     if unknown := sorted(set(values) - set(TABLES)):
         raise ConfigError(f"{source}: no table {unknown[0]!r}; there are {', '.join(TABLES)}")
-    tables = {table: dict(values.get(table, {})) for table in TABLES}
+    tables = current_names(values)
     for change in changes:
         key, equals, raw = change.partition("=")
         if not equals:
             raise ConfigError(f"--set takes key=value, got {change!r}")
-        table, name_in_table = _owner(key.strip(), first)
-        tables[table][name_in_table] = _value(raw.strip(), _type_of(table, name_in_table))
+        table, old = _owner(key.strip(), first)
+        _put(tables, table, old, _value(raw.strip(), _type_of(table, old)))
     built: dict[str, Any] = {
         table: build(kind, tables[table], source=f"{source} [{table}]")
         for table, kind in TABLES.items()
     }
     return Preset(name=name, **built)
+
+
+def current_names(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return tables of plain values, as an older version wrote them, under current names."""
+    tables: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
+    for table in TABLES:
+        for key, value in values.get(table, {}).items():
+            _put(tables, table, key, value)
+    return tables
+
+
+def _put(tables: dict[str, dict[str, Any]], table: str, key: str, value: Any) -> None:  # noqa: ANN401
+    """Store a value under its current name; refuse one that needs a removed recipe."""
+    path = f"{table}.{key}"
+    if path in REMOVED:
+        default, recipe = REMOVED[path]
+        if default is not None and value != default:
+            raise ConfigError(f"{path} = {value} needs a recipe that was removed: {recipe}")
+        logger.info("%s is ignored; its recipe was removed: %s", path, recipe)
+        return
+    tables[table][RENAMED.get(path, key)] = value
 
 
 def _owner(key: str, first: str) -> tuple[str, str]:
@@ -81,18 +125,20 @@ def _owner(key: str, first: str) -> tuple[str, str]:
             raise ConfigError(f"--set {key}: no table {table!r}; there are {', '.join(TABLES)}")
         return table, name
     for table in (first, *TABLES):
-        if name in {item.name for item in fields(TABLES[table])}:
+        is_old = f"{table}.{name}" in {*RENAMED, *REMOVED}
+        if is_old or name in {item.name for item in fields(TABLES[table])}:
             return table, name
     known = sorted({item.name for kind in TABLES.values() for item in fields(kind)})
     raise ConfigError(f"--set {key}: no setting has that name; there are {', '.join(known)}")
 
 
 def _type_of(table: str, name: str) -> str:
+    name = RENAMED.get(f"{table}.{name}", name)
     return next((str(item.type) for item in fields(TABLES[table]) if item.name == name), "")
 
 
 def _value(raw: str, kind: str) -> Any:  # noqa: ANN401 - any value TOML has
-    # TOML has no word for it; "none" is also a choice of settings that are text.
+    # TOML has no null; "none" is also a choice of settings that are text.
     if raw.lower() == "none" and "None" in kind:
         return None
     try:

@@ -1,8 +1,7 @@
 """A run's folder: settings, versions, seed, revision, data hashes, metrics, checkpoints, model.
 
-``run.json`` says what the run is, ``metrics.csv`` what it measured as it went (step, name,
-value), ``metrics.json`` the same at the end; TensorBoard files beside them where it is installed.
-May import: boolattn.encoder, boolattn.training.settings, boolattn.errors.
+``run.json`` describes the run, ``metrics.csv`` holds its metrics by step (step, name, value),
+``metrics.json`` the same at the end; TensorBoard files are written where it is installed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.encoder import Card, save_towers
 from boolattn.errors import ConfigError, DataError
-from boolattn.files import atomic_folder
+from boolattn.files import atomic_file, atomic_folder
+from boolattn.training.preset_files import make_preset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ _COLUMNS = ("step", "name", "value")
 
 @dataclass
 class RunFolder:
-    """Where a run writes, and what is where in it."""
+    """The files of a run."""
 
     folder: Path
 
@@ -64,12 +64,12 @@ class RunFolder:
 
     @property
     def model(self) -> Path:
-        """The model the run ended with."""
+        """The final model."""
         return self.folder / "model"
 
     @property
     def metrics(self) -> Path:
-        """What was measured as the run went."""
+        """Metrics by step."""
         return self.folder / "metrics.csv"
 
     def open(
@@ -81,13 +81,13 @@ class RunFolder:
         command: str = "",
         resume: bool = False,
     ) -> None:
-        """Begin a run, or go on with one of the same settings and data.
+        """Begin a run, or continue one of the same settings and data.
 
         Args:
-            preset: Every number.
+            preset: The settings.
             data: Hashes of the data.
             kind: "pretrain" or "train".
-            command: What makes the run again.
+            command: The command that was typed.
             resume: Whether the folder may hold a run already.
         """
         path = self.folder / "run.json"
@@ -99,16 +99,11 @@ class RunFolder:
                 )
             _check_same(path, own)
             return
-        values = {
-            **own,
-            "seed": getattr(preset, kind).seed,
-            **about_machine(),
-            "command": command,
-        }
-        write_json(path, values)
+        seed = getattr(preset, kind).seed
+        write_json(path, {**own, "seed": seed, **about_machine(), "command": command})
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Add measurements."""
+        """Append metrics."""
         is_new = not self.metrics.is_file()
         try:
             with self.metrics.open("a", encoding="utf-8", newline="") as handle:
@@ -123,25 +118,23 @@ class RunFolder:
             board.add_scalar(name, value, step)
 
     def rewind(self, step: int) -> None:
-        """Forget measurements after a step, which are about to be made again."""
+        """Drop metrics after a step, which will be computed again."""
         if not self.metrics.is_file():
             return
         with self.metrics.open(encoding="utf-8", newline="") as handle:
             rows = [row for row in csv.reader(handle) if len(row) == len(_COLUMNS)]
         kept = [row for row in rows[1:] if row[0].isdecimal() and int(row[0]) <= step]
-        draft = self.metrics.with_suffix(".part")
-        with draft.open("w", encoding="utf-8", newline="") as handle:
+        with atomic_file(self.metrics) as handle:
             csv.writer(handle).writerows([_COLUMNS, *kept])
-        draft.replace(self.metrics)
 
     def finish(self, summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> None:
-        """Write the run's end."""
+        """Write the final metrics."""
         write_json(self.folder / "metrics.json", {"summary": summary, "history": list(history)})
         if self._board is not None:
             self._board.close()
 
     def add_to_summary(self, values: Mapping[str, Any]) -> None:
-        """Add what was measured after the run's end."""
+        """Add metrics of the post-training."""
         path = self.folder / "metrics.json"
         written = json.loads(path.read_text("utf-8"))
         write_json(path, {**written, "summary": {**written["summary"], **values}})
@@ -155,15 +148,9 @@ class RunFolder:
 
 
 def write_json(path: Path, values: Any) -> None:  # noqa: ANN401 - anything JSON takes
-    """Write JSON, whole or not at all."""
-    draft = path.with_name(path.name + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
+    """Write JSON, atomically."""
+    with atomic_file(path) as handle:
+        handle.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
 def save_model(
@@ -174,24 +161,24 @@ def save_model(
     command: str = "",
     also: Callable[[Path], None] | None = None,
 ) -> None:
-    """Write towers with their card, and what else belongs to them, whole or not at all.
+    """Save towers with their card, atomically.
 
     Args:
         towers: The model.
-        folder: Where to.
-        preset: What it was trained with.
-        command: What makes it again; left out, the card says that nobody said.
-        also: Writes what else belongs to it.
+        folder: Its folder.
+        preset: The settings of its training.
+        command: The command that was typed.
+        also: Writes further files into the folder.
     """
-    card = Card(data=f"{preset.data.name}, split {preset.data.train}", command=command)
+    data = f"{preset.data.name}, split {preset.data.train}, preset {preset.name}"
     try:
-        save_towers(towers, folder, card=card, also=also)
+        save_towers(towers, folder, card=Card(data=data, command=command), also=also)
     except OSError as error:
         raise DataError(f"cannot write {folder}: {error.strerror or error}") from error
 
 
 def copy_folder(source: Path, folder: Path) -> None:
-    """Copy a saved model, whole or not at all."""
+    """Copy a saved model, atomically."""
     try:
         with atomic_folder(folder, replace=True) as draft:
             shutil.copytree(source, draft, dirs_exist_ok=True)
@@ -200,7 +187,7 @@ def copy_folder(source: Path, folder: Path) -> None:
 
 
 def data_hashes(dataset: Dataset) -> dict[str, str]:
-    """Hash what was learned from: documents and each split's queries, whatever file they are in."""
+    """Hash documents and queries of each split, whatever file they come from."""
     documents = hashlib.sha256()
     for document in dataset.documents:
         documents.update(f"{document.id}\0{document.text}\0".encode())
@@ -219,11 +206,15 @@ def _plain(values: Any) -> Any:  # noqa: ANN401 - anything JSON takes
 
 
 def _check_same(path: Path, own: Mapping[str, Any]) -> None:
-    """Refuse to go on with other settings or data than the run began with."""
+    """Refuse to resume a run with other settings or data."""
     try:
         found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        settings = found.get("settings", {})
+        name = settings.pop("name", "")
+    except (OSError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
+    # Older runs have old names, and lack newer settings.
+    found["settings"] = _plain(make_preset(name, settings, source=str(path)).to_dict())
     here, there = _flat(own), _flat({name: found.get(name) for name in own})
     for name in sorted(here.keys() | there.keys()):
         if here.get(name) != there.get(name):
@@ -243,44 +234,35 @@ def _flat(values: Any, prefix: str = "") -> dict[str, Any]:  # noqa: ANN401 - ne
 
 
 def about_machine() -> dict[str, Any]:
-    """Say what a result was made with: versions, commit, device."""
-    return {"versions": _versions(), "revision": _revision(), "machine": _machine()}
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
-
-
-def _machine() -> dict[str, Any]:
+    """Return package versions, commit and device, to be stored with a result."""
     import torch
 
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    return {"device": device, "n_threads": torch.get_num_threads(), "system": platform.platform()}
+    system = {"n_threads": torch.get_num_threads(), "system": platform.platform()}
+    versions = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "not installed"
+    return {
+        "versions": versions,
+        "revision": _revision(),
+        "machine": {"device": device, **system},
+    }
 
 
 def _revision() -> str:
     """Return the commit of this package's checkout, "+" where files differ from it."""
-    home = Path(__file__).parent
-    try:
-        commit = _git(home, "rev-parse", "HEAD")
-        changed = _git(home, "status", "--porcelain", "--untracked-files=no")
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
+    git = ["git", "-C", str(Path(__file__).parent)]
+    found = []
+    for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"]):
+        try:
+            done = subprocess.run(
+                [*git, *words], capture_output=True, text=True, check=True, timeout=20
+            )
+        except (OSError, subprocess.SubprocessError):
+            return "unknown"
+        found.append(done.stdout.strip())
+    commit, changed = found
     return commit + ("+" if changed else "")
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(folder), *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=20,
-    )
-    return done.stdout.strip()

@@ -1,7 +1,4 @@
-"""Every number of a run, in frozen dataclasses that check themselves.
-
-May import: boolattn.attention.config, boolattn.errors.
-"""
+"""The settings of a run, in frozen dataclasses that check their values."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 
 
 class _Checked:
-    """Checks what all settings have in common."""
+    """Checks the type, the choices and the least value of every field."""
 
     def __post_init__(self) -> None:
         for item in fields(self):  # type: ignore[arg-type]
@@ -41,8 +38,8 @@ class _Checked:
             kind = _KINDS[str(item.type)]
             if not isinstance(value, kind) or (isinstance(value, bool) and item.type != "bool"):
                 raise ConfigError(f"{item.name} must be of type {item.type}, got {value!r}")
-            if not isinstance(value, str) and value < item.metadata.get("at_least", 0):
-                least = item.metadata.get("at_least", 0)
+            least = item.metadata.get("at_least", 0)
+            if not isinstance(value, str) and value < least:
                 raise ConfigError(f"{item.name} must be at least {least}, got {value}")
 
 
@@ -56,7 +53,7 @@ class ModelSettings(_Checked):
 
     Attributes:
         encoder: A folder, a hub name, or "minilm" for the installed all-MiniLM-L6-v2.
-        use_plugin: Whether queries are read with BoolAttn; without it the towers are plain.
+        use_plugin: Whether the query tower has BoolAttn.
         is_shared: Whether both towers have the same encoder weights.
         pooling: "mean" or "cls".
         similarity: "cosine" or "dot".
@@ -75,13 +72,13 @@ class ModelSettings(_Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings(_Checked):
-    """What is learned from.
+    """The training data.
 
     Attributes:
         name: A data set of the catalogue.
         size: Of a benchmark that is built: "small" or "full".
-        train: Split to learn from.
-        validation: Split to choose the best by; empty for none.
+        train: Split to train on; several are joined by "+".
+        validation: Split to choose the best weights by; empty for none.
     """
 
     name: str = "taxa"
@@ -92,30 +89,30 @@ class DataSettings(_Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainSettings(_Checked):
-    """Auxiliary pretraining; the defaults are the paper's, or *ours* where it is silent.
+    """Auxiliary pretraining; the defaults are the paper's, or *ours* where it gives none.
 
     Attributes:
-        n_sentences: How many sentences are made (*ours*).
-        wide: Share of them in many more wordings than the benchmark's (*ours*).
-        n_held_out: How many more, to measure on, of seen and as many of unseen wordings (*ours*).
-        batch_size: Sentences a step (*ours*).
-        n_epochs: Times through the sentences.
+        n_sentences: Sentences to generate (*ours*).
+        varied_share: Share of them in many more wordings than the benchmark's (*ours*).
+        n_held_out: Further sentences to evaluate on, for seen and for unseen wordings (*ours*).
+        batch_size: Sentences per step (*ours*).
+        n_epochs: Passes over the sentences.
         max_steps: Stop after so many steps; 0: when the epochs are over.
         warmup_steps: Over which the learning rate rises; then it falls to 0 (*ours*).
         learning_rate: Highest learning rate.
         weight_decay: Of AdamW.
-        cue_weight: Factor of the cue loss.
+        cue_weight: Weight of the cue loss.
         cue_positive_weight: Weight of a cue token against another (*ours*).
-        gate_weight: Factor of the gate loss, where the gate is learned.
-        triplet_weight: Factor of the triplet loss.
-        scope_weight: Factor of the scope loss, which the paper has not.
+        gate_weight: Weight of the gate loss, where the gate is learned.
+        triplet_weight: Weight of the triplet loss.
+        scope_weight: Weight of the scope loss, which the paper does not have.
         margin: Of the triplet loss (*ours*).
-        train_embeddings: Whether the encoder's embedding layer learns too.
-        seed: Of everything that is drawn.
+        train_embeddings: Whether the encoder's embedding layer is trained too.
+        seed: Of all draws.
     """
 
     n_sentences: int = _at_least(1, 20_000)
-    wide: float = 0.0
+    varied_share: float = 0.0
     n_held_out: int = 500
     batch_size: int = _at_least(1, 32)
     n_epochs: int = _at_least(1, 1)
@@ -135,37 +132,39 @@ class PretrainSettings(_Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings(_Checked):
-    """Retrieval training; the defaults are the paper's, or *ours* where it is silent.
+    """Retrieval training; the defaults are the paper's, or *ours* where it gives none.
 
     Attributes:
-        batch_size: Queries a step, over all processes.
-        n_epochs: Times through the queries.
+        batch_size: Queries per step, over all processes.
+        n_epochs: Passes over the queries.
         max_steps: Stop after so many steps; 0: when the epochs are over.
         warmup_steps: Over which the learning rate rises; then it falls to 0 (*ours*).
         learning_rate: Highest learning rate of the encoders.
-        plugin_learning_rate: Highest learning rate of the plug-in; 0: the encoders' (*ours*).
-        hold_heads: Whether gate and cue predictor stay as pretraining left them (*ours*).
+        plugin_learning_rate: Highest learning rate of new parts: plug-in and query parser; 0: the
+            encoders' (*ours*).
+        freeze_heads: Whether gate and cue predictor stay as pretraining left them (*ours*).
         weight_decay: Of AdamW.
-        max_grad_norm: Longer gradients are cut to this length (*ours*).
-        positives: "drawn" anew at each step, or one "fixed" for each query (the ablation).
-        n_negatives: Negatives a query.
-        n_logical: How many of them at most come from the logic: documents the query excludes,
-            documents that match only part of an AND (*ours*).
-        n_bm25: How many of them at most come from a given ranking, best first.
+        max_grad_norm: Longer gradients are clipped to this norm (*ours*).
+        positives: "drawn" at each step, or one "fixed" for each query (the ablation).
+        n_negatives: Negatives per query.
+        n_logical: Most of them from the logic: documents that the query excludes, documents that
+            match only part of an AND (*ours*).
+        n_bm25: Most of them from a given ranking, best first.
         use_in_batch: Whether the other queries' documents are negatives too.
         scale: Factor on the similarity (*ours*).
-        seed: Of everything that is drawn.
-        evaluate_every: Steps between evaluations; 0: an epoch's.
-        save_every: Steps between checkpoints; 0: an epoch's.
+        seed: Of all draws.
+        evaluate_every: Steps between evaluations; 0: once an epoch.
+        save_every: Steps between checkpoints; 0: once an epoch.
         patience: Stop after so many evaluations without a better one; 0: never.
-        keep: Which weights the model is saved with, "best" or "last".
-        n_validation_queries: At most so many are asked (*ours*).
-        n_validation_documents: How many documents are ranked beside the answers (*ours*).
-        chunk: Documents of like length encoded at once; 0: 192 where a GPU records them, else 64
-            (*ours*).
-        captured: Which passes a GPU records as CUDA graphs, one a padded length: "none",
-            "queries", or "all" (*ours*). A CPU or several processes record none.
-        n_workers: Processes that make batches while a GPU computes (*ours*); a CPU has none.
+        keep: Which weights are saved, "best" or "last".
+        n_validation_queries: Most validation queries; 0: all (*ours*).
+        n_validation_documents: Sampled documents that are ranked beside the gold and excluded
+            ones; 0: all (*ours*).
+        chunk: Documents of similar length encoded at once; 0: 192 where a GPU records them, else
+            64 (*ours*).
+        captured: Which forward passes a GPU records as CUDA graphs: "none", "queries", or "all"
+            (*ours*). A CPU or several processes record none.
+        n_workers: Processes that make batches for a GPU (*ours*); a CPU has none.
         use_bf16: Whether a GPU computes in bfloat16.
         needs_gpu: Whether to refuse a machine without one.
     """
@@ -176,7 +175,7 @@ class TrainSettings(_Checked):
     warmup_steps: int = 0
     learning_rate: float = 5e-5
     plugin_learning_rate: float = 0.0
-    hold_heads: bool = False
+    freeze_heads: bool = False
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
     positives: str = "drawn"
@@ -192,9 +191,9 @@ class TrainSettings(_Checked):
     keep: str = "best"
     n_validation_queries: int = 200
     n_validation_documents: int = 20_000
-    chunk: int = _at_least(0, 0)
+    chunk: int = 0
     captured: str = "all"
-    n_workers: int = _at_least(0, 1)
+    n_workers: int = 1
     use_bf16: bool = True
     needs_gpu: bool = False
 
@@ -211,71 +210,70 @@ class TrainSettings(_Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class ComposeSettings(_Checked):
-    """Reading and composing, which are ours; off, towers give one vector a query.
+    """Query parser and composed scores, which are ours; off, a query is one vector.
 
     Attributes:
-        use_reader: Whether a reader and a calibration are trained beside the towers.
-        n_slots: Most operands that are told apart.
-        n_states: Layers of the encoder that the reader mixes, from the last one down.
-        depth: The reader's own attention layers.
-        composed_weight: Factor of the loss of the composed score.
-        plain_weight: Factor of the loss of the plain vector.
-        reading_weight: Factor of the loss of the reading.
-        bare_share: Share of the queries whose operands, joined by AND or excluded, the composed
-            score takes as barely as people type them.
-        n_readings: Texts a step that are only read, as many of each source: the queries that are
-            learned from, generated texts, sentences in wide wordings, and natural queries.
-        n_generated: How many texts of fifteen domains are made.
-        n_wide: How many sentences in wide wordings are made.
-        n_natural: How many queries as people write them, and the same with other words.
-        n_short: How many of these of a few words.
-        read_steps: Steps on reading alone, before the training; 0: none.
-        read_batch: Texts of such a step.
-        read_learning_rate: Highest learning rate of the encoder in it; new parts take 5e-4.
-        polish_steps: Steps of the reader alone, after the training, on states that stay as they
-            are; 0: none.
-        polish_anew: Whether these begin with a new reader, or go on with the model's own, with the
-            layers and depth that it has.
-        polish_learning_rate: Highest learning rate of these.
-        gate_steps: Steps of a learned gate alone, after the training, on texts whose operators are
-            known; 0: none.
-        fit_numbers: Whether the few numbers of the composition are chosen anew on the validation
-            split, by R-precision, Recall@100 and leak, or stay as they were learned.
-        threshold: Least confidence of a reading that is obeyed, in the saved model.
+        use_parser: Whether a query parser and a calibration are trained beside the towers.
+        n_slots: Most operands that the parser tells apart.
+        n_states: Layers of the encoder that the parser mixes, from the last one down.
+        depth: The parser's own attention layers.
+        composed_weight: Weight of the loss of the composed score.
+        plain_weight: Weight of the loss of the plain query vector.
+        parser_weight: Weight of the parser's loss.
+        elided_share: Share of the queries whose operands are elided for the composed score; those
+            joined by OR never are.
+        n_parser_texts: Texts per step that are only parsed, as many of each source: the training
+            queries, and the sources below.
+        n_generated: Texts of the source "generated" of the parser queries; likewise
+            ``n_sentences``, ``n_natural`` and ``n_short``.
+        negation_margin: The calibration's negation margin when training begins.
+        calibration_rate_factor: Learning rate of the calibration, as a multiple of the plug-in's.
+        parser_steps: Steps of post-training of a new parser; 0: none.
+        parser_learning_rate: Highest learning rate of these.
+        parser_warmup_steps: Over which it rises.
+        gate_steps: Steps of post-training of a learned gate; 0: none.
+        gate_learning_rate: Highest learning rate of these.
+        gate_warmup_steps: Over which it rises.
+        post_batch_size: Texts per step of post-training.
+        select_hyperparameters: Whether the hyper-parameters of the composition are selected on
+            the validation split, by R-precision, Recall@100 and leak.
+        threshold: Least confidence of a parse that the saved model uses.
     """
 
-    use_reader: bool = False
+    use_parser: bool = False
     n_slots: int = _at_least(2, 6)
     n_states: int = _at_least(1, 1)
-    depth: int = _at_least(0, 0)
+    depth: int = 0
     composed_weight: float = 1.0
     plain_weight: float = 1.0
-    reading_weight: float = 0.5
-    bare_share: float = 0.0
-    n_readings: int = 224
+    parser_weight: float = 0.5
+    elided_share: float = 0.0
+    n_parser_texts: int = 224
     n_generated: int = 40_000
-    n_wide: int = _at_least(0, 0)
-    n_natural: int = _at_least(0, 0)
-    n_short: int = _at_least(0, 0)
-    read_steps: int = 0
-    read_batch: int = _at_least(1, 256)
-    read_learning_rate: float = 1e-4
-    polish_steps: int = _at_least(0, 0)
-    polish_anew: bool = True
-    polish_learning_rate: float = 1e-3
-    gate_steps: int = _at_least(0, 0)
-    fit_numbers: bool = False
+    n_sentences: int = 0
+    n_natural: int = 0
+    n_short: int = 0
+    negation_margin: float = 0.25
+    calibration_rate_factor: float = 10.0
+    parser_steps: int = 0
+    parser_learning_rate: float = 1e-3
+    parser_warmup_steps: int = 50
+    gate_steps: int = 0
+    gate_learning_rate: float = 5e-3
+    gate_warmup_steps: int = 20
+    post_batch_size: int = _at_least(1, 256)
+    select_hyperparameters: bool = False
     threshold: float = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.bare_share <= 1:
-            raise ConfigError(f"bare_share must be between 0 and 1, got {self.bare_share}")
+        if self.elided_share > 1:
+            raise ConfigError(f"elided_share must be between 0 and 1, got {self.elided_share}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """One run, completely."""
+    """All settings of a run."""
 
     name: str
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -290,7 +288,7 @@ class Preset:
         return asdict(self)
 
 
-#: Tables of a preset and what each is built into.
+#: Tables of a preset and the class of each.
 TABLES: Mapping[str, type] = {
     "model": ModelSettings,
     "plugin": BoolAttnConfig,

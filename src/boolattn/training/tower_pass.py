@@ -1,11 +1,8 @@
-"""The forward pass of both towers, and the exchange of vectors between processes.
-
-May import: boolattn.training.batches.
-"""
+"""The forward pass of both towers, and the exchange of vectors between processes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, distributed, nn
@@ -15,10 +12,15 @@ if TYPE_CHECKING:
 
     from sentence_transformers import SentenceTransformer
 
-    from boolattn.training.batches import Features
+    from boolattn.training.batches.tokens import Features
 
 
-class Both(nn.Module):
+class _HasTowers(Protocol):
+    towers: SentenceTransformer
+    encode_batch: Callable[[Features, str, int], Tensor] | None
+
+
+class TowerPass(nn.Module):
     """Both towers in one forward pass, which is what distributed training wraps.
 
     Args:
@@ -34,7 +36,7 @@ class Both(nn.Module):
     ) -> None:
         super().__init__()
         self.towers = towers
-        self.encode_batch = encode_batch or self._encode
+        self.encode_batch = encode_batch
 
     def forward(
         self, queries: Features, documents: list[Features], places: Tensor
@@ -43,23 +45,32 @@ class Both(nn.Module):
 
         Args:
             queries: One batch of queries.
-            documents: Batches of documents of like length.
+            documents: Batches of documents of similar length.
             places: Place of each document in these batches laid end to end.
 
         Returns:
             Shapes ``(queries, dim)`` and ``(documents, dim)``.
         """
-        parts = [self.encode_batch(part, "document", slot) for slot, part in enumerate(documents)]
-        return self.encode_batch(queries, "query", 0), torch.cat(parts)[places]
+        vectors = encode_documents(self, documents, places)
+        return _encode_batch(self, queries, "query", 0), vectors
 
-    def _encode(self, features: Features, task: str, _slot: int) -> Tensor:
-        return encode(self.towers, features, task)
+
+def encode_documents(model: _HasTowers, documents: list[Features], places: Tensor) -> Tensor:
+    """Encode a step's documents. Shape ``(documents, dim)``."""
+    parts = [_encode_batch(model, part, "document", i) for i, part in enumerate(documents)]
+    return torch.cat(parts)[places]
+
+
+def _encode_batch(model: _HasTowers, features: Features, task: str, slot: int) -> Tensor:
+    if model.encode_batch is None:
+        return encode(model.towers, features, task)
+    return model.encode_batch(features, task, slot)
 
 
 def encode(towers: SentenceTransformer, features: Features, task: str) -> Tensor:
     """Encode one batch of "query" or "document" texts. Shape ``(texts, dim)``."""
-    # The task goes in twice: the router listens to the argument, and Bool-BERT, which runs bare
-    # on documents, only to the features. A copy, because the modules write their results into it.
+    # The task is given twice: the router reads the argument, and Bool-BERT, which encodes
+    # documents without BoolAttn, the features. A copy, because modules write results into it.
     vectors: Tensor = towers({**features, "task": task}, task=task)["sentence_embedding"]
     return vectors
 

@@ -1,8 +1,4 @@
-"""The towers a run begins with: from an encoder, from heads, or from another training.
-
-May import: boolattn.encoder, boolattn.plugin, boolattn.training.settings,
-boolattn.embedding, boolattn.errors.
-"""
+"""The towers that a run begins with: from an encoder, a pretraining, or another training."""
 
 from __future__ import annotations
 
@@ -24,7 +20,6 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from boolattn.attention.boolattn import BoolAttn
     from boolattn.training.settings import Preset
 
 _TOWERS = ("pooling", "is_shared", "similarity", "query_length", "document_length")
@@ -36,7 +31,7 @@ def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     source = encoder_source(name)
     is_local = Path(source).is_dir()
     try:
-        # Weights kept in half precision would train in it, and soon be nan.
+        # Weights stored in half precision would be trained in it, and become nan.
         encoder = AutoModel.from_pretrained(source, local_files_only=is_local, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=is_local)
     except (OSError, ValueError) as error:
@@ -48,8 +43,8 @@ def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTrans
     """Build the towers of a preset.
 
     Args:
-        preset: Every number.
-        pretrained: What to begin from: a pretraining's model, or the model of another training.
+        preset: The settings.
+        pretrained: Initial weights: the model of a pretraining, or of another training.
     """
     model = preset.model
     if pretrained is not None and not pretrained.is_dir():
@@ -62,14 +57,14 @@ def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTrans
     settings: dict[str, Any] = {name: getattr(model, name) for name in _TOWERS}
     source = str(pretrained) if pretrained else encoder_source(model.encoder)
     try:
-        # Weights kept in half precision would train in it, and collapse.
+        # Weights stored in half precision would be trained in it.
         return build_towers(source, config, **settings).float()
     except OSError as error:
         raise ConfigError(_not_found(source, error)) from error
 
 
 def _load_towers(preset: Preset, folder: Path) -> SentenceTransformer:
-    """Go on from trained towers, if they are the preset's."""
+    """Load trained towers, if they fit the preset."""
     try:
         towers = SentenceTransformer(str(folder), local_files_only=True)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
@@ -77,30 +72,27 @@ def _load_towers(preset: Preset, folder: Path) -> SentenceTransformer:
         raise ConfigError(f"cannot read the model {folder}: {reason}") from error
     if other := next(_differences(preset, towers), ""):
         raise ConfigError(f"{folder} is of another model: {other}")
-    # Weights kept in half precision would train in it, and collapse.
     return towers.float()
 
 
-def hold_heads(towers: SentenceTransformer) -> None:
-    """Keep a learned gate and the cue predictor as pretraining left them.
+def freeze_heads(towers: SentenceTransformer) -> None:
+    """Freeze the learned gate and the cue predictor.
 
-    Retrieval moves both by what a vector gains from them, and they forget what a query says.
+    Retrieval training would move both by what a vector gains, away from the query's operators.
     """
-    plugin = _plugin(towers, "train.hold_heads holds the plug-in's heads")
+    encoder = query_encoder(towers)
+    if not isinstance(encoder, BoolBertModel):
+        raise ConfigError(
+            "train.freeze_heads freezes heads of the plug-in; set model.use_plugin=true"
+        )
+    plugin = plugin_of(encoder.backbone)
     for part in (plugin.cue, plugin.gate):
         if part is not None:
             part.requires_grad_(requires_grad=False)
 
 
-def _plugin(towers: SentenceTransformer, what: str) -> BoolAttn:
-    encoder = query_encoder(towers)
-    if not isinstance(encoder, BoolBertModel):
-        raise ConfigError(f"{what}; set model.use_plugin=true")
-    return plugin_of(encoder.backbone)
-
-
 def _differences(preset: Preset, towers: SentenceTransformer) -> Iterator[str]:
-    """Say what trained towers have and a preset has not."""
+    """Yield in what trained towers differ from a preset."""
     encoder = query_encoder(towers)
     own = settings_of(towers)
     for name in _TOWERS:
@@ -114,12 +106,12 @@ def _differences(preset: Preset, towers: SentenceTransformer) -> Iterator[str]:
     elif plugin != wanted_plugin:
         yield "its plug-in has other settings"
     source = encoder_source(preset.model.encoder)
-    # An encoder that is not here cannot be compared, and is not needed.
+    # An encoder that is not on disk is not needed, and not compared.
     if Path(source).is_dir():
         config = AutoConfig.from_pretrained(source, local_files_only=True)
-        bare = encoder.backbone if isinstance(encoder, BoolBertModel) else encoder
+        backbone = encoder.backbone if isinstance(encoder, BoolBertModel) else encoder
         for name in _SHAPE:
-            found, wanted = getattr(bare.config, name, None), getattr(config, name, None)
+            found, wanted = getattr(backbone.config, name, None), getattr(config, name, None)
             if found != wanted:
                 yield f"its encoder has {name} {found}, and {preset.model.encoder} {wanted}"
 

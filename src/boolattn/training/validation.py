@@ -1,7 +1,6 @@
-"""The training-time check: answers among sampled documents, cheap enough for every epoch.
+"""Evaluation during training: relevant documents among sampled ones, in seconds.
 
-It is no benchmark result: fewer documents compete than in the corpus. With every document it
-gives the corpus's own numbers. May import: boolattn.logic, boolattn.training.
+With every document it gives the corpus's own metrics; with a sample, better ones.
 """
 
 from __future__ import annotations
@@ -13,9 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from boolattn.evaluation.judgements import Judgements
+from boolattn.evaluation.metrics import mean, measure, needed_depth
+from boolattn.evaluation.ranking import Ranking
 from boolattn.logic.operators import OPERATORS
-from boolattn.training import tower_pass as passes
-from boolattn.training.batches import label_columns
+from boolattn.training import tower_pass
+from boolattn.training.batches.collator import label_columns
+from boolattn.training.batches.tokens import original_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,13 +27,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.data.records import Query
-    from boolattn.training.batches import Tokens
+    from boolattn.training.batches.tokens import Tokens
 
 logger = logging.getLogger(__name__)
 
-_SAMPLE = 3
 DEPTH = 100
-#: Texts between two words on how far an encoding is: fewer are done before anybody asks.
+METRICS = (f"recall@{DEPTH}", "r_precision", "leak")
+#: Purpose of the random generators.
+_SAMPLE = 3
+#: Texts between two progress messages of an encoding.
 _LOG_EVERY = 25_000
 
 
@@ -44,10 +49,10 @@ class ValidationQuery:
     excluded: tuple[int, ...]
 
 
-def choose(
+def sample_queries(
     queries: Sequence[Query], rows: dict[str, int], n: int, seed: int
 ) -> list[ValidationQuery]:
-    """Take at most ``n`` queries that have an answer, spread over all; 0 takes every one."""
+    """Sample at most ``n`` queries that have a relevant document; 0 takes all."""
     usable = [query for query in queries if any(name in rows for name in query.gold)]
     if n and len(usable) > n:
         chosen = np.random.default_rng([seed, _SAMPLE]).choice(len(usable), n, replace=False)
@@ -63,80 +68,76 @@ def choose(
     ]
 
 
-def sample_rows(asked: Sequence[ValidationQuery], n_documents: int, n: int, seed: int) -> list[int]:
-    """Return what is ranked: all that is asked for or excluded, and ``n`` others; 0: everything."""
+def sample_rows(
+    queries: Sequence[ValidationQuery], n_documents: int, n: int, seed: int
+) -> list[int]:
+    """Return all relevant and excluded documents, and ``n`` others; 0: every document."""
     if not n:
         return list(range(n_documents))
-    rows = {row for query in asked for row in (*query.gold, *query.excluded)}
+    rows = {row for query in queries for row in (*query.gold, *query.excluded)}
     rng = np.random.default_rng([seed, _SAMPLE + 1])
     drawn = rng.choice(n_documents, min(n, n_documents), replace=False)
     return sorted(rows | set(drawn.tolist()))
 
 
 class Validator:
-    """Ranks documents for queries and says how well.
+    """Ranks documents for queries, and measures the rankings.
 
     Args:
-        asked: The queries.
-        queries: Tokens of their texts, in the same order.
+        queries: The queries.
+        tokens: Tokens of their texts, in the same order.
         documents: Tokens of the corpus.
-        rows: Which documents are ranked.
+        rows: Documents that are ranked.
         batch_size: Texts encoded at once.
-        operators: The experts whose gate labels open; ``None``: no label is given.
+        operators: The experts that oracle labels open; ``None``: no labels are given.
     """
 
     def __init__(
         self,
-        asked: Sequence[ValidationQuery],
-        queries: Tokens,
+        queries: Sequence[ValidationQuery],
+        tokens: Tokens,
         documents: Tokens,
         *,
         rows: Sequence[int],
         batch_size: int = 128,
         operators: Sequence[str] | None = None,
     ) -> None:
-        self.asked = asked
         self.queries = queries
+        self.tokens = tokens
         self.documents = documents
         self.rows = list(rows)
         self.batch_size = batch_size
         self.columns = None if operators is None else label_columns(operators)
+        place = {row: index for index, row in enumerate(self.rows)}
+        self.judgements = Judgements.of_rows(
+            [[place[row] for row in query.gold] for query in queries],
+            [[place[row] for row in query.excluded] for query in queries],
+            len(self.rows),
+        )
 
-    def __call__(self, towers: SentenceTransformer) -> dict[str, float]:
-        """Measure towers.
+    @torch.inference_mode()
+    def __call__(
+        self, towers: SentenceTransformer, documents: Tensor | None = None
+    ) -> dict[str, float]:
+        """Return the means over queries of Recall@100, R-precision and leak.
 
-        Returns:
-            Means over queries: ``recall@100``; ``r_precision``, the share of answers in the
-            first as many documents as there are answers; ``leak``, the share of the excluded
-            documents in the first answers + excluded, over queries that exclude something.
+        Args:
+            towers: The model.
+            documents: Vectors of the ranked documents, where they are encoded already.
         """
-        return self.measure(towers, self.encode_documents(towers))
-
-    def encode_documents(self, towers: SentenceTransformer) -> Tensor:
-        """Encode what is ranked. Shape ``(ranked documents, dim)``."""
         towers.eval()
-        with torch.inference_mode():
-            return encode(towers, self.documents, self.rows, "document", self.batch_size)
-
-    def measure(self, towers: SentenceTransformer, documents: Tensor) -> dict[str, float]:
-        """Measure towers whose documents are encoded already."""
-        towers.eval()
-        with torch.inference_mode():
-            queries = self._encode_queries(towers)
-            most = max(len(query.gold) + len(query.excluded) for query in self.asked)
-            depth = min(max(DEPTH, most), len(self.rows))
-            ranked = [
-                torch.topk(part @ documents.T, depth).indices.cpu() for part in queries.split(64)
-            ]
-        return summarize(torch.cat(ranked).tolist(), self.asked, self.rows)
-
-    def _encode_queries(self, towers: SentenceTransformer) -> Tensor:
-        rows = range(len(self.asked))
-        if self.columns is None:
-            return encode(towers, self.queries, rows, "query", self.batch_size)
-        labels = torch.tensor([query.operators for query in self.asked])
-        labels = labels[:, self.columns]
-        return encode(towers, self.queries, rows, "query", self.batch_size, labels)
+        labels = None
+        if self.columns is not None:
+            labels = torch.tensor([query.operators for query in self.queries])[:, self.columns]
+        size, everything = self.batch_size, range(len(self.queries))
+        if documents is None:
+            documents = encode(towers, self.documents, self.rows, "document", size)
+        queries = encode(towers, self.tokens, everything, "query", size, labels)
+        depth = needed_depth(self.judgements, METRICS)
+        ranked = [torch.topk(part @ documents.T, depth).indices.cpu() for part in queries.split(64)]
+        found = measure(Ranking.of(torch.cat(ranked).tolist()), self.judgements, METRICS)
+        # The leak is not defined where no query excludes anything.
+        return {name: float(np.nan_to_num(mean(values))) for name, values in found.items()}
 
 
 def encode(
@@ -147,49 +148,17 @@ def encode(
     batch_size: int,
     operators: Tensor | None = None,
 ) -> Tensor:
-    """Encode texts, those of like length together. Shape ``(rows, dim)``."""
+    """Encode texts, those of similar length together. Shape ``(rows, dim)``."""
     device = towers.device
-    tokens.fill(rows)
-    order = np.argsort(tokens.lengths(rows), kind="stable")
-    parts = []
-    for start in range(0, len(order), batch_size):
-        if start and start // _LOG_EVERY != (start - batch_size) // _LOG_EVERY:
-            logger.info("encoded %d of %d texts", start, len(order))
-        chosen = order[start : start + batch_size]
-        features = tokens.features([rows[place] for place in chosen])
+    order, parts, done = [], [], 0
+    for chosen, features in tokens.by_length(rows, batch_size):
         if operators is not None:
             features["operators"] = operators[torch.from_numpy(chosen)]
-        features = {name: value.to(device, non_blocking=True) for name, value in features.items()}
+        moved = {name: value.to(device, non_blocking=True) for name, value in features.items()}
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            parts.append(passes.encode(towers, features, task).float())
-    vectors = torch.cat(parts)
-    back = torch.empty(len(order), dtype=torch.int64)
-    back[torch.from_numpy(order)] = torch.arange(len(order))
-    return vectors[back.to(device)]
-
-
-def summarize(
-    ranked: Sequence[Sequence[int]], asked: Sequence[ValidationQuery], rows: Sequence[int]
-) -> dict[str, float]:
-    """Work out the numbers.
-
-    Args:
-        ranked: For each query places in ``rows``, best first, deep enough for its sets.
-        asked: The queries.
-        rows: Which documents were ranked.
-    """
-    place = {row: index for index, row in enumerate(rows)}
-    recall, precision, leak = [], [], []
-    for best, query in zip(ranked, asked, strict=True):
-        gold = {place[document] for document in query.gold}
-        excluded = {place[document] for document in query.excluded}
-        recall.append(len(gold.intersection(best[:DEPTH])) / len(gold))
-        precision.append(len(gold.intersection(best[: len(gold)])) / len(gold))
-        if excluded:
-            returned = best[: len(gold) + len(excluded)]
-            leak.append(len(excluded.intersection(returned)) / len(excluded))
-    return {
-        f"recall@{DEPTH}": float(np.mean(recall)),
-        "r_precision": float(np.mean(precision)),
-        "leak": float(np.mean(leak)) if leak else 0.0,
-    }
+            parts.append(tower_pass.encode(towers, moved, task).float())
+        order.append(chosen)
+        done += len(chosen)
+        if done // _LOG_EVERY != (done - len(chosen)) // _LOG_EVERY:
+            logger.info("encoded %d of %d texts", done, len(rows))
+    return torch.cat(parts)[original_order(order).to(device)]

@@ -1,9 +1,4 @@
-"""Retrieval training: two towers, from a job to a saved model.
-
-It stops at a loss that is no number, evaluates through a callable, keeps the best, and goes on
-after an interruption with the same weights to the bit.
-May import: boolattn.training, boolattn.errors.
-"""
+"""Retrieval training, from a job to a saved model."""
 
 from __future__ import annotations
 
@@ -15,28 +10,27 @@ from typing import TYPE_CHECKING
 import torch
 
 from boolattn.errors import ConfigError
-from boolattn.training import checkpoints
+from boolattn.training.retrieval import checkpoints
+from boolattn.training.retrieval.trainer import RetrievalTrainer
 from boolattn.training.run_folder import copy_folder
-from boolattn.training.trainer import Job, RetrievalTrainer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from boolattn.training.retrieval.job import Job
     from boolattn.training.settings import Preset
-
-__all__ = ["Job", "Result", "require_gpu", "train"]
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a training ended with.
+    """The result of a training.
 
     Attributes:
         model: Folder of the saved model.
         n_steps: Steps done.
-        metrics: Last and best numbers.
+        metrics: The last loss, and the metrics of the best evaluation.
     """
 
     model: Path
@@ -44,21 +38,21 @@ class Result:
     metrics: dict[str, float] = field(default_factory=dict)
 
 
-def train(job: Job, *, resume: bool = False) -> Result:
+def train_towers(job: Job, *, resume: bool = False) -> Result:
     """Train two towers and save them.
 
     Args:
-        job: What to train, on what, and where to.
-        resume: Go on from the run's last good checkpoint, where there is one.
+        job: The model, its batches and its folder.
+        resume: Continue from the run's last complete checkpoint, where there is one.
     """
     require_gpu(job.preset)
     trainer = RetrievalTrainer(job)
     start = checkpoints.last_checkpoint(job.run.checkpoints) if resume else None
     if start is not None:
-        logger.info("going on from %s", start)
+        logger.info("resuming from %s", start)
         job.run.rewind(int(start.name.removeprefix(checkpoints.PREFIX)))
     trainer.train(resume_from_checkpoint=str(start) if start else None)
-    if job.composing is not None:  # recorded passes hold memory that what follows may need
+    if job.composing is not None:  # CUDA graphs use memory that post-training may need
         job.composing.encode_batch = None
     metrics = _summary(trainer.state.log_history)
     if trainer.args.should_save:
@@ -72,23 +66,23 @@ def train(job: Job, *, resume: bool = False) -> Result:
 
 
 def release_memory() -> None:
-    """Give back what nothing holds any more, to this process and to others on the same GPU."""
+    """Free unused memory, also for other processes on the same GPU."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def require_gpu(preset: Preset) -> None:
-    """Refuse a preset that was made for a GPU on a machine without one."""
+    """Refuse a preset for a GPU on a machine without one."""
     if preset.train.needs_gpu and not torch.cuda.is_available():
         raise ConfigError(
-            f"preset {preset.name} is made for a GPU and there is none here; take the preset demo, "
-            "or --set train.needs_gpu=false to run it on the CPU nevertheless"
+            f"preset {preset.name} needs a GPU and there is none; use the preset demo, or "
+            "--set train.needs_gpu=false to run it on the CPU"
         )
 
 
 def _summary(history: list[dict[str, float]]) -> dict[str, float]:
-    """Collect the last loss and the numbers of the best evaluation."""
+    """Collect the last loss and the metrics of the best evaluation."""
     summary: dict[str, float] = {}
     for row in history:
         if "loss" in row:

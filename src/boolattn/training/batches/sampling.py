@@ -1,9 +1,7 @@
-"""Which documents a query meets at a step: its positive and its negatives.
+"""The positive and the negatives of each query at each step.
 
-Every draw is seeded by run, epoch, step and query, and never by what was drawn before: a resumed
-run goes on with the same draws, and each of several processes knows the whole batch.
-No torch. May import: boolattn.data.records, boolattn.logic, boolattn.training.settings,
-boolattn.errors.
+Every draw is seeded by run, epoch, step and query, never by earlier draws: a resumed run makes the
+same draws, and each of several processes knows the whole batch.
 """
 
 from __future__ import annotations
@@ -25,21 +23,22 @@ if TYPE_CHECKING:
     from boolattn.data.records import Query
     from boolattn.training.settings import TrainSettings
 
-#: What a generator is for, so that no two purposes share draws.
+#: Purposes of random generators, so that no two share draws.
 _ORDER, _DRAW, _FIXED = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A query one can learn from; documents are row numbers of the corpus, in order.
+    """A training query; documents are row numbers of the corpus, sorted.
 
     Attributes:
         id: The query's.
         text: The query's.
-        operators: 1 for each operator that the query's template uses, in the order AND, OR, NOT.
-        gold: Documents that answer it.
-        pools: Where hard negatives come from: what it excludes, what matches it in part.
-        ranked: A ranking's best documents that do not answer it.
+        operators: 0 or 1 for AND, OR and NOT, from the query's template.
+        gold: Relevant documents.
+        answers: The same as a set.
+        pools: Sources of hard negatives: excluded and partly matching documents.
+        ranked: A ranking's best documents that are not relevant.
     """
 
     id: str
@@ -54,14 +53,14 @@ class Example:
 def make_examples(
     queries: Iterable[Query],
     rows: Mapping[str, int],
-    rankings: Mapping[str, Sequence[str]] | None = None,
+    rankings: Mapping[str, Sequence[int]] | None = None,
 ) -> list[Example]:
-    """Turn queries into examples; those without an answer in the corpus are left out.
+    """Turn queries into examples; those without a relevant document are left out.
 
     Args:
         queries: The queries.
-        rows: Row number of each document, by its id.
-        rankings: Documents another engine ranks best, by query id.
+        rows: Row of each document, by id.
+        rankings: Rows of the documents that another engine ranks best, by query id.
     """
     examples = []
     for query in queries:
@@ -79,7 +78,7 @@ def make_examples(
                 gold=gold,
                 answers=answers,
                 pools=tuple(pool for pool in pools if pool),
-                ranked=tuple(rows[d] for d in ranked if d in rows and rows[d] not in answers),
+                ranked=tuple(row for row in ranked if row not in answers),
             )
         )
     return examples
@@ -91,11 +90,11 @@ def _rows(ids: Iterable[str], rows: Mapping[str, int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The whole batch of one step, whatever process computes which part of it.
+    """The batch of one step, of all processes.
 
     Attributes:
         step: Counted from 0 over the run.
-        examples: One for each query.
+        examples: The queries.
         documents: Rows of the corpus; each query's positive, then its negatives.
             Shape ``(queries, 1 + negatives)``.
     """
@@ -105,10 +104,10 @@ class Batch:
     documents: NDArray[np.int64]
 
     def blocked(self, start: int, end: int, *, use_in_batch: bool) -> NDArray[np.bool_]:
-        """Say which documents are no negatives of the queries ``start`` to ``end``.
+        """Return which documents are not negatives of the queries ``start`` to ``end``.
 
         Returns:
-            True for every known answer but the query's own positive, and, without in-batch
+            True for every relevant document but the query's own positive, and, without in-batch
             negatives, for every other query's documents.
             Shape ``(end - start, queries * (1 + negatives))``.
         """
@@ -129,7 +128,7 @@ class Sampler:
     """Draws the batch of every step.
 
     Args:
-        examples: What is learned from.
+        examples: The training queries.
         n_documents: Size of the corpus.
         settings: Of the training.
     """
@@ -139,13 +138,13 @@ class Sampler:
     ) -> None:
         self.settings = settings
         self.n_documents = n_documents
-        # A query that nearly every document answers has no negatives to learn from.
+        # A query for which nearly every document is relevant has too few negatives.
         most = n_documents - settings.n_negatives
         self.examples = [example for example in examples if len(example.gold) <= most]
         if not self.examples:
             raise DataError(
-                f"no usable query among {len(examples)}: each needs an answer in the corpus of "
-                f"{n_documents} documents, and {settings.n_negatives} documents that are none"
+                f"no usable query among {len(examples)}: each needs a relevant document in the "
+                f"corpus of {n_documents}, and {settings.n_negatives} that are not relevant"
             )
         self.steps_per_epoch = max(1, len(self.examples) // settings.batch_size)
         self.n_steps = settings.max_steps or settings.n_epochs * self.steps_per_epoch
@@ -155,7 +154,7 @@ class Sampler:
         epoch, place = divmod(step, self.steps_per_epoch)
         size = self.settings.batch_size
         order = _shuffled(len(self.examples), self.settings.seed, epoch)
-        # A set smaller than a batch goes round.
+        # A set smaller than a batch is repeated.
         chosen = np.resize(order, max(size, len(order)))[place * size : (place + 1) * size]
         examples = tuple(self.examples[index] for index in chosen)
         drawn = [
@@ -186,7 +185,7 @@ class Sampler:
 
 
 def _add(drawn: list[int], document: int) -> None:
-    """Take a document once; a second draw of it leaves its place to a random one."""
+    """Add a document once; a repeated draw is replaced by a random document."""
     if document not in drawn:
         drawn.append(document)
 

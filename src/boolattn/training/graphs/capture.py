@@ -1,9 +1,8 @@
-"""CUDA graphs of the towers' passes: a step's many small kernels, started all at once.
+"""CUDA graphs of the towers' passes: many small kernels, launched together.
 
-A query pass is 32 short texts: on a GPU its kernels take microseconds, and starting them one by
-one takes longer than the work. Recorded once for every padded length, forward and backward are
-one call each. Nothing changes but the padding. Without a GPU, or with several processes, passes
-run as usual. May import: boolattn.training.tower_pass, boolattn.training.graph_recording.
+Encoding 32 short queries takes less time than launching its kernels one by one. Recorded once for
+every padded length, forward and backward pass are one launch each. Only the padding changes.
+Without a GPU, or with several processes, nothing is recorded.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.nn import functional as F
 
-from boolattn.training.graph_recording import Recorder, Weights
+from boolattn.training.graphs.recording import Recorder, Weights
 from boolattn.training.tower_pass import encode
 
 if TYPE_CHECKING:
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
     from sentence_transformers import SentenceTransformer
 
-    from boolattn.training.batches import Features
-    from boolattn.training.graph_recording import Recording
+    from boolattn.training.batches.tokens import Features
+    from boolattn.training.graphs.recording import Recording
     from boolattn.training.settings import TrainSettings
 
 logger = logging.getLogger(__name__)
 
 #: Lengths are padded to multiples of these, so that few graphs serve all batches.
 MULTIPLES = {"query": 16, "document": 32}
-#: Features with one column a token, and what their padding holds; None: the tokenizer's.
+#: Features with one column per token, and their padding; None: the tokenizer's.
 _PADDING = {"input_ids": None, "attention_mask": 0, "token_type_ids": 0}
 #: Tasks that are recorded, by the setting ``captured``.
 _TASKS = {"none": (), "queries": ("query",), "all": ("query", "document")}
-#: Documents encoded at once, where the setting leaves it open: batches of like length have little
-#: padding; one recorded batch is one graph to start, and one graph's memory.
+#: Documents encoded at once by default. Small batches of similar length have little padding; one
+#: large recorded batch needs one graph and one graph's memory.
 _USUAL, _RECORDED = 64, 192
 
 
 def documents_at_once(settings: TrainSettings) -> int:
-    """Return how many documents go into a batch: as set, or as suits the device."""
+    """Return how many documents are encoded at once: as set, or as suits the device."""
     if settings.chunk:
         return settings.chunk
     is_alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
@@ -50,12 +50,7 @@ def documents_at_once(settings: TrainSettings) -> int:
 
 
 def capture(towers: SentenceTransformer, which: str) -> Captured | None:
-    """Return what encodes a training's batches, or None where nothing is to be recorded.
-
-    Args:
-        towers: The model.
-        which: "none", "queries" or "all".
-    """
+    """Return what encodes batches by graphs ("queries" or "all"); None for "none"."""
     return Captured(towers, _TASKS[which]) if _TASKS[which] else None
 
 
@@ -67,8 +62,8 @@ class Captured:
         tasks: Which of ``query`` and ``document`` are recorded; none after a failure.
 
     Attributes:
-        failure: Why recording failed, where it did; passes then run as usual.
-        is_overlapped: Whether queries are encoded beside documents.
+        failure: Why recording failed, where it did; nothing is recorded afterwards.
+        is_overlapped: Whether queries are encoded on a stream beside the documents'.
     """
 
     is_overlapped = True
@@ -91,8 +86,8 @@ class Captured:
         Args:
             features: What the encoder takes.
             task: "query" or "document".
-            slot: Which of a step's batches of this task it is. A graph holds one pass until its
-                backward pass is over, so batches of one step must not share it.
+            slot: Number of the batch among the step's batches of this task. A graph serves one
+                pass until its backward pass is over, so batches of one step must not share it.
         """
         if not self._can_record(features, task):
             return encode(self.towers, features, task)
@@ -104,21 +99,19 @@ class Captured:
             try:
                 found = self._record(padded(features, n_tokens, self._pad), task, slot)
             except RuntimeError as error:
-                logger.warning("no CUDA graphs, passes run as usual: %s", error, exc_info=True)
-                # Memory may be what is missing: nothing may hold what the failed pass computed, or
-                # other recordings. Those under way in this step are held by autograd's graph.
+                logger.warning("no CUDA graphs: %s", error, exc_info=True)
+                # Memory may be short: drop what the failed pass computed, and other recordings.
+                # Those in use in this step are kept alive by autograd's graph.
                 self.failure, self.tasks = error.with_traceback(None), frozenset()
                 self._passes.clear()
-                found = None
-        if found is None:
-            return encode(self.towers, features, task)
-        self._passes[key] = found
+                return encode(self.towers, features, task)
+            self._passes[key] = found
         return self._replay(found, features, task, slot)
 
     def _replay(self, found: _Recorded, features: Features, task: str, slot: int) -> Tensor:
-        """Replay; queries beside the documents of their step, whose kernels leave room.
+        """Replay; queries beside the documents of their step, which leave the GPU idle time.
 
-        Autograd goes back on the streams it came by, and waits where they meet.
+        Autograd runs backward on the same streams, and waits where they meet.
         """
         main = torch.cuda.current_stream()
         if task != "query" or not self.is_overlapped:
@@ -139,13 +132,13 @@ class Captured:
         return task in self.tasks and is_alone and is_training and features["input_ids"].is_cuda
 
     def _record(self, features: Features, task: str, slot: int) -> _Recorded:
-        # Graphs of one slot are never under way together, so they may share their memory.
+        # Graphs of one slot never run at the same time, so they share their memory.
         if (task, slot) not in self._pools:
             self._pools[task, slot] = torch.cuda.graph_pool_handle()
         if task not in self._recorders:
             self._recorders[task] = Recorder(features["input_ids"].device)
         module = Pass(self.towers, task, tuple(features))
-        # A cast that autocast remembers from outside would not be in the graph.
+        # A cast that autocast has cached from outside would not be in the graph.
         with torch.autocast(
             "cuda",
             dtype=torch.get_autocast_dtype("cuda"),
@@ -162,7 +155,7 @@ class Captured:
 
 
 class Pass(nn.Module):
-    """One pass as a function of tensors alone; its parameters are the towers'."""
+    """One forward pass as a function of tensors alone; its parameters are the towers'."""
 
     def __init__(self, towers: SentenceTransformer, task: str, names: tuple[str, ...]) -> None:
         super().__init__()
@@ -189,10 +182,10 @@ class _Recorded:
 
 
 def typical(features: Features) -> Features:
-    """Copy a batch so that it takes the way through the encoder that a graph must serve.
+    """Copy a batch so that it takes the path through the encoder that a graph must serve.
 
-    A pass as usual looks at its batch: without padding it leaves the mask away, without an open
-    gate the plug-in. A recorded one cannot look, and does everything.
+    An ordinary pass inspects its batch: without padding it drops the mask, without an open gate
+    the plug-in. A recorded one cannot, and always runs everything.
     """
     some = {name: value.clone() for name, value in features.items()}
     if "attention_mask" in some:
@@ -203,7 +196,7 @@ def typical(features: Features) -> Features:
 
 
 def padded_length(n_tokens: int, task: str) -> int:
-    """Round a length up to what graphs are recorded for.
+    """Round a length up to one that graphs are recorded for.
 
     >>> padded_length(20, "query"), padded_length(20, "document")
     (32, 32)
@@ -213,21 +206,24 @@ def padded_length(n_tokens: int, task: str) -> int:
 
 
 def padded(features: Features, n_tokens: int, pad: int) -> Features:
-    """Copy a batch into wider tensors; what has no column a token keeps its shape."""
-    wide: Features = {}
-    for name, value in features.items():
-        is_wide = name in _PADDING
-        shape = (len(value), n_tokens) if is_wide else tuple(value.shape)
-        wide[name] = torch.empty(shape, dtype=value.dtype, device=value.device)
-        fill(wide[name], value, name, pad)
-    return wide
+    """Copy a batch with longer texts; features without one column per token keep their shape."""
+    return {
+        name: F.pad(value, (0, n_tokens - value.shape[1]), value=_filler(name, pad))
+        if name in _PADDING
+        else value.clone()
+        for name, value in features.items()
+    }
 
 
 def fill(place: Tensor, value: Tensor, name: str, pad: int) -> None:
-    """Write a batch over an earlier one."""
+    """Overwrite an earlier batch."""
     if place.shape == value.shape:
         place.copy_(value, non_blocking=True)
         return
-    padding = _PADDING[name]
-    place.fill_(pad if padding is None else padding)
+    place.fill_(_filler(name, pad))
     place[:, : value.shape[1]].copy_(value, non_blocking=True)
+
+
+def _filler(name: str, pad: int) -> int:
+    filler = _PADDING[name]
+    return pad if filler is None else filler

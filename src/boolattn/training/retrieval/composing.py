@@ -1,13 +1,12 @@
-"""Training a retriever that reads: the composed score itself, the plain vector, and the reading.
+"""Training with composed scores: plain query vector, composed score and parser together.
 
-A step encodes its queries and, in the same pass, further texts that are only read; then the
-queries' operands apart, with the words they are marked with. What is not marked learns the plain
-vector alone. May import: boolattn.composition, boolattn.data, boolattn.logic, boolattn.training.
+A step encodes its queries and, in the same forward pass, further texts that are only parsed; then
+the queries' operands. Queries without labelled operands train the plain vector alone.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +22,7 @@ from boolattn.encoder.retriever_storage import SETTINGS
 from boolattn.errors import ConfigError
 from boolattn.parsing.decoding import NEGATED, POSITIVE, ParserLogits
 from boolattn.training.losses import SIMILARITIES, softmax_loss
-from boolattn.training.tower_pass import encode, gather
+from boolattn.training.tower_pass import encode, encode_documents, gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,42 +30,40 @@ if TYPE_CHECKING:
 
     from sentence_transformers import SentenceTransformer
 
-    from boolattn.training.batches import Features
+    from boolattn.training.batches.tokens import Features
     from boolattn.training.settings import Preset
 
 
-#: How far what is excluded is held against what is wanted when a training begins.
-_LEAN = 0.25
-
-
 class Encoded(NamedTuple):
-    """What one forward pass gives.
+    """The results of one forward pass.
 
     Attributes:
         queries: Shape ``(queries, dim)``.
         documents: Shape ``(documents, dim)``.
         operands: Shape ``(operands, dim)``.
-        read: Of the queries and of the texts that are only read.
+        parsed: Of the queries and of the texts that are only parsed.
     """
 
     queries: Tensor
     documents: Tensor
     operands: Tensor
-    read: ParserLogits
+    parsed: ParserLogits
 
 
 class Composing(nn.Module):
-    """Towers, reader and calibration in one forward pass."""
+    """Towers, parser and calibration in one forward pass.
+
+    ``encode_batch`` encodes batches of documents, as in ``TowerPass``. Queries and operands
+    are never recorded as CUDA graphs: their number changes from step to step.
+    """
 
     def __init__(
-        self, towers: SentenceTransformer, reader: ParserHead, calibration: TrainableCalibration
+        self, towers: SentenceTransformer, parser: ParserHead, calibration: TrainableCalibration
     ) -> None:
         super().__init__()
         self.towers = towers
-        #: Encodes batches of documents, as in :class:`Both`; None: as usual. A step's other passes
-        #: have as many texts as it has operands, or are read: no graph serves them.
         self.encode_batch: Callable[[Features, str, int], Tensor] | None = None
-        self.composer = nn.ModuleDict({"reader": reader, "calibration": calibration})
+        self.composer = nn.ModuleDict({"reader": parser, "calibration": calibration})
 
     def forward(
         self,
@@ -76,43 +73,33 @@ class Composing(nn.Module):
         operands: Features,
         n_queries: int,
     ) -> Encoded:
-        """Encode a step; arguments as in :class:`Both`, and the operands."""
-        parts = [self._encode(part, slot) for slot, part in enumerate(documents)]
-        vectors, read = encode_and_parse(self.towers, self.reader, queries)
+        """Encode a step; arguments as in ``TowerPass``, and the operands."""
+        vectors = encode_documents(self, documents, places)
+        queries_and_texts, parsed = encode_and_parse(self.towers, self.parser, queries)
         return Encoded(
-            vectors[:n_queries],
-            torch.cat(parts)[places],
-            encode(self.towers, operands, "query"),
-            read,
+            queries_and_texts[:n_queries], vectors, encode(self.towers, operands, "query"), parsed
         )
 
-    def _encode(self, documents: Features, slot: int) -> Tensor:
-        if self.encode_batch is None:
-            return encode(self.towers, documents, "document")
-        return self.encode_batch(documents, "document", slot)
-
-    def read(self, queries: Features) -> ParserLogits:
-        """Read texts."""
-        return encode_and_parse(self.towers, self.reader, queries)[1]
+    @property
+    def parser(self) -> ParserHead:
+        """The query parser."""
+        parser: Any = self.composer["reader"]
+        return parser  # type: ignore[no-any-return]
 
     @property
-    def reader(self) -> ParserHead:
-        """What reads."""
-        return cast("ParserHead", self.composer["reader"])
-
-    def retriever(self, preset: Preset) -> Retriever:
-        """Return the parts as a retriever, sharing their weights."""
-        own: Any = self.composer
-        threshold = preset.compose.threshold
-        return Retriever(self.towers, own["reader"], own["calibration"], threshold)
+    def calibration(self) -> TrainableCalibration:
+        """The calibration."""
+        calibration: Any = self.composer["calibration"]
+        return calibration  # type: ignore[no-any-return]
 
     def writer(self, preset: Preset) -> Callable[[Path], None]:
-        """Return what writes the reader and the calibration into a model's folder."""
-        return self.retriever(preset).write_files
+        """Return what writes the parser and the calibration into a model's folder."""
+        retriever = Retriever(self.towers, self.parser, self.calibration, preset.compose.threshold)
+        return retriever.write_files
 
 
 class Objective:
-    """The three losses of a step, added with their weights."""
+    """The weighted sum of the three losses of a step."""
 
     def __init__(self, preset: Preset) -> None:
         self.preset = preset
@@ -125,42 +112,41 @@ class Objective:
         mask = inputs["queries"]["attention_mask"]
         found: Encoded = model(**inputs, n_queries=len(targets))
         documents = gather(found.documents)
-        settings, similarity = self.preset.compose, self.preset.model.similarity
+        settings = self.preset.compose
         loss = settings.plain_weight * softmax_loss(
             found.queries,
             documents,
             targets,
             blocked,
-            similarity=similarity,
+            similarity=self.preset.model.similarity,
             scale=self.preset.train.scale,
         )
         with torch.autocast(targets.device.type, enabled=False):
             wanted = ParserLabels(**labels)
             if settings.composed_weight:
-                scores, is_marked = self._scores(model, found, documents, slots, wanted)
+                own: Any = getattr(model, "module", model)
+                scores = self._scores(own.calibration, found, documents, slots, wanted)
                 each = F.cross_entropy(
                     scores.masked_fill(blocked, -torch.inf), targets, reduction="none"
                 )
-                weight = is_marked.float()
+                weight = (slots[:, 0] >= 0).float()
                 loss = loss + settings.composed_weight * (
                     (each * weight).sum() / weight.sum().clamp(min=1)
                 )
-            loss = loss + settings.reading_weight * parser_loss(
-                ParserLogits(*(part.float() for part in found.read)), wanted, mask, is_known
+            loss = loss + settings.parser_weight * parser_loss(
+                ParserLogits(*(part.float() for part in found.parsed)), wanted, mask, is_known
             )
         return loss, found
 
     def _scores(
         self,
-        model: nn.Module,
+        trained: TrainableCalibration,
         found: Encoded,
         documents: Tensor,
         slots: Tensor,
         wanted: ParserLabels,
-    ) -> tuple[Tensor, Tensor]:
-        """Compose the operands' scores. Shapes ``(queries, documents)`` and ``(queries,)``."""
-        own: Any = getattr(model, "module", model)
-        trained: TrainableCalibration = own.composer["calibration"]
+    ) -> Tensor:
+        """Compose the operands' scores. Shape ``(queries, documents)``."""
         calibration = trained.values()
         compare = SIMILARITIES[self.preset.model.similarity]
         operands = found.operands.float()
@@ -174,35 +160,36 @@ class Objective:
         )
         is_joined = (roles == POSITIVE).sum(-1) > 1
         used = torch.stack([is_joined & ~is_or, is_joined & is_or, (roles == NEGATED).any(-1)], -1)
-        # Of the text as typed: what a search compares by would cost texts more. The weights are
-        # chosen anew afterwards, where compose.fit_numbers says so.
+        # The vector of the text as typed; a search's own whole-query vector would cost one more
+        # text a query. Its weights can be selected afterwards: compose.select_hyperparameters.
         whole = compare(found.queries.float(), documents.float())
-        return scores + calibration.whole_query_term(whole, used.float()), slots[:, 0] >= 0
+        total: Tensor = scores + calibration.whole_query_term(whole, used.float())
+        return total
 
 
 def make_composing(
     towers: SentenceTransformer, preset: Preset, pretrained: Path | None = None
 ) -> Composing:
-    """Put a reader and a calibration beside towers, new ones or those of a trained model."""
-    hidden = towers.get_embedding_dimension() or 0
+    """Add a parser and a calibration to towers, new ones or those of a trained model."""
+    settings = preset.compose
     if pretrained is not None and (pretrained / SETTINGS).is_file():
         found = Retriever.load(pretrained)
         if found.parser is not None:
-            if (n_slots := found.parser.config.n_slots) != preset.compose.n_slots:
+            if (n_slots := found.parser.config.n_slots) != settings.n_slots:
                 raise ConfigError(
-                    f"{pretrained} reads {n_slots} operands; set compose.n_slots={n_slots}"
+                    f"{pretrained} parses {n_slots} operands; set compose.n_slots={n_slots}"
                 )
-            # What was shown was fitted to numbers that training moves.
+            # Displayed probabilities were fitted to parameters that training changes.
             found.calibration.reset_display()
             return Composing(towers, found.parser, found.calibration)
-    settings = preset.compose
+    hidden = towers.get_embedding_dimension() or 0
     n_layers: int = query_encoder(towers).config.num_hidden_layers
     config = ParserConfig(
         hidden_size=hidden,
         n_slots=settings.n_slots,
-        # What enters the first layer counts as one.
+        # The embedding output counts as one state.
         n_states=min(settings.n_states, n_layers + 1),
         depth=settings.depth,
     )
-    reader = ParserHead(config)
-    return Composing(towers, reader, TrainableCalibration(hidden, _LEAN))
+    calibration = TrainableCalibration(hidden, settings.negation_margin)
+    return Composing(towers, ParserHead(config), calibration)

@@ -1,7 +1,4 @@
-"""When a training is measured and saved, and where its numbers go.
-
-May import: boolattn.training.
-"""
+"""When a training is evaluated and saved, and where its metrics are logged."""
 
 from __future__ import annotations
 
@@ -13,13 +10,13 @@ from transformers import TrainerCallback
 if TYPE_CHECKING:
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
-    from boolattn.training.trainer import Job
+    from boolattn.training.retrieval.job import Job
 
 logger = logging.getLogger(__name__)
 
 
-class Clock(TrainerCallback):
-    """Says when to measure and when to save, and passes the log on to the run's folder."""
+class RunCallback(TrainerCallback):
+    """Schedules evaluations and checkpoints, and logs to the run's folder."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -30,7 +27,7 @@ class Clock(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Ask for an evaluation and a checkpoint when their time has come."""
+        """Ask for an evaluation and a checkpoint when they are due."""
         is_last = state.global_step >= state.max_steps
         if self.job.validate is not None:
             control.should_evaluate = is_last or state.global_step % self.evaluate_every == 0
@@ -39,7 +36,7 @@ class Clock(TrainerCallback):
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Do nothing twice: what the last step asked for is done, and Trainer would ask again."""
+        """Do not repeat what the last step asked for."""
         control.should_evaluate = control.should_save = False
 
     def on_log(
@@ -50,7 +47,7 @@ class Clock(TrainerCallback):
         logs: dict[str, float] | None = None,
         **_: Any,
     ) -> None:
-        """Write measurements down."""
+        """Write metrics to the run's folder."""
         if state.is_world_process_zero and logs:
             # Trainer counts the whole run as one epoch.
             logs = {name: value for name, value in logs.items() if name != "epoch"}

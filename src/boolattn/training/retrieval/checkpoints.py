@@ -1,9 +1,8 @@
-"""Checkpoints: everything a run needs to go on, written whole or not at all, without pickle.
+"""Checkpoints: everything that resuming a run needs, written atomically, without pickle.
 
 A folder holds ``model.safetensors``, ``optimizer.safetensors``, ``random.safetensors``,
 ``state.json`` (schedule and optimiser settings), ``trainer_state.json`` and, written last,
-``manifest.json`` with the size of each file. It takes its name when it is complete, and the one
-before it is removed only then. May import: boolattn.errors.
+``manifest.json`` with the size of each file.
 """
 
 from __future__ import annotations
@@ -30,19 +29,13 @@ logger = logging.getLogger(__name__)
 
 FORMAT = "boolattn-checkpoint-1"
 PREFIX = "checkpoint-"
-#: Where transformers looks for its own state.
+#: The file in which transformers looks for its own state.
 TRAINER_STATE = "trainer_state.json"
 
 
 @dataclass(frozen=True)
 class State:
-    """What a checkpoint holds beside the weights.
-
-    Attributes:
-        optimizer: ``state_dict()`` of the optimiser.
-        scheduler: ``state_dict()`` of the schedule.
-        random: State of the random generators by name.
-    """
+    """Optimiser and schedule (``state_dict()``), and random generators by name."""
 
     optimizer: Mapping[str, Any]
     scheduler: Mapping[str, Any]
@@ -52,14 +45,14 @@ class State:
 def write_checkpoint(
     folder: Path, step: int, model: nn.Module, state: State, write_more: Callable[[Path], None]
 ) -> Path:
-    """Write a checkpoint; on any failure the ones before it stay as they are.
+    """Write a checkpoint; on a failure the earlier ones stay as they are.
 
     Args:
-        folder: Where checkpoints lie.
+        folder: Folder of the checkpoints.
         step: Steps done.
-        model: Its weights are saved; shared ones once.
-        state: The rest.
-        write_more: Called with the draft folder, for files of the caller's own.
+        model: Its weights are saved, shared ones once.
+        state: Optimiser, schedule and random generators.
+        write_more: Called with the draft folder, for further files.
     """
     target = folder / f"{PREFIX}{step:07d}"
     draft = folder / f"{target.name}.part"
@@ -77,12 +70,12 @@ def write_checkpoint(
         files = {path.name: path.stat().st_size for path in sorted(draft.iterdir())}
         manifest = {"format": FORMAT, "step": step, "files": files}
         (draft / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-        # A folder of the same step is what an interrupted run left: the same weights.
+        # A folder of the same step was left by an interrupted run, with the same weights.
         shutil.rmtree(target, ignore_errors=True)
         draft.rename(target)
     except (OSError, SafetensorError) as error:
         good = last_checkpoint(folder)
-        after = f"the last good one is {good}" if good else "there is none before it"
+        after = f"the last complete one is {good}" if good else "there is none before it"
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"cannot write checkpoint {target}: {reason}; {after}") from error
     finally:
@@ -97,7 +90,7 @@ def last_checkpoint(folder: Path) -> Path | None:
             continue
         if _is_complete(path):
             return path
-        logger.warning("%s is not complete and is passed over", path)
+        logger.warning("%s is incomplete and is skipped", path)
     return None
 
 
@@ -109,7 +102,7 @@ def drop_old(folder: Path, n_kept: int) -> None:
 
 
 def load_weights(checkpoint: Path, model: nn.Module) -> None:
-    """Put a checkpoint's weights into the model it was made of."""
+    """Load a checkpoint's weights into the model that it was made of."""
     tensors = _load(checkpoint / "model.safetensors")
     own = _weights(model)
     for name in sorted(own.keys() ^ tensors.keys()):
@@ -121,7 +114,7 @@ def load_weights(checkpoint: Path, model: nn.Module) -> None:
                 f"{checkpoint} is of another model: {name} is {tuple(tensor.shape)} there and "
                 f"{tuple(own[name].shape)} here"
             )
-    # Straight into the model's own tensors: a shared one has several names and one memory.
+    # Into the model's own tensors: a shared one has several names and one memory.
     targets = model.state_dict()
     with torch.no_grad():
         for name, tensor in tensors.items():
@@ -129,7 +122,7 @@ def load_weights(checkpoint: Path, model: nn.Module) -> None:
 
 
 def load_state(checkpoint: Path) -> State:
-    """Read what a checkpoint holds beside the weights."""
+    """Read optimiser, schedule and random generators."""
     try:
         values = json.loads((checkpoint / "state.json").read_text("utf-8"))
         groups = values["optimizer"]
@@ -152,7 +145,7 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
     seen: set[tuple[int, int]] = set()
     weights = {}
     for name, tensor in model.state_dict().items():
-        # An empty tensor has no memory of its own to be known by.
+        # Empty tensors have no memory to compare.
         place = (tensor.data_ptr(), tensor.numel())
         if place in seen and tensor.numel():
             continue

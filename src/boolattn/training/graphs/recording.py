@@ -1,10 +1,9 @@
-"""One pass forward and back as two CUDA graphs.
+"""One forward and one backward pass as two CUDA graphs.
 
-torch's own ``make_graphed_callables`` does the same in the first place, but not in the middle of a
-training: the weights' nodes in autograd's graph remember the stream on which they were made, and
-while any other pass of the step is alive, that is the default stream, which no recording may touch.
-So passes are recorded with aliases of the weights: new leaves over the same memory. Also, a thread
-that pins batches meanwhile must not spoil a recording. May import: nothing of this package.
+torch's ``make_graphed_callables`` does not work in the middle of a training: the weights' nodes in
+autograd's graph belong to the stream on which they were made, which is the default stream while
+any other pass of the step is alive, and no recording may use that. So passes are recorded with
+aliases of the weights: new leaves over the same memory.
 """
 
 from __future__ import annotations
@@ -18,16 +17,12 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Passes before a recording: libraries choose their kernels and take their memory in them.
-N_WARM = 3
+#: Passes before a recording, in which libraries choose kernels and allocate memory.
+N_WARMUP = 3
 
 
 class Weights:
-    """A module's parameters, and leaves of autograd's graph that share their memory.
-
-    Args:
-        module: What is to be recorded.
-    """
+    """A module's parameters, and leaves of autograd's graph that share their memory."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -46,8 +41,8 @@ class Weights:
 
     @contextmanager
     def _in_place(self) -> Iterator[None]:
-        # Not by torch.func.functional_call: a module that has two names, as both towers' encoder
-        # has, would keep the aliases.
+        # Not torch.func.functional_call: a module with two names, as the shared encoder, would keep
+        # the aliases.
         aliases = {id(value): self.aliases[name] for name, value in self.own.items()}
         before = [(part._parameters, dict(part._parameters)) for part in self.module.modules()]
         try:
@@ -59,12 +54,12 @@ class Weights:
                 place.update(own)
 
     def gradients(self, vectors: Tensor, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """Go back from a call; None for a parameter that took no part."""
+        """Run backward from a call; None for a parameter that was not used."""
         leaves = [self.aliases[name] for name in self.wanted]
         return torch.autograd.grad(vectors, leaves, upstream, allow_unused=True)
 
     def are_current(self) -> bool:
-        """Whether the parameters are still where they were, and learn or not as before."""
+        """Whether the parameters are still at the same memory, and trained or frozen as before."""
         return all(
             one.data_ptr() == other.data_ptr() and one.requires_grad == other.requires_grad
             for one, other in zip(self.own.values(), self.aliases.values(), strict=True)
@@ -72,18 +67,13 @@ class Weights:
 
 
 class Recorder:
-    """Records passes on a stream of its own.
-
-    Args:
-        device: The GPU.
-    """
+    """Records passes on a stream of its own."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.stream = torch.cuda.Stream(device)
-        # Passes go back on the streams they came by, the weights' gradients are added up on the
-        # default one, and torch waits where they meet. It warns of that wait in every training;
-        # here it is meant, and changes no number.
+        # Backward passes run on the streams of their forward passes, gradients are added on the
+        # default stream, and torch waits where they meet. Its warning about that is not needed.
         torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
 
     def record(
@@ -97,14 +87,14 @@ class Recorder:
 
         Args:
             weights: The module and its parameters.
-            inputs: What it reads, now and at every replay.
-            typical: Inputs of the same shapes for the passes before.
-            pool: Memory for what the graphs compute.
+            inputs: Tensors that every replay reads.
+            typical: Inputs of the same shapes for the warm-up passes.
+            pool: Memory of the graphs.
         """
         torch.cuda.synchronize(self.device)
         with recovering(self.device, pool):
             with torch.cuda.stream(self.stream):
-                for _ in range(N_WARM):
+                for _ in range(N_WARMUP):
                     vectors = weights.call(typical)
                     gradients = weights.gradients(vectors, torch.zeros_like(vectors))
                 del vectors, gradients
@@ -118,21 +108,21 @@ class Recorder:
         return Recording(weights, (forward, backward), vectors.detach(), upstream, gradients)
 
     def _graph(self, graph: torch.cuda.CUDAGraph, pool: Any) -> Any:  # noqa: ANN401
-        # "global", the default, would fail on what a loader's pinning thread does meanwhile.
+        # "global", the default, fails when a loader's thread pins a batch meanwhile.
         return torch.cuda.graph(
             graph, pool=pool, stream=self.stream, capture_error_mode="thread_local"
         )
 
 
 class Recording:
-    """A recorded pass; called, it replays both ways.
+    """A recorded pass, to be replayed forward and backward.
 
     Args:
         weights: The module's parameters.
         graphs: Forward and backward; anything that has ``replay``.
-        vectors: Where the first writes.
-        upstream: Where the second reads the gradient of the vectors.
-        gradients: Where it writes those of the parameters that learn.
+        vectors: Output of the forward graph.
+        upstream: Gradient of the vectors, input of the backward graph.
+        gradients: Its output, the gradients of the trained parameters.
     """
 
     def __init__(
@@ -148,16 +138,16 @@ class Recording:
         self.vectors = vectors
         self.upstream = upstream
         self.gradients = gradients
-        self.learning = [weights.own[name] for name in weights.wanted]
+        self.trained = [weights.own[name] for name in weights.wanted]
 
     def __call__(self) -> Tensor:
-        """Replay, and take a place in autograd's graph."""
-        vectors: Tensor = _Replay.apply(self, *self.learning)  # type: ignore[no-untyped-call]
+        """Replay, as one node of autograd's graph."""
+        vectors: Tensor = _Replay.apply(self, *self.trained)  # type: ignore[no-untyped-call]
         return vectors
 
     def keep_gradients(self) -> None:
-        """Copy gradients that autograd took over as they are, before a replay overwrites them."""
-        for parameter, place in zip(self.learning, self.gradients, strict=True):
+        """Copy gradients that autograd uses without a copy, before a replay overwrites them."""
+        for parameter, place in zip(self.trained, self.gradients, strict=True):
             found = parameter.grad
             if found is not None and place is not None and found.data_ptr() == place.data_ptr():
                 parameter.grad = found.clone()
@@ -185,10 +175,10 @@ class _Replay(torch.autograd.Function):
 
 @contextmanager
 def recovering(device: torch.device, pool: Any) -> Iterator[None]:  # noqa: ANN401
-    """Leave the process usable where a recording fails.
+    """Keep the process usable when a recording fails.
 
-    A broken recording ends neither the generator's nor the allocator's part in it, and leaves its
-    stream the current one: every later dropout would fail, of any model.
+    A failed recording leaves generator, allocator and current stream in recording state, so that
+    every later dropout would fail.
     """
     index = torch.cuda.current_device() if device.index is None else device.index
     generator = torch.cuda.default_generators[index]
@@ -198,6 +188,6 @@ def recovering(device: torch.device, pool: Any) -> Iterator[None]:  # noqa: ANN4
     except BaseException:
         torch.cuda.set_stream(stream)
         generator.graphsafe_set_state(state)
-        with suppress(RuntimeError):  # where it was ended, it says so
+        with suppress(RuntimeError):  # raised where it was ended already
             torch._C._cuda_endAllocateToPool(index, pool)
         raise

@@ -1,14 +1,9 @@
-"""transformers' ``Trainer`` with our batches, loss, learning rates, evaluation and checkpoints.
-
-A run is one list of steps: an epoch is a number of steps, and going on is skipping to a step.
-May import: boolattn.training, boolattn.errors.
-"""
+"""transformers' ``Trainer`` with our batches, loss, learning rates, evaluation and checkpoints."""
 
 from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
 from multiprocessing import current_process, get_all_start_methods
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,70 +14,30 @@ from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from boolattn.errors import ConfigError
-from boolattn.training import checkpoints
-from boolattn.training.batches import Features, Steps, single
-from boolattn.training.clock import Clock
-from boolattn.training.composing import Objective
-from boolattn.training.cuda_graphs import capture
+from boolattn.training.graphs.capture import capture
 from boolattn.training.losses import softmax_loss
-from boolattn.training.parameter_groups import parameter_groups
-from boolattn.training.run_folder import save_model
-from boolattn.training.tower_pass import Both, gather
+from boolattn.training.retrieval import checkpoints
+from boolattn.training.retrieval.callbacks import RunCallback
+from boolattn.training.retrieval.composing import Objective
+from boolattn.training.retrieval.parameter_groups import parameter_groups
+from boolattn.training.tower_pass import TowerPass, gather
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from sentence_transformers import SentenceTransformer
-
-    from boolattn.training.composing import Composing
-    from boolattn.training.run_folder import RunFolder
-    from boolattn.training.settings import Preset, TrainSettings
-
-    Validate = Callable[[SentenceTransformer], Mapping[str, float]]
+    from boolattn.training.batches.tokens import Features
+    from boolattn.training.retrieval.job import Job
+    from boolattn.training.settings import TrainSettings
 
 logger = logging.getLogger(__name__)
 
 _N_CHECKPOINTS = 2
-#: Batches that a worker makes ahead.
-_AHEAD = 8
-
-
-@dataclass
-class Job:
-    """What one training needs.
-
-    Attributes:
-        preset: Every number.
-        towers: The model, changed in place.
-        steps: The batches.
-        run: Where everything is written.
-        validate: Measures the towers; left out, nothing is measured and the last are kept.
-        best_by: Which of its numbers decides.
-        show_progress: Whether to draw a progress bar.
-        composing: The towers with a reader and a calibration, where these are trained too.
-        command: What makes the run again, for the model's card.
-    """
-
-    preset: Preset
-    towers: SentenceTransformer
-    steps: Steps
-    run: RunFolder
-    validate: Validate | None = None
-    best_by: str = "r_precision"
-    show_progress: bool = False
-    composing: Composing | None = None
-    command: str = ""
-
-    def save(self, folder: Path) -> None:
-        """Write the model as it is now, whole or not at all."""
-        also = None if self.composing is None else self.composing.writer(self.preset)
-        save_model(self.towers, folder, self.preset, command=self.command, also=also)
+#: Batches that a worker prepares in advance.
+_PREFETCHED = 8
 
 
 class RetrievalTrainer(Trainer):
-    """transformers' loop with our batches, loss, learning rates and checkpoints."""
+    """transformers' loop over a list of steps; a resumed run skips to a step."""
 
-    # Trainer's own may be None before training; here they are there when they are used.
+    # Trainer's own may be None before training; here they are set when they are used.
     model: nn.Module
     optimizer: torch.optim.Optimizer
     lr_scheduler: torch.optim.lr_scheduler.LambdaLR
@@ -102,37 +57,37 @@ class RetrievalTrainer(Trainer):
         if job.composing is not None:
             job.composing.encode_batch = encode_batch
         super().__init__(
-            model=job.composing or Both(job.towers, encode_batch),
+            model=job.composing or TowerPass(job.towers, encode_batch),
             args=arguments,
             train_dataset=job.steps,
-            callbacks=[Clock(job)],
+            callbacks=[RunCallback(job)],
         )
-        # It prints to stdout, where only the result belongs.
+        # It prints to stdout, which is for the result.
         self.remove_callback(PrinterCallback)
         if job.preset.train.batch_size % self.args.world_size:
             raise ConfigError(
-                f"batch_size {job.preset.train.batch_size} cannot be shared equally by "
+                f"batch_size {job.preset.train.batch_size} cannot be divided among "
                 f"{self.args.world_size} processes"
             )
         job.steps.process, job.steps.n_processes = self.args.process_index, self.args.world_size
 
     def get_train_dataloader(self) -> DataLoader[Features]:
-        """Serve the steps in their order; each process already takes its own share."""
+        """Yield the steps in order; each process takes its own share of each."""
         return DataLoader(
             self.job.steps,
             batch_size=1,
             shuffle=False,
-            collate_fn=single,
+            collate_fn=lambda items: items[0],  # a step is already a batch
             num_workers=self.n_workers,
-            prefetch_factor=_AHEAD if self.n_workers else None,
-            # Forked, as other ways would copy the corpus; a worker does not touch the GPU.
+            prefetch_factor=_PREFETCHED if self.n_workers else None,
+            # Forked, so that the corpus is not copied; a worker does not use the GPU.
             multiprocessing_context="fork" if self.n_workers else None,
         )
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """Make AdamW with a learning rate each for encoders and plug-in."""
+        """Make AdamW with its own learning rates for encoders, new parts and calibration."""
         if self.optimizer is None:
-            groups = list(parameter_groups(self.model, self.job.preset.train))
+            groups = list(parameter_groups(self.model, self.job.preset))
             is_fused = self.args.device.type == "cuda"
             self.optimizer = torch.optim.AdamW(groups, fused=is_fused)
         return self.optimizer
@@ -144,7 +99,7 @@ class RetrievalTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:  # noqa: ANN401 - Trainer's contract
-        """Compare this process's queries with every process's documents."""
+        """Compute the loss of this process's queries over every process's documents."""
         if self.job.composing is not None:
             loss, found = Objective(self.job.preset)(model, inputs)
             return self._note(loss, found, return_outputs=return_outputs)
@@ -164,25 +119,26 @@ class RetrievalTrainer(Trainer):
     def _note(self, loss: Tensor, found: object, *, return_outputs: bool) -> Any:  # noqa: ANN401
         """Keep a loss to be checked."""
         self.losses.append((self.state.global_step, loss.detach()))
-        # A look at every loss would make a GPU wait; there the log looks at all since the last.
+        # Reading every loss would make a GPU wait; there all are read when something is logged.
         if loss.device.type == "cpu":
             self.check_losses()
         return (loss, found) if return_outputs else loss
 
     def check_losses(self) -> None:
-        """Stop at the first loss that is no number, and say where it was."""
+        """Stop at the first loss that is not finite, and name its step."""
         losses, self.losses = self.losses, []
         if not losses:
             return
         is_finite = torch.isfinite(torch.stack([loss for _, loss in losses])).tolist()
-        for (step, loss), is_number in zip(losses, is_finite, strict=True):
-            if not is_number:
+        for (step, loss), is_good in zip(losses, is_finite, strict=True):
+            if not is_good:
                 batch = self.job.steps.sampler.batch(step)
                 ids = ", ".join(example.id for example in batch.examples[:3])
                 good = checkpoints.last_checkpoint(self.job.run.checkpoints)
                 raise ConfigError(
                     f"the loss is {loss.item()} at step {step + 1} (queries {ids} ...); lower "
-                    f"learning_rate or plugin_learning_rate; last good checkpoint: {good or 'none'}"
+                    f"learning_rate or plugin_learning_rate; "
+                    f"last complete checkpoint: {good or 'none'}"
                 )
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -196,7 +152,7 @@ class RetrievalTrainer(Trainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
-        """Measure the towers with the caller's callable, and keep them if they are the best."""
+        """Evaluate the towers with the job's callable, and save them if they are the best."""
         validate = self.job.validate
         if validate is None:
             return {}
@@ -240,7 +196,7 @@ class RetrievalTrainer(Trainer):
         self.accelerator.wait_for_everyone()
 
     def _random_states(self) -> dict[str, Tensor]:
-        """Every process's generators; dropout and the scopes' noise draw from these alone."""
+        """Return the random states of every process, from which dropout and noise draw."""
         own = {"cpu": torch.get_rng_state()}
         if self.args.device.type == "cuda":
             own["cuda"] = torch.cuda.get_rng_state(self.args.device)
@@ -283,8 +239,8 @@ class RetrievalTrainer(Trainer):
 
 
 def _n_workers(settings: TrainSettings, *, has_gpu: bool) -> int:
-    """Return how many processes make batches, while a GPU computes; 0: none but this one."""
-    # A run among many is a process of a pool, which may have no children.
+    """Return how many processes make batches for a GPU; 0: this process makes them."""
+    # A process of a pool may have no children.
     can_fork = "fork" in get_all_start_methods() and not current_process().daemon
     return settings.n_workers if has_gpu and can_fork else 0
 
@@ -303,7 +259,7 @@ def _arguments(job: Job) -> TrainingArguments:
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,
         bf16=settings.use_bf16 and has_gpu,
-        # Unless told so, several processes without a GPU do not know of each other.
+        # Needed by several processes without a GPU.
         use_cpu=not has_gpu,
         ddp_backend="gloo" if "WORLD_SIZE" in os.environ and not has_gpu else None,
         logging_steps=max(1, min(10, n_steps // 10)),
@@ -315,7 +271,7 @@ def _arguments(job: Job) -> TrainingArguments:
         disable_tqdm=not job.show_progress,
         remove_unused_columns=False,
         dataloader_pin_memory=has_gpu,
-        # A batch without any cue leaves the experts without a gradient.
+        # A batch without a cue leaves the experts without a gradient.
         ddp_find_unused_parameters=True,
     )
 

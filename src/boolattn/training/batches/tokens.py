@@ -1,0 +1,123 @@
+"""Texts as token ids, tokenised once, and padded into batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
+
+Features = dict[str, Any]
+
+_TEXTS_AT_ONCE = 4096
+
+
+def pad(rows: Sequence[Tensor], value: float = 0) -> tuple[Tensor, Tensor]:
+    """Stack rows of unequal length.
+
+    Args:
+        rows: Each ``(tokens, ...)``.
+        value: What fills the rest.
+
+    Returns:
+        The rows, ``(rows, tokens, ...)``, and their mask of 0 and 1, ``(rows, tokens)``.
+    """
+    padded = pad_sequence(list(rows), batch_first=True, padding_value=value)
+    lengths = torch.tensor([len(row) for row in rows])
+    mask = torch.arange(padded.shape[1]) < lengths[:, None]
+    return padded, mask.long().to(padded.device)
+
+
+class Padding:
+    """Pads token ids into what an encoder takes."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.token = int(tokenizer.pad_token_id or 0)
+        self.has_types = "token_type_ids" in tokenizer.model_input_names
+
+    def __call__(self, rows: Sequence[NDArray[np.int32]]) -> Features:
+        """Return one batch, each tensor ``(texts, tokens)``."""
+        ids, mask = pad([torch.from_numpy(row) for row in rows], self.token)
+        features = {"input_ids": ids.long(), "attention_mask": mask}
+        if self.has_types:
+            features["token_type_ids"] = torch.zeros_like(features["input_ids"])
+        return features
+
+
+class Tokens:
+    """Texts as token ids, each tokenised once, when it is first needed.
+
+    Args:
+        tokenizer: The encoder's.
+        texts: The texts.
+        length: Longest text in tokens; the rest is cut off.
+    """
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._texts = texts
+        self._length = length
+        self._ids: list[NDArray[np.int32] | None] = [None] * len(texts)
+        self._padding = Padding(tokenizer)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def fill(self, rows: Sequence[int] | range | None = None) -> None:
+        """Tokenise some texts, or all; those that are tokenised already are skipped."""
+        rows = range(len(self._texts)) if rows is None else rows
+        missing = sorted({row for row in rows if self._ids[row] is None})
+        for start in range(0, len(missing), _TEXTS_AT_ONCE):
+            part = missing[start : start + _TEXTS_AT_ONCE]
+            encoded = self._tokenizer(
+                [self._texts[row] for row in part],
+                truncation=True,
+                max_length=self._length,
+                return_attention_mask=False,
+                return_token_type_ids=False,
+            )
+            for row, ids in zip(part, encoded["input_ids"], strict=True):
+                self._ids[row] = np.array(ids, dtype=np.int32)
+
+    def lengths(self, rows: Sequence[int]) -> list[int]:
+        """Count the tokens of some texts."""
+        return [len(ids) for ids in self._get(rows)]
+
+    def features(self, rows: Sequence[int]) -> Features:
+        """Return some texts as one padded batch."""
+        return self._padding(self._get(rows))
+
+    def by_length(
+        self, rows: Sequence[int], size: int
+    ) -> Iterator[tuple[NDArray[np.int64], Features]]:
+        """Yield batches of texts of similar length, each with its positions in ``rows``."""
+        self.fill(rows)
+        order = np.argsort(self.lengths(rows), kind="stable")
+        for start in range(0, len(order), size):
+            chosen = order[start : start + size]
+            yield chosen, self.features([rows[position] for position in chosen])
+
+    def chunks(self, rows: Sequence[int], size: int) -> tuple[list[Features], Tensor]:
+        """Return batches of similar length, and each text's place in them laid end to end."""
+        found = list(self.by_length(rows, size))
+        places = original_order([chosen for chosen, _ in found])
+        return [features for _, features in found], places
+
+    def _get(self, rows: Sequence[int]) -> list[NDArray[np.int32]]:
+        self.fill(rows)
+        return [ids for row in rows if (ids := self._ids[row]) is not None]
+
+
+def original_order(chosen: Sequence[NDArray[np.int64]]) -> Tensor:
+    """Return the index that puts results of :meth:`Tokens.by_length` back into order."""
+    return torch.from_numpy(np.argsort(np.concatenate(chosen)))

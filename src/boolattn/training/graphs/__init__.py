@@ -1,0 +1,1 @@
+"""CUDA graphs of the towers' forward and backward passes."""

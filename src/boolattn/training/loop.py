@@ -1,0 +1,99 @@
+"""The training loop of everything but retrieval, which uses transformers' ``Trainer``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from transformers import get_linear_schedule_with_warmup
+
+from boolattn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from torch import Tensor
+
+    Log = Callable[[int, dict[str, float]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopSettings:
+    """The settings of a loop.
+
+    Attributes:
+        name: What is trained, for the error message.
+        n_steps: Number of steps.
+        learning_rate: Highest learning rate.
+        warmup_steps: Over which it rises; then it falls linearly to 0.
+        starts_at_zero: Whether the first step has learning rate 0, as transformers' schedule has,
+            or one ``warmup_steps``-th of the highest.
+        weight_decay: Of AdamW.
+        max_grad_norm: Longer gradients are clipped to this norm.
+        log_every: Steps between log entries; the last step is logged too.
+    """
+
+    name: str
+    n_steps: int
+    learning_rate: float
+    warmup_steps: int = 0
+    starts_at_zero: bool = True
+    weight_decay: float = 0.01
+    max_grad_norm: float = 1.0
+    log_every: int = 20
+
+
+def run_loop(
+    parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+    losses_of: Callable[[int], Mapping[str, Tensor]],
+    settings: LoopSettings,
+    log: Log = lambda _step, _losses: None,
+) -> None:
+    """Minimise the sum of some losses.
+
+    Args:
+        parameters: What is trained, or groups of it with learning rates of their own.
+        losses_of: Computes the losses of a step, counted from 0.
+        settings: Steps, rates and clipping.
+        log: Called with a number of steps and the mean losses since the call before.
+    """
+    optimizer = torch.optim.AdamW(
+        parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay
+    )
+    trained = [one for group in optimizer.param_groups for one in group["params"]]
+    schedule = _schedule(optimizer, settings)
+    since: list[dict[str, float]] = []
+    for step in range(settings.n_steps):
+        losses = losses_of(step)
+        total = torch.stack(list(losses.values())).sum()
+        if not torch.isfinite(total):
+            raise ConfigError(
+                f"the {settings.name} loss is {total.item()} at step {step + 1}; "
+                "lower its learning rate"
+            )
+        optimizer.zero_grad()
+        total.backward()
+        nn.utils.clip_grad_norm_(trained, settings.max_grad_norm)
+        optimizer.step()
+        # A schedule that is one step ahead waits once, at the end of the warm-up.
+        if settings.starts_at_zero or step + 1 != settings.warmup_steps:
+            schedule.step()
+        since.append({name: loss.item() for name, loss in losses.items()})
+        if (step + 1) % settings.log_every == 0 or step + 1 == settings.n_steps:
+            names = since[-1]
+            log(step + 1, {name: sum(row[name] for row in since) / len(since) for name in names})
+            since = []
+
+
+def _schedule(
+    optimizer: torch.optim.Optimizer, settings: LoopSettings
+) -> torch.optim.lr_scheduler.LambdaLR:
+    is_ahead = settings.warmup_steps > 0 and not settings.starts_at_zero
+    for group in optimizer.param_groups:
+        group["initial_lr"] = group["lr"]
+    schedule: torch.optim.lr_scheduler.LambdaLR = get_linear_schedule_with_warmup(
+        optimizer, settings.warmup_steps, settings.n_steps, last_epoch=0 if is_ahead else -1
+    )
+    return schedule

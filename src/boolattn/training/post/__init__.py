@@ -1,0 +1,1 @@
+"""Post-training: learned gate, query parser and calibration; document vectors do not change."""

@@ -1,0 +1,1 @@
+"""Retrieval training of two towers: transformers' ``Trainer``, checkpoints, composed scores."""

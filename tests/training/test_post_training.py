@@ -1,0 +1,196 @@
+"""Post-training: gate, parser and calibration; document vectors do not change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from weakref import ref
+
+import numpy as np
+import pytest
+import torch
+
+from boolattn.attention.config import BoolAttnConfig
+from boolattn.encoder import build_towers
+from boolattn.encoder.retriever import Retriever
+from boolattn.errors import ConfigError
+from boolattn.training import launch as launching
+from boolattn.training.launch import Launch, post_train, train
+from boolattn.training.post.gate import gate_of, train_gate
+from boolattn.training.retrieval.composing import make_composing
+from boolattn.training.run_folder import save_model
+from boolattn.training.towers import make_towers
+from tests.training.conftest import COMPOSE, parts
+
+
+def test_post_training_changes_no_vector(
+    preset, labelled_corpus, parser_queries, composed_model, tmp_path
+):
+    chosen = preset(*COMPOSE)
+    model = composed_model(chosen)
+    settings = replace(
+        chosen.compose,
+        n_states=3,
+        depth=1,
+        parser_steps=60,
+        parser_learning_rate=5e-3,
+        post_batch_size=8,
+        # The training queries alone: so small an encoder does not learn more of them.
+        n_generated=0,
+        n_sentences=0,
+        select_hyperparameters=True,
+        threshold=0.0,
+    )
+    calibrated = replace(chosen, compose=settings)
+    launch = Launch(out=tmp_path / "end", pretrained=model, parser_queries=parser_queries)
+    metrics = post_train(calibrated, launch, labelled_corpus)
+    assert 0 <= metrics["composed_leak"] <= 1
+    before, after = parts(model), parts(tmp_path / "end" / "model")
+    for name in before:
+        if name.startswith("towers."):
+            assert torch.equal(before[name], after[name])
+    ended = Retriever.load(tmp_path / "end" / "model")
+    assert ended.threshold == 0.0
+    # It parses what it was trained on.
+    assert ended.parser.config.n_states == 3
+    [output] = ended.parse([labelled_corpus.dataset.splits["train"][0].text])
+    assert output.parsed.form == (1, 1, "and")
+
+
+def test_the_trained_model_is_freed_before_post_training(
+    preset, labelled_corpus, parser_queries, tmp_path, monkeypatch
+):
+    made, alive = [], []
+
+    def make(*args):
+        towers = make_towers(*args)
+        made.append(ref(towers))
+        return towers
+
+    def do_nothing(*_):
+        alive.extend(one() is not None for one in made)
+        return {}
+
+    monkeypatch.setattr(launching, "make_towers", make)
+    monkeypatch.setattr(launching, "_post_train", do_nothing)
+    chosen = preset(*COMPOSE, "compose.parser_steps=1", max_steps=1, keep="last")
+    launch = Launch(out=tmp_path / "run", parser_queries=parser_queries)
+    train(chosen, launch, labelled_corpus)
+    assert alive == [False], "two models would take twice the memory"
+
+
+def test_further_training_resets_the_displayed_probabilities(preset, composed_model, tmp_path):
+    chosen = preset(*COMPOSE)
+    first = Retriever.load(composed_model(chosen))
+    first.calibration.display_scale.fill_(3.0)
+    first.save(tmp_path / "calibrated")
+    found = make_composing(first.towers, chosen, tmp_path / "calibrated").calibration
+    assert found.display_scale.tolist() == [[1, 0], [1, 0]]
+    assert torch.equal(found.breadth.cpu(), first.calibration.breadth.cpu())
+
+
+def test_the_parser_is_saved_when_the_selection_is_interrupted(
+    preset, labelled_corpus, parser_queries, composed_model, tmp_path, monkeypatch
+):
+    chosen = preset(*COMPOSE)
+    model = composed_model(chosen)
+    settings = replace(
+        chosen.compose, parser_steps=1, post_batch_size=4, select_hyperparameters=True
+    )
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("boolattn.training.launch.calibrate", stop)
+    launch = Launch(out=tmp_path / "end", pretrained=model, parser_queries=parser_queries)
+    with pytest.raises(KeyboardInterrupt):
+        post_train(replace(chosen, compose=settings), launch, labelled_corpus)
+    before, after = parts(model), parts(tmp_path / "end" / "model")
+    assert not torch.equal(before["parser.role.weight"], after["parser.role.weight"])
+
+
+def test_hyperparameters_stay_as_trained_where_nothing_is_parsed(
+    preset, labelled_corpus, parser_queries, tmp_path, caplog
+):
+    chosen = preset(*COMPOSE, "compose.select_hyperparameters=true", max_steps=1, keep="last")
+    launch = Launch(out=tmp_path / "run", parser_queries=parser_queries)
+    result = train(chosen, launch, labelled_corpus)
+    assert "no validation query was parsed" in caplog.text
+    assert "composed_leak" not in result.metrics
+    assert Retriever.load(result.model).parser is not None
+
+
+def test_post_training_needs_a_parser_and_a_model(preset, labelled_corpus, tmp_path):
+    save_model(make_towers(preset()), tmp_path / "run", preset())
+    calibrated = preset(*COMPOSE, "compose.select_hyperparameters=true")
+    with pytest.raises(ConfigError, match="has no parser"):
+        post_train(
+            calibrated,
+            Launch(out=tmp_path / "x", pretrained=tmp_path / "run"),
+            labelled_corpus,
+        )
+    with pytest.raises(ConfigError, match="--pretrained"):
+        post_train(calibrated, Launch(out=tmp_path / "y"), labelled_corpus)
+
+
+def test_training_the_gate_changes_no_document(
+    preset, labelled_corpus, parser_queries, composed_model, tmp_path
+):
+    learned = ("plugin.gate=learned", "plugin.gate_reads=context")
+    chosen = preset(*COMPOSE, *learned)
+    model = composed_model(chosen)
+    trained = replace(chosen, compose=replace(chosen.compose, gate_steps=30, post_batch_size=8))
+    launch = Launch(out=tmp_path / "end", pretrained=model, parser_queries=parser_queries)
+    assert 0 <= post_train(trained, launch, labelled_corpus)["gate_accuracy"] <= 1
+    before, after = map(Retriever.load, (model, tmp_path / "end" / "model"))
+    texts = [document.text for document in labelled_corpus.dataset.documents[:8]]
+    vectors = [one.towers.encode_document(texts) for one in (before, after)]
+    np.testing.assert_array_equal(*vectors)
+    old, new = before.towers.state_dict(), after.towers.state_dict()
+    changed = [name for name in old if not torch.equal(old[name], new[name])]
+    assert changed
+    assert all(".gate." in name for name in changed)
+
+
+@pytest.mark.parametrize("change", ["plugin.gate=lexicon", "model.use_plugin=false"])
+def test_a_gate_that_cannot_be_trained_is_refused_before_the_training(
+    preset, labelled_corpus, tmp_path, change
+):
+    chosen = preset(*COMPOSE, change, "compose.gate_steps=1")
+    with pytest.raises(ConfigError, match=r"plugin\.gate=learned"):
+        train(chosen, Launch(out=tmp_path / "run"), labelled_corpus)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def retriever(tiny_encoder, tokenizer):
+    def build(**settings):
+        torch.manual_seed(0)
+        config = BoolAttnConfig(rank=4, **settings)
+        return Retriever(build_towers(tiny_encoder(), config, tokenizer=tokenizer).eval())
+
+    return build
+
+
+def _gate_preset(preset, n_steps):
+    return preset(f"compose.gate_steps={n_steps}", "compose.post_batch_size=64")
+
+
+def test_the_gate_learns_and_nothing_else_changes(retriever, preset, generated):
+    model = retriever(gate="learned", gate_reads="context")
+    before = {name: value.clone() for name, value in model.towers.state_dict().items()}
+    short = train_gate(model, [generated], _gate_preset(preset, 1))
+    longer = train_gate(model, [generated[::2], generated[1::2]], _gate_preset(preset, 200))
+    assert longer > short + 0.15
+    after = model.towers.state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed
+    assert all(".gate." in name for name in changed)
+    assert not gate_of(model).training
+
+
+@pytest.mark.parametrize("gate", ["lexicon", "label"])
+def test_another_gate_cannot_be_trained(retriever, preset, generated, gate):
+    model = retriever(gate=gate)
+    assert gate_of(model) is None
+    with pytest.raises(ConfigError, match="gate_steps trains a learned gate"):
+        train_gate(model, [generated], _gate_preset(preset, 1))

@@ -1,0 +1,43 @@
+"""The towers of a run: those of another model are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from boolattn.errors import ConfigError
+from boolattn.training.towers import make_towers
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("model.pooling=cls", "its pooling is mean, not cls; --set model.pooling=mean"),
+        ("model.similarity=dot", "its similarity is cosine, not dot"),
+        ("model.is_shared=false", "its is_shared is True, not False"),
+        ("model.query_length=16", "its query_length is 32, not 16"),
+        ("model.use_plugin=false", "it has a plug-in"),
+        ("plugin.gate=label", "its plug-in has other settings"),
+    ],
+)
+def test_towers_of_another_model_are_refused(preset, tmp_path, change, message):
+    folder = tmp_path / "model"
+    make_towers(preset()).save_pretrained(str(folder))
+    assert make_towers(preset(), folder) is not None
+    with pytest.raises(ConfigError, match="is of another model: " + message) as caught:
+        make_towers(preset(change), folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_towers_of_another_encoder_or_none_are_refused(preset, tiny_encoder, tokenizer, tmp_path):
+    folder = tmp_path / "model"
+    make_towers(preset()).save_pretrained(str(folder))
+    tiny_encoder("bert", hidden_size=48).save_pretrained(tmp_path / "wide")
+    tokenizer.save_pretrained(tmp_path / "wide")
+    with pytest.raises(ConfigError, match=r"its encoder has hidden_size 32, and .*wide 48"):
+        make_towers(preset(f"model.encoder={tmp_path / 'wide'}"), folder)
+    with pytest.raises(ConfigError, match=r"no folder .*nothing to begin from"):
+        make_towers(preset(), tmp_path / "nothing")
+    for path in folder.rglob("*.safetensors"):
+        path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ConfigError, match="cannot read the model"):
+        make_towers(preset(), folder)
