@@ -69,12 +69,12 @@ class SavedTokens(Tokens):
         lengths = self._starts[chosen + 1][:, None] - starts
         columns = np.arange(int(lengths.max()))
         mask = columns < lengths
-        ids = np.where(mask, self._flat[np.where(mask, starts + columns, 0)], self._pad)
+        ids = np.where(mask, self._flat[np.where(mask, starts + columns, 0)], self._padding.token)
         features = {
             "input_ids": torch.from_numpy(ids.astype(np.int64)),
             "attention_mask": torch.from_numpy(mask.astype(np.int64)),
         }
-        if self._has_types:
+        if self._padding.has_types:
             features["token_type_ids"] = torch.zeros_like(features["input_ids"])
         return features
 
