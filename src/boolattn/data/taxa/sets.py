@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from boolattn.data.tables import package_table
@@ -81,6 +82,11 @@ def split_of(lineage: Mapping[str, str]) -> str:
     taxon = lineage.get("class", "")
     if taxon not in common_names()["class"]:
         taxon = lineage.get("order") or lineage.get("family") or taxon
+    return _split_of_taxon(taxon)
+
+
+@cache
+def _split_of_taxon(taxon: str) -> str:
     number = int.from_bytes(hashlib.sha256(f"{_SALT} {taxon}".encode()).digest()[:4], "big") % 100
     for split, share in SHARES.items():
         if number < share:
