@@ -15,7 +15,7 @@ from experiments.parser_queries.natural import natural_queries
 from experiments.parser_queries.wordings import table
 
 CUES = re.compile(r"\b(and|or|not|no|non|never|nor|without|but|also|both|\w+n't)\b", re.IGNORECASE)
-#: Names that stand in natural.txt, which is frozen as well: a result that hangs on them is none.
+#: Names that also occur in natural.txt; no result depends on them.
 IN_NATURAL = {"Argyll and Bute"}
 
 
