@@ -173,7 +173,7 @@ class Writer:
         return [segment for segment in found if segment is not None]
 
     def _encode(self, batches: Iterable[list[str]]) -> Iterator[Array]:
-        # A segment takes minutes, so progress is told for each batch, at its last module.
+        # A segment takes minutes, so progress is reported for each batch, by its last module.
         hook = list(self.retriever.towers.children())[-1].register_forward_hook(
             lambda _module, _inputs, outputs: self.progress(len(outputs["sentence_embedding"]))
         )
