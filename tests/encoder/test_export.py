@@ -88,7 +88,7 @@ def test_a_size_the_exporter_fixed_is_refused(towers, tmp_path, monkeypatch):
 def test_the_verb_writes_a_file_or_says_what_is_wrong(towers, tmp_path, monkeypatch):
     import typer
 
-    from boolattn.cli.export import export as verb
+    from boolattn.cli.train import export as verb
 
     app = typer.Typer()
     app.command()(verb)

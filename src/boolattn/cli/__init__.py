@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import boolattn
-from boolattn.cli import data, evaluate, explain, export, reproduce, search, serve, train
+from boolattn.cli import data, evaluate, explain, reproduce, search, serve, train
 from boolattn.errors import BoolattnError, ConfigError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ app = typer.Typer(
 )
 _VERBS: dict[str, list[Callable[..., None]]] = {
     "Search": [search.index, search.search, serve.serve, explain.explain],
-    "Models": [train.pretrain, train.train, evaluate.evaluate, evaluate.compare, export.export],
+    "Models": [train.pretrain, train.train, evaluate.evaluate, evaluate.compare, train.export],
     "Data and paper": [reproduce.reproduce],
 }
 for panel, verbs in _VERBS.items():
@@ -37,14 +37,10 @@ for panel, verbs in _VERBS.items():
 app.add_typer(data.app, name="data", rich_help_panel="Data and paper")
 
 
-@app.command(
-    hidden=True,
-    context_settings={
-        "allow_extra_args": True,
-        "ignore_unknown_options": True,
-        "help_option_names": [],
-    },
-)
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+@app.command(hidden=True, context_settings=_PASS_ON)
 def demo(context: typer.Context) -> None:
     """Run the demo of a source checkout."""
     root = Path(boolattn.__file__).parents[2]

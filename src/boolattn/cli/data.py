@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -132,7 +133,7 @@ def show(  # noqa: PLR0913 - options of a command line
             part: _spread([q for q in queries if not template or q.template == template], n)
             for part, queries in _chosen(data.splits, split)
         }
-        lines = lambda query: _query_lines(query, titles)  # noqa: E731 - as short as it can be
+        lines = partial(_query_lines, titles=titles)
     if as_json:
         print_json({part: [asdict(record) for record in rs] for part, rs in examples.items()})
         return
@@ -186,11 +187,11 @@ def _negation_stats(name: str, folder: Path | None) -> tuple[dict[str, Any], Tab
     from boolattn.data.catalog import open_negation
     from boolattn.data.counts import count_negations
 
+    parts = open_negation(name, folder)
+    counts = {split: asdict(count_negations(records)) for split, records in parts.items()}
     table = _table("split", "records", "negations", "tokens", "cue tokens", "scope tokens")
-    counts = {}
-    for split, records in open_negation(name, folder).items():
-        counts[split] = asdict(count_negations(records))
-        table.add_row(split, *(f"{count:,}" for count in counts[split].values()))
+    for split, row in counts.items():
+        table.add_row(split, *(f"{count:,}" for count in row.values()))
     return {"name": name, "splits": counts}, table
 
 
@@ -238,6 +239,7 @@ def _table(*columns: str) -> Table:
 
     table = Table(box=SIMPLE, pad_edge=False)
     for column in columns:
-        is_name, is_text = column in ("name", "template"), column == "split" or "(" in column
-        table.add_column(column, justify="left" if is_name or is_text else "right", no_wrap=is_name)
+        is_name = column in ("name", "template")
+        is_text = is_name or column == "split" or "(" in column
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=is_name)
     return table

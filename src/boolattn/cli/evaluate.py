@@ -28,22 +28,16 @@ FIGURE = "recall@100"
 #: Metrics of a comparison by groups.
 _GROUPED = ["recall@100", "r_precision", "leak"]
 
-Metrics = Annotated[
-    list[str] | None, Option("--metric", help="Such as recall@100 or leak; repeatable.")
-]
+Metrics = Annotated[list[str] | None, Option("--metric", help="recall@100, leak, …; repeatable.")]
 
 
 def evaluate(  # noqa: PLR0913 - options of a command line
     model: Annotated[str, Argument(help="A model folder, a TREC run, minilm, shipped or bm25.")],
     on: Annotated[str, Option(help="Data set: a name that `boolattn data list` shows.")],
-    split: Annotated[
-        list[str] | None, Option(help="Repeatable; default: the splits usually reported.")
-    ] = None,
+    split: Annotated[list[str] | None, Option(help="Repeatable; default: the usual ones.")] = None,
     data: Annotated[Path | None, Option(help="Folder with the data set's files.")] = None,
     size: Annotated[str, Option(help="Generated benchmarks: small or full.")] = "small",
-    gate: Annotated[
-        str, Option(help="Operator labels: own (the model's) or label (the oracle's).")
-    ] = "own",
+    gate: Annotated[str, Option(help="Operator labels: own or label (oracle).")] = "own",
     compose: Annotated[bool, Option(help="Compose operand scores, if it can.")] = True,
     strict_not: Annotated[
         bool, Option("--strict-not", help="Remove documents with a negated operand's words.")
@@ -56,9 +50,7 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     seed: Annotated[int, Option(help="Random seed of samples and generated data.")] = 0,
     name: Annotated[str, Option(help="Name of the system in tables.")] = "",
     device: Annotated[str | None, Option(help="cpu or cuda; default: a GPU if any.")] = None,
-    out: Annotated[Path, Option(help="Folder for results, runs and figures.")] = Path(
-        "out/evaluation"
-    ),
+    out: Annotated[Path, Option(help="Folder of results and runs.")] = Path("out/evaluation"),
     as_json: AsJson = False,
 ) -> None:
     """Rank a data set's documents for its queries, and measure the rankings.
@@ -118,10 +110,8 @@ def compare(  # noqa: PLR0913 - options of a command line
     from boolattn.evaluation import figures, tables
     from boolattn.evaluation.results import Results, average, compare_results
 
-    systems = [
-        average([Results.load(Path(path)) for path in paths.split(",")])
-        for paths in (first, second)
-    ]
+    seeds = [[Results.load(Path(path)) for path in paths.split(",")] for paths in (first, second)]
+    systems = [average(results) for results in seeds]
     groups = {"": systems}
     if by:
         groups = {name: [one.only(by, name) for one in systems] for name in systems[0].by(by)}
@@ -209,7 +199,5 @@ def _note_missing(ranking: Ranking, split: str, depth: int) -> None:
     if n_empty := int((lengths == 0).sum()):
         note(f"note: {n_empty:,} of {len(lengths):,} queries of {split} have no results")
     if (longest := int(lengths.max())) < depth:
-        note(
-            f"note: no query of {split} has more than {longest:,} results, and metrics use up to "
-            f"{depth:,}; the missing ones count as not found"
-        )
+        limit = f"no query of {split} has more than {longest:,} results"
+        note(f"note: {limit}, and metrics use up to {depth:,}; the rest counts as not found")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,8 @@ from typer import Argument, Option
 
 from boolattn.cli.output import AsJson, console, print_json, quiet_libraries
 from boolattn.errors import QueryError
+from boolattn.logic.syntax import unparse
+from boolattn.logic.tree import Atom
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,35 +36,28 @@ def explain(
         raise QueryError("the text is empty; there is nothing to explain")
     from boolattn.embedding.models import SHIPPED, resolve
     from boolattn.plugin.explain import explain as explain_text
+    from boolattn.search.queries import prepare_queries
 
     quiet_libraries()
     encoder, tokenizer, retriever = _load(resolve(SHIPPED) if model is None else Path(model))
     result = explain_text(encoder, tokenizer, text, operators=operator)
-    plan = None if retriever is None else _plan(retriever, text)
+    plan = None
+    if retriever is not None:
+        plan = prepare_queries(retriever, [text], "auto", compose=True)[0].plan
     if as_json:
         print_json(result.to_dict() | ({"reading": _parse_values(plan)} if plan else {}))
     else:
-        open_gates = [name.upper() for name, is_open in result.gate.items() if is_open]
+        gates = [name.upper() for name, is_open in result.gate.items() if is_open]
         out = console()
         out.print(f"\n{text}", style="bold", soft_wrap=True)
         if plan is not None:
             out.print(_parse_line(plan), soft_wrap=True)
-        out.print(f"open gates: {', '.join(open_gates) or 'none'}")
+        out.print(f"open gates: {', '.join(gates) or 'none'}")
         out.print(_table(result))
     if figure is not None:
         result.figure().savefig(figure, dpi=130)
         if not as_json:
             typer.echo(f"heat map: {figure}")
-
-
-def _plan(retriever: Retriever, text: str) -> Plan:
-    """Plan a text as a search does, in plain language or explicit syntax."""
-    from boolattn.logic.syntax import is_explicit, parse_with_spans
-
-    if not is_explicit(text):
-        return retriever.plan([text])[0]
-    tree, spans = parse_with_spans(text)
-    return replace(retriever.plan_trees([tree])[0], spans=tuple((span,) for span in spans))
 
 
 def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Retriever | None]:
@@ -88,8 +82,6 @@ def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Retri
 
 def _parse_values(plan: Plan) -> dict[str, Any]:
     """Return the parsed query for JSON."""
-    from boolattn.logic.syntax import unparse
-
     return {
         "tree": unparse(plan.parsed),
         "confidence": plan.confidence,
@@ -101,9 +93,6 @@ def _parse_values(plan: Plan) -> dict[str, Any]:
 
 
 def _parse_line(plan: Plan) -> str:
-    from boolattn.logic.syntax import unparse
-    from boolattn.logic.tree import Atom
-
     if isinstance(plan.parsed, Atom):
         return "parsed as one operand: searched with one vector"
     used = "" if plan.is_composed else ", too low: searched with one vector"

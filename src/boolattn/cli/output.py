@@ -24,13 +24,7 @@ _LOUD = ("accelerate", "faiss", "httpx", "sentence_transformers", "transformers"
 
 
 def console(*, markup: bool = False, stderr: bool = False, width: int = 0) -> Console:
-    """Return a console that changes nothing in the texts it prints.
-
-    Args:
-        markup: Whether texts have rich markup.
-        stderr: Whether it prints to stderr.
-        width: Columns where the output is no terminal.
-    """
+    """Return a console that prints texts as they are; ``width`` is that of a file."""
     from rich.console import Console
 
     found = Console(markup=markup, stderr=stderr, highlight=False, emoji=False)
@@ -43,14 +37,11 @@ def print_json(value: object, *, indent: int | None = None) -> None:
     """Print a value as JSON; numbers that JSON does not have become null."""
 
     def finite(one: Any) -> Any:  # noqa: ANN401 - any JSON value
-        match one:
-            case dict():
-                return {key: finite(item) for key, item in one.items()}
-            case list() | tuple():
-                return [finite(item) for item in one]
-            case float() if not math.isfinite(one):
-                return None
-        return one
+        if isinstance(one, dict):
+            return {key: finite(item) for key, item in one.items()}
+        if isinstance(one, list | tuple):
+            return [finite(item) for item in one]
+        return None if isinstance(one, float) and not math.isfinite(one) else one
 
     typer.echo(json.dumps(finite(value), ensure_ascii=False, indent=indent, default=sorted))
 
@@ -74,11 +65,7 @@ def progress_lines() -> Callable[[str, int, int], None]:
 
 
 def quiet_libraries(log_format: str = "") -> None:
-    """Turn off progress bars and messages of libraries.
-
-    Args:
-        log_format: Given, our own log goes to stderr in this format.
-    """
+    """Turn off progress bars of libraries; with a format, send our log to stderr."""
     from transformers.utils.logging import disable_progress_bar
 
     if log_format:

@@ -50,9 +50,7 @@ def index(  # noqa: PLR0913 - options of a command line
 ) -> None:
     """Index documents: vectors, words and metadata in one folder."""
     if (append or update) and (resume or replace):
-        raise ConfigError(
-            "--append and --update add to an index, --resume and --replace build one; choose one"
-        )
+        raise ConfigError("--append and --update add to an index; --resume and --replace build one")
     # Before a model is loaded, because this is the most common mistake.
     if not documents.is_file():
         raise ConfigError(f"there is no file {documents}")
@@ -104,12 +102,8 @@ def search(  # noqa: PLR0913 - options of a command line
     strict_not: Annotated[
         bool, Option("--strict-not", help="Remove documents with a negated operand's words.")
     ] = False,
-    plain: Annotated[
-        bool, Option("--plain", help="Search with one vector, without composition.")
-    ] = False,
-    exhaustive: Annotated[
-        bool, Option("--exhaustive", help="Score all documents, not only candidates.")
-    ] = False,
+    plain: Annotated[bool, Option("--plain", help="Search with one vector only.")] = False,
+    exhaustive: Annotated[bool, Option("--exhaustive", help="Score all documents.")] = False,
     explain: Annotated[
         bool, Option("--explain", help="Show probabilities, and what is ranked lower.")
     ] = False,
@@ -153,11 +147,16 @@ def open_index(folder: Path, model: str = "", *, verify: bool = False) -> Search
 
 def _print_result(result: SearchResult, *, explain: bool) -> None:
     """Print the parsed query to stderr and the results to stdout."""
+    from rich.text import Text
+
     out, err = console(markup=True), console(stderr=True)
     err.print(coloured_query(result))
     if result.is_composed or result.parsed != result.tree:
         used = "" if result.is_composed else ", too low: searched with one vector"
-        err.print("parsed as", _coloured_tree(result.parsed_text), end="")
+        tree = Text(result.parsed_text)
+        for operator, style in _OPERATORS.items():
+            tree.highlight_regex(rf"(?<![^ (]){operator}(?= )", style)
+        err.print("parsed as", tree, end="")
         err.print(f"   (confidence {result.confidence:.0%}{used})", style="dim")
     for warning in result.warnings:
         err.print(f"note: {warning}", style="yellow")
@@ -199,21 +198,11 @@ def coloured_query(result: SearchResult) -> Text:
     from rich.text import Text
 
     text = Text(result.query, style="" if result.is_composed else "bold")
-    for number, (spans, is_negated) in enumerate(
-        zip(result.spans, result.is_negated, strict=False)
-    ):
+    pairs = zip(result.spans, result.is_negated, strict=False)
+    for number, (spans, is_negated) in enumerate(pairs):
         style = "red strike" if is_negated else _OPERANDS[number % len(_OPERANDS)]
         for start, end in spans:
             text.stylize(style, start, end)
-    return text
-
-
-def _coloured_tree(tree: str) -> Text:
-    from rich.text import Text
-
-    text = Text(tree)
-    for operator, style in _OPERATORS.items():
-        text.highlight_regex(rf"(?<![^ (]){operator}(?= )", style)
     return text
 
 
@@ -243,21 +232,16 @@ def _progress() -> Iterator[Callable[[int], None]]:
     """Show the number of documents done, if stderr is a terminal."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.completed:,.0f} documents, {task.fields[speed]:,.0f} per second"),
-        TimeElapsedColumn(),
-    )
-    start, done = time.perf_counter(), 0
+    text = TextColumn("{task.completed:,.0f} documents, {task.fields[speed]:,.0f} per second")
+    columns = (SpinnerColumn(), text, TimeElapsedColumn())
     is_hidden = not sys.stderr.isatty()
     with Progress(*columns, console=console(stderr=True), disable=is_hidden) as progress:
         task = progress.add_task("", total=None, speed=0)
 
         def tell(n: int) -> None:
-            nonlocal done
-            done += n
-            speed = done / max(time.perf_counter() - start, 1e-9)
-            progress.update(task, completed=done, speed=speed)
+            progress.advance(task, n)
+            own = progress.tasks[0]
+            progress.update(task, speed=own.completed / max(own.elapsed or 0, 1e-9))
 
         yield tell
 

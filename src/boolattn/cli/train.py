@@ -1,4 +1,4 @@
-"""The verbs ``pretrain`` and ``train``: one run from a preset."""
+"""The verbs ``pretrain`` and ``train``, one run from a preset, and ``export`` to ONNX."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option
+import typer
+from typer import Argument, Option
 
 from boolattn.cli.output import print_json, quiet_libraries
+from boolattn.errors import MissingDataError
 
 PresetName = Annotated[str, Option(help="Name of a preset, or a TOML file.")]
 Changes = Annotated[
@@ -40,6 +42,23 @@ def train(  # noqa: PLR0913 - options of a command line
     """Train a two-tower model for retrieval."""
     files = {"data": data, "pretrained": pretrained, "rankings": rankings}
     _run("train", preset, changes, out=out, resume=resume, parser_queries=parser_queries, **files)
+
+
+def export(
+    model: Annotated[Path, Argument(help="Folder of a trained two-tower model.")],
+    out: Annotated[Path, Argument(help="The ONNX file to write.")] = Path("query.onnx"),
+) -> None:
+    """Write the query tower of a model as ONNX, including its gate."""
+    if not (model / "modules.json").is_file():
+        raise MissingDataError(f"{model} holds no modules.json; give the folder of a trained model")
+    from sentence_transformers import SentenceTransformer
+
+    # Registers Bool-BERT with transformers, too.
+    from boolattn.encoder.export import export_query_tower
+
+    quiet_libraries()
+    towers = SentenceTransformer(str(model), device="cpu", local_files_only=True)
+    typer.echo(export_query_tower(towers, out))
 
 
 def _run(verb: str, preset: str, changes: list[str] | None, **options: Any) -> None:
