@@ -9,7 +9,7 @@ from tests.conftest import FAMILIES
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_an_open_gate_is_explained(tiny_encoder, tokenizer, family):
+def test_explanation_with_an_open_gate(tiny_encoder, tokenizer, family):
     encoder = tiny_encoder(family)
     attach(encoder, tokenizer=tokenizer)
     result = explain(encoder, tokenizer, "cats but not dogs")
@@ -18,18 +18,18 @@ def test_an_open_gate_is_explained(tiny_encoder, tokenizer, family):
     assert result.cue.shape == (3, n_tokens)
     assert result.scope.shape == result.bias.shape == (2, 3, n_tokens)
     assert result.attention_change.shape == (2, n_tokens)
-    # Only NOT is open, and it only presses down.
+    # Only NOT is open, and its bias is negative.
     assert not result.bias[:, :2].any()
     assert (result.bias[:, 2] <= 0).all()
     assert result.bias.min() < -0.1
-    # Attention is moved, not made.
+    # Attention changes, and its sum stays 1.
     assert np.abs(result.attention_change).max() > 1e-4
     np.testing.assert_allclose(result.attention_change.sum(-1), 0, atol=1e-5)
     json.dumps(result.to_dict())
 
 
 @pytest.mark.parametrize("family", ["bert", "mpnet"])
-def test_a_closed_gate_is_explained_too(tiny_encoder, tokenizer, family):
+def test_explanation_with_closed_gates(tiny_encoder, tokenizer, family):
     encoder = tiny_encoder(family)
     attach(encoder, tokenizer=tokenizer)
     result = explain(encoder, tokenizer, "plain cats")
@@ -38,9 +38,7 @@ def test_a_closed_gate_is_explained_too(tiny_encoder, tokenizer, family):
     assert not result.attention_change.any()
 
 
-def test_the_change_is_between_the_layers_own_attention_with_and_without_bias(
-    tiny_encoder, tokenizer
-):
+def test_attention_change_is_the_difference_made_by_the_bias(tiny_encoder, tokenizer):
     encoder = tiny_encoder("bert", "eager")
     inputs = dict(tokenizer("cats or dogs", return_tensors="pt"))
     with torch.no_grad():
@@ -52,7 +50,7 @@ def test_the_change_is_between_the_layers_own_attention_with_and_without_bias(
     np.testing.assert_allclose(result.attention_change[0], change, atol=1e-6)
 
 
-def test_a_label_opens_what_the_text_does_not_say(tiny_encoder, tokenizer):
+def test_given_operators_open_their_gates(tiny_encoder, tokenizer):
     encoder = tiny_encoder()
     attach(encoder, tokenizer=tokenizer)
     encoder.train()
@@ -60,10 +58,10 @@ def test_a_label_opens_what_the_text_does_not_say(tiny_encoder, tokenizer):
     assert result.gate["and"]
     assert (result.bias[:, 0] >= 0).all()
     assert result.bias.max() > 0.1
-    assert encoder.training  # left as it was found
+    assert encoder.training  # its mode is restored
 
 
-def test_the_figure_is_drawn(tiny_encoder, tokenizer, tmp_path):
+def test_figure(tiny_encoder, tokenizer, tmp_path):
     encoder = tiny_encoder()
     attach(encoder, tokenizer=tokenizer)
     figure = explain(encoder, tokenizer, "cats but not dogs").figure()
@@ -74,7 +72,7 @@ def test_the_figure_is_drawn(tiny_encoder, tokenizer, tmp_path):
     ]  # fmt: skip
 
 
-def test_an_empty_text_is_explained(tiny_encoder, tokenizer):
+def test_explanation_of_an_empty_text(tiny_encoder, tokenizer):
     encoder = tiny_encoder()
     attach(encoder, tokenizer=tokenizer)
     assert explain(encoder, tokenizer, "").tokens == ("[CLS]", "[SEP]")

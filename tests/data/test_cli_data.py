@@ -64,7 +64,7 @@ def test_stats_count_by_split_and_template():
     assert result.stderr == ""
 
 
-def test_show_gives_examples():
+def test_show_prints_examples():
     text = run("show", "quest-intro", "-n", "1", "--split", "train", *QUEST).stdout
     assert text.startswith(
         "train  owls not found in Avalon\n    train-0  _ that are not _  animals"
@@ -85,7 +85,7 @@ def test_show_gives_examples():
         run("show", "quest-intro", "--split", "dev", *QUEST)
 
 
-def test_build_writes_a_folder_that_reads_back(tmp_path):
+def test_build_writes_a_folder_that_can_be_read(tmp_path):
     out = tmp_path / "built"
     assert run("build", "quest-intro", "--out", str(out), *QUEST).stdout == f"{out}\n"
     back = read_beir(out)
@@ -128,7 +128,7 @@ def test_boolquestions_by_name():
 
 @pytest.fixture
 def taxa_builds(monkeypatch, tmp_path):
-    """Stands in for the build of the taxa benchmark, which takes many seconds; counts its calls."""
+    """Replaces the build of the taxa benchmark, which takes many seconds; counts its calls."""
     builds = []
 
     def build(folder, size="small", *, progress=None):
@@ -169,7 +169,7 @@ def test_taxa_are_built_once_and_cached(taxa_builds):
     assert taxa_builds == ["small", "full"]
 
 
-def test_taxa_are_built_where_asked(taxa_builds, tmp_path):
+def test_taxa_are_built_into_the_folder_given(taxa_builds, tmp_path):
     out = tmp_path / "taxa"
     assert run("build", "taxa", "--out", str(out)).stdout == f"{out}\n"
     assert (out / "manifest.json").is_file()
@@ -193,7 +193,7 @@ def test_sentences(tmp_path):
     assert "_ that are not _" in run("stats", "sentences").stdout
 
 
-def test_what_is_not_there_is_one_line(tmp_path, monkeypatch):
+def test_errors_are_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("BOOLATTN_CACHE", str(tmp_path))
     monkeypatch.delenv("BOOLATTN_QUEST_INTRO", raising=False)
     with pytest.raises(ConfigError, match="no data set 'trec'; there are taxa, quest"):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
-from boolattn.cli.output import AsJson, console, print_json, quiet_libraries
+from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
 from boolattn.errors import QueryError
 from boolattn.logic.syntax import unparse
 from boolattn.logic.tree import Atom
@@ -56,8 +55,7 @@ def explain(
         out.print(_table(result))
     if figure is not None:
         result.figure().savefig(figure, dpi=130)
-        if not as_json:
-            typer.echo(f"heat map: {figure}")
+        note(f"heat map: {figure}")
 
 
 def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Retriever | None]:
