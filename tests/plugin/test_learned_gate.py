@@ -1,4 +1,4 @@
-"""A learned gate in an encoder, in pairs: shut it changes nothing, open it does."""
+"""A learned gate in an encoder, tested in pairs: closed and open."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def run(encoder, batch, *, is_training=False):
 
 
 def hidden(encoder, batch, *, is_training):
-    """Encode without gradients, under the mask alone: padding means nothing."""
+    """Encode without gradients; return the output on unpadded tokens."""
     encoder.train(is_training)
     torch.manual_seed(3)
     with torch.no_grad():
@@ -39,7 +39,7 @@ def gated(encoder, bias, reads="context", **changes):
 @pytest.mark.parametrize("is_training", [False, True])
 @pytest.mark.parametrize("reads", READS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_shut_gate_changes_no_bit_and_an_open_one_does(
+def test_a_closed_gate_changes_no_bit_and_an_open_one_does(
     tiny_encoder, batch, family, reads, is_training
 ):
     encoder = tiny_encoder(family)
@@ -47,7 +47,7 @@ def test_a_shut_gate_changes_no_bit_and_an_open_one_does(
     before, gradients = run(encoder, batch, is_training=is_training)
     plugin = gated(encoder, -9.0, reads, use_noise=False)
     assert torch.equal(hidden(encoder, batch, is_training=is_training), bare)
-    # Where something learns the layers run, with a bias of zero.
+    # In training the layers run with a bias of zero.
     after, others = run(encoder, batch, is_training=is_training)
     torch.testing.assert_close(after, before, atol=1e-6, rtol=0)
     assert gradients.keys() == others.keys()
@@ -59,7 +59,7 @@ def test_a_shut_gate_changes_no_bit_and_an_open_one_does(
     assert any((others[name] - gradients[name]).abs().max() > 1e-3 for name in gradients)
 
 
-def test_a_gate_that_does_not_learn_takes_no_random_numbers_from_the_encoder(tiny_encoder, batch):
+def test_an_untrained_pass_draws_no_random_numbers_for_the_gate(tiny_encoder, batch):
     encoder = tiny_encoder()
     bare = hidden(encoder, batch, is_training=True)
     gated(encoder, -9.0)
@@ -67,7 +67,7 @@ def test_a_gate_that_does_not_learn_takes_no_random_numbers_from_the_encoder(tin
 
 
 @pytest.mark.parametrize("reads", READS)
-def test_it_opens_text_by_text_alone_or_padded(tiny_encoder, batch, reads):
+def test_gate_of_a_text_alone_or_padded_is_the_same(tiny_encoder, batch, reads):
     encoder = tiny_encoder(initializer_range=0.5)
     gated(encoder, 0.0, reads)
     opened = []
@@ -83,10 +83,10 @@ def test_it_opens_text_by_text_alone_or_padded(tiny_encoder, batch, reads):
     alone = torch.cat([gate.logits for gate in opened])
     torch.testing.assert_close(together.logits, alone, atol=1e-6, rtol=0)
     assert torch.equal(together.open, (together.logits > 0).float())
-    assert together.logits.std(0).max() > 1e-3  # and it told them apart
+    assert together.logits.std(0).max() > 1e-3  # it differs between texts
 
 
-def test_it_compiles_for_every_length(tiny_encoder):
+def test_compiles_for_every_length(tiny_encoder):
     gate = gated(tiny_encoder(), 0.0).gate.eval()
     torch._dynamo.reset()
     compiled = torch.compile(gate, backend="eager", fullgraph=True, dynamic=True)
@@ -96,7 +96,7 @@ def test_it_compiles_for_every_length(tiny_encoder):
         torch.testing.assert_close(compiled(states, mask).logits, gate(states, mask).logits)
 
 
-def test_the_light_form_is_light(tiny_encoder):
+def test_the_light_form_has_fewer_parameters(tiny_encoder):
     sizes = {}
     for rank in (None, 8):
         plugin = attach(tiny_encoder(), BoolAttnConfig(gate="learned", rank=rank))

@@ -68,17 +68,17 @@ def assert_alike(gate, tokenizer, texts):
     for row, text in enumerate(texts):
         offsets = [tuple(pair) for pair in encoded["offset_mapping"][row].tolist()]
         tokens = tokenizer.convert_ids_to_tokens(ids[row])
-        wanted, marked = torch.tensor(cue_labels(text, offsets)), everything[row]
+        expected, marked = torch.tensor(cue_labels(text, offsets)), everything[row]
         # A tokenizer may give the space before a cue a token of its own.
         blank = torch.tensor([token in {"Ġ", "▁"} for token in tokens])
-        assert torch.equal(marked & ~blank, wanted & ~blank), (text, tokens)
-        assert torch.equal(marked.any(-1), wanted.any(-1)), (text, tokens)
+        assert torch.equal(marked & ~blank, expected & ~blank), (text, tokens)
+        assert torch.equal(marked.any(-1), expected.any(-1)), (text, tokens)
 
 
 def random_texts(n, has_curly):
-    """Cue phrases, plain words and signs; less the cases that the gate is known to misread.
+    """Return texts of cue phrases, plain words and symbols, without the gate's known differences.
 
-    Left out: "as well" behind an "as" (two cues share the word, and the gate keeps both), a
+    Left out: "as well" after "as" (two cues share the word, and the gate uses both), a
     straight quote before a cue of m, s, t or d (byte-level vocabularies cut off "'m" and the
     like), an underscore, a symbol that is no punctuation, an accent, a space within a
     contraction, white space other than single spaces, mixed case within a word, mixed case
@@ -120,9 +120,9 @@ def test_the_gate_marks_what_the_lexicon_marks_with_a_real_vocabulary():
     assert_alike(gate, tokenizer, [*SENTENCES, *random_texts(200, has_curly=True)])
 
 
-def test_two_sharp_signs_are_a_plain_token_of_many_vocabularies(any_tokenizer):
+def test_two_hash_signs_are_a_token_in_other_vocabularies(any_tokenizer):
     if any_tokenizer.unk_token == "[UNK]":
-        pytest.skip("they are WordPiece's own")
+        pytest.skip("the prefix of WordPiece")
     backend = type(any_tokenizer.backend_tokenizer).from_str(
         any_tokenizer.backend_tokenizer.to_str()
     )
@@ -132,7 +132,7 @@ def test_two_sharp_signs_are_a_plain_token_of_many_vocabularies(any_tokenizer):
     assert_alike(gate, tokenizer, ["## not x, nothing notary", "##x or, bands nor floors"])
 
 
-def test_padding_holds_no_cue(tokenizer):
+def test_padding_has_no_cue(tokenizer):
     gate = lexicon_gate(BoolAttnConfig(gate="lexicon"), tokenizer)
     ids = tokenizer("a but not b", return_tensors="pt")["input_ids"]
     assert gate(ids, torch.ones_like(ids)).open.tolist() == [[0, 0, 1]]
@@ -141,13 +141,13 @@ def test_padding_holds_no_cue(tokenizer):
     assert gate(ids, mask).open.tolist() == [[0, 0, 0]]
 
 
-def test_a_subset_of_operators_keeps_its_own_cues_only(tokenizer):
+def test_a_subset_of_operators_has_only_its_own_cues(tokenizer):
     gate = lexicon_gate(BoolAttnConfig(gate="lexicon", operators=("and", "not")), tokenizer)
     ids = tokenizer("a or b and c", return_tensors="pt")["input_ids"]
     assert gate(ids, torch.ones_like(ids)).open.tolist() == [[1, 0]]
 
 
-def test_plain_text_opens_the_gate_and_a_label_overrules_it(tiny_encoder, tokenizer):
+def test_plain_text_opens_the_gate_and_labels_override_it(tiny_encoder, tokenizer):
     encoder = tiny_encoder("bert", vocab_size=VOCABULARY)
     texts = ["cats but not dogs", "cats with dogs"]
     batch = tokenizer(texts, padding=True, return_tensors="pt")
@@ -175,17 +175,17 @@ def test_text_without_cues_changes_no_bit(tiny_encoder, tokenizer):
         assert torch.equal(encoder(**batch).last_hidden_state, bare)
 
 
-def test_what_the_lexicon_gate_cannot_do_is_said(tiny_encoder, tokenizer):
+def test_missing_tokenizer_or_ids_are_rejected(tiny_encoder, tokenizer):
     with pytest.raises(ConfigError, match="needs the encoder's tokenizer"):
         attach(tiny_encoder(), BoolAttnConfig(gate="lexicon"))
     encoder = tiny_encoder()
     attach(encoder, tokenizer=tokenizer)
-    with pytest.raises(GateError, match="reads token ids and got inputs_embeds"):
+    with pytest.raises(GateError, match="needs input_ids"):
         encoder(inputs_embeds=torch.zeros(1, 3, 32))
     encoder(inputs_embeds=torch.zeros(1, 3, 32), operators=[["and"]])
 
 
-def test_a_slow_tokenizer_is_refused(tokenizer):
+def test_a_slow_tokenizer_is_rejected(tokenizer):
     class Slow(BertTokenizer):
         is_fast = False
 
@@ -194,7 +194,7 @@ def test_a_slow_tokenizer_is_refused(tokenizer):
         lexicon_gate(BoolAttnConfig(gate="lexicon"), slow)
 
 
-def test_a_vocabulary_that_grew_after_attach_is_read(tiny_encoder, tokenizer):
+def test_tokens_added_after_attach(tiny_encoder, tokenizer):
     encoder = tiny_encoder()
     attach(encoder, tokenizer=tokenizer)
     encoder.resize_token_embeddings(VOCABULARY + 5)

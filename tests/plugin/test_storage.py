@@ -22,7 +22,7 @@ def vectors(encoder, batch, **options):
 
 
 @pytest.mark.parametrize("gate", ["label", "lexicon", "learned"])
-def test_a_plugin_saved_alone_comes_back_to_the_bit(tiny_encoder, tokenizer, batch, tmp_path, gate):
+def test_a_saved_plugin_is_loaded_bit_for_bit(tiny_encoder, tokenizer, batch, tmp_path, gate):
     encoder = tiny_encoder()
     attach(encoder, BoolAttnConfig(gate=gate, rank=4), tokenizer=tokenizer)
     path = boolattn.save_plugin(encoder, tmp_path / "plugin")
@@ -37,12 +37,12 @@ def test_a_plugin_saved_alone_comes_back_to_the_bit(tiny_encoder, tokenizer, bat
     assert all(torch.equal(mine[name], its[name]) for name in mine)
 
 
-def test_a_learned_gate_of_an_older_version_comes_back_as_it_was(tiny_encoder, batch, tmp_path):
+def test_a_learned_gate_of_an_older_version_is_loaded(tiny_encoder, batch, tmp_path):
     encoder = tiny_encoder()
     attach(encoder, BoolAttnConfig(gate="learned", gate_reads="mean", rank=4))
     plugin_of(encoder).gate.outer.bias.data.fill_(5.0)
     path = boolattn.save_plugin(encoder, tmp_path)
-    # Before gates could read context, a file did not say what they read.
+    # Files of older versions lack gate_reads.
     rewritten_header(path, config={"gate": "learned", "rank": 4})
     other = tiny_encoder()
     assert boolattn.load_plugin(other, tmp_path).config.gate_reads == "mean"
@@ -51,7 +51,7 @@ def test_a_learned_gate_of_an_older_version_comes_back_as_it_was(tiny_encoder, b
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("family", FAMILIES)
-def test_encoder_and_plugin_saved_together_come_back(tiny_encoder, batch, tmp_path, family):
+def test_encoder_and_plugin_saved_together_are_loaded(tiny_encoder, batch, tmp_path, family):
     encoder = tiny_encoder(family)
     bare = vectors(encoder, batch)
     attach(encoder)
@@ -62,14 +62,14 @@ def test_encoder_and_plugin_saved_together_come_back(tiny_encoder, batch, tmp_pa
     assert torch.equal(
         vectors(other, batch, operators=OPEN), vectors(encoder, batch, operators=OPEN)
     )
-    # Any other tool sees the bare encoder.
+    # Other tools load the encoder without the plug-in.
     names = load_file(tmp_path / "model" / "model.safetensors").keys()
     assert not any("boolattn" in name for name in names)
     plain = AutoModel.from_pretrained(tmp_path / "model").eval()
     assert torch.equal(vectors(plain, batch), bare)
 
 
-def test_a_plugin_for_another_encoder_is_refused(tiny_encoder, tmp_path):
+def test_a_plugin_for_another_encoder_is_rejected(tiny_encoder, tmp_path):
     encoder = tiny_encoder()
     attach(encoder)
     boolattn.save_plugin(encoder, tmp_path)
@@ -81,7 +81,7 @@ def test_a_plugin_for_another_encoder_is_refused(tiny_encoder, tmp_path):
         boolattn.load_plugin(tiny_encoder("roberta"), tmp_path)
 
 
-def test_damaged_files_are_one_clear_line(tiny_encoder, tmp_path):
+def test_damaged_files_are_rejected_in_one_line(tiny_encoder, tmp_path):
     encoder = tiny_encoder()
     attach(encoder)
     path = boolattn.save_plugin(encoder, tmp_path)
@@ -96,7 +96,7 @@ def test_damaged_files_are_one_clear_line(tiny_encoder, tmp_path):
             boolattn.load_plugin(tiny_encoder(), tmp_path)
         assert "\n" not in str(caught.value)
     path.unlink()
-    with pytest.raises(PluginMismatchError, match="is not there"):
+    with pytest.raises(PluginMismatchError, match="does not exist"):
         boolattn.load_plugin(tiny_encoder(), tmp_path)
     with pytest.raises(PluginMismatchError, match="holds no boolattn"):
         boolattn.load(tmp_path)
@@ -112,7 +112,7 @@ def rewritten_header(path, **changes):
     save_file(tensors, path, metadata={"boolattn": json.dumps(header)})
 
 
-def test_settings_of_another_version_are_refused(tiny_encoder, tmp_path):
+def test_settings_of_another_version_are_rejected(tiny_encoder, tmp_path):
     encoder = tiny_encoder()
     attach(encoder)
     path = boolattn.save_plugin(encoder, tmp_path)
@@ -130,7 +130,7 @@ def test_settings_of_another_version_are_refused(tiny_encoder, tmp_path):
     assert not hasattr(other, "boolattn")  # a failed load leaves the encoder as it was
 
 
-def test_saving_never_deletes_what_it_did_not_write(tiny_encoder, tokenizer, tmp_path):
+def test_saving_never_deletes_other_files(tiny_encoder, tokenizer, tmp_path):
     encoder = tiny_encoder()
     attach(encoder)
     folder = tmp_path / "project"
@@ -148,7 +148,7 @@ def test_saving_never_deletes_what_it_did_not_write(tiny_encoder, tokenizer, tmp
         boolattn.save(encoder, folder / "thesis.txt")
 
 
-def test_a_save_that_fails_leaves_the_last_one(tiny_encoder, batch, tmp_path, monkeypatch):
+def test_a_failed_save_keeps_the_previous_one(tiny_encoder, batch, tmp_path, monkeypatch):
     encoder = tiny_encoder()
     attach(encoder)
     boolattn.save(encoder, tmp_path / "model")

@@ -1,8 +1,4 @@
-"""The plug-in: BoolAttn inside a Hugging Face encoder.
-
-The only room that knows Hugging Face's attention. May import: boolattn.attention,
-boolattn.logic (for the lexicon gate), boolattn.settings, boolattn.errors.
-"""
+"""BoolAttn attached to Hugging Face encoders."""
 
 from boolattn.plugin.attach import attach, detach, plugin_of
 from boolattn.plugin.recording import Record, recording

@@ -1,7 +1,4 @@
-"""attach and detach: hooks that give every self-attention its bias, and nothing else.
-
-May import: boolattn.attention, boolattn.plugin, boolattn.errors.
-"""
+"""Attach BoolAttn to an encoder, and detach it."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from boolattn.attention.boolattn import BoolAttn
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.errors import ConfigError, UnsupportedEncoderError
 from boolattn.plugin.backend import BACKENDS, register
-from boolattn.plugin.families import family_of, self_attentions
-from boolattn.plugin.hooks import LayerHook, ModelHooks
+from boolattn.plugin.families import Family, family_of, self_attentions
+from boolattn.plugin.hooks import ModelHooks
 from boolattn.plugin.vocabulary import lexicon_gate
 
 if TYPE_CHECKING:
@@ -37,15 +34,15 @@ def attach(
 ) -> BoolAttn:
     """Give an encoder's self-attention layers a Boolean bias, in place.
 
-    While no gate is open the encoder's output stays what it was, to the bit. A call of the
-    encoder then also takes ``operators=``: a list of operator names for each text, or 0 and 1 in
-    the shape ``(batch, operators)``; it overrules the gate.
+    While no gate is open the encoder's output does not change by a bit. The encoder then also
+    takes ``operators=``, oracle labels that override the gate: a list of operator names for each
+    text, or 0 and 1 of the shape ``(batch, operators)``.
 
     Args:
-        encoder: A Hugging Face encoder, bare or under a task head.
-        config: The plug-in's settings. Left out: the defaults, gated by lexicon where a
-            tokenizer is given and by label where not.
-        tokenizer: The encoder's own; the lexicon gate takes its token ids from it.
+        encoder: A Hugging Face encoder, with or without a task head.
+        config: The plug-in's settings. Default: the lexicon gate if a tokenizer is given, else
+            no gate but labels.
+        tokenizer: The encoder's own, for the lexicon gate.
 
     Returns:
         The plug-in, which is now a module of the encoder.
@@ -56,9 +53,7 @@ def attach(
     lexicon = None
     if config.gate == "lexicon":
         if tokenizer is None:
-            raise ConfigError(
-                "gate='lexicon' needs the encoder's tokenizer: attach(..., tokenizer=)"
-            )
+            raise ConfigError("gate='lexicon' needs the encoder's tokenizer=")
         lexicon = lexicon_gate(config, tokenizer, encoder.config.vocab_size)
     return install(encoder, config, lexicon)
 
@@ -66,36 +61,15 @@ def attach(
 def install(
     encoder: PreTrainedModel, config: BoolAttnConfig, lexicon: LexiconGate | None
 ) -> BoolAttn:
-    """Build the plug-in for an encoder and hook it in."""
+    """Build the plug-in for an encoder and register its hooks."""
     family = family_of(encoder)
     base = cast("PreTrainedModel", encoder.base_model)
-    if hasattr(base, NAME):
-        raise ConfigError("this encoder already carries BoolAttn; detach() it first")
-    if encoder is not base and not family.carries_kwargs:
-        raise UnsupportedEncoderError(
-            f"a task head of {base.config.model_type!r} keeps operators= to itself; attach to the "
-            "bare encoder, model.base_model"
-        )
+    implementation = _check(encoder, base, family)
     attentions = self_attentions(base, family)
-    if len(attentions) != base.config.num_hidden_layers:
-        raise UnsupportedEncoderError(
-            f"this {base.config.model_type!r} has {len(attentions)} attention modules of the kind "
-            f"{family.attention} for {base.config.num_hidden_layers} layers; it is not the one "
-            "that transformers brings"
-        )
     if config.layers is not None and config.layers[-1] >= len(attentions):
         raise ConfigError(
             f"layers names layer {config.layers[-1]}, but the encoder has {len(attentions)}: "
             f"0 to {len(attentions) - 1}"
-        )
-    # Two encoders made from one config object share its setting: the second finds ours.
-    theirs = {ours: name for name, ours in BACKENDS.items()}
-    implementation = base.config._attn_implementation
-    implementation = theirs.get(implementation, implementation)
-    if family.has_interface and implementation not in BACKENDS:
-        raise UnsupportedEncoderError(
-            f"cannot attach under attention {implementation!r}; load the encoder with "
-            f"attn_implementation one of {', '.join(BACKENDS)}"
         )
     plugin = BoolAttn(
         config,
@@ -106,32 +80,51 @@ def install(
     )
     plugin.to(base.device, base.dtype).train(base.training)
     base.add_module(NAME, plugin)
-    if family.has_interface:
+    if implementation:
         encoder.set_attn_implementation(BACKENDS[implementation])
     hooks = ModelHooks(plugin, family, tuple(signature(base.forward).parameters))
-    handles = [*hooks.install(base)]
-    for index, attention in enumerate(attentions):
-        if str(index) in plugin.layers:
-            hook = LayerHook(hooks, index)
-            handles.append(attention.register_forward_pre_hook(hook, with_kwargs=True))
-    plugin.attached = _Attached(implementation if family.has_interface else "", handles)
+    plugin.attached = _Attached(implementation, [*hooks.install(base, attentions)])
     return plugin
+
+
+def _check(encoder: PreTrainedModel, base: PreTrainedModel, family: Family) -> str:
+    """Reject an encoder that cannot take the plug-in; return its attention implementation."""
+    name, n_layers = base.config.model_type, base.config.num_hidden_layers
+    if hasattr(base, NAME):
+        raise ConfigError("this encoder already has BoolAttn; detach() it first")
+    if encoder is not base and not family.passes_kwargs:
+        raise UnsupportedEncoderError(
+            f"a task head of {name!r} does not pass operators= on; attach to model.base_model"
+        )
+    if (n := len(self_attentions(base, family))) != n_layers:
+        raise UnsupportedEncoderError(
+            f"this {name!r} has {n} modules of the class {family.attention} for {n_layers} "
+            "layers; only transformers' own implementation is supported"
+        )
+    if not family.has_interface:
+        return ""
+    # Encoders made from one config object share its setting: the first may have set ours.
+    originals = {ours: original for original, ours in BACKENDS.items()}
+    implementation: str = base.config._attn_implementation
+    implementation = originals.get(implementation, implementation)
+    if implementation not in BACKENDS:
+        raise UnsupportedEncoderError(
+            f"cannot attach with attention {implementation!r}; load the encoder with "
+            f"attn_implementation one of {', '.join(BACKENDS)}"
+        )
+    return implementation
 
 
 @dataclass
 class _Attached:
-    """What detach must take back."""
+    """What ``detach`` restores: attention implementation, if it was set, and hooks."""
 
     implementation: str
     handles: list[torch.utils.hooks.RemovableHandle]
 
 
 def detach(encoder: PreTrainedModel) -> BoolAttn:
-    """Take the plug-in off again; the encoder is what it was before attach.
-
-    Returns:
-        The plug-in, with its weights.
-    """
+    """Remove the plug-in and return it; the encoder is as before ``attach``."""
     plugin = plugin_of(encoder)
     for handle in plugin.attached.handles:
         handle.remove()
@@ -142,8 +135,8 @@ def detach(encoder: PreTrainedModel) -> BoolAttn:
 
 
 def plugin_of(encoder: PreTrainedModel) -> BoolAttn:
-    """Return the plug-in an encoder carries."""
+    """Return the plug-in of an encoder."""
     plugin = getattr(encoder.base_model, NAME, None)
     if not isinstance(plugin, BoolAttn):
-        raise ConfigError("this encoder carries no BoolAttn; attach() it first")
+        raise ConfigError("this encoder has no BoolAttn; attach() it first")
     return plugin

@@ -1,7 +1,4 @@
-"""The attention functions registered with transformers: theirs, plus a bias when there is one.
-
-May import: boolattn.attention, boolattn.plugin.recording.
-"""
+"""Attention functions with a bias, registered with transformers."""
 
 from __future__ import annotations
 
@@ -23,19 +20,19 @@ if TYPE_CHECKING:
 
     from boolattn.attention.boolattn import LayerBias
 
-#: Name of our attention function for each of theirs.
+#: Our attention function for each of transformers'.
 BACKENDS = {"sdpa": "boolattn_sdpa", "eager": "boolattn_eager"}
-#: Tokens up to which a CPU adds the dense bias where no gradient is wanted.
+#: Most tokens of a text for which a CPU adds the dense bias without gradients.
 SHORT = 128
-#: Keyword that carries a layer's bias from its hook to the attention function.
+#: Keyword that passes a layer's bias from its hook to the attention function.
 BIAS = "boolattn_bias"
-#: Keyword that carries the forward pass from the model's hook to its layers.
+#: Keyword that passes the forward pass from the model's hook to its layers.
 PASS = "boolattn_pass"
 
 
 @dataclass(frozen=True)
 class Applied:
-    """A layer's bias on its way to the attention function."""
+    """A layer's bias, as passed to the attention function."""
 
     index: int
     form: str
@@ -43,7 +40,7 @@ class Applied:
 
 
 def with_bias(mask: Tensor | None, bias: Tensor) -> Tensor:
-    """Add a dense bias to whatever mask a family works with."""
+    """Add a dense bias to a mask: none, Boolean, or additive."""
     if mask is None:
         return bias
     if mask.dtype == torch.bool:
@@ -66,7 +63,7 @@ def sdpa_attention(
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     factors, dropout = applied.layer.factors, kwargs.get("dropout", 0.0)
     _record_attention(applied, query, key, attention_mask)
-    if applied.form == "dense" or _is_cheaper_dense(query):
+    if applied.form == "dense" or _is_dense_faster(query):
         dense = with_bias(attention_mask, factors.dense().to(query.dtype))
         out = F.scaled_dot_product_attention(
             query, key, value, attn_mask=dense, dropout_p=dropout, scale=factors.scale
@@ -76,11 +73,8 @@ def sdpa_attention(
     return out.transpose(1, 2).contiguous(), None
 
 
-def _is_cheaper_dense(query: Tensor) -> bool:
-    """Whether the matrix itself is quicker than wider heads: short texts on a CPU, no gradient.
-
-    The result is the same; benchmarks.encoding shows the difference.
-    """
+def _is_dense_faster(query: Tensor) -> bool:
+    """Whether the dense bias is faster: short texts on a CPU; see benchmarks.encoding."""
     if torch.compiler.is_compiling() or torch.is_grad_enabled():
         return False
     return query.device.type == "cpu" and query.shape[2] <= SHORT
@@ -100,14 +94,14 @@ def eager_attention(
     if applied is not None:
         _record_attention(applied, query, key, attention_mask)
         attention_mask = with_bias(attention_mask, applied.layer.factors.dense().to(query.dtype))
-    # Each modelling file has an eager function of its own; only that one is bit-equal to it.
+    # Each modelling file has its own eager function; only that one gives the same bits.
     own = sys.modules[type(module).__module__].eager_attention_forward
     result: tuple[Tensor, Tensor | None] = own(module, query, key, value, attention_mask, **kwargs)
     return result
 
 
 def _record_attention(applied: Applied, query: Tensor, key: Tensor, mask: Tensor | None) -> None:
-    """Work out the attention weights where somebody listens for them."""
+    """Record the attention weights, if they are wanted."""
     if torch.compiler.is_compiling() or current.record is None:
         return
     if current.record.wants_attention:
@@ -118,10 +112,10 @@ def _record_attention(applied: Applied, query: Tensor, key: Tensor, mask: Tensor
 
 
 def register() -> None:
-    """Make our functions known to transformers, each with the mask of its counterpart."""
-    for theirs, function, mask in (
+    """Register our functions, each with the mask function of transformers' own."""
+    for name, function, mask in (
         ("sdpa", sdpa_attention, sdpa_mask),
         ("eager", eager_attention, eager_mask),
     ):
-        AttentionInterface.register(BACKENDS[theirs], function)
-        AttentionMaskInterface.register(BACKENDS[theirs], mask)
+        AttentionInterface.register(BACKENDS[name], function)
+        AttentionMaskInterface.register(BACKENDS[name], mask)

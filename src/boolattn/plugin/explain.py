@@ -1,7 +1,4 @@
-"""explain: what BoolAttn saw in one text, and what it did to the attention.
-
-May import: boolattn.plugin, boolattn.errors.
-"""
+"""Explain what BoolAttn does with one text: cues, scopes, biases and change of attention."""
 
 from __future__ import annotations
 
@@ -34,14 +31,13 @@ class Explanation:
     Attributes:
         text: The text.
         tokens: Its tokens.
-        operators: The model's experts: the operator axis below.
-        gate: Which experts were open, by operator.
+        operators: The operator axis of the arrays.
+        gate: Whether each operator's expert is open.
         cue: Probability that a token is a cue. Shape ``(operators, tokens)``.
-        scope: Share of heads that have a token in scope. ``(layers, operators, tokens)``.
-        bias: What an open gate adds at a token's key, mean over heads; negative for NOT, which
-            presses down. ``(layers, operators, tokens)``.
-        attention_change: Change of the attention a token receives, mean over heads and asking
-            tokens. ``(layers, tokens)``.
+        scope: Share of heads with a token in scope. ``(layers, operators, tokens)``.
+        bias: Bias on a token's key, mean over heads; negative for NOT. Same shape.
+        attention_change: Change of the attention to a token, mean over heads and queries.
+            ``(layers, tokens)``.
     """
 
     text: str
@@ -58,41 +54,36 @@ class Explanation:
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row a token, layers averaged: what a table shows."""
-        shares, biases = self.scope.mean(0), self.bias.mean(0)
+        """Return a row for each token, with the mean over layers."""
+        parts = {"cue": self.cue, "scope": self.scope.mean(0), "bias": self.bias.mean(0)}
         change = self.attention_change.mean(0)
-        return [
-            {
-                "token": token,
-                "cue": dict(zip(self.operators, self.cue[:, i].tolist(), strict=True)),
-                "scope": dict(zip(self.operators, shares[:, i].tolist(), strict=True)),
-                "bias": dict(zip(self.operators, biases[:, i].tolist(), strict=True)),
-                "attention_change": float(change[i]),
+        rows = []
+        for i, token in enumerate(self.tokens):
+            own = {
+                name: dict(zip(self.operators, values[:, i].tolist(), strict=True))
+                for name, values in parts.items()
             }
-            for i, token in enumerate(self.tokens)
-        ]
+            rows.append({"token": token, **own, "attention_change": float(change[i])})
+        return rows
 
     def figure(self) -> Figure:
         """Draw cue, scope, bias and change of attention as heat maps over the tokens."""
         try:
             from matplotlib.figure import Figure
         except ImportError as error:
-            raise MissingDataError(
-                "figures need matplotlib; pip install 'boolattn[plot]'"
-            ) from error
-        wide = max(6.0, 2.2 + 0.55 * len(self.tokens))
-        figure = Figure(figsize=(wide, 8.2), layout="constrained")
+            message = "figures need matplotlib; pip install 'boolattn[plot]'"
+            raise MissingDataError(message) from error
+        width = max(6.0, 2.2 + 0.55 * len(self.tokens))
+        figure = Figure(figsize=(width, 8.2), layout="constrained")
         opened = [name.upper() for name, is_open in self.gate.items() if is_open]
         figure.suptitle(f"“{self.text}”\nopen: {', '.join(opened) or 'none'}", fontsize=11)
         panels = figure.subplots(4, 1, height_ratios=(3, 3, 5, 5), sharex=True)
         names = [name.upper() for name in self.operators]
         layers = [str(i + 1) for i in range(len(self.bias))]
-        _heat(panels[0], self.cue, names, "cue: probability", (0, 1))
-        _heat(panels[1], self.scope.mean(0), names, "scope: share of heads and layers", (0, 1))
-        _heat(panels[2], self.bias.sum(1), layers, "bias on the key, by layer", None)
-        _heat(panels[3], self.attention_change, layers, "change of attention received", None)
-        panels[2].set_ylabel("layer", fontsize=8)
-        panels[3].set_ylabel("layer", fontsize=8)
+        _heat_map(panels[0], self.cue, names, "cue: probability")
+        _heat_map(panels[1], self.scope.mean(0), names, "scope: share of heads and layers")
+        _heat_map(panels[2], self.bias.sum(1), layers, "bias on the key", is_signed=True)
+        _heat_map(panels[3], self.attention_change, layers, "change of attention", is_signed=True)
         panels[3].set_xticks(range(len(self.tokens)), self.tokens, rotation=45, ha="right")
         return figure
 
@@ -104,17 +95,16 @@ def explain(
     *,
     operators: Sequence[str] | None = None,
 ) -> Explanation:
-    """Say what BoolAttn does with a text.
+    """Explain what BoolAttn does with a text.
 
     Args:
-        model: An encoder that carries BoolAttn.
+        model: An encoder with BoolAttn.
         tokenizer: Its tokenizer.
         text: The text.
-        operators: Operators to open by label; left out, the model's own gate decides.
+        operators: Oracle labels; by default the model's own gate is used.
     """
     plugin = plugin_of(model)
-    # A head, or Bool-BERT around it, has nothing to add to what is explained.
-    model = cast("PreTrainedModel", model.base_model)
+    model = cast("PreTrainedModel", model.base_model)  # without head or Bool-BERT
     device = next(model.parameters()).device
     inputs = dict(tokenizer(text, return_tensors="pt", truncation=True).to(device))
     options: dict[str, Any] = {} if operators is None else {"operators": [list(operators)]}
@@ -138,41 +128,48 @@ def explain(
         tokens=tuple(str(token) for token in tokenizer.convert_ids_to_tokens(ids)),
         operators=names,
         gate=dict(zip(names, is_open, strict=True)),
-        cue=_numbers(cues.cue[0]),
+        cue=_array(cues.cue[0]),
         **_by_layer(record, model.config.num_hidden_layers, len(names), len(ids)),
     )
 
 
 def _by_layer(record: Record, n_layers: int, n_operators: int, n_tokens: int) -> dict[str, Array]:
-    """Fill the layer axes; a layer without a bias keeps its zeros."""
+    """Return the arrays with a layer axis; a layer without a bias is zero."""
     scope = np.zeros((n_layers, n_operators, n_tokens), np.float32)
     bias = np.zeros_like(scope)
     change = np.zeros((n_layers, n_tokens), np.float32)
     for index, layer in record.biases.items():
-        # (tokens, operators, heads) with the heads averaged away.
-        scope[index] = _numbers(layer.scope.inside[0].mean(-1).T)
-        # (heads, tokens, columns); behind the operators stand blank columns.
+        scope[index] = _array(layer.scope.inside[0].mean(-1).T)
+        # (heads, tokens, columns); the columns after the operators are padding.
         own = (layer.factors.query * layer.factors.key)[0, ..., :n_operators]
-        bias[index] = _numbers(layer.factors.scale * own.mean(0).T)
+        bias[index] = _array(layer.factors.scale * own.mean(0).T)
         attention = record.attention[index]
-        # softmax(z + b) / e^b is softmax(z) up to its sum, so the unbiased weights follow.
+        # softmax(z + b) / e^b, normalised, is softmax(z).
         before = attention.double() * torch.exp(-layer.factors.dense().double())
         before = before / before.sum(-1, keepdim=True)
-        change[index] = _numbers((attention.double() - before)[0].mean((0, 1)))
+        change[index] = _array((attention.double() - before)[0].mean((0, 1)))
     return {"scope": scope, "bias": bias, "attention_change": change}
 
 
-def _numbers(tensor: torch.Tensor) -> Array:
+def _array(tensor: torch.Tensor) -> Array:
     return tensor.detach().to("cpu", torch.float32).numpy()
 
 
-def _heat(axes: Any, values: Array, names: list[str], title: str, limits: Any) -> None:  # noqa: ANN401
-    """One heat map; without limits the colours are symmetric around zero."""
-    reach = float(np.abs(values).max()) or 1.0
-    low, high = limits or (-reach, reach)
-    image = axes.imshow(
-        values, aspect="auto", vmin=low, vmax=high, cmap="Blues" if limits else "RdBu"
-    )
+def _heat_map(
+    axes: Any,  # noqa: ANN401
+    values: Array,
+    names: list[str],
+    title: str,
+    *,
+    is_signed: bool = False,
+) -> None:
+    """Draw one heat map: shares from 0 to 1, or signed values by layer."""
+    limits, colours = (0.0, 1.0), "Blues"
+    if is_signed:
+        reach = float(np.abs(values).max()) or 1.0
+        limits, colours = (-reach, reach), "RdBu"
+        axes.set_ylabel("layer", fontsize=8)
+    image = axes.imshow(values, aspect="auto", vmin=limits[0], vmax=limits[1], cmap=colours)
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.set_title(title, fontsize=9, loc="left")
     axes.figure.colorbar(image, ax=axes, pad=0.01)

@@ -1,7 +1,4 @@
-"""The encoder families that can carry the plug-in, and how each is entered.
-
-May import: boolattn.errors.
-"""
+"""The supported encoder families."""
 
 from __future__ import annotations
 
@@ -17,33 +14,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Family:
-    """Where a family's parts are.
+    """Names and abilities of a family's modules.
 
     Attributes:
         attention: Class name of its self-attention.
-        stack: Name of the module whose first argument is what enters the first layer.
-        embeddings: Name of the module whose output is that, in a family without a stack.
-        has_interface: Whether its attention goes through ``AttentionInterface``.
-        carries_kwargs: Whether what is given to the model reaches every layer.
+        stack: Module whose first argument is the input of the first layer.
+        embeddings: Module whose output is that input, in a family without a stack.
+        has_interface: Whether its attention uses ``AttentionInterface``.
+        passes_kwargs: Whether keyword arguments of the model reach every layer.
     """
 
     attention: str
     stack: str = ""
     embeddings: str = ""
     has_interface: bool = True
-    carries_kwargs: bool = True
+    passes_kwargs: bool = True
 
 
-# DeBERTa is absent on purpose: it computes its scores outside AttentionInterface and takes no
-# additive mask, so a bias would be dropped without a word.
+# DeBERTa is missing on purpose: it computes its scores outside AttentionInterface and takes no
+# additive mask, so a bias would be dropped without an error.
 FAMILIES = {
     "bert": Family("BertSelfAttention", stack="encoder"),
     "distilbert": Family("DistilBertSelfAttention", stack="transformer"),
     "electra": Family("ElectraSelfAttention", stack="encoder"),
     "modernbert": Family("ModernBertAttention", embeddings="embeddings"),
-    # MPNet adds its attention mask to the scores itself: the dense bias goes in there.
+    # MPNet adds its attention mask to the scores itself, and so the dense bias.
     "mpnet": Family(
-        "MPNetSelfAttention", stack="encoder", has_interface=False, carries_kwargs=False
+        "MPNetSelfAttention", stack="encoder", has_interface=False, passes_kwargs=False
     ),
     "roberta": Family("RobertaSelfAttention", stack="encoder"),
     "xlm-roberta": Family("XLMRobertaSelfAttention", stack="encoder"),
@@ -51,7 +48,7 @@ FAMILIES = {
 
 
 def family_of(encoder: PreTrainedModel) -> Family:
-    """Look an encoder's family up, or refuse it by name."""
+    """Return an encoder's family, or raise."""
     name = encoder.config.model_type
     if name not in FAMILIES:
         raise UnsupportedEncoderError(

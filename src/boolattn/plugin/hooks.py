@@ -1,13 +1,11 @@
-"""The hooks through which BoolAttn reads a batch and reaches every self-attention.
+"""Hooks that compute cues before the first layer and a bias at each self-attention.
 
-One at the model takes the label and opens the gate, one at the entrance of the layers reads the
-cues, one at each self-attention computes its bias. They are objects and bound methods, not
-closures, so that a copied or pickled encoder brings its own.
-May import: boolattn.attention, boolattn.plugin, boolattn.errors.
+They are bound methods, not closures, so that a copied or pickled encoder has its own.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -19,7 +17,7 @@ from boolattn.plugin.labels import label_gate
 from boolattn.plugin.recording import ForwardPass, current
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from torch import Tensor, nn
     from torch.utils.hooks import RemovableHandle
@@ -30,20 +28,17 @@ if TYPE_CHECKING:
     from boolattn.plugin.labels import OperatorLabels
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-#: What a call without Boolean bias is: no gate, nothing read.
-UNTOUCHED = ForwardPass(torch.empty(0), None)
+#: A forward pass without Boolean bias.
+NO_BIAS = ForwardPass(torch.empty(0), None)
 
 
-def visible_tokens(mask: object, tokens: Tensor) -> Tensor:
-    """Say which tokens are no padding, from any mask an encoder takes.
+def token_mask(mask: object, tokens: Tensor) -> Tensor:
+    """Return 1 for tokens and 0 for padding, from any mask an encoder takes.
 
     Args:
-        mask: ``None``; ``(batch, tokens)``; more axes, boolean or added to the scores, the keys
-            last; or several of them by the kind of layer.
+        mask: ``None``; ``(batch, tokens)``; more axes, Boolean or additive, with keys last; or a
+            dictionary of masks by kind of layer.
         tokens: Ids or embeddings. Shape ``(batch, tokens, ...)``.
-
-    Returns:
-        1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
     """
     if isinstance(mask, dict):
         mask = mask.get("full_attention", next(iter(mask.values()), None))
@@ -57,38 +52,20 @@ def visible_tokens(mask: object, tokens: Tensor) -> Tensor:
 
 
 class ModelHooks:
-    """The hooks at the model and at the entrance of its layers."""
+    """The hooks at the model, before its first layer, and at each self-attention."""
 
-    #: Stands in for the thread's own pass while a compiler traces: it does not see through
-    #: thread-local state, and would drop the bias without a word.
+    #: The pass in progress while a compiler traces, which does not support thread-local state.
     traced: ForwardPass | None = None
 
     def __init__(self, plugin: BoolAttn, family: Family, names: tuple[str, ...]) -> None:
         self.plugin = plugin
         self.family = family
-        self.names = names  # of the model's arguments, in their order
+        self.names = names  # of the model's arguments, in order
 
-    def now(self) -> ForwardPass:
-        """Return the pass under way in this thread."""
-        if not torch.compiler.is_compiling():
-            return current.passes.get(id(self), UNTOUCHED)
-        if self.traced is None:
-            raise UnsupportedEncoderError(
-                "only a part of the encoder is compiled, and that part cannot see the gate; "
-                "compile the whole encoder, or none of it"
-            )
-        return self.traced
-
-    def _enter(self, this: ForwardPass | None) -> None:
-        if torch.compiler.is_compiling():
-            self.traced = this
-        elif this is None:
-            current.passes.pop(id(self), None)
-        else:
-            current.passes[id(self)] = this
-
-    def install(self, model: nn.Module) -> Iterator[RemovableHandle]:
-        """Hook a model in."""
+    def install(
+        self, model: nn.Module, attentions: Sequence[nn.Module]
+    ) -> Iterator[RemovableHandle]:
+        """Register the hooks."""
         yield model.register_forward_pre_hook(self.before_model, with_kwargs=True)
         yield model.register_forward_hook(self.after_model, always_call=True)
         if self.family.stack:
@@ -97,71 +74,91 @@ class ModelHooks:
         else:
             embeddings = model.get_submodule(self.family.embeddings)
             yield embeddings.register_forward_hook(self.after_embeddings)
+        for index, attention in enumerate(attentions):
+            if str(index) in self.plugin.layers:
+                hook = partial(self.before_attention, index)
+                yield attention.register_forward_pre_hook(hook, with_kwargs=True)
+
+    def current_pass(self) -> ForwardPass:
+        """Return the pass in progress in this thread."""
+        if not torch.compiler.is_compiling():
+            return current.passes.get(id(self), NO_BIAS)
+        if self.traced is None:
+            raise UnsupportedEncoderError(
+                "only a part of the encoder is compiled, and that part has no access to the gate; "
+                "compile the whole encoder, or none of it"
+            )
+        return self.traced
+
+    def _set_pass(self, this: ForwardPass | None) -> None:
+        if torch.compiler.is_compiling():
+            self.traced = this
+        elif this is None:
+            current.passes.pop(id(self), None)
+        else:
+            current.passes[id(self)] = this
 
     def before_model(
         self, _model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Arguments:
-        """Take the label out of the call, and open the gate if that needs no hidden state.
+        """Take the labels from the call, and open the gate if it needs no hidden state.
 
-        With ``is_bare=True`` nothing is read and no layer is touched: the encoder alone.
+        With ``is_bare=True`` the encoder runs without the plug-in.
         """
         labels = kwargs.pop("operators", None)
-        self._enter(UNTOUCHED)
+        self._set_pass(NO_BIAS)
         if kwargs.pop("is_bare", False):
             return args, kwargs
         given = dict(zip(self.names, args, strict=False)) | kwargs
-        input_ids, embedded = given.get("input_ids"), given.get("inputs_embeds")
-        tokens = input_ids if input_ids is not None else embedded
+        input_ids = given.get("input_ids")
+        tokens = given.get("inputs_embeds") if input_ids is None else input_ids
         if tokens is None:
-            return args, kwargs  # the model itself says what is missing
-        mask = visible_tokens(given.get("attention_mask"), tokens)
-        gate = self._gate(labels, input_ids, mask)
-        this = ForwardPass(mask, gate)
-        self._enter(this)
-        if self.family.carries_kwargs:
+            return args, kwargs  # the model itself raises
+        mask = token_mask(given.get("attention_mask"), tokens)
+        this = ForwardPass(mask, self._gate(labels, input_ids, mask))
+        self._set_pass(this)
+        if self.family.passes_kwargs:
             kwargs[PASS] = this
         return args, kwargs
 
     def after_model(self, _model: nn.Module, _args: tuple[Any, ...], _output: object) -> None:
-        """Forget the pass; its layers, if they are computed again, still hold it."""
-        self._enter(None)
+        """End the pass; layers that are recomputed have their own reference to it."""
+        self._set_pass(None)
 
     def before_stack(
         self, _stack: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Read what enters the first layer, in a family that has a stack of layers."""
-        this = kwargs.get(PASS) if self.family.carries_kwargs else self.now()
+        """Find cues in the input of the first layer, in a family with a stack of layers."""
+        this = kwargs.get(PASS) if self.family.passes_kwargs else self.current_pass()
         if this is not None:
-            self._read(this, args[0] if args else kwargs["hidden_states"])
+            self._find_cues(this, args[0] if args else kwargs["hidden_states"])
 
     def after_embeddings(
         self, _embeddings: nn.Module, _args: tuple[Any, ...], hidden: Tensor
     ) -> None:
-        """Read what enters the first layer, in a family that has none."""
-        self._read(self.now(), hidden)
+        """Find cues in the input of the first layer, in a family without a stack."""
+        self._find_cues(self.current_pass(), hidden)
 
     def _gate(
         self, labels: OperatorLabels | None, input_ids: Tensor | None, mask: Tensor
     ) -> Gate | None:
-        """Open by label, else by lexicon; ``None`` leaves it to the learned gate."""
+        """Open by labels, else by lexicon; ``None`` for the learned gate."""
         config, gate = self.plugin.config, self.plugin.gate
         if labels is not None:
             return label_gate(labels, config, len(mask), mask.device)
         if isinstance(gate, LearnedGate):
             return None
         if not isinstance(gate, LexiconGate):
-            shut = torch.zeros(len(mask), config.n_operators, device=mask.device)
-            return Gate(shut, is_open=False)
+            closed = torch.zeros(len(mask), config.n_operators, device=mask.device)
+            return Gate(closed, is_open=False)
         if input_ids is None:
-            raise GateError(
-                "the lexicon gate reads token ids and got inputs_embeds; give operators= as well"
-            )
+            raise GateError("the lexicon gate needs input_ids; with inputs_embeds give operators=")
         found: Gate = gate(input_ids, mask)
         return found
 
-    def _read(self, this: ForwardPass, hidden: Tensor) -> None:
+    def _find_cues(self, this: ForwardPass, hidden: Tensor) -> None:
         record = None if torch.compiler.is_compiling() else current.record
-        if this is UNTOUCHED:
+        if this is NO_BIAS:
             return
         if this.gate is None and isinstance(self.plugin.gate, LearnedGate):
             this.gate = self.plugin.gate(hidden, this.mask)
@@ -176,53 +173,39 @@ class ModelHooks:
             record.biases.clear()
             record.attention.clear()
 
-
-def _may_open(gate: Gate) -> bool:
-    """Whether any expert acts on this batch, or has to learn to.
-
-    Where none does, the layers are left alone: that is what keeps their output to the bit.
-    """
-    if gate.is_open is not None:
-        return gate.is_open
-    if torch.compiler.is_compiling() or gate.open.requires_grad:
-        return True
-    if gate.open.is_cuda and torch.cuda.is_current_stream_capturing():
-        return True  # a captured graph cannot look, and serves every later batch
-    return bool(gate.open.any())
-
-
-class LayerHook:
-    """The hook at one self-attention."""
-
-    def __init__(self, model_hooks: ModelHooks, index: int) -> None:
-        self.model_hooks = model_hooks
-        self.plugin = model_hooks.plugin
-        self.family = model_hooks.family
-        self.index = index
-
-    def __call__(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Arguments | None:
-        """Compute this layer's bias and send it along."""
-        carries = self.family.carries_kwargs
-        this = kwargs.pop(PASS, None) if carries else self.model_hooks.now()
+    def before_attention(
+        self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Arguments:
+        """Compute the bias of layer ``index`` and pass it to the attention function."""
+        this = kwargs.pop(PASS, None) if self.family.passes_kwargs else self.current_pass()
         if this is None or this.cues is None:
             return args, kwargs  # also a layer called outside its model
         hidden = args[0] if args else kwargs["hidden_states"]
-        layer = self.plugin(self.index, hidden, this.cues)
+        layer = self.plugin(index, hidden, this.cues)
         if not torch.compiler.is_compiling() and current.record is not None:
-            current.record.biases[self.index] = layer
+            current.record.biases[index] = layer
         if not self.family.has_interface:
-            # Second argument of such a family: a mask that is added to the scores.
+            # The second argument of such a family is an additive mask.
             bias = layer.factors.dense().to(hidden.dtype)
             if len(args) > 1:
                 return (hidden, with_bias(args[1], bias), *args[2:]), kwargs
             return args, {**kwargs, "attention_mask": with_bias(kwargs["attention_mask"], bias)}
-        # Switched to another attention after attach, the bias would be dropped in silence.
+        # Another attention implementation, set after attach, would ignore the bias.
         config = cast("PreTrainedConfig", module.config)
         if (used := config._attn_implementation) not in BACKENDS.values():
             raise UnsupportedEncoderError(
                 f"the encoder's attention was set to {used!r} after attach; set it to one of "
                 f"{', '.join(BACKENDS.values())}, or detach() first"
             )
-        return args, {**kwargs, BIAS: Applied(self.index, self.plugin.config.form, layer)}
+        return args, {**kwargs, BIAS: Applied(index, self.plugin.config.form, layer)}
+
+
+def _may_open(gate: Gate) -> bool:
+    """Whether an expert acts on this batch or is trained; if not, no layer is changed."""
+    if gate.is_open is not None:
+        return gate.is_open
+    if torch.compiler.is_compiling() or gate.open.requires_grad:
+        return True
+    if gate.open.is_cuda and torch.cuda.is_current_stream_capturing():
+        return True  # a captured graph serves every later batch
+    return bool(gate.open.any())

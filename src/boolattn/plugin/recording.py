@@ -1,8 +1,4 @@
-"""What the current thread's forward pass knows: its batch, and who is listening.
-
-Kept for each thread apart, so that a service can encode in several threads at once.
-May import: boolattn.attention.
-"""
+"""Thread-local state: the forward passes in progress, and the recording of what they compute."""
 
 from __future__ import annotations
 
@@ -22,15 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Record:
-    """What BoolAttn computed in the forward passes made while recording.
-
-    Tensors keep their gradients, so a loss can be built on them.
+    """What BoolAttn computed while recording, with gradients.
 
     Attributes:
-        cue_states: Cues and gates, one for each forward pass, also where no gate was open.
-        biases: Every layer's bias by layer number, of the last pass; empty where none was added.
-        attention: Attention weights with the bias by layer number, of the last pass; filled only
-            when asked for. Shape ``(batch, heads, tokens, tokens)``.
+        wants_attention: Whether attention weights are recorded.
+        cue_states: Cues and gates of each forward pass, also if no gate was open.
+        biases: Bias of every layer in the last pass, by layer number; empty if none was added.
+        attention: Attention weights with the bias in the last pass, by layer number. Shape
+            ``(batch, heads, tokens, tokens)``.
     """
 
     wants_attention: bool = False
@@ -41,12 +36,12 @@ class Record:
 
 @dataclass
 class ForwardPass:
-    """One forward pass of one encoder: opened at the model, read at the entrance of its layers.
+    """One forward pass of one encoder.
 
     Attributes:
         mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
-        gate: A label's or the lexicon's; ``None`` until a learned gate has read the batch.
-        cues: ``None`` where no expert is open: then the layers are left alone.
+        gate: From labels or the lexicon; a learned gate sets it before the first layer.
+        cues: ``None`` if no expert is open; then the layers are not changed.
     """
 
     mask: Tensor
@@ -55,12 +50,12 @@ class ForwardPass:
 
 
 class _Current(threading.local):
-    """The thread's own state."""
+    """State of one thread."""
 
     record: Record | None = None
 
     def __init__(self) -> None:
-        #: By the encoder's hooks: an encoder may run while another one runs.
+        #: By id of the encoder's hooks: one encoder may run while another does.
         self.passes: dict[int, ForwardPass] = {}
 
 
@@ -69,10 +64,10 @@ current = _Current()
 
 @contextmanager
 def recording(*, attention: bool = False) -> Iterator[Record]:
-    """Keep what BoolAttn computes in this thread's forward passes.
+    """Record what BoolAttn computes in this thread's forward passes.
 
     Args:
-        attention: Whether to work out attention weights too, which costs the full matrices.
+        attention: Whether to compute attention weights too, as full matrices.
     """
     outer, current.record = current.record, Record(wants_attention=attention)
     try:

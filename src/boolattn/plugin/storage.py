@@ -1,8 +1,6 @@
-"""A plug-in on disk: one safetensors file, its settings in the header.
+"""Save and load a plug-in, alone or with its encoder: one safetensors file.
 
-It stands alone or beside its encoder. One file, so that weights and settings can never be of two
-different saves. No pickle.
-May import: boolattn.attention, boolattn.plugin, boolattn.settings, boolattn.errors.
+The settings are in the file's header, so that weights and settings are always of one save.
 """
 
 from __future__ import annotations
@@ -33,37 +31,30 @@ if TYPE_CHECKING:
 
 FILE = "boolattn.safetensors"
 FORMAT = 1
+#: Sizes of the encoder that a plug-in depends on.
+_SIZES = ("model_type", "hidden_size", "num_attention_heads", "num_hidden_layers")
 
 
 def save_plugin(encoder: PreTrainedModel, folder: str | Path) -> Path:
-    """Write an encoder's plug-in, without the encoder, into a folder.
-
-    Returns:
-        The file, which appears whole or not at all.
-    """
+    """Write an encoder's plug-in, without the encoder, to a folder; return the file."""
     plugin, folder = plugin_of(encoder), Path(folder)
-    header = {
-        "format": FORMAT,
-        "config": asdict(plugin.config),
-        "encoder": _shape_of(encoder),
-    }
+    header = {"format": FORMAT, "config": asdict(plugin.config), "encoder": _sizes(encoder)}
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"{FILE}.part"
     tensors = {name: tensor.contiguous() for name, tensor in plugin.state_dict().items()}
     try:
         save_file(tensors, draft, metadata={NAME: json.dumps(header)})
-        draft.replace(folder / FILE)
+        return draft.replace(folder / FILE)
     finally:
         draft.unlink(missing_ok=True)
-    return folder / FILE
 
 
 def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
-    """Attach a saved plug-in to an encoder of the shape it was saved from."""
+    """Attach a saved plug-in to an encoder of the same family and sizes."""
     path = Path(folder) / FILE
     header, tensors = _read(path)
     for name, saved in header.get("encoder", {}).items():
-        if (own := _shape_of(encoder).get(name)) != saved:
+        if (own := _sizes(encoder).get(name)) != saved:
             raise PluginMismatchError(
                 f"{path} was saved for an encoder with {name} {saved}; this one has {own}"
             )
@@ -75,18 +66,17 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
             raise PluginMismatchError(f"{path} has no lexicon; save the plug-in again")
         lexicon = LexiconGate(config, *parts)  # type: ignore[arg-type]
     plugin = install(encoder, config, lexicon)
-    own = {name: tensor.shape for name, tensor in plugin.state_dict().items()}
-    saved_shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    if own != saved_shapes:
+    try:
+        plugin.load_state_dict(tensors)
+    except RuntimeError as error:
         detach(encoder)
-        [first, *_] = sorted(dict(own.items() ^ saved_shapes.items()))
-        raise PluginMismatchError(f"{path} does not fit its own settings at {first}")
-    plugin.load_state_dict(tensors)
+        reason = str(error).splitlines()[-1].strip()
+        raise PluginMismatchError(f"{path} does not fit its own settings: {reason}") from error
     return plugin
 
 
 def saved_config(values: Mapping[str, Any], *, source: str) -> BoolAttnConfig:
-    """Build settings from a file; what an older version did not write is what it then did."""
+    """Build settings from a file; files of older versions lack ``gate_reads``."""
     return build(BoolAttnConfig, {"gate_reads": "mean"} | dict(values), source=source)
 
 
@@ -96,9 +86,9 @@ def save(
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> None:
-    """Write an encoder and its plug-in as one folder, whole or not at all.
+    """Write an encoder and its plug-in as one folder, atomically.
 
-    The encoder's own files are those of the bare encoder, so that any other tool can load it.
+    The encoder's own files have no plug-in, so that any other tool can load it.
     """
     plugin_of(encoder)
     bare = {k: v for k, v in encoder.state_dict().items() if f"{NAME}." not in k}
@@ -110,32 +100,26 @@ def save(
 
 
 def load(folder: str | Path, **options: Any) -> PreTrainedModel:
-    """Load an encoder with its plug-in from a folder that :func:`save` wrote.
+    """Load an encoder with its plug-in from a folder written by :func:`save`.
 
     Args:
         folder: The folder.
         **options: Passed to ``AutoModel.from_pretrained``.
     """
     if not (Path(folder) / FILE).is_file():
-        raise PluginMismatchError(f"{folder} holds no {FILE}; name a folder that save() wrote")
+        raise PluginMismatchError(f"{folder} holds no {FILE}; give a folder written by save()")
     encoder: PreTrainedModel = AutoModel.from_pretrained(folder, local_files_only=True, **options)
     load_plugin(encoder, folder)
     return encoder
 
 
-def _shape_of(encoder: PreTrainedModel) -> dict[str, Any]:
-    config = encoder.config
-    return {
-        "model_type": config.model_type,
-        "hidden_size": config.hidden_size,
-        "num_attention_heads": config.num_attention_heads,
-        "num_hidden_layers": config.num_hidden_layers,
-    }
+def _sizes(encoder: PreTrainedModel) -> dict[str, Any]:
+    return {name: getattr(encoder.config, name) for name in _SIZES}
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if not path.is_file():
-        raise PluginMismatchError(f"{path} is not there; name a folder that save_plugin() wrote")
+        raise PluginMismatchError(f"{path} does not exist; give a folder written by save_plugin()")
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})[NAME])

@@ -1,15 +1,12 @@
-"""The cue lexicon in a tokenizer's own ids, for the gate that reads them inside the model.
-
-May import: boolattn.attention, boolattn.logic, boolattn.errors.
-"""
+"""The cue lexicon compiled to the token ids of a tokenizer."""
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING
 
 import torch
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from boolattn.attention.gate import NO_OWNER, LexiconGate
 from boolattn.errors import ConfigError
@@ -23,8 +20,8 @@ if TYPE_CHECKING:
 
     from boolattn.attention.config import BoolAttnConfig
 
-#: A token that goes on with the word before it, and a token that can be gone on with.
-GOES_ON, CAN_GO_ON = 1, 2
+#: Flags of a token: it continues the word before it; the next token can continue it.
+CONTINUES, CAN_CONTINUE = 1, 2
 
 
 def lexicon_gate(
@@ -32,18 +29,17 @@ def lexicon_gate(
 ) -> LexiconGate:
     """Compile the lexicon for one tokenizer.
 
-    The gate sees what the ids keep of a text, so it differs from the lexicon on plain text where
-    they keep less or more: an uncased vocabulary drops accents ("Nō plays" opens NOT), WordPiece
-    drops where spaces stood ("not_only", "isn 't") and joins symbols that are no punctuation to
-    the word ("€not"), a cased vocabulary knows the usual cases of a word only (not "nOt"), and
-    one that gives white space a token knows single spaces only ("and  not" opens AND as well).
-    Of two cues that share a word each keeps the words of its own here, while plain text gives the
-    second none: "along with the exception of" opens NOT as well.
+    The gate works on token ids, so it can differ from the lexicon on plain text: an uncased
+    vocabulary drops accents ("Nō plays" opens NOT); WordPiece drops spaces ("not_only",
+    "isn 't") and joins symbols to words ("€not"); a cased vocabulary has only the usual cases of
+    a word (not "nOt"); a vocabulary with tokens for white space has only single spaces ("and  not"
+    opens AND as well). Of two cues that share a word both count here, only the first in plain
+    text: "along with the exception of" opens NOT as well.
 
     Args:
         config: The plug-in's settings.
         tokenizer: A fast tokenizer.
-        n_ids: How many ids the encoder knows, which can be more than the tokenizer makes.
+        n_ids: Vocabulary size of the encoder, which can be larger than the tokenizer's.
     """
     if not getattr(tokenizer, "is_fast", False):
         raise ConfigError(
@@ -64,33 +60,27 @@ def lexicon_gate(
 
 
 def _spellings(phrases: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> set[tuple[int, ...]]:
-    """Return the phrases' ids as they come out inside and at the start of a text, in every case."""
-    texts = {
-        text.replace("'", quote)
-        for phrase in phrases
-        for text in _cases(phrase)
-        for quote in ("'", "\u2019")
-    }
-    # Some vocabularies write the space before a word into its first token.
-    pairs = [(lead, text) for text in sorted(texts) for lead in ("", "a ", "(")]
+    """Return the ids of phrases in every case, at the start of a text and inside it."""
+    cased = {text for phrase in phrases for text in _cases(phrase)}
+    texts = sorted({text.replace("'", quote) for text in cased for quote in ("'", "\u2019")})
+    # Some vocabularies include the space before a word in its first token.
+    pairs = [(lead, text) for text in texts for lead in ("", "a ", "(")]
     encoded = tokenizer(
-        [lead + text for lead, text in pairs],
-        add_special_tokens=False,
-        return_offsets_mapping=True,
+        [lead + text for lead, text in pairs], add_special_tokens=False, return_offsets_mapping=True
     )
     found = set()
     for (lead, _), ids, offsets in zip(
         pairs, encoded["input_ids"], encoded["offset_mapping"], strict=True
     ):
-        kept = [k for k, (_, end) in enumerate(offsets) if end > len(lead)]
-        # None where a token lies across both.
-        if kept and offsets[kept[0]][0] >= len(lead.rstrip()):
-            found.add(tuple(ids[k] for k in kept))
+        own = [k for k, (_, end) in enumerate(offsets) if end > len(lead)]
+        # Not if a token covers both the lead and the phrase.
+        if own and offsets[own[0]][0] >= len(lead.rstrip()):
+            found.add(tuple(ids[k] for k in own))
     return {ids for ids in found if tokenizer.unk_token_id not in ids}
 
 
 def _cases(phrase: str) -> set[str]:
-    """Write a phrase in the usual cases; up to three words each in a case of its own."""
+    """Return a phrase in the usual cases; up to three words in every combination."""
     words = cue_words(phrase)
     if len(words) > 3:
         return {phrase, phrase.capitalize(), phrase.upper(), phrase.title()}
@@ -99,57 +89,49 @@ def _cases(phrase: str) -> set[str]:
 
 
 def _word_flags(tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:
-    """Say of every token whether it goes on with a word, and whether a word can go on after it.
+    """Return the flags of every token.
 
-    Vocabularies mark either a word's beginning (``Ġword``, ``▁word``) or its continuation
-    (``##word``). Which, the tokenizer's model says: ``##`` is a plain token of many.
+    Vocabularies mark either the start of a word (``Ġword``, ``▁word``) or its continuation
+    (``##word``). The tokenizer's model tells which; ``##`` is an ordinary token in many.
     """
     backend = tokenizer.backend_tokenizer
-    continuation = getattr(backend.model, "continuing_subword_prefix", None)
-    is_byte_level = "ByteLevel" in f"{backend.pre_tokenizer!r} {backend.decoder!r}"
+    prefix = getattr(backend.model, "continuing_subword_prefix", None)
+    alphabet: dict[str, int] = {}
+    if "ByteLevel" in f"{backend.pre_tokenizer!r} {backend.decoder!r}":
+        alphabet = {letter: byte for byte, letter in bytes_to_unicode().items()}
     tokens = [str(t or "") for t in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))]
     special = set(tokenizer.all_special_ids)
     flags = torch.zeros(len(tokens), dtype=torch.uint8)
     for index, token in enumerate(tokens):
         if index in special or not token:
             continue
-        if continuation:
-            goes_on, ends_open = token.startswith(continuation), True
+        if prefix:
+            continues, can_continue = token.startswith(prefix), True
         else:
-            goes_on, ends_open = map(_in_word, _edges(_bytes(token, is_byte_level)))
-        flags[index] = GOES_ON * goes_on + CAN_GO_ON * ends_open
+            continues, can_continue = map(_in_word, _edges(_bytes(token, alphabet)))
+        flags[index] = CONTINUES * continues + CAN_CONTINUE * can_continue
     return flags
 
 
-@lru_cache(maxsize=1)
-def _byte_alphabet() -> Mapping[str, int]:
-    """Return the byte behind each letter of a byte-level vocabulary: GPT-2's alphabet."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(0x100) if byte not in printable]
-    shown = {chr(byte): byte for byte in printable}
-    return shown | {chr(0x100 + k): byte for k, byte in enumerate(others)}
-
-
-def _bytes(token: str, is_byte_level: bool) -> bytes:
-    """Return what a token stands for; added tokens are written plainly in any vocabulary."""
-    alphabet = _byte_alphabet()
-    if is_byte_level and all(letter in alphabet for letter in token):
+def _bytes(token: str, alphabet: Mapping[str, int]) -> bytes:
+    """Return a token's text as bytes; added tokens are plain text in any vocabulary."""
+    if alphabet and all(letter in alphabet for letter in token):
         return bytes(alphabet[letter] for letter in token)
     return token.encode(errors="surrogatepass")
 
 
 def _edges(data: bytes) -> tuple[bytes, bytes]:
-    """Return bytes that begin with a token's first letter, and such that begin with its last."""
-    # Bytes 80 to BF go on with a letter that an earlier byte began.
+    """Return bytes from a token's first letter on, and from its last letter on."""
+    # Bytes 80 to BF continue a letter.
     return data, data[len(data.rstrip(bytes(range(0x80, 0xC0)))) - 1 :]
 
 
 def _in_word(data: bytes) -> bool:
-    """Whether the first letter is part of a word; the sign ``▁`` for a space is not.
+    """Whether the first letter is part of a word; ``▁``, the sign for a space, is not.
 
-    Of a letter cut off by the token's end the first byte tells: C2 and E2 begin signs, as do EE
-    and above. One whose first byte is in the token before is taken for a sign: vocabularies
-    hold the letters of their languages whole sooner than every dash and quote.
+    A letter cut off by the token's end is classified by its first byte: C2, E2, EE and above
+    begin symbols. A letter that begins in the token before counts as a symbol, because
+    vocabularies split letters of their languages less often than dashes and quotes.
     """
     letter = data.decode(errors="surrogateescape")[0]
     if "\udc80" <= letter <= "\udcff":
