@@ -19,7 +19,7 @@ from boolattn.embedding.models import MINILM_VARIABLE, minilm_folder
 from boolattn.errors import MissingDataError, QueryError
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure
-from boolattn.search.index.manifest import read_manifest
+from boolattn.search.storage.manifest import read_manifest
 from boolattn.search.systems import open_system
 from boolattn.service.judgements import read_judgements
 from examples.demo.queries import (

@@ -8,7 +8,7 @@ import pytest
 
 from boolattn.errors import ConfigError, IndexMismatchError
 from boolattn.search import Searcher
-from boolattn.search.ray_encoder import check_models, cluster
+from boolattn.search.index.ray_encoder import check_models, cluster
 from tests.search import word_model
 
 pytest.importorskip("ray")

@@ -22,8 +22,8 @@ from boolattn.errors import (
     IndexMismatchError,
 )
 from boolattn.search import Document, IndexSettings, Searcher
-from boolattn.search.index.manifest import MANIFEST, Manifest, read_manifest
 from boolattn.search.index.writer import Writer
+from boolattn.search.storage.manifest import MANIFEST, Manifest, read_manifest
 from tests.search import word_model
 
 N = len(word_model.corpus())

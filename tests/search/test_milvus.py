@@ -13,7 +13,7 @@ from boolattn.errors import IndexFolderError, QueryError
 from boolattn.search import Document, Searcher
 from boolattn.search.engines import milvus
 from boolattn.search.engines.base import Selection
-from boolattn.search.index.transaction import MILVUS
+from boolattn.search.storage.transaction import MILVUS
 from tests.search import word_model
 
 pytest.importorskip("pymilvus")

@@ -56,7 +56,7 @@ def index(  # noqa: PLR0913 - options of a command line
         raise ConfigError(f"there is no file {documents}")
     from boolattn.embedding.models import SHIPPED, absolute_name
     from boolattn.search import Searcher, load_model
-    from boolattn.search.document_files import read_documents
+    from boolattn.search.index.document_files import read_documents
 
     start = time.perf_counter()
     quiet_libraries()
@@ -252,7 +252,7 @@ def _encoder(
     """Return an encoder that runs on Ray; ``None``: the model encodes here."""
     if not ray:
         return nullcontext()
-    from boolattn.search.ray_encoder import cluster
+    from boolattn.search.index.ray_encoder import cluster
 
     address = "" if ray == "local" else ray
     return cluster(model, fingerprint, address=address, batch_size=batch_size)

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import QueryError
-from boolattn.search.index.segments import is_number, value_hash
+from boolattn.search.storage.segments import is_number, value_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
-    from boolattn.search.index.segments import Rows
+    from boolattn.search.storage.segments import Rows
 
     Mask = NDArray[np.bool_]
     Value = str | int | float | bool

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from boolattn.composition.plan import Plan
     from boolattn.encoder.retriever import Retriever
-    from boolattn.search.open_index import OpenIndex
+    from boolattn.search.index.open_index import OpenIndex
     from boolattn.search.queries import PreparedQuery
 
     Rows = NDArray[np.int64]

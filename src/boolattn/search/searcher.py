@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.embedding.models import load_model
 from boolattn.errors import ConfigError, IndexFolderError, QueryError
-from boolattn.search.index.manifest import check_files, check_model, read_manifest
+from boolattn.search.index.open_index import OpenIndex
 from boolattn.search.index.settings import IndexSettings
 from boolattn.search.index.writer import Writer
-from boolattn.search.open_index import OpenIndex
 from boolattn.search.pipeline import Pipeline, SearchOptions
+from boolattn.search.storage.manifest import check_files, check_model, read_manifest
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.encoder.retriever import Retriever
     from boolattn.search.engines.base import Engine
-    from boolattn.search.index.manifest import Manifest
     from boolattn.search.index.settings import Encode
     from boolattn.search.result import SearchResult
+    from boolattn.search.storage.manifest import Manifest
 
 
 class Searcher:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.search.filters import Condition
-    from boolattn.search.index.manifest import Manifest
-    from boolattn.search.index.segments import Rows
+    from boolattn.search.storage.manifest import Manifest
+    from boolattn.search.storage.segments import Rows
 
     Array = NDArray[np.float32]
     Mask = NDArray[np.bool_]

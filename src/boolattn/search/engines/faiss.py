@@ -12,7 +12,7 @@ from boolattn.errors import IndexFolderError, MissingDataError
 from boolattn.search.engines.base import best, similarities
 from boolattn.search.engines.flat import delete_rows
 from boolattn.search.engines.tuning import as_settings, effort_for, efforts_of, tune
-from boolattn.search.index.manifest import describe
+from boolattn.search.storage.manifest import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.search.engines.base import Job, Selection
-    from boolattn.search.index.manifest import FileEntry, Manifest
-    from boolattn.search.index.segments import Rows
+    from boolattn.search.storage.manifest import FileEntry, Manifest
+    from boolattn.search.storage.segments import Rows
 
     Array = NDArray[np.float32]
     FaissIndex = Any

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.search.engines.base import Job, Selection
-    from boolattn.search.index.manifest import FileEntry, Manifest
-    from boolattn.search.index.segments import Rows
+    from boolattn.search.storage.manifest import FileEntry, Manifest
+    from boolattn.search.storage.segments import Rows
 
     Array = NDArray[np.float32]
 

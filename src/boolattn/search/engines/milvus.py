@@ -22,9 +22,9 @@ from boolattn.composition.exact import Ranked
 from boolattn.errors import BoolattnError, IndexFolderError, MissingDataError
 from boolattn.search.engines.tuning import as_settings, effort_for, efforts_of, tune
 from boolattn.search.filters import RANGES
-from boolattn.search.index.manifest import read_manifest
-from boolattn.search.index.segments import value_hash
-from boolattn.search.index.transaction import MILVUS
+from boolattn.search.storage.manifest import read_manifest
+from boolattn.search.storage.segments import value_hash
+from boolattn.search.storage.transaction import MILVUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from boolattn.search.engines.base import Job, Selection
     from boolattn.search.filters import Condition
-    from boolattn.search.index.manifest import FileEntry, Manifest
-    from boolattn.search.index.segments import Rows
+    from boolattn.search.storage.manifest import FileEntry, Manifest
+    from boolattn.search.storage.segments import Rows
 
     Array = NDArray[np.float32]
     Client = Any

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.composition.exact import Ranked
-    from boolattn.search.index.segments import Rows
+    from boolattn.search.storage.segments import Rows
 
     Array = NDArray[np.float32]
 

@@ -1,1 +1,1 @@
-"""The index on disk: manifest, segments, writer."""
+"""Making and opening an index: settings, writer, documents from files."""

@@ -13,8 +13,10 @@ import numpy as np
 from boolattn.errors import DataError, IndexFolderError
 from boolattn.search.engines.base import Job
 from boolattn.search.engines.registry import find_engine
-from boolattn.search.index import transaction as disk
-from boolattn.search.index.manifest import (
+from boolattn.search.index.settings import IndexSettings
+from boolattn.search.lexical import write_lexical
+from boolattn.search.storage import transaction as disk
+from boolattn.search.storage.manifest import (
     MANIFEST,
     Manifest,
     SegmentEntry,
@@ -23,7 +25,7 @@ from boolattn.search.index.manifest import (
     describe,
     read_manifest,
 )
-from boolattn.search.index.segments import (
+from boolattn.search.storage.segments import (
     Rows,
     Segment,
     drafts,
@@ -32,8 +34,6 @@ from boolattn.search.index.segments import (
     value_hash,
     write_segment,
 )
-from boolattn.search.index.settings import IndexSettings
-from boolattn.search.lexical import write_lexical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
     from boolattn.data.records import Document
     from boolattn.encoder.retriever import Retriever
-    from boolattn.search.index.segments import Draft
     from boolattn.search.index.settings import Encode
+    from boolattn.search.storage.segments import Draft
 
     Array = NDArray[np.float32]
 

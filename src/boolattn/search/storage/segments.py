@@ -21,8 +21,8 @@ from safetensors.numpy import load_file, save
 
 from boolattn.data.records import Document
 from boolattn.errors import DataError, IndexFolderError
-from boolattn.search.index.manifest import FileEntry, SegmentEntry, describe
-from boolattn.search.index.transaction import PART, SEGMENTS, sync, sync_folder
+from boolattn.search.storage.manifest import FileEntry, SegmentEntry, describe
+from boolattn.search.storage.transaction import PART, SEGMENTS, sync, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.search.index.manifest import Manifest
+    from boolattn.search.storage.manifest import Manifest
 
     Array = NDArray[np.float32]
     Value = str | int | float | bool

@@ -10,8 +10,8 @@ from boolattn.search.engines.base import Selection
 from boolattn.search.engines.flat import Flat
 from boolattn.search.engines.registry import find_engine
 from boolattn.search.filters import allowed_rows, read_filters
-from boolattn.search.index.segments import Rows
 from boolattn.search.lexical import Lexical
+from boolattn.search.storage.segments import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from boolattn.data.records import Document
     from boolattn.search.engines.base import Engine
-    from boolattn.search.index.manifest import Manifest
+    from boolattn.search.storage.manifest import Manifest
 
 
 @dataclass(frozen=True)

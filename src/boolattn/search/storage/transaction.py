@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 
 from boolattn.errors import BoolattnError, IndexFolderError
-from boolattn.search.index.manifest import MANIFEST, read_manifest
+from boolattn.search.storage.manifest import MANIFEST, read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-    from boolattn.search.index.manifest import Manifest
+    from boolattn.search.storage.manifest import Manifest
 
 LOCK = "lock"
 SEGMENTS = "segments"

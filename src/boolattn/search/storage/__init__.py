@@ -1,0 +1,1 @@
+"""The files of an index: manifest, segments, and transactions over them."""
