@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
-import torch
 
 from boolattn.data.records import Dataset, Document, Operand, Query
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_folder
 from boolattn.logic.operators import Operator
-from boolattn.training.batches.tokens import Features, Tokens
+from boolattn.training.batches.tokens import Tokens
 from boolattn.training.corpus import Corpus
 from experiments.corpus_folder import CORPUS_FORMAT
 
@@ -57,26 +56,9 @@ class SavedTokens(Tokens):
     def fill(self, rows: Sequence[int] | range | None = None) -> None:
         """Do nothing: all texts are tokenized."""
 
-    def lengths(self, rows: Sequence[int]) -> list[int]:
-        """Count the tokens of some texts."""
-        chosen = np.asarray(rows, dtype=np.int64)
-        return cast("list[int]", (self._starts[chosen + 1] - self._starts[chosen]).tolist())
-
-    def features(self, rows: Sequence[int]) -> Features:
-        """Return a padded batch of texts."""
-        chosen = np.asarray(rows, dtype=np.int64)
-        starts = self._starts[chosen][:, None]
-        lengths = self._starts[chosen + 1][:, None] - starts
-        columns = np.arange(int(lengths.max()))
-        mask = columns < lengths
-        ids = np.where(mask, self._flat[np.where(mask, starts + columns, 0)], self._padding.token)
-        features = {
-            "input_ids": torch.from_numpy(ids.astype(np.int64)),
-            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
-        }
-        if self._padding.has_types:
-            features["token_type_ids"] = torch.zeros_like(features["input_ids"])
-        return features
+    def _get(self, rows: Sequence[int]) -> list[NDArray[np.int32]]:
+        starts = self._starts
+        return [np.array(self._flat[starts[row] : starts[row + 1]]) for row in rows]
 
 
 class SavedDocuments(Sequence[Document]):

@@ -51,27 +51,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """Where a run reads and writes.
+    """Where a run reads and writes."""
 
-    Attributes:
-        out: The run's folder.
-        data: Folder of the data set; the data set's own by default.
-        pretrained: Initial weights: the ``model`` folder of a pretraining, or of a training.
-        rankings: Another engine's ranking of the training queries: a TREC run, or JSON.
-        parser_queries: File of labelled queries for the parser.
-        resume: Continue a run that was interrupted.
-        show_progress: Draw a progress bar.
-        command: The command that was typed, for ``run.json`` and the model card.
-    """
-
-    out: Path
-    data: Path | None = None
-    pretrained: Path | None = None
-    rankings: Path | None = None
-    parser_queries: Path | None = None
-    resume: bool = False
+    out: Path  # The run's folder
+    data: Path | None = None  # Folder of the data set; the data set's own by default
+    pretrained: Path | None = None  # Initial weights: ``model`` of a pretraining or a training
+    rankings: Path | None = None  # A ranking of the training queries: a TREC run, or JSON
+    parser_queries: Path | None = None  # File of labelled queries for the parser
+    resume: bool = False  # Continue a run that was interrupted
     show_progress: bool = False
-    command: str = ""
+    command: str = ""  # As typed, for ``run.json`` and the model card
 
 
 def run_command(verb: str, preset: str, changes: Sequence[str], launch: Launch) -> dict[str, Any]:

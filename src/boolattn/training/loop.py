@@ -21,28 +21,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopSettings:
-    """The settings of a loop.
+    """The settings of a loop."""
 
-    Attributes:
-        name: What is trained, for the error message.
-        n_steps: Number of steps.
-        learning_rate: Highest learning rate.
-        warmup_steps: Over which it rises; then it falls linearly to 0.
-        starts_at_zero: Whether the first step has learning rate 0, as transformers' schedule has,
-            or one ``warmup_steps``-th of the highest.
-        weight_decay: Of AdamW.
-        max_grad_norm: Longer gradients are clipped to this norm.
-        log_every: Steps between log entries; the last step is logged too.
-    """
-
-    name: str
+    name: str  # What is trained, for the error message
     n_steps: int
-    learning_rate: float
+    learning_rate: float  # Highest; it falls linearly to 0 after the warm-up
     warmup_steps: int = 0
+    #: Whether the first step has learning rate 0, as transformers' schedule has, or one
+    #: ``warmup_steps``-th of the highest
     starts_at_zero: bool = True
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
-    log_every: int = 20
+    log_every: int = 20  # Steps between log entries; the last step is logged too
 
 
 def run_loop(

@@ -17,8 +17,8 @@ from boolattn.errors import ConfigError
 from boolattn.training.graphs.capture import capture
 from boolattn.training.losses import softmax_loss
 from boolattn.training.retrieval import checkpoints
-from boolattn.training.retrieval.callbacks import RunCallback
 from boolattn.training.retrieval.composing import Objective
+from boolattn.training.retrieval.job import RunCallback
 from boolattn.training.retrieval.parameter_groups import parameter_groups
 from boolattn.training.tower_pass import TowerPass, gather
 
