@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from boolattn.errors import BoolattnError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from boolattn.reproduction.requests import Paths, RunRequest
     from experiments.runner import Resources
@@ -52,7 +52,7 @@ def _list(options: argparse.Namespace) -> str:
 
 
 def _negation(options: argparse.Namespace) -> str:
-    from boolattn.reproduction.systems import parse_pairs, parse_seeds, split_names
+    from boolattn.reproduction.systems import parse_seeds
     from experiments.negation.experiment import NegationRequest
     from experiments.runner import run_negation
 
@@ -84,7 +84,7 @@ def _report(options: argparse.Namespace) -> str:
 
 def _request(options: argparse.Namespace) -> RunRequest:
     from boolattn.reproduction.requests import RunRequest
-    from boolattn.reproduction.systems import parse_pairs, parse_seeds, split_names
+    from boolattn.reproduction.systems import parse_seeds
 
     datasets = split_names(options.on)
     return RunRequest(
@@ -133,6 +133,27 @@ def _command_line(arguments: Sequence[str]) -> str:
         name, equals, value = argument.rpartition("=")
         parts.append(name + equals + (Path(value).name if "/" in value else value))
     return " ".join(["python -m experiments", *parts])
+
+
+def split_names(text: str | Sequence[str]) -> list[str]:
+    """Split names at commas, without repeats.
+
+    >>> split_names("plain, light,plain")
+    ['plain', 'light']
+    """
+    parts = text.split(",") if isinstance(text, str) else text
+    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def parse_pairs(given: Sequence[str], names: Sequence[str]) -> Mapping[str, str]:
+    """Parse NAME=VALUE; a value alone belongs to the only name there is."""
+    pairs = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals and len(names) != 1:
+            raise ConfigError(f"{one!r} names no owner; write NAME={one}")
+        pairs[name if equals else names[0]] = value if equals else one
+    return pairs
 
 
 def _progress(line: str) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from boolattn.errors import MissingDataError
 from boolattn.evaluation.results import compare_results
-from boolattn.reproduction.runs import NO_ENCODER, Run, all_runs, load_queries
-from boolattn.reproduction.tables import Table, collect_lines
+from boolattn.reproduction.runs import ENDING, NO_ENCODER, Run, load_queries
+from experiments.lines import Table, collect_lines
 from experiments.registry import grids, registry
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from boolattn.evaluation.significance import Comparison
-    from boolattn.reproduction.tables import Line
+    from experiments.lines import Line
 
 BASELINE = ("plain", "plain_text")
 #: Metrics that are compared.
@@ -24,7 +24,7 @@ TESTED = ("r_precision", "leak", "recall@100")
 
 def load_tables(folder: Path) -> tuple[list[Table], list[Run]]:
     """Read all finished runs below a folder."""
-    runs = [Run.load(path) for path in all_runs(folder)]
+    runs = [Run.load(path) for path in sorted(folder.glob(f"*/*/*{ENDING}"))]
     if not runs:
         raise MissingDataError(f"no finished run below {folder}; run some first")
     known = registry()

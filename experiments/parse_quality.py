@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from boolattn.embedding.models import load_model
 from boolattn.errors import ConfigError
 from boolattn.evaluation.parse_accuracy import split_names, unseen_accuracy
-from boolattn.reproduction.tables import markdown, short
+from boolattn.reproduction.reproduce import markdown
 from boolattn.training.run_folder import write_json
+from experiments.lines import short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

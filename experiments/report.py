@@ -10,10 +10,11 @@ import numpy as np
 
 from boolattn.evaluation import figures
 from boolattn.files import atomic_file
+from boolattn.reproduction.reproduce import markdown
 from boolattn.reproduction.requests import RunRequest
 from boolattn.reproduction.runs import NO_ENCODER
-from boolattn.reproduction.tables import markdown, short
 from experiments.comparison import TESTED, compare_with_baseline, find_line, load_tables
+from experiments.lines import short
 from experiments.negation.experiment import negation_table
 from experiments.registry import grids, registry
 from experiments.tables import overview_table, parser_table, pretraining_table, seed_means
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from boolattn.evaluation.significance import Comparison
     from boolattn.reproduction.runs import Run
-    from boolattn.reproduction.tables import Line, Table
+    from experiments.lines import Line, Table
 
     Compared = Mapping[str, Mapping[str, Comparison]]
 

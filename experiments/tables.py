@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.reproduction.tables import collect_lines, markdown, short
+from boolattn.reproduction.reproduce import markdown
+from experiments.lines import collect_lines, short
 from experiments.registry import registry
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from boolattn.reproduction.runs import Run
     from boolattn.reproduction.systems import DatasetSpec
-    from boolattn.reproduction.tables import Line
+    from experiments.lines import Line
 
 #: Metrics of the overview, and their names in tables.
 SHOWN: Mapping[str, str] = {

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boolattn.reproduction.tables import markdown, short
+from boolattn.reproduction.reproduce import markdown
+from experiments.lines import short
 from experiments.negation.settings import NegationSettings
 from experiments.pool import Task
 from experiments.registry import registry

@@ -8,7 +8,8 @@ import pytest
 
 from boolattn.errors import ConfigError
 from boolattn.reproduction.requests import RunRequest, resolve
-from boolattn.reproduction.systems import Registry, RunSpec, paper_registry, parse_pairs
+from boolattn.reproduction.systems import Registry, RunSpec, paper_registry
+from experiments.__main__ import parse_pairs
 from experiments.registry import grids, registry
 
 

@@ -58,7 +58,7 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
     import torch
 
     from boolattn.reproduction.requests import Paths
-    from boolattn.reproduction.systems import parse_pairs, parse_seeds
+    from boolattn.reproduction.systems import parse_seeds
 
     del workers
     torch.set_num_threads(threads)
@@ -69,13 +69,20 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
         encoder,
         seeds=parse_seeds(seeds),
         changes=changes or [],
-        starts={name: Path(folder) for name, folder in parse_pairs(start or [], ()).items()},
+        starts=dict(_start(one) for one in start or []),
     )
     command = f"boolattn reproduce {what.value} --preset {Path(preset).name} --seeds {seeds}"
     paths = Paths(runs=out / "runs", work=out / "work", command=command)
     started = time.monotonic()
     typer.echo(reproduction.reproduce(what.value, request, paths, _progress))
     typer.echo(f"{time.monotonic() - started:.0f} s; results are in {out}", err=True)
+
+
+def _start(text: str) -> tuple[str, Path]:
+    name, equals, folder = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"--start takes SYSTEM=FOLDER, got {text!r}")
+    return name, Path(folder)
 
 
 def _progress(line: str) -> None:

@@ -23,7 +23,7 @@ from boolattn.evaluation.metrics import DEFAULT, mean, measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
 from boolattn.logic.operators import OPERATORS
 from boolattn.reproduction.requests import find_finished, resolve
-from boolattn.reproduction.runs import Row, Run, has_queries, save_queries
+from boolattn.reproduction.runs import Row, Run, save_queries
 from boolattn.reproduction.systems import paper_registry
 from boolattn.training import launch
 from boolattn.training.batches.collator import label_columns
@@ -107,15 +107,7 @@ class VectorRanker:
 
 @dataclass(frozen=True, kw_only=True)
 class RunInputs:
-    """A run with everything that was prepared for it.
-
-    Attributes:
-        spec: The run.
-        preset: Its complete settings.
-        pretrained: Folder of the pretraining, where the system has one.
-        start: Folder of a model to continue from.
-        ranker: Ranks in the query modes of the system.
-    """
+    """A run with its settings, and folders of a pretraining or of a model to continue from."""
 
     spec: RunSpec
     preset: Preset
@@ -240,8 +232,7 @@ def write_run(
     paths: Paths,
 ) -> str:
     """Write a run file; return the main results of the first query mode in words."""
-    if not has_queries(paths.runs, key.dataset):
-        save_queries(paths.runs, key.dataset, judged)
+    save_queries(paths.runs, key.dataset, judged)
     Run(key, rows, {**details, **about(paths)}).save(paths.runs)
     parts = []
     for row in rows:

@@ -16,14 +16,7 @@ OURS = "ours"
 
 @dataclass(frozen=True)
 class Reported:
-    """One row of a table.
-
-    Attributes:
-        label: The system.
-        who: "ours", "paper" or "quoted by the paper".
-        values: By metric.
-        note: Queries, seeds and operator labels.
-    """
+    """One row of a table: values by metric, and who reports them ("ours", "paper")."""
 
     label: str
     who: str
@@ -33,16 +26,7 @@ class Reported:
 
 @dataclass(frozen=True)
 class Target:
-    """A table or figure of the paper.
-
-    Attributes:
-        name: "table1".
-        title: Title.
-        on: Data set of the paper's rows.
-        metrics: Columns.
-        systems: Our systems.
-        rows: Rows of the paper.
-    """
+    """A table or figure of the paper: its columns and rows, and our systems for it."""
 
     name: str
     title: str

@@ -10,24 +10,29 @@ import numpy as np
 
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation import figures
+from boolattn.evaluation.results import average
+from boolattn.evaluation.tables import short
 from boolattn.files import atomic_file
-from boolattn.reproduction.figures import rows_figure
 from boolattn.reproduction.paper import OURS, Reported, sizes, targets
 from boolattn.reproduction.requests import RunRequest, raw_preset
 from boolattn.reproduction.runs import Run, load_queries
-from boolattn.reproduction.systems import paper_registry
-from boolattn.reproduction.tables import Table, collect_lines, markdown, short
+from boolattn.reproduction.systems import paper_registry, row_label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from boolattn.evaluation.results import Results
     from boolattn.reproduction.paper import Target
     from boolattn.reproduction.requests import Paths
-    from boolattn.reproduction.tables import Line
+    from boolattn.reproduction.systems import DatasetSpec
 
     Progress = Callable[[str], None]
+    #: Results averaged over seeds, and the number of seeds.
+    Averaged = tuple[Results, int]
 
+#: Colours of bars: the paper's rows are grey, ours are not.
+_GREY, _COLOURS = "0.82", ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 #: A sentence like the paper's.
 SENTENCE = "films set in Vietnam that are also comedies but not Italian action films"
 
@@ -40,10 +45,11 @@ def reproduce(name: str, request: RunRequest, paths: Paths, progress: Progress) 
     from boolattn.reproduction.execution import run_all
 
     target = targets()[name]
-    table = _table(request, run_all(request, paths, progress), paths)
-    rows = [*target.rows, *_own_rows(target, table)]
-    body = _by_template(table) if name == "figure3" else _rows_table(target, rows)
-    text = f"**{target.title}**\n\n{body}\n\n{_note(target, table)}"
+    dataset = paper_registry().dataset(request.datasets[0])
+    own = _own_results(request, run_all(request, paths, progress), paths)
+    rows = [*target.rows, *(_own_row(target, one, n, dataset) for one, n in own)]
+    body = _by_template(own) if name == "figure3" else _rows_table(target, rows)
+    text = f"**{target.title}**\n\n{body}\n\n{_note(target, dataset)}"
     plain = [
         {**asdict(row), "values": {k: None if np.isnan(v) else v for k, v in row.values.items()}}
         for row in rows
@@ -53,7 +59,7 @@ def reproduce(name: str, request: RunRequest, paths: Paths, progress: Progress) 
     _write(out / f"{name}.json", json.dumps(written, indent=1, ensure_ascii=False))
     _write(out / f"{name}.md", text)
     try:
-        figures.save(_figure(target, table, rows), out / f"{name}.png")
+        figures.save(_figure(target, own, rows), out / f"{name}.png")
     except MissingDataError as error:
         progress(str(error))
     return text
@@ -155,39 +161,36 @@ def count_sizes(out: Path) -> str:
     return text
 
 
-def _table(request: RunRequest, files: Sequence[Path], paths: Paths) -> Table:
+def _own_results(request: RunRequest, files: Sequence[Path], paths: Paths) -> list[Averaged]:
+    """Average our results over seeds: one for each system, query mode and split."""
     if not files:
         raise MissingDataError(
             f"no run succeeded; the files in {paths.runs.parent / 'failed'} give the causes"
         )
-    registry = paper_registry()
-    dataset, encoder = request.datasets[0], request.encoders[0]
-    lines = collect_lines(map(Run.load, files), registry)[dataset, encoder]
+    registry, dataset = paper_registry(), request.datasets[0]
     queries = load_queries(paths.runs, dataset)
-    return Table(registry.dataset(dataset), registry.encoder(encoder), lines, queries)
+    groups: dict[tuple[str, str, str], list[Results]] = {}
+    for run in map(Run.load, files):
+        for row in run.rows:
+            mode = registry.query_mode(row.query_mode)
+            label = row_label(registry.known(run.key.system), mode)
+            one = row.results(label, dataset, run.key.seed, queries[row.split])
+            groups.setdefault((label, row.gate, row.split), []).append(one)
+    return [(average(group), len(group)) for group in groups.values()]
 
 
-def _own_rows(target: Target, table: Table) -> list[Reported]:
-    """Return our rows: one for each system, gate and split."""
-    found = []
-    for line in table.lines:
-        for split in table.splits:
-            if n_seeds := len(line.seeds(split)):
-                values = {metric: _value(table, line, split, metric) for metric in target.metrics}
-                seeds = f"{n_seeds} seed" + ("s" if n_seeds > 1 else "")
-                queries = f"{table.dataset.label}, {table.split_label(split)}"
-                note = f"{queries}; {seeds}; operator labels: {line.gate}"
-                found.append(Reported(line.label, OURS, values, note))
-    return found
+def _own_row(target: Target, results: Results, n_seeds: int, dataset: DatasetSpec) -> Reported:
+    values = {metric: _value(results, metric) for metric in target.metrics}
+    seeds = f"{n_seeds} seed" + ("s" if n_seeds > 1 else "")
+    queries = f"{dataset.label}, {dataset.splits.get(results.split, results.split)}"
+    note = f"{queries}; {seeds}; operator labels: {results.gate}"
+    return Reported(results.system, OURS, values, note)
 
 
-def _value(table: Table, line: Line, split: str, metric: str) -> float:
-    """Return a mean over seeds; ``mrr@10 not`` is over the queries with NOT."""
+def _value(results: Results, metric: str) -> float:
+    """Return a mean; ``mrr@10 not`` is over the queries with NOT."""
     name, _, operator = metric.partition(" ")
-    averaged = table.averaged(line, split)
-    if not operator:
-        return round(averaged.overall.means[name], 5)
-    groups = averaged.by("operator")
+    groups = results.by("operator") if operator else {"": results.overall}
     return round(groups[operator].means[name], 5) if operator in groups else float("nan")
 
 
@@ -205,35 +208,71 @@ def _rows_table(target: Target, rows: Sequence[Reported]) -> str:
     return markdown(["system", "source", *heads, "on"], cells)
 
 
-def _by_template(table: Table) -> str:
+def _by_template(own: Sequence[Averaged]) -> str:
     """Lay out Recall@100 by template."""
+    metric = "recall@100"
     rows = [
-        [line.label, line.gate, split, f"`{name}`", str(group.n), short(group.means["recall@100"])]
-        for line in table.lines
-        for split in table.splits
-        if line.seeds(split)
-        for name, group in table.averaged(line, split).by("template").items()
+        [
+            one.system,
+            one.gate,
+            one.split,
+            f"`{name}`",
+            str(group.n),
+            short(group.means["recall@100"]),
+        ]
+        for one, _ in own
+        for name, group in one.by("template").items()
     ]
     columns = ["system", "operator labels", "queries", "template", "n", "Recall@100"]
     return markdown(columns, rows)
 
 
-def _note(target: Target, table: Table) -> str:
+def _note(target: Target, dataset: DatasetSpec) -> str:
     note = f"The paper's rows are for {target.on}."
-    if table.dataset.name in ("quest", "boolquestions"):
+    if dataset.name in ("quest", "boolquestions"):
         return note
     return (
-        f"{note} Ours are for {table.dataset.label} and must not be compared with them: only rows "
-        "of one data set can be."
+        f"{note} Ours are for {dataset.label} and must not be compared with them: only rows of "
+        "one data set can be."
     )
 
 
-def _figure(target: Target, table: Table, rows: Sequence[Reported]) -> Any:  # noqa: ANN401 - a Figure
+def _figure(target: Target, own: Sequence[Averaged], rows: Sequence[Reported]) -> Any:  # noqa: ANN401 - a Figure
     if target.name != "figure3":
-        return rows_figure(target.title, target.metrics, rows)
-    split = table.splits[-1]
-    lines = [line for line in table.lines if line.seeds(split)]
-    return figures.by_template([table.averaged(line, split) for line in lines])
+        return _rows_figure(target.title, target.metrics, rows)
+    return figures.by_template([one for one, _ in own if one.split == own[-1][0].split])
+
+
+def _rows_figure(title: str, metrics: Sequence[str], rows: Sequence[Reported]) -> Any:  # noqa: ANN401 - a Figure
+    """Draw rows as bars, one panel a metric; rows that are not ours are hatched."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingDataError("figures need matplotlib: pip install 'boolattn[plot]'") from error
+    height = max(2.6, 0.34 * len(rows) + 1.2)
+    figure = Figure(figsize=(3.0 + 2.0 * len(metrics), height), layout="constrained")
+    panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
+    ours = [row.who == OURS for row in rows]
+    colours = [_COLOURS[sum(ours[:i]) % len(_COLOURS)] if o else _GREY for i, o in enumerate(ours)]
+    for panel, metric in zip(panels, metrics, strict=True):
+        values = [row.values.get(metric, np.nan) for row in rows]
+        hatches = ["" if own else "//" for own in ours]
+        bars = panel.barh(range(len(rows)), values, color=colours, hatch=hatches)
+        panel.bar_label(bars, fmt=lambda v: "" if np.isnan(v) else f"{v:.3f}", fontsize=7)
+        panel.set_title(metric, fontsize=9)
+        panel.set_xlim(0, 1.2 * max([v for v in values if not np.isnan(v)], default=1) or 1)
+        panel.spines[["top", "right"]].set_visible(False)
+    names = [f"{row.label} ({row.note or row.who})" for row in rows]
+    panels[0].set_yticks(range(len(rows)), names, fontsize=7)
+    panels[0].invert_yaxis()
+    figure.suptitle(f"{title} (hatched: not ours)", fontsize=10)
+    return figure
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Lay out a table in Markdown."""
+    table = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in table)
 
 
 def _write(path: Path, text: str) -> None:

@@ -17,14 +17,17 @@ import numpy as np
 from boolattn.errors import DataError
 from boolattn.evaluation.judgements import QueryInfo
 from boolattn.evaluation.metrics import mean
+from boolattn.evaluation.results import Results
 from boolattn.files import atomic_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from boolattn.evaluation.judgements import Judgements
+
+    Queries = tuple[QueryInfo, ...]
 
 FORMAT = "boolattn-run-1"
 ENDING = ".json.gz"
@@ -80,6 +83,19 @@ class Row:
             "means": {name: _rounded_mean(values) for name, values in self.values.items()},
             "values": {name: _packed(values) for name, values in self.values.items()},
         }
+
+    def results(self, system: str, dataset: str, seed: int, queries: Queries) -> Results:
+        """Return results that can be averaged, grouped and compared."""
+        return Results(
+            system=system,
+            dataset=dataset,
+            split=self.split,
+            n_documents=self.n_documents,
+            queries=queries,
+            values=self.values,
+            gate=self.gate,
+            seed=seed,
+        )
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Row:
@@ -137,7 +153,9 @@ _COLUMNS = {
 
 
 def save_queries(folder: Path, dataset: str, judged: Mapping[str, Judgements]) -> None:
-    """Write the queries of a data set, by split."""
+    """Write the queries of a data set by split, unless they have been written."""
+    if _queries_path(folder, dataset).is_file():
+        return
     plain = {
         split: {
             column: [getattr(info, name) for info in judgements.infos]
@@ -148,7 +166,7 @@ def save_queries(folder: Path, dataset: str, judged: Mapping[str, Judgements]) -
     _write_json(_queries_path(folder, dataset), plain)
 
 
-def load_queries(folder: Path, dataset: str) -> dict[str, tuple[QueryInfo, ...]]:
+def load_queries(folder: Path, dataset: str) -> dict[str, Queries]:
     """Read the queries of a data set, by split."""
     path = _queries_path(folder, dataset)
     try:
@@ -163,16 +181,6 @@ def load_queries(folder: Path, dataset: str) -> dict[str, tuple[QueryInfo, ...]]
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is damaged ({error!r}); run again") from error
-
-
-def all_runs(folder: Path) -> Iterator[Path]:
-    """Find the files of finished runs."""
-    yield from sorted(folder.glob(f"*/*/*{ENDING}"))
-
-
-def has_queries(folder: Path, dataset: str) -> bool:
-    """Whether the queries of a data set have been written."""
-    return _queries_path(folder, dataset).is_file()
 
 
 def _queries_path(folder: Path, dataset: str) -> Path:

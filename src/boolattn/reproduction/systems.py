@@ -13,7 +13,7 @@ from boolattn.reproduction.runs import NO_ENCODER, RunKey
 from boolattn.settings import build
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 T = TypeVar("T")
 
@@ -170,6 +170,12 @@ class Registry:
         return _find(self.query_modes, present, "query mode")
 
 
+def row_label(system: SystemSpec, mode: QueryMode) -> str:
+    """Return the name of a table row."""
+    is_vector = mode.name in ("plain_text", "oracle_operators")
+    return system.full_label + ("" if is_vector and not system.composes else f", {mode.label}")
+
+
 def paper_systems_toml() -> str:
     """Return the text of ``systems.toml``."""
     return files("boolattn.reproduction").joinpath("systems.toml").read_text("utf-8")
@@ -206,30 +212,9 @@ def _find(table: Mapping[str, T], name: str, what: str) -> T:
     return table[name]
 
 
-def split_names(text: str | Sequence[str]) -> list[str]:
-    """Split names at commas, without repeats.
-
-    >>> split_names("plain, light,plain")
-    ['plain', 'light']
-    """
-    parts = text.split(",") if isinstance(text, str) else text
-    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
-
-
-def parse_pairs(given: Sequence[str], names: Sequence[str]) -> Mapping[str, str]:
-    """Parse NAME=VALUE; a value alone belongs to the only name there is."""
-    pairs = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals and len(names) != 1:
-            raise ConfigError(f"{one!r} names no owner; write NAME={one}")
-        pairs[name if equals else names[0]] = value if equals else one
-    return pairs
-
-
 def parse_seeds(text: str) -> list[int]:
     """Parse seeds separated by commas."""
     try:
-        return [int(seed) for seed in split_names(text)]
+        return [int(seed) for seed in text.split(",")]
     except ValueError:
         raise ConfigError(f"seeds are whole numbers separated by commas, got {text!r}") from None

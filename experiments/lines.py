@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.evaluation.results import Results, average
+from boolattn.evaluation.results import average
+from boolattn.reproduction.systems import row_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from boolattn.evaluation.judgements import QueryInfo
+    from boolattn.evaluation.results import Results
     from boolattn.reproduction.runs import Row, Run
     from boolattn.reproduction.systems import (
         DatasetSpec,
@@ -42,9 +44,7 @@ class Line:
     @property
     def label(self) -> str:
         """Name in tables."""
-        is_vector = self.query_mode.name in ("plain_text", "oracle_operators")
-        mode = "" if is_vector and not self.system.composes else f", {self.query_mode.label}"
-        return self.system.full_label + mode
+        return row_label(self.system, self.query_mode)
 
     def seeds(self, split: str) -> set[int]:
         """Seeds that were measured on a split."""
@@ -81,22 +81,9 @@ class Table:
     def averaged(self, line: Line, split: str, seeds: Iterable[int] | None = None) -> Results:
         """Average every query's values over seeds; default: all."""
         chosen = line.seeds(split) if seeds is None else set(seeds)
-        return average(
-            [
-                Results(
-                    system=line.label,
-                    dataset=self.dataset.name,
-                    split=split,
-                    n_documents=row.n_documents,
-                    queries=self.queries[split],
-                    values=row.values,
-                    gate=row.gate,
-                    seed=seed,
-                )
-                for seed, row in line.rows.get(split, ())
-                if seed in chosen
-            ]
-        )
+        rows = [(seed, row) for seed, row in line.rows.get(split, ()) if seed in chosen]
+        dataset, queries = self.dataset.name, self.queries[split]
+        return average([row.results(line.label, dataset, seed, queries) for seed, row in rows])
 
 
 def collect_lines(runs: Iterable[Run], registry: Registry) -> dict[tuple[str, str], list[Line]]:
@@ -122,9 +109,3 @@ def short(value: float, digits: int = 3) -> str:
     if np.isnan(value):
         return "–"
     return f"{value:.{digits}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{digits}f}"
-
-
-def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Lay out a table in Markdown."""
-    table = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in table)
