@@ -212,14 +212,7 @@ def _by_template(own: Sequence[Averaged]) -> str:
     """Lay out Recall@100 by template."""
     metric = "recall@100"
     rows = [
-        [
-            one.system,
-            one.gate,
-            one.split,
-            f"`{name}`",
-            str(group.n),
-            short(group.means["recall@100"]),
-        ]
+        [one.system, one.gate, one.split, f"`{name}`", str(group.n), short(group.means[metric])]
         for one, _ in own
         for name, group in one.by("template").items()
     ]
