@@ -117,6 +117,7 @@ def _paths(options: argparse.Namespace) -> Paths:
     return Paths(
         runs=options.out / "runs",
         work=options.work or options.out / "work",
+        generated=options.made,
         keep_models=options.keep,
         command=_command_line(sys.argv[1:]),
     )

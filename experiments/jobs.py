@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,6 +47,38 @@ class TokenizeJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ParserQueriesJob:
+    """Generate the labelled queries that parsers are trained on, once for all runs of a seed."""
+
+    path: Path
+    preset: Preset
+    corpus: Path
+
+    def run(self, paths: Paths) -> str:
+        """Write the file, unless it is there."""
+        from boolattn.data.labelled_queries import write_labelled_queries
+        from experiments.parser_queries.__main__ import labelled_rows
+        from experiments.parser_queries.sources import label_paraphrases
+
+        del paths
+        if not self.path.is_file():
+            queries = _open(self.corpus, self.preset).split(self.preset.data.train)
+            without_spans = (q for q in queries if not all(o.spans for o in q.operands))
+            settings = self.preset.compose
+            options = Namespace(
+                generated=settings.n_generated,
+                sentences=settings.n_sentences,
+                natural=settings.n_natural,
+                short=settings.n_short,
+                seed=self.preset.train.seed,
+                paraphrases="",
+            )
+            paraphrases = (("paraphrases", query) for query in label_paraphrases(without_spans))
+            write_labelled_queries(self.path, chain(paraphrases, labelled_rows(options)))
+        return f"generated {self.path.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class PretrainJob:
     """Pretrain a plug-in."""
 
@@ -69,6 +103,7 @@ class TrainJob:
         corpus: Folder of the tokenized corpus.
         pretrained: Folder of the pretraining, where the system has one.
         start: Folder of a model to continue from.
+        parser_queries: File of labelled queries, where the system has a parser.
     """
 
     spec: RunSpec
@@ -76,6 +111,7 @@ class TrainJob:
     corpus: Path
     pretrained: Path | None = None
     start: Path | None = None
+    parser_queries: Path | None = None
 
     def run(self, paths: Paths) -> str:
         """Train, rank, measure, write the run file."""
@@ -87,6 +123,7 @@ class TrainJob:
             preset=self.preset,
             pretrained=self.pretrained,
             start=self.start,
+            parser_queries=self.parser_queries,
             ranker=ComposedRanker,
         )
         return execute(inputs, _open(self.corpus, self.preset), paths)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from boolattn.reproduction.requests import find_finished, resolve
 from experiments.corpus_folder import corpus_folder
-from experiments.jobs import Bm25Job, PretrainJob, TokenizeJob, TrainJob
+from experiments.jobs import Bm25Job, ParserQueriesJob, PretrainJob, TokenizeJob, TrainJob
 from experiments.pool import Task
 from experiments.registry import registry
 
@@ -56,8 +56,11 @@ def _tasks(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> 
     """List the tasks of a run: what it needs, then the run."""
     data = request.data.get(spec.dataset.name)
     folder = corpus_folder(spec, preset, data, paths)
-    job = TokenizeJob(folder=folder, data=data, preset=preset)
-    tokenize = Task(name=f"tokenize {folder.name}", kind="tokenize", job=job)
+    tokenize = Task(
+        name=f"tokenize {folder.name}",
+        kind="tokenize",
+        job=TokenizeJob(folder=folder, data=data, preset=preset),
+    )
     yield tokenize
     needs = [tokenize.name]
     if spec.system.kind == "bm25":
@@ -75,7 +78,30 @@ def _tasks(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> 
             job=PretrainJob(folder=pretrained, preset=preset),
         )
         needs.append(f"pretrain {pretrained.name}")
-    train = TrainJob(spec=spec, preset=preset, corpus=folder, pretrained=pretrained, start=start)
+    parser_queries = None
+    if preset.compose.use_parser:
+        parser_queries = _parser_queries_path(preset, folder, paths)
+        job = ParserQueriesJob(path=parser_queries, preset=preset, corpus=folder)
+        name = f"parser queries {parser_queries.name}"
+        yield Task(name=name, kind="parser queries", job=job, needs=(tokenize.name,))
+        needs.append(name)
+    train = TrainJob(
+        spec=spec,
+        preset=preset,
+        corpus=folder,
+        pretrained=pretrained,
+        start=start,
+        parser_queries=parser_queries,
+    )
     parts = (preset.compose.use_parser, preset.model.use_plugin)
     kind = f"{spec.dataset.name} {spec.encoder.name} {parts}"
     yield Task(name=str(spec.key), kind=kind, job=train, needs=tuple(needs))
+
+
+def _parser_queries_path(preset: Preset, corpus: Path, paths: Paths) -> Path:
+    """Return a file name that has everything the queries depend on."""
+    settings = preset.compose
+    counts = [settings.n_generated, settings.n_sentences, settings.n_natural, settings.n_short]
+    parts = [corpus.name, preset.data.train, *counts, preset.train.seed]
+    folder = paths.generated or paths.work / "parser_queries"
+    return folder / f"{'-'.join(map(str, parts))}.jsonl.xz"

@@ -17,9 +17,9 @@ from experiments.registry import registry
 
 #: The systems' own settings are for a GPU.
 SMALL = (
-    "compose.n_generated=0",
-    "compose.n_sentences=0",
-    "compose.n_natural=0",
+    "compose.n_generated=8",
+    "compose.n_sentences=8",
+    "compose.n_natural=8",
     "compose.parser_steps=0",
     "compose.n_parser_texts=3",
     "compose.select_hyperparameters=false",
@@ -76,6 +76,8 @@ def test_systems_are_trained_measured_and_reused(files, capsys):
     assert composed.details["fresh"]["n"] == len(unseen_queries())
     assert "names" not in plain.details
     assert not list((files / "out/work/models").glob("*"))
+    [parser_queries] = (files / "out/work/parser_queries").iterdir()
+    assert "-8-8-8-0-0.jsonl.xz" in parser_queries.name
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
     assert main(arguments(files, systems)) == 0
     assert capsys.readouterr().out == table

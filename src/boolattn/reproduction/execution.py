@@ -51,9 +51,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: File in the work folder with the parser queries of composed systems.
-PARSER_QUERIES = "parser_queries.jsonl.xz"
-
 #: Documents encoded at once, by kind of device.
 _DOCUMENTS = {"cuda": 1024, "cpu": 64}
 _QUERIES = 256
@@ -107,12 +104,13 @@ class VectorRanker:
 
 @dataclass(frozen=True, kw_only=True)
 class RunInputs:
-    """A run with its settings, and folders of a pretraining or of a model to continue from."""
+    """A run with its settings, and what was made for it: pretraining, model, parser queries."""
 
     spec: RunSpec
     preset: Preset
     pretrained: Path | None = None
     start: Path | None = None
+    parser_queries: Path | None = None
     ranker: type[VectorRanker] = VectorRanker
 
 
@@ -186,11 +184,10 @@ def execute(inputs: RunInputs, corpus: Corpus, paths: Paths) -> str:
     details: dict[str, Any] = {}
     if spec.system.kind == "trained":
         source = inputs.pretrained / "model" if inputs.pretrained else inputs.start
-        queries = paths.work / PARSER_QUERIES
         where = launch.Launch(
             out=home,
             pretrained=source,
-            parser_queries=queries if queries.is_file() else None,
+            parser_queries=inputs.parser_queries,
             command=paths.command,
         )
         result = launch.train(preset, where, corpus)

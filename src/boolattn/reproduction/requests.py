@@ -39,12 +39,14 @@ class Paths:
     Attributes:
         runs: Files of finished runs: small, to be kept.
         work: Large files that can be made again: models, tokenized corpora, generated text.
+        generated: Generated queries; default: a folder in ``work``.
         keep_models: Whether trained models stay in ``work/models``.
         command: The command line, stored in each run file.
     """
 
     runs: Path
     work: Path
+    generated: Path | None = None
     keep_models: bool = False
     command: str = ""
 
