@@ -1,4 +1,4 @@
-"""``encode_documents`` and ``SentenceTransformer.encode`` of the same documents, in one run.
+"""``DocumentEncoder`` and ``SentenceTransformer.encode`` of the same documents, in one run.
 
     python -m benchmarks.document_encoding --encoder FOLDER --data FOLDER [--texts 100000]
         [--trial 4000] [--rounds 2] [--seconds 90] [--quick] [--profile] [--json FILE]
@@ -32,7 +32,7 @@ from boolattn import BoolAttnConfig
 from boolattn.data.catalog import Options, open_dataset
 from boolattn.data.quest import load_quest_intro
 from boolattn.embedding.models import minilm_folder
-from boolattn.encoder import DocumentEncoder, build_towers, encode_documents
+from boolattn.encoder import DocumentEncoder, build_towers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,11 +113,16 @@ def try_ours(towers: SentenceTransformer, texts: list[str], device: str) -> dict
     """Time all settings of ours."""
     took = {}
     for name, options in OURS[device].items():
-        encode = partial(encode_documents, towers, **options)
-        found = attempt(f"encode_documents, {name}", partial(warmed, encode, texts))
+        encode = partial(encode_ours, towers, **options)
+        found = attempt(f"DocumentEncoder, {name}", partial(warmed, encode, texts))
         if found is not None:
             took[name] = found
     return took
+
+
+def encode_ours(towers: SentenceTransformer, texts: Sequence[str], **options: Any) -> torch.Tensor:
+    """Encode with ours, and fetch the vectors from the device."""
+    return DocumentEncoder(towers, **options)(texts).cpu()
 
 
 def warmed(encode: Callable[[list[str]], object], texts: list[str]) -> float:
@@ -135,7 +140,7 @@ def try_compiled(towers: SentenceTransformer, texts: list[str]) -> float | None:
         encode(texts[:4096])
         return seconds(lambda: encode(texts).cpu())
 
-    return attempt("encode_documents, compiled", call)
+    return attempt("DocumentEncoder, compiled", call)
 
 
 def parts(towers: SentenceTransformer, texts: list[str]) -> dict[str, float]:
@@ -230,7 +235,7 @@ def main() -> None:
         flush=True,
     )
     found: dict[str, Any] = {"device": where, "torch": torch.__version__, "texts": len(texts)}
-    encode_documents(towers, trial[:512])
+    encode_ours(towers, trial[:512])
     print(f"{len(trial)} texts:")
     found["trial_theirs_s"], models = try_theirs(plain, trial, device)
     found["trial_ours_s"] = try_ours(towers, trial, device)
@@ -239,12 +244,12 @@ def main() -> None:
     precision, size = best.split()
     if options.quick:
         texts = texts[: _affordable(found, len(trial), options, started)]
-    print(f"{len(texts)} texts, encode ({precision}, batch {size}) and encode_documents ({own}):")
+    print(f"{len(texts)} texts, encode ({precision}, batch {size}) and DocumentEncoder ({own}):")
     found |= {"theirs": best, "ours": own, "texts": len(texts)}
     found |= compare(
         texts,
         lambda some: encode_theirs(models[precision], some, int(size)),
-        lambda some: encode_documents(towers, some, **OURS[device][own]),
+        lambda some: encode_ours(towers, some, **OURS[device][own]),
         options.rounds,
         started + options.seconds,
     )
@@ -256,7 +261,7 @@ def main() -> None:
     )
     _write(found, options)  # in case the time runs out
     expected = encode_theirs(plain, trial, BATCH_SIZES[device][0])
-    given = encode_documents(towers, trial, **OURS[device][own])
+    given = encode_ours(towers, trial, **OURS[device][own])
     found["largest_difference"] = float((given - expected).abs().max())
     verdict = "met" if found["largest_difference"] <= MAX_DIFFERENCE[device] else "missed"
     print(
@@ -273,7 +278,7 @@ def main() -> None:
         some = trial[:2_000]  # a profile of more takes minutes
         for name, call in (
             ("encode", lambda: encode_theirs(models[precision], some, int(size))),
-            ("encode_documents", lambda: encode_documents(towers, some, **OURS[device][own])),
+            ("DocumentEncoder", lambda: encode_ours(towers, some, **OURS[device][own])),
         ):
             found[f"profile, {name}"] = profile_summary(profiled(call))
             show_profile(f"{name}, {len(some)} texts", found[f"profile, {name}"])

@@ -23,7 +23,7 @@ def vectors(model, batch, **options):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_comes_back_through_auto_classes(tiny_encoder, batch, tmp_path, family):
+def test_every_family_is_saved_and_loaded_by_auto_classes(tiny_encoder, batch, tmp_path, family):
     bare = vectors(tiny_encoder(family), batch)
     model = BoolBertModel.wrap(tiny_encoder(family), LIGHT).eval()
     expected = vectors(model, batch, operators=OPEN)
@@ -33,7 +33,7 @@ def test_every_family_comes_back_through_auto_classes(tiny_encoder, batch, tmp_p
     assert isinstance(other, BoolBertModel)
     assert isinstance(AutoConfig.from_pretrained(tmp_path), BoolBertConfig)
     assert torch.equal(vectors(other, batch, operators=OPEN), expected)
-    # No label opens this gate, so both are the bare encoder.
+    # Without labels this gate is closed.
     for same in (model, other):
         assert torch.equal(vectors(same, batch), bare)
         assert torch.equal(vectors(same, batch, task="document"), bare)
@@ -59,22 +59,22 @@ def test_the_gate_is_saved_with_the_model(tiny_encoder, tokenizer, tmp_path, gat
     assert any("gate" in name for name in load_file(tmp_path / "model.safetensors"))
 
 
-def test_wrapping_keeps_the_weights_the_plugin_was_born_with(tiny_encoder):
+def test_wrap_keeps_the_initial_weights_of_the_plugin(tiny_encoder):
     torch.manual_seed(7)
     encoder = tiny_encoder()
     attach(encoder, LIGHT)
-    born = {k: v.clone() for k, v in plugin_of(encoder).state_dict().items()}
+    initial = {k: v.clone() for k, v in plugin_of(encoder).state_dict().items()}
     model = BoolBertModel.wrap(encoder)
-    assert all(torch.equal(v, born[k]) for k, v in plugin_of(model).state_dict().items())
+    assert all(torch.equal(v, initial[k]) for k, v in plugin_of(model).state_dict().items())
 
 
-def test_a_document_takes_no_label(tiny_encoder, batch):
+def test_labels_for_documents_are_rejected(tiny_encoder, batch):
     model = BoolBertModel.wrap(tiny_encoder(), LIGHT)
-    with pytest.raises(GateError, match="operators belong to queries"):
+    with pytest.raises(GateError, match="operators are for the task 'query'"):
         model(**batch, operators=OPEN, task="document")
 
 
-def test_other_settings_than_the_carried_ones_are_refused(tiny_encoder):
+def test_other_settings_than_the_plugins_are_rejected(tiny_encoder):
     encoder = tiny_encoder()
     attach(encoder, LIGHT)
     with pytest.raises(ConfigError, match="other settings"):
@@ -82,8 +82,8 @@ def test_other_settings_than_the_carried_ones_are_refused(tiny_encoder):
     assert BoolBertModel.wrap(encoder, LIGHT).config.boolattn_config == LIGHT
 
 
-def test_settings_a_config_lacks_are_named(tiny_encoder, tokenizer):
-    with pytest.raises(ConfigError, match="names no encoder"):
+def test_missing_settings_are_named(tiny_encoder, tokenizer):
+    with pytest.raises(ConfigError, match="has no encoder"):
         BoolBertModel(BoolBertConfig())
     config = BoolBertModel.wrap(tiny_encoder(), tokenizer=tokenizer).config
     config.lexicon_shape = None
@@ -91,42 +91,42 @@ def test_settings_a_config_lacks_are_named(tiny_encoder, tokenizer):
         BoolBertModel(config)
 
 
-def test_the_config_answers_for_the_encoder_and_names_no_folder(tiny_encoder, tmp_path):
+def test_config_has_the_encoders_sizes_and_no_path(tiny_encoder, tmp_path):
     tiny_encoder("distilbert").save_pretrained(tmp_path / "base")
     encoder = AutoModel.from_pretrained(tmp_path / "base")
     BoolBertModel.wrap(encoder, LIGHT).save_pretrained(tmp_path / "model")
     config = AutoConfig.from_pretrained(tmp_path / "model")
     assert (config.hidden_size, config.num_attention_heads, config.vocab_size) == (32, 4, 220)
-    assert not hasattr(config, "attention_dropout")  # for its sizes, and no more
+    assert not hasattr(config, "attention_dropout")  # only sizes
     written = json.loads((tmp_path / "model" / "config.json").read_text())
     assert written["encoder"]["_name_or_path"] == "base"
     assert str(tmp_path) not in json.dumps(written)
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_the_attention_asked_for_is_the_one_used(tiny_encoder, batch, tmp_path, attention):
+def test_attention_implementation_is_used(tiny_encoder, batch, tmp_path, attention):
     BoolBertModel.wrap(tiny_encoder(), LIGHT).save_pretrained(tmp_path)
     model = AutoModel.from_pretrained(tmp_path, attn_implementation=attention)
     assert model.backbone.config._attn_implementation == f"boolattn_{attention}"
     assert vectors(model, batch, operators=OPEN).isfinite().all()
 
 
-def test_a_smaller_type_reaches_encoder_and_plugin(tiny_encoder, tmp_path):
+def test_dtype_applies_to_encoder_and_plugin(tiny_encoder, tmp_path):
     BoolBertModel.wrap(tiny_encoder(), LIGHT).save_pretrained(tmp_path)
     model = AutoModel.from_pretrained(tmp_path, dtype=torch.bfloat16)
     assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
 
 
-def test_an_encoder_kept_in_half_precision_comes_back_as_it_was_trained(tiny_encoder, tmp_path):
+def test_dtype_in_the_encoders_settings_is_ignored(tiny_encoder, tmp_path):
     model = BoolBertModel.wrap(tiny_encoder(), LIGHT)
-    # What the file was once kept in is still written beside the encoder's sizes.
+    # The precision of the encoder's original file.
     model.config.encoder = model.config.encoder | {"dtype": "float16"}
     model.save_pretrained(tmp_path)
     loaded = AutoModel.from_pretrained(tmp_path)
     assert {p.dtype for p in loaded.parameters()} == {torch.float32}
 
 
-def test_a_family_that_cannot_carry_the_plugin_is_refused_by_name(tiny_encoder):
+def test_an_unsupported_family_is_rejected(tiny_encoder):
     config = BoolBertModel.wrap(tiny_encoder(), LIGHT).config
     config.encoder = {"model_type": "albert", "hidden_size": 16, "num_attention_heads": 2}
     config.encoder |= {"intermediate_size": 16, "embedding_size": 8, "vocab_size": 30}

@@ -23,17 +23,17 @@ def towers(tiny_encoder, tokenizer):
         encoder = tiny_encoder(num_hidden_layers=1)
         model = build_towers(encoder, config, tokenizer=tokenizer, **options)
         plugin = plugin_of(query_encoder(model))
-        # Far from birth, so that a bias that is dropped shows.
+        # Large weights, so that a missing bias is visible.
         for part in query_encoder(model).backbone.encoder.layer[0].attention.modules():
             if isinstance(part, torch.nn.Linear):
                 part.weight.data.mul_(8)
         if gate == "lexicon":
-            # The test's tokenizer writes long cues letter by letter; tracing them all is slow.
+            # The test's tokenizer splits long cues into letters; tracing all of them is slow.
             lexicon = plugin.gate
             short = (lexicon.cues[:, 2:] < 0).all(1)
             lexicon.cues, lexicon.owners = lexicon.cues[short, :2], lexicon.owners[short]
         else:
-            # AND is open, and the texts' own words open OR and NOT.
+            # AND is open; OR and NOT depend on the text.
             plugin.gate.outer.bias.data.copy_(torch.tensor([9.0, 0.0, 0.0]))
         return model
 
@@ -62,9 +62,9 @@ def test_vectors_are_the_same_for_every_batch_and_length(towers, tmp_path, gate,
         assert bool(moved > 1e-3) is (is_boolean or gate == "learned")
 
 
-def test_token_types_are_read_where_the_tokenizer_gives_them(tiny_encoder, tokenizer):
-    for family, gives, expected in (("bert", True, 3), ("bert", False, 2), ("mpnet", True, 2)):
-        names = ["input_ids", "attention_mask", *["token_type_ids"] * gives]
+def test_token_types_are_inputs_if_tokenizer_and_family_have_them(tiny_encoder, tokenizer):
+    for family, has_types, expected in (("bert", True, 3), ("bert", False, 2), ("mpnet", True, 2)):
+        names = ["input_ids", "attention_mask", *["token_type_ids"] * has_types]
         model = build_towers(tiny_encoder(family), tokenizer=tokenizer)
         model.tokenizer.model_input_names = names
         tower = QueryTower(model).eval()
@@ -73,14 +73,14 @@ def test_token_types_are_read_where_the_tokenizer_gives_them(tiny_encoder, token
         assert tower(*batch).shape == (2, 32)
 
 
-def test_a_size_the_exporter_fixed_is_refused(towers, tmp_path, monkeypatch):
+def test_a_constant_size_is_rejected(towers, tmp_path, monkeypatch):
     def fixed(_tower, _example, path, **_options):
         path.write_bytes(b"")
         inputs = [SimpleNamespace(shape=("batch", 8))]
         return SimpleNamespace(model=SimpleNamespace(graph=SimpleNamespace(inputs=inputs)))
 
     monkeypatch.setattr(torch.onnx, "export", fixed)
-    with pytest.raises(UnsupportedEncoderError, match="could not leave batch and length open"):
+    with pytest.raises(UnsupportedEncoderError, match="made batch or length"):
         export_query_tower(towers("learned"), tmp_path / "query.onnx")
     assert not list(tmp_path.iterdir())
 
@@ -103,7 +103,7 @@ def test_the_verb_writes_a_file_or_says_what_is_wrong(towers, tmp_path, monkeypa
     assert type(query_encoder(seen[0])).__name__ == "BoolBertModel"
 
 
-def test_wrong_wishes_are_one_line(towers, tmp_path, monkeypatch):
+def test_wrong_arguments_are_rejected(towers, tmp_path, monkeypatch):
     model = towers("lexicon")
     with pytest.raises(ConfigError, match=r"named \*\.onnx; got 'query'"):
         export_query_tower(model, tmp_path / "query")

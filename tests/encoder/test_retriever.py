@@ -39,9 +39,9 @@ class _KnownParses(ParserHead):
     def __init__(self, tokenizer, hidden_size: int, certainty: float = 10.0) -> None:
         super().__init__(ParserConfig(hidden_size=hidden_size, n_slots=3))
         self.known = {}
-        for text, reading in PARSES.items():
+        for text, parsed in PARSES.items():
             offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
-            self.known[len(offsets)] = make_parser_labels([reading], [offsets], 3)
+            self.known[len(offsets)] = make_parser_labels([parsed], [offsets], 3)
         self.certainty = certainty
 
     def forward(self, layers, mask):
@@ -76,7 +76,7 @@ def test_a_query_without_operators_is_the_plain_vector_bit_for_bit(retriever):
     assert (retriever.score(plan, similarities) == similarities[0]).all()
 
 
-def test_operands_are_read_encoded_apart_and_composed(retriever):
+def test_operands_are_parsed_encoded_separately_and_composed(retriever):
     plans = retriever.plan([NOT_TEXT, PLAIN_TEXT])
     plan = plans[0]
     tree = And((Atom("moths of Borneo"), Not(Atom("moths of Sumatra"))))
@@ -89,11 +89,11 @@ def test_operands_are_read_encoded_apart_and_composed(retriever):
         "moths of",
         "Sumatra",
     ]
-    apart = retriever.encode_operands(plan.atoms)
-    assert np.allclose(plan.operand_vectors, apart, atol=1e-6)
-    # The whole is what is wanted: the text as typed would bring Sumatra along.
+    separate = retriever.encode_operands(plan.atoms)
+    assert np.allclose(plan.operand_vectors, separate, atol=1e-6)
+    # The whole-query vector has only the positive part.
     assert np.allclose(plan.vectors[-1], plan.vectors[0])
-    # The excluded operand's similarity pulls down, the kept one's up.
+    # Similarity to the negated operand lowers the score, to the positive one raises it.
     base = np.zeros((3, 1), np.float32)
     up, down = base.copy(), base.copy()
     up[0], down[1] = 0.5, 0.9
@@ -102,48 +102,48 @@ def test_operands_are_read_encoded_apart_and_composed(retriever):
     assert not plans[1].is_composed
 
 
-def test_an_unsure_reading_falls_back_and_is_still_shown(towers, tokenizer):
-    unsure = Retriever(towers, _KnownParses(tokenizer, 32, certainty=0.2))
-    [plan] = unsure.plan([NOT_TEXT])
+def test_an_uncertain_parse_is_not_used_and_still_reported(towers, tokenizer):
+    uncertain = Retriever(towers, _KnownParses(tokenizer, 32, certainty=0.2))
+    [plan] = uncertain.plan([NOT_TEXT])
     assert not plan.is_composed
     assert (plan.vectors == towers.encode_query([NOT_TEXT])).all()
     assert isinstance(plan.parsed, And)
-    assert plan.confidence < unsure.threshold
-    unsure.threshold = 0.0
-    assert unsure.plan([NOT_TEXT])[0].is_composed
+    assert plan.confidence < uncertain.threshold
+    uncertain.threshold = 0.0
+    assert uncertain.plan([NOT_TEXT])[0].is_composed
 
 
-def test_the_whole_is_what_is_wanted_said_in_one_breath(retriever):
-    kept = And((Atom("moths"), Or((Atom("Borneo"), Atom("Java")))))
-    tree = And((*kept.parts, Not(Atom("Sumatra"))))
+def test_the_whole_query_vector_encodes_the_positive_part(retriever):
+    positive = And((Atom("moths"), Or((Atom("Borneo"), Atom("Java")))))
+    tree = And((*positive.parts, Not(Atom("Sumatra"))))
     typed = "moths that Borneo or Java has"
-    excluding, joined = retriever.plan_trees([tree, kept], ["no matter", typed])
-    said = retriever.encode_operands(["moths and Borneo or Java"])[0]
-    assert np.allclose(excluding.vectors[-1], said, atol=1e-6)
-    # Nothing is excluded: the text as typed counts as much.
+    with_negation, joined = retriever.plan_trees([tree, positive], ["unused", typed])
+    encoded = retriever.encode_operands(["moths and Borneo or Java"])[0]
+    assert np.allclose(with_negation.vectors[-1], encoded, atol=1e-6)
+    # Without a negation the text as typed has the same weight.
     assert (joined.plain == retriever.encode_queries([typed])[0]).all()
-    assert np.allclose(joined.vectors[-1], (said + joined.plain) / 2, atol=1e-6)
-    assert not np.allclose(joined.vectors[-1], said, atol=1e-3)
-    # An operand that an exclusion spares is not what is wanted.
-    [spared] = retriever.plan_trees([parse("NOT (Sumatra NOT rare) AND moths")])
-    assert spared.atoms == ("Sumatra", "rare", "moths")
-    assert (spared.vectors[-1] == spared.vectors[2]).all()
-    # A query that only excludes has nothing else to be compared by than its own words.
+    assert np.allclose(joined.vectors[-1], (encoded + joined.plain) / 2, atol=1e-6)
+    assert not np.allclose(joined.vectors[-1], encoded, atol=1e-3)
+    # An operand under two NOTs is not in the positive part.
+    [nested] = retriever.plan_trees([parse("NOT (Sumatra NOT rare) AND moths")])
+    assert nested.atoms == ("Sumatra", "rare", "moths")
+    assert (nested.vectors[-1] == nested.vectors[2]).all()
+    # A query with only negated operands uses the vector of its own text.
     [only] = retriever.plan_trees([Not(Atom("Sumatra"))])
     assert (only.vectors[-1] == only.plain).all()
 
 
-def test_explicit_and_read_trees_score_alike(retriever):
-    [read] = retriever.plan([NOT_TEXT])
-    [given] = retriever.plan_trees([read.tree])
+def test_explicit_and_parsed_trees_have_the_same_scores(retriever):
+    [parsed] = retriever.plan([NOT_TEXT])
+    [given] = retriever.plan_trees([parsed.tree])
     similarities = np.random.default_rng(0).random((3, 7)).astype(np.float32)
-    assert np.allclose(given.operand_vectors, read.operand_vectors, atol=1e-6)
+    assert np.allclose(given.operand_vectors, parsed.operand_vectors, atol=1e-6)
     assert np.allclose(
-        retriever.score(read, similarities), retriever.score(given, similarities), atol=1e-5
+        retriever.score(parsed, similarities), retriever.score(given, similarities), atol=1e-5
     )
 
 
-def test_a_name_that_holds_a_cue_opens_no_expert_as_an_operand(towers):
+def test_operands_are_encoded_with_closed_gates(towers):
     retriever = Retriever(towers)
     [bare] = retriever.plan_trees([Or((Atom("films and books"), Atom("birds")))])
     closed = retriever.encode_operands(["films and books"])[0]
@@ -211,9 +211,9 @@ def test_operator_labels_reach_every_layer_that_is_parsed(tiny_encoder, tokenize
     features = towers.preprocess([NOT_TEXT], task="query")
     found = []
     for label in ([0, 0, 0], [0, 0, 1]):
-        told = {**features, "operators": torch.tensor([label])}
+        labelled = {**features, "operators": torch.tensor([label])}
         with torch.inference_mode():
-            found.append(encode_and_parse(towers, parser, told))
+            found.append(encode_and_parse(towers, parser, labelled))
     assert not torch.equal(found[0][0], found[1][0])
     assert not torch.equal(found[0][1].tags, found[1][1].tags)
 
@@ -274,7 +274,7 @@ def test_a_model_of_format_1_is_read(towers, tmp_path, is_first):
         assert torch.equal(value, found.parser.state_dict()[name])
 
 
-def test_a_model_of_a_removed_rule_is_refused(towers, tmp_path):
+def test_a_model_with_a_removed_rule_is_rejected(towers, tmp_path):
     Retriever(towers).save(tmp_path / "model")
     path = tmp_path / "model" / SETTINGS
     path.write_text(json.dumps({"format": 1, "threshold": 0.5, "rule": "sum", "reader": None}))
@@ -286,13 +286,16 @@ def test_the_display_scale_changes_displayed_probabilities_and_no_score(towers):
     retriever = Retriever(towers)
     [plan] = retriever.plan_trees([And((Atom("moths"), Not(Atom("java"))))])
     similarities = np.array([[0.9, 0.2], [0.1, 0.8], [0.5, 0.5]], np.float32)
-    said, scores = retriever.probabilities(plan, similarities), retriever.score(plan, similarities)
+    before, scores = (
+        retriever.probabilities(plan, similarities),
+        retriever.score(plan, similarities),
+    )
     logits = operand_logits(plan, similarities, retriever.calibration_arrays)
-    np.testing.assert_allclose(said, 1 / (1 + np.exp(-logits)), rtol=1e-5)
+    np.testing.assert_allclose(before, 1 / (1 + np.exp(-logits)), rtol=1e-5)
     retriever.calibration.display_scale.copy_(torch.tensor([[1.0, -1.0], [0.5, -3.0]]))
-    shown = retriever.probabilities(plan, similarities)
-    assert (shown < said).all()
-    assert shown[1, 1] / said[1, 1] < shown[0, 0] / said[0, 0], (
+    displayed = retriever.probabilities(plan, similarities)
+    assert (displayed < before).all()
+    assert displayed[1, 1] / before[1, 1] < displayed[0, 0] / before[0, 0], (
         "positive and negated operands have their own scale"
     )
     np.testing.assert_array_equal(retriever.score(plan, similarities), scores)

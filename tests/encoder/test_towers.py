@@ -32,7 +32,7 @@ BOOLEAN = list(TEXTS)
 
 @pytest.fixture
 def plain(tiny_encoder, tokenizer, tmp_path):
-    """The plain SentenceTransformer of the same encoder, made without our code."""
+    """A SentenceTransformer of the same encoder, built without our code."""
 
     def make(pooling="mean", similarity="cosine"):
         tiny_encoder().save_pretrained(tmp_path / "plain")
@@ -45,7 +45,7 @@ def plain(tiny_encoder, tokenizer, tmp_path):
 
 @pytest.mark.parametrize("is_shared", [True, False])
 @pytest.mark.parametrize(("pooling", "similarity"), [("mean", "cosine"), ("cls", "dot")])
-def test_documents_and_plain_queries_are_the_plain_models(
+def test_documents_and_plain_queries_equal_the_plain_model(
     tiny_encoder, tokenizer, plain, is_shared, pooling, similarity
 ):
     options = {"is_shared": is_shared, "pooling": pooling, "similarity": similarity}
@@ -61,25 +61,25 @@ def test_documents_and_plain_queries_are_the_plain_models(
     assert model.similarity_fn_name == similarity
 
 
-def test_a_text_without_a_task_goes_the_way_of_documents(tiny_encoder, tokenizer):
+def test_a_text_without_a_task_is_a_document(tiny_encoder, tokenizer):
     model = build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer, is_shared=False)
     own = model[0].sub_modules["document"][0].model.embeddings.word_embeddings.weight
-    own.data.mul_(-1)  # towers with weights of their own drift apart in training
+    own.data.mul_(-1)  # as separate weights differ after training
     assert (model.encode(BOOLEAN) == model.encode_document(BOOLEAN)).all()
     assert not (model.encode(BOOLEAN) == model.encode_query(BOOLEAN)).any(1).all()
 
 
-def test_without_settings_the_towers_are_plain(tiny_encoder, tokenizer, plain):
+def test_towers_without_plugin(tiny_encoder, tokenizer, plain):
     model = build_towers(tiny_encoder(), None, tokenizer=tokenizer)
     expected = plain().encode(BOOLEAN)
     assert (model.encode_query(BOOLEAN) == expected).all()
     assert (model.encode_document(BOOLEAN) == expected).all()
-    with pytest.raises(GateError, match="carries no BoolAttn"):
+    with pytest.raises(GateError, match="has no BoolAttn"):
         encode_queries(model, BOOLEAN, operators=[["not"]] * 4)
 
 
 @pytest.mark.parametrize("is_shared", [True, False])
-def test_a_saved_folder_comes_back_to_the_bit(tiny_encoder, tokenizer, tmp_path, is_shared):
+def test_a_saved_folder_is_loaded_bit_for_bit(tiny_encoder, tokenizer, tmp_path, is_shared):
     model = build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer, is_shared=is_shared)
     folder = tmp_path / "model"
     for _ in range(2):  # a second save replaces the first
@@ -89,12 +89,12 @@ def test_a_saved_folder_comes_back_to_the_bit(tiny_encoder, tokenizer, tmp_path,
     named = (folder / "modules.json").read_text() + (folder / "router_config.json").read_text()
     types = re.findall(r"\"([\w.]+\.[A-Z]\w+)\"", named)
     assert types
-    assert all(name.startswith("sentence_transformers.") for name in types)  # no code to trust
+    assert all(name.startswith("sentence_transformers.") for name in types)  # no trust_remote_code
     other = SentenceTransformer(str(folder))
     assert settings_of(other) == settings_of(model)
     assert (other.encode_query(BOOLEAN) == model.encode_query(BOOLEAN)).all()
     assert (other.encode_document(BOOLEAN) == model.encode_document(BOOLEAN)).all()
-    # The same folder is the query encoder for transformers.
+    # transformers loads the query encoder from the same folder.
     encoder = AutoModel.from_pretrained(folder)
     assert isinstance(encoder, BoolBertModel)
     batch = AutoTokenizer.from_pretrained(folder)(BOOLEAN, return_tensors="pt", padding=True)
@@ -103,7 +103,7 @@ def test_a_saved_folder_comes_back_to_the_bit(tiny_encoder, tokenizer, tmp_path,
         assert torch.equal(hidden, query_encoder(model)(**batch).last_hidden_state)
 
 
-def test_shared_weights_written_twice_are_kept_once(tiny_encoder, tokenizer, tmp_path, monkeypatch):
+def test_shared_weights_are_saved_once(tiny_encoder, tokenizer, tmp_path, monkeypatch):
     """Before 6.2 sentence-transformers writes a shared tower for each route."""
     own = Router.save
 
@@ -126,7 +126,7 @@ def test_shared_weights_written_twice_are_kept_once(tiny_encoder, tokenizer, tmp
     assert (other.encode_document(BOOLEAN) == model.encode_document(BOOLEAN)).all()
 
 
-def test_a_save_that_fails_leaves_the_last_one(tiny_encoder, tokenizer, tmp_path, monkeypatch):
+def test_a_failed_save_keeps_the_previous_one(tiny_encoder, tokenizer, tmp_path, monkeypatch):
     model = build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer)
     save_towers(model, tmp_path / "model")
     expected = model.encode_query(BOOLEAN)
@@ -142,7 +142,7 @@ def test_a_save_that_fails_leaves_the_last_one(tiny_encoder, tokenizer, tmp_path
     assert (SentenceTransformer(str(tmp_path / "model")).encode_query(BOOLEAN) == expected).all()
 
 
-def test_labels_overrule_the_gate(tiny_encoder, tokenizer):
+def test_labels_override_the_gate(tiny_encoder, tokenizer):
     model = build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer)
     texts = [*BOOLEAN, *PLAIN_TEXTS]
     by_gate = model.encode_query(texts, convert_to_tensor=True)
@@ -152,13 +152,13 @@ def test_labels_overrule_the_gate(tiny_encoder, tokenizer):
     assert given.shape == by_gate.shape
     changed = (given - bare).abs().amax(1) > 1e-6
     assert changed.tolist() == [bool(names) for names in labels]
-    torch.testing.assert_close(given[0], by_gate[0])  # the gate says the same of the first
+    torch.testing.assert_close(given[0], by_gate[0])  # the gate agrees on the first
     assert encode_queries(model, [], operators=[]).shape == (0, 32)
     with pytest.raises(GateError, match="got 6 texts and operators for 1"):
         encode_queries(model, texts, operators=[["not"]])
 
 
-def test_lengths_are_cut_by_route(tiny_encoder, tokenizer):
+def test_each_route_truncates_to_its_length(tiny_encoder, tokenizer):
     model = build_towers(
         tiny_encoder(), LEXICON, tokenizer=tokenizer, query_length=5, document_length=9
     )
@@ -183,9 +183,7 @@ def test_gradients_reach_both_towers_and_the_plugin(tiny_encoder, tokenizer, is_
 
 
 @pytest.mark.parametrize("kind", ["attached", "plugin folder", "bool bert", "bool bert folder"])
-def test_an_encoder_that_carries_the_plugin_keeps_it(
-    tiny_encoder, tokenizer, tmp_path, caplog, kind
-):
+def test_an_encoder_with_a_plugin_keeps_it(tiny_encoder, tokenizer, tmp_path, caplog, kind):
     encoder = tiny_encoder()
     attach(encoder, LEXICON, tokenizer=tokenizer)
     before = {k: v.clone() for k, v in encoder.state_dict().items()}
@@ -216,7 +214,7 @@ def test_an_encoder_that_carries_the_plugin_keeps_it(
         build_towers(source, BoolAttnConfig(rank=2), tokenizer=given)
 
 
-def test_the_given_encoder_is_left_as_it_is(tiny_encoder, tokenizer):
+def test_the_given_encoder_is_not_changed(tiny_encoder, tokenizer):
     encoder = tiny_encoder(attention="eager")
     model = build_towers(encoder, LEXICON, tokenizer=tokenizer)
     assert not hasattr(encoder, "boolattn")
@@ -224,12 +222,12 @@ def test_the_given_encoder_is_left_as_it_is(tiny_encoder, tokenizer):
     assert query_encoder(model).backbone.config._attn_implementation == "boolattn_eager"
 
 
-def test_wrong_settings_are_one_line(tiny_encoder, tokenizer, plain):
+def test_wrong_settings_are_rejected(tiny_encoder, tokenizer, plain):
     for options, message in (
         ({"pooling": "max"}, "pooling must be one of mean, cls; got 'max'"),
         ({"similarity": "cos"}, "similarity must be one of cosine, dot"),
-        ({"query_length": 2}, "query_length must leave room"),
-        ({"document_length": 601}, "reads at most 600 tokens, and 601"),
+        ({"query_length": 2}, "query_length must be at least 3"),
+        ({"document_length": 601}, "takes at most 600 tokens; got a length of 601"),
         ({"poolnig": "mean"}, "has no 'poolnig'"),
     ):
         with pytest.raises(ConfigError, match=message):
@@ -243,35 +241,35 @@ def test_wrong_settings_are_one_line(tiny_encoder, tokenizer, plain):
             build_towers(nowhere, LEXICON, tokenizer=tokenizer)
 
 
-def test_the_card_says_what_the_model_is_and_its_example_runs(
-    tiny_encoder, tokenizer, tmp_path, monkeypatch, capsys
-):
+def test_model_card_and_its_example(tiny_encoder, tokenizer, tmp_path, monkeypatch, capsys):
     config = BoolAttnConfig(gate="lexicon", rank=4, variant="paper")
     model = build_towers(tiny_encoder(), config, tokenizer=tokenizer, is_shared=False)
     card = Card(base="tiny/encoder", licence="mit", data="taxa | wordings", command="boolattn x")
     save_towers(model, tmp_path / "model", card=card)
     text = (tmp_path / "model" / "README.md").read_text()
-    for said in (
+    for line in (
         "license: mit",
         "| base encoder | tiny/encoder |",
-        "| gate | by the cue lexicon",
-        "| BoolAttn | paper; rank=4 |",
-        "| weights | one set a tower |",
+        "| gate | cue lexicon",
+        "| BoolAttn | paper variant; rank=4 |",
+        "| weights | separate for each tower |",
         "| training data | taxa \\| wordings |",
         "boolattn x",
     ):
-        assert said in text
+        assert line in text
     [example] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(example, {})
     assert "tensor([[" in capsys.readouterr().out
     save_towers(build_towers(tiny_encoder(), tokenizer=tokenizer), tmp_path / "plain")
     text = (tmp_path / "plain" / "README.md").read_text()
-    assert "none: plain towers" in text
-    assert "| base encoder | not said |" in text
+    assert "| BoolAttn | none |" in text
+    assert "| base encoder | unknown |" in text
 
 
-def test_the_examples_of_the_page_run(tiny_encoder, tokenizer, tmp_path, monkeypatch, capsys):
+def test_the_examples_of_the_documentation_run(
+    tiny_encoder, tokenizer, tmp_path, monkeypatch, capsys
+):
     for part in (tiny_encoder(), tokenizer):  # in the place of MiniLM, to be fast
         part.save_pretrained(tmp_path / "tiny")
     monkeypatch.setattr("boolattn.embedding.models.minilm_folder", lambda: tmp_path / "tiny")

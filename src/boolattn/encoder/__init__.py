@@ -1,13 +1,12 @@
 """Bool-BERT and the two-tower retriever.
 
-Importing this room makes ``BoolBertConfig`` and ``BoolBertModel`` known to transformers' ``Auto``
-classes, and so to ``SentenceTransformer``. May import: boolattn.plugin, boolattn.attention,
-boolattn.data (the cache folder), boolattn.settings, boolattn.errors.
+Importing this package registers Bool-BERT with transformers' ``Auto`` classes, and so with
+``SentenceTransformer``.
 """
 
 from boolattn.encoder.bool_bert import BoolBertConfig, BoolBertModel, register
 from boolattn.encoder.card import Card
-from boolattn.encoder.document_encoder import DocumentEncoder, encode_documents
+from boolattn.encoder.document_encoder import DocumentEncoder
 from boolattn.encoder.tower_storage import save_towers
 from boolattn.encoder.towers import (
     TowerConfig,
@@ -26,7 +25,6 @@ __all__ = [
     "DocumentEncoder",
     "TowerConfig",
     "build_towers",
-    "encode_documents",
     "encode_queries",
     "query_encoder",
     "save_towers",

@@ -1,8 +1,7 @@
 """Bool-BERT: an encoder and its plug-in as one Hugging Face model.
 
-No modelling code is copied: the bare encoder is built by ``AutoModel`` from its own settings, and
-the plug-in is hooked into it. One class serves every family that ``attach`` supports.
-May import: boolattn.plugin, boolattn.attention, boolattn.errors.
+``AutoModel`` builds the encoder from its own settings, and the plug-in is attached to it, so one
+class serves every supported family.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
-from transformers.modeling_outputs import BaseModelOutput  # noqa: TC002 - read at run time
+from transformers.modeling_outputs import BaseModelOutput  # noqa: TC002
 
-from boolattn.attention.config import BoolAttnConfig  # noqa: TC001 - mypy and readers
+from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 from boolattn.attention.gate import LexiconGate
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.attach import attach, install, plugin_of
@@ -29,18 +28,18 @@ if TYPE_CHECKING:
     from boolattn.plugin.labels import OperatorLabels
 
 MODEL_TYPE = "bool_bert"
-#: The task under which the plug-in works; under any other the bare encoder runs.
+#: The task with the plug-in; for any other the encoder runs without it.
 QUERY = "query"
 
 
 class BoolBertConfig(PreTrainedConfig):
-    """An encoder's own settings with the plug-in's.
+    """Settings of an encoder and its plug-in.
 
     Attributes:
-        encoder: The bare encoder's settings, as its own config writes them.
-        boolattn: The values of :class:`BoolAttnConfig`.
-        lexicon_shape: Cues, longest cue and vocabulary of the compiled lexicon; ``None`` where
-            the gate is another.
+        encoder: The encoder's settings, as its own config writes them.
+        boolattn: Values of :class:`BoolAttnConfig`.
+        lexicon_shape: Number of cues, longest cue and vocabulary size of the compiled lexicon;
+            ``None`` for other gates.
     """
 
     model_type = MODEL_TYPE
@@ -51,11 +50,11 @@ class BoolBertConfig(PreTrainedConfig):
 
     @property
     def encoder_config(self) -> PreTrainedConfig:
-        """The bare encoder's config, made anew."""
+        """The encoder's own config, as a new object."""
         values = dict(self.encoder or {})
         family = values.pop("model_type", None)
         if family is None:
-            raise ConfigError(f"this {MODEL_TYPE} config names no encoder; load a saved model")
+            raise ConfigError(f"this {MODEL_TYPE} config has no encoder; load a saved model")
         return AutoConfig.for_model(family, **values)
 
     @property
@@ -63,9 +62,9 @@ class BoolBertConfig(PreTrainedConfig):
         """The plug-in's settings."""
         return saved_config(self.boolattn or {}, source=MODEL_TYPE)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a size, or the base's complaint
-        """Answer for the encoder: its sizes are this model's sizes."""
-        # Only these: transformers asks for much else with hasattr, and acts on the answer.
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        """Return a size of the encoder."""
+        # Only sizes: transformers checks for other attributes with hasattr and acts on them.
         if name in _SIZES and self.__dict__.get("encoder"):
             return getattr(self.encoder_config, name)
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
@@ -81,11 +80,11 @@ _SIZES = (
 
 
 class BoolBertModel(PreTrainedModel):
-    """An encoder that carries BoolAttn, loaded and saved as one.
+    """An encoder with BoolAttn, saved and loaded as one model.
 
     Args:
         config: The settings.
-        backbone: An encoder that already carries the plug-in; left out, both are built.
+        backbone: An encoder with the plug-in; by default both are built.
     """
 
     config_class = BoolBertConfig
@@ -101,7 +100,7 @@ class BoolBertModel(PreTrainedModel):
         self.backbone = _backbone(config) if backbone is None else backbone
         plugin = plugin_of(self.backbone)
         if not plugin.operators.is_meta:
-            # The plug-in brings its own first values; transformers would draw others.
+            # The plug-in is initialised already; transformers would do it again.
             for part in plugin.modules():
                 part._is_hf_initialized = True  # type: ignore[assignment]
         self.post_init()  # type: ignore[no-untyped-call]
@@ -114,20 +113,17 @@ class BoolBertModel(PreTrainedModel):
         *,
         tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> BoolBertModel:
-        """Make a Bool-BERT of an encoder, in place.
+        """Make a Bool-BERT from an encoder, in place.
 
         Args:
-            encoder: A bare encoder, or one that already carries the plug-in.
-            config: The plug-in's settings; ``None`` keeps the plug-in it carries, or attaches
-                one with the defaults.
+            encoder: With or without the plug-in.
+            config: The plug-in's settings. Default: those of the encoder's plug-in, or of
+                ``attach``.
             tokenizer: The encoder's own, for the lexicon gate.
         """
         if hasattr(encoder.base_model, "boolattn"):
-            carried = plugin_of(encoder).config
-            if config is not None and config != carried:
-                raise ConfigError(
-                    "this encoder already carries BoolAttn with other settings; detach() it first"
-                )
+            if config is not None and config != plugin_of(encoder).config:
+                raise ConfigError("this encoder has BoolAttn with other settings; detach() it")
         else:
             attach(encoder, config, tokenizer=tokenizer)
         plugin = plugin_of(encoder)
@@ -154,17 +150,16 @@ class BoolBertModel(PreTrainedModel):
         Args:
             input_ids: Shape ``(batch, tokens)``.
             attention_mask: 1 for tokens, 0 for padding. Same shape.
-            operators: Labels that overrule the gate: names for each text, or 0 and 1 in the
+            operators: Labels that override the gate: names for each text, or 0 and 1 of the
                 shape ``(batch, operators)``.
-            task: What sentence-transformers names the texts. Under ``query`` the plug-in works;
-                under ``document``, and under ``None`` (``encode`` without a task, which its
-                router counts as a document), the bare encoder runs.
-            **kwargs: What the family's own ``forward`` takes.
+            task: Of sentence-transformers. The plug-in is used only for ``query``, not for
+                ``document`` or ``None`` (``encode`` without a task).
+            **kwargs: Arguments of the family's own ``forward``.
         """
         if task == QUERY:
             kwargs["operators"] = operators
         elif operators is not None:
-            raise GateError(f"operators belong to queries, and the task is {task!r}")
+            raise GateError(f"operators are for the task {QUERY!r}; got the task {task!r}")
         else:
             kwargs["is_bare"] = True
         output: BaseModelOutput = self.backbone(
@@ -183,20 +178,20 @@ class BoolBertModel(PreTrainedModel):
 
 
 def base_name(encoder: PreTrainedModel) -> str:
-    """Name the encoder a model started from: a hub's name, or of a folder its last part."""
+    """Return the name of a model's initial encoder: on the hub, or of its folder."""
     if isinstance(encoder, BoolBertModel):
         return str((encoder.config.encoder or {}).get("_name_or_path", ""))
     name = str(encoder.config.name_or_path or "")
-    # A path would tell of one machine and mean nothing on another.
+    # A full path is meaningless on another machine.
     return Path(name).name if Path(name).is_dir() or Path(name).is_absolute() else name
 
 
 def _backbone(config: BoolBertConfig) -> PreTrainedModel:
-    """Build the bare encoder and hook the plug-in in; the weights come later."""
+    """Build the encoder with its plug-in; weights are loaded later."""
     own = config.encoder_config
-    # A family without the interface has only its own attention.
+    # A family without AttentionInterface has only its own attention.
     has_choice = own.model_type not in FAMILIES or FAMILIES[own.model_type].has_interface
-    # The precision is the whole model's, not that of the file the encoder once came from.
+    # The precision of the whole model, not of the encoder's original file.
     encoder: PreTrainedModel = AutoModel.from_config(
         own,
         attn_implementation=config._attn_implementation if has_choice else "eager",
@@ -218,6 +213,6 @@ def _backbone(config: BoolBertConfig) -> PreTrainedModel:
 
 
 def register() -> None:
-    """Make both classes known to transformers."""
+    """Register both classes with transformers."""
     AutoConfig.register(MODEL_TYPE, BoolBertConfig, exist_ok=True)
     AutoModel.register(BoolBertConfig, BoolBertModel, exist_ok=True)

@@ -1,7 +1,4 @@
-"""The model card: what a saved model is, what made it, and how to use it.
-
-May import: boolattn.encoder, boolattn.attention.
-"""
+"""The model card of a saved model."""
 
 from __future__ import annotations
 
@@ -15,86 +12,88 @@ from boolattn.encoder.towers import query_encoder, settings_of
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-NOT_SAID = "not said"
+UNKNOWN = "unknown"
 GATES = {
-    "label": "by label: without `operators` a query is read as a plain one",
-    "lexicon": "by the cue lexicon, from plain text",
-    "learned": "by a trained classifier, from plain text",
+    "label": "oracle operator labels; without `operators` every gate is closed",
+    "lexicon": "cue lexicon, from plain text",
+    "learned": "trained classifier, from plain text",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What a model cannot say of itself.
+    """Facts for the model card that are not in the model.
 
     Attributes:
-        base: The encoder the towers started from; left out, the name it was loaded by.
+        base: The encoder the towers were initialised from; by default the name it was loaded by.
         licence: Identifier of the weights' licence, as model hubs write it.
-        data: What it was trained on.
-        command: The command that made it.
-        results: Markdown about what it reaches.
+        data: Training data.
+        command: The command that trained the model.
+        results: Markdown about its results.
     """
 
     base: str = ""
     licence: str = "apache-2.0"
-    data: str = NOT_SAID
+    data: str = UNKNOWN
     command: str = ""
     results: str = ""
 
 
 def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
-    """Write the card of a two-tower model.
-
-    Args:
-        model: The model.
-        card: What it cannot say of itself.
-        name: Its folder's name.
-    """
+    """Return the card of a two-tower model as Markdown; ``name`` is that of its folder."""
     encoder = query_encoder(model)
-    base = card.base or base_name(encoder) or NOT_SAID
     towers = settings_of(model)
     rows = {
-        "base encoder": base,
+        "base encoder": card.base or base_name(encoder) or UNKNOWN,
         "family": encoder.config.model_type,
-        "weights": "one set for both towers" if towers.is_shared else "one set a tower",
+        "weights": "shared by both towers" if towers.is_shared else "separate for each tower",
         "pooling": towers.pooling,
         "similarity": towers.similarity,
         "dimensions": str(model.get_embedding_dimension()),
-        "lengths": f"queries {towers.query_length}, documents {towers.document_length} tokens",
+        "maximum length": f"queries {towers.query_length}, documents {towers.document_length}",
     }
     if isinstance(encoder, BoolBertModel):
         settings = encoder.config.boolattn_config
         rows["family"] = str(encoder.backbone.config.model_type)
         rows["gate"] = GATES[settings.gate]
-        rows["BoolAttn"] = f"{settings.variant}; {_changes(settings)}"
+        rows["BoolAttn"] = f"{settings.variant} variant; {_changes(settings)}"
     else:
-        rows["BoolAttn"] = "none: plain towers"
+        rows["BoolAttn"] = "none"
     rows["training data"] = card.data
     table = "\n".join(f"| {key} | {_cell(value)} |" for key, value in rows.items())
-    front = ["license: " + card.licence, "library_name: sentence-transformers"]
-    front += ["pipeline_tag: sentence-similarity", "tags: [boolattn, dense-retrieval]"]
-    command = f"Made by\n\n```sh\n{card.command}\n```\n" if card.command else "Command: not said.\n"
-    parts = ["---\n" + "\n".join(front) + "\n---", f"# {name}", _INTRODUCTION]
-    parts += ["| | |\n|---|---|\n" + table, command, _USAGE.replace("NAME", name)]
+    parts = [_FRONT.format(licence=card.licence), f"# {name}", _INTRODUCTION]
+    parts += ["| | |\n|---|---|\n" + table]
+    if card.command:
+        parts.append(f"Trained with\n\n```sh\n{card.command}\n```")
+    parts.append(_USAGE.format(name=name))
     if card.results:
         parts.append("## Results\n\n" + card.results)
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
+_FRONT = """
+---
+license: {licence}
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags: [boolattn, dense-retrieval]
+---
+"""
+
 _INTRODUCTION = """
-A two-tower retriever that reads *and*, *or* and *not* in a query: BoolAttn adds a learned bias to
-the attention of the query encoder; documents go through the bare encoder.
+A two-tower retriever for queries with *and*, *or* and *not*: BoolAttn adds a learned bias to the
+attention of the query encoder. Documents are encoded without it.
 """
 
 _USAGE = """
-## Use
+## Usage
 
 ```python
 from sentence_transformers import SentenceTransformer
 
-import boolattn.encoder  # makes Bool-BERT known to transformers
+import boolattn.encoder  # registers Bool-BERT with transformers
 
-model = SentenceTransformer("NAME")
+model = SentenceTransformer("{name}")
 queries = model.encode_query(["moths of Borneo but not Sumatra"])
 documents = model.encode_document(["A moth found in Borneo.", "A moth found in Sumatra."])
 print(model.similarity(queries, documents))
@@ -103,9 +102,9 @@ print(model.similarity(queries, documents))
 
 
 def _changes(settings: BoolAttnConfig) -> str:
-    """Name the settings that are not the defaults."""
-    own, usual = asdict(settings), asdict(BoolAttnConfig())
-    found = [f"{k}={own[k]}" for k in own if own[k] != usual[k] and k not in ("gate", "variant")]
+    """List the settings that differ from the defaults."""
+    own, default = asdict(settings), asdict(BoolAttnConfig())
+    found = [f"{k}={own[k]}" for k in own if own[k] != default[k] and k not in ("gate", "variant")]
     return ", ".join(found) or "defaults"
 
 

@@ -1,7 +1,4 @@
-"""The query tower as ONNX: gate, bias, pooling and normalisation inside one graph.
-
-May import: boolattn.encoder, boolattn.errors; onnx only inside the function.
-"""
+"""Export of the query tower to ONNX: gate, bias, pooling and normalisation in one graph."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _PACKAGES = ("onnx", "onnxscript")
 
 
 class QueryTower(nn.Module):
-    """A query tower with tensors at both ends.
+    """A query tower from token ids to vectors.
 
     Args:
         model: The two-tower model.
@@ -36,19 +33,19 @@ class QueryTower(nn.Module):
     def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()
         self.encoder = query_encoder(model)
-        self.tokenizer_gives = tuple(model.tokenizer.model_input_names)
+        self.tokenizer_names = tuple(model.tokenizer.model_input_names)
         self.after = nn.ModuleList(
             part for part in model.children() if isinstance(part, Pooling | Normalize)
         )
 
     @property
     def input_names(self) -> list[str]:
-        """What the tokenizer gives and the family reads, in order."""
+        """Inputs that both the tokenizer and the family have, in order."""
         bare = self.encoder.backbone if isinstance(self.encoder, BoolBertModel) else self.encoder
         accepted = inspect.signature(bare.forward).parameters
         rest = "token_type_ids"
-        is_read = rest in accepted and rest in self.tokenizer_gives
-        return ["input_ids", "attention_mask", *([rest] if is_read else [])]
+        has_types = rest in accepted and rest in self.tokenizer_names
+        return ["input_ids", "attention_mask", *([rest] if has_types else [])]
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
@@ -58,7 +55,7 @@ class QueryTower(nn.Module):
         Args:
             input_ids: Shape ``(batch, tokens)``.
             attention_mask: 1 for tokens, 0 for padding. Same shape.
-            token_type_ids: Where the family reads them. Same shape.
+            token_type_ids: If the family has them. Same shape.
 
         Returns:
             Shape ``(batch, dim)``.
@@ -77,31 +74,31 @@ class QueryTower(nn.Module):
 def export_query_tower(model: SentenceTransformer, path: str | Path) -> Path:
     """Write the query tower as one ONNX file.
 
-    Its inputs are ``input_ids``, ``attention_mask`` and, where the family reads them,
-    ``token_type_ids``, all int64 of the shape ``(batch, tokens)``; its output is ``vectors``,
-    float32 of the shape ``(batch, dim)``, of length 1 where the model compares by cosine. The
-    gate is inside: with a label gate the tower is the bare encoder.
+    Inputs: ``input_ids``, ``attention_mask`` and, if the family has them, ``token_type_ids``,
+    all int64 of the shape ``(batch, tokens)``. Output: ``vectors``, float32 of the shape
+    ``(batch, dim)``, of length 1 if the similarity is cosine. Operator labels are no input, so
+    with ``gate="label"`` every gate is closed.
 
     Args:
         model: From :func:`build_towers`, or loaded from a folder.
-        path: The file, which appears whole or not at all; its folder is made where needed.
+        path: The file, written atomically.
     """
     path = Path(path)
     if path.suffix != ".onnx":
-        raise ConfigError(f"an ONNX file is named *.onnx; got {path.name!r}")
+        raise ConfigError(f"the file must be named *.onnx; got {path.name!r}")
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
         raise MissingDataError(f"export needs {missing[0]}; pip install 'boolattn[onnx]'")
     tower = QueryTower(model).eval()
     device = next(tower.parameters()).device
     names = tower.input_names
     example = tuple(torch.ones(2, 8, dtype=torch.int64, device=device) for _ in names)
-    # The encoder bounds the length by its positions: the exporter finds the range by itself.
+    # The exporter finds the range of the length by itself.
     shape = dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.stem}.part.onnx")
     try:
         with torch.no_grad(), warnings.catch_warnings():
-            # The exporter warns of its own parts' future; none of it concerns the caller.
+            # The exporter warns about deprecated parts of its own.
             warnings.simplefilter("ignore")
             program = torch.onnx.export(
                 tower,
@@ -116,7 +113,7 @@ def export_query_tower(model: SentenceTransformer, path: str | Path) -> Path:
             )
         if program is None or _has_fixed_sizes(program):
             raise UnsupportedEncoderError(
-                "the exporter could not leave batch and length open for this encoder"
+                "the exporter made batch or length of this encoder constant"
             )
         draft.replace(path)
     finally:
@@ -125,6 +122,6 @@ def export_query_tower(model: SentenceTransformer, path: str | Path) -> Path:
 
 
 def _has_fixed_sizes(program: torch.onnx.ONNXProgram) -> bool:
-    """Whether a traced size became a constant, which the exporter does without a word."""
+    """Whether a dynamic size became a constant, which the exporter does silently."""
     sizes = [size for value in program.model.graph.inputs for size in value.shape or ()]
     return any(isinstance(size, int) for size in sizes)

@@ -1,8 +1,7 @@
-"""A two-tower model on disk: a folder that sentence-transformers and transformers both open.
+"""Save a two-tower model as a folder for both sentence-transformers and transformers.
 
-``SentenceTransformer(folder)`` gives the towers, ``AutoModel.from_pretrained(folder)`` the query
-encoder, from the same weights: the root holds an index that points into the tower's folder.
-May import: boolattn.encoder, boolattn.plugin.
+``SentenceTransformer(folder)`` loads the towers, ``AutoModel.from_pretrained(folder)`` the query
+encoder, from the same weights: the root has an index that points to the tower's folder.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 ROUTER = "router_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-#: What a tower's folder holds for sentence-transformers alone.
+#: Files of a tower's folder that are only for sentence-transformers.
 _TOWER_ONLY = ("sentence_bert_config.json", INDEX)
 
 
@@ -37,13 +36,13 @@ def save_towers(
     card: Card | None = None,
     also: Callable[[Path], None] | None = None,
 ) -> None:
-    """Write a model with its card, whole or not at all; shared weights are written once.
+    """Write a model with its card, atomically; shared weights are written once.
 
     Args:
         model: From :func:`build_towers`, or loaded from a folder.
-        folder: Where to; a model that is there is replaced.
-        card: What the model card says beyond the model's own settings.
-        also: Writes what else belongs into the folder, before it takes its place.
+        folder: The folder; an older model in it is replaced.
+        card: Facts for the model card.
+        also: Called with the unfinished folder, to write further files.
     """
     folder = Path(folder)
     is_shared = settings_of(model).is_shared
@@ -58,9 +57,9 @@ def save_towers(
 
 
 def _route(draft: Path, *, is_shared: bool) -> str:
-    """Send both routes of shared weights to one folder; return the query tower's.
+    """Point both routes of shared weights to one folder; return the query tower's.
 
-    sentence-transformers does so itself from 6.2 on; before, it writes the weights twice.
+    sentence-transformers before 6.2 writes the weights twice.
     """
     path = draft / ROUTER
     values = json.loads(path.read_text(encoding="utf-8"))
@@ -75,14 +74,14 @@ def _route(draft: Path, *, is_shared: bool) -> str:
 
 
 def _point_to(tower: Path, root: Path) -> None:
-    """Let transformers open the root: config and tokenizer, and an index to the weights."""
-    places: dict[str, str] = {}
+    """Write config, tokenizer and an index of the weights to the root, for transformers."""
+    files: dict[str, str] = {}
     for file in sorted(tower.iterdir()):
         if file.suffix == ".safetensors":
             with safe_open(file, framework="pt") as weights:
                 names = list(weights.keys())
-            places |= dict.fromkeys(names, f"{tower.name}/{file.name}")
+            files |= dict.fromkeys(names, f"{tower.name}/{file.name}")
         elif file.name not in _TOWER_ONLY:
             shutil.copyfile(file, root / file.name)
-    index = {"metadata": {}, "weight_map": places}
+    index = {"metadata": {}, "weight_map": files}
     (root / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")

@@ -1,19 +1,16 @@
-"""The two-tower retriever: Bool-BERT for queries, the bare encoder for documents.
+"""The two-tower retriever: Bool-BERT for queries, the encoder without plug-in for documents.
 
-It is an ordinary ``SentenceTransformer`` made of that library's own modules only, because it
-imports no others from a saved folder without ``trust_remote_code``: a ``Router`` over
-``Transformer``, then ``Pooling``, then ``Normalize`` for cosine similarity. With shared weights
-both routes hold the same ``Transformer``, whose model runs bare unless its task is ``query``.
+It is a ``SentenceTransformer`` made only of that library's own modules, so that a saved folder
+needs no ``trust_remote_code``: a ``Router`` over ``Transformer``, then ``Pooling``, then
+``Normalize`` for cosine similarity. With shared weights both routes have the same ``Transformer``,
+which uses the plug-in only for the task ``query``.
 
 Training, one step::
 
     features = model.preprocess(texts, task="query")       # or task="document"
-    features = {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
+    features = batch_to_device(features, device)           # of sentence_transformers.util
     features["operators"] = labels                         # optional, queries only
     vectors = model(features, task="query")["sentence_embedding"]
-
-May import: boolattn.encoder, boolattn.plugin, boolattn.attention, boolattn.settings,
-boolattn.errors.
 """
 
 from __future__ import annotations
@@ -27,6 +24,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from sentence_transformers.util import batch_to_device
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel
@@ -51,14 +49,14 @@ SIMILARITIES = ("cosine", "dot")
 
 @dataclass(frozen=True, kw_only=True)
 class TowerConfig:
-    """How two encoders make one retriever.
+    """Settings of two towers.
 
     Attributes:
         pooling: ``mean`` over a text's tokens, or its first token (``cls``).
         is_shared: Whether both towers use the same weights.
-        similarity: ``cosine``, which makes vectors of length 1, or ``dot``.
-        query_length: Tokens of a query that are read.
-        document_length: Tokens of a document that are read.
+        similarity: ``cosine``, with vectors of length 1, or ``dot``.
+        query_length: Most tokens of a query.
+        document_length: Most tokens of a document.
     """
 
     pooling: str = "mean"
@@ -73,7 +71,7 @@ class TowerConfig:
                 raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
         for name in ("query_length", "document_length"):
             if (value := getattr(self, name)) < 3:
-                raise ConfigError(f"{name} must leave room for a word and its marks; got {value}")
+                raise ConfigError(f"{name} must be at least 3; got {value}")
 
 
 def build_towers(
@@ -83,14 +81,13 @@ def build_towers(
     tokenizer: PreTrainedTokenizerBase | None = None,
     **settings: Any,
 ) -> SentenceTransformer:
-    """Build the retriever from one encoder, whose weights both towers start from.
+    """Build two towers, both initialised from one encoder.
 
     Args:
-        encoder: A folder, a name on the hub, or a loaded encoder, which is left as it is. One
-            that carries BoolAttn, or a folder saved from one, keeps its plug-in.
-        config: The plug-in's settings. ``None``: the plug-in the encoder carries, and where it
-            carries none, plain towers.
-        tokenizer: The encoder's own; left out, it is taken from the encoder's folder.
+        encoder: A folder, a name on the hub, or a loaded encoder, which is not changed. An
+            encoder with BoolAttn, or a folder saved from one, keeps its plug-in.
+        config: The plug-in's settings. ``None``: the encoder's own plug-in, if it has one.
+        tokenizer: The encoder's own; by default that of the encoder's folder.
         **settings: Values of :class:`TowerConfig`: ``pooling``, ``is_shared``, ``similarity``,
             ``query_length``, ``document_length``.
     """
@@ -103,12 +100,12 @@ def build_towers(
     limit = model.config.max_position_embeddings
     for length in (towers.query_length, towers.document_length):
         if length > limit:
-            raise ConfigError(f"the encoder reads at most {limit} tokens, and {length} were asked")
+            raise ConfigError(f"the encoder takes at most {limit} tokens; got a length of {length}")
     with TemporaryDirectory(prefix="boolattn-") as folder:
-        writer = _Writer(model, tokenizer, towers, Path(folder))
-        query = document = writer.query_tower(config)
+        builder = _TowerBuilder(model, tokenizer, towers, Path(folder))
+        query = document = builder.query_tower(config)
         if not towers.is_shared:
-            document = writer.document_tower()
+            document = builder.document_tower()
     pooling = Pooling(query.get_embedding_dimension(), cast("Any", towers.pooling))
     router = Router.for_query_document([query], [document], default_route=DOCUMENT)
     return SentenceTransformer(
@@ -118,8 +115,8 @@ def build_towers(
 
 
 @dataclass
-class _Writer:
-    """Gives sentence-transformers the encoders it only takes from a folder."""
+class _TowerBuilder:
+    """Builds towers from folders, because sentence-transformers takes no loaded encoder."""
 
     encoder: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
@@ -128,30 +125,30 @@ class _Writer:
 
     @property
     def base(self) -> PreTrainedModel:
-        """The encoder without the head it may stand under."""
+        """The encoder without a task head."""
         return cast("PreTrainedModel", self.encoder.base_model)
 
     def query_tower(self, config: BoolAttnConfig | None) -> Transformer:
-        """Write and read back the encoder with its plug-in, or plain where there is none."""
+        """Build a tower of the encoder with its plug-in, if it has one."""
         if isinstance(self.encoder, BoolBertModel):
             if config is not None and config != self.encoder.config.boolattn_config:
-                raise ConfigError("this encoder carries BoolAttn with other settings")
-            return self._transformer(self.encoder, self.encoder.state_dict())
-        carries = hasattr(self.base, NAME)
-        if config is None and not carries:
+                raise ConfigError("this encoder has BoolAttn with other settings")
+            return self._transformer(self.encoder)
+        has_plugin = hasattr(self.base, NAME)
+        if config is None and not has_plugin:
             return self.document_tower()
-        if carries:
+        if has_plugin:
             model = BoolBertModel.wrap(self.encoder, config)
         else:
-            # On a copy, because attach changes the encoder it is given.
+            # A copy, because attach changes the encoder.
             bare = AutoModel.from_pretrained(self._write_bare("bare"), **self._options())
             bare.config.name_or_path = self.encoder.config.name_or_path
             model = BoolBertModel.wrap(bare, config, tokenizer=self.tokenizer)
-        return self._transformer(model, model.state_dict())
+        return self._transformer(model)
 
     def document_tower(self) -> Transformer:
-        """Write and read back the encoder alone."""
-        return self._read(self._write_bare("document"))
+        """Build a tower of the encoder without its plug-in."""
+        return self._load(self._write_bare("document"))
 
     def _write_bare(self, name: str) -> Path:
         base = self.base
@@ -159,11 +156,11 @@ class _Writer:
         base.save_pretrained(self.folder / name, state_dict=weights)
         return self.folder / name
 
-    def _transformer(self, model: PreTrainedModel, weights: dict[str, Tensor]) -> Transformer:
-        model.save_pretrained(self.folder / QUERY, state_dict=weights)
-        return self._read(self.folder / QUERY)
+    def _transformer(self, model: PreTrainedModel) -> Transformer:
+        model.save_pretrained(self.folder / QUERY, state_dict=model.state_dict())
+        return self._load(self.folder / QUERY)
 
-    def _read(self, folder: Path) -> Transformer:
+    def _load(self, folder: Path) -> Transformer:
         self.tokenizer.save_pretrained(folder)
         tower: Transformer = Transformer(
             str(folder),
@@ -172,12 +169,12 @@ class _Writer:
             document_length=self.towers.document_length,
             max_seq_length=self.towers.document_length,
         )
-        # The folder is about to go; a model card should name the encoder.
+        # The folder is temporary; the model card needs the encoder's name.
         tower.model.config.name_or_path = self.encoder.config.name_or_path
         return tower
 
     def _options(self) -> dict[str, Any]:
-        """Ask for the attention the given encoder has."""
+        """Keep the attention implementation of the given encoder."""
         base = self.base
         used = base.config._attn_implementation
         if hasattr(base, NAME):
@@ -186,24 +183,24 @@ class _Writer:
 
 
 def query_encoder(model: SentenceTransformer) -> PreTrainedModel:
-    """Return the encoder of the query tower: a Bool-BERT, or a bare one in plain towers."""
+    """Return the encoder of the query tower: a Bool-BERT if it has the plug-in."""
     return _tower(model, QUERY).model
 
 
 def document_tower(model: SentenceTransformer) -> Transformer:
-    """Return the document tower: sentence-transformers' module around the bare encoder."""
+    """Return the document tower: sentence-transformers' module around the encoder."""
     return _tower(model, DOCUMENT)
 
 
 def settings_of(model: SentenceTransformer) -> TowerConfig:
-    """Read a model's settings back."""
+    """Return the settings of a two-tower model."""
     query, document = _tower(model, QUERY), _tower(model, DOCUMENT)
     [pooling] = [part for part in model.children() if isinstance(part, Pooling)]
     return TowerConfig(
         pooling=str(pooling.pooling_mode),
         is_shared=query is document,
         similarity=str(model.similarity_fn_name),
-        # Towers made by other hands may leave a length to the tokenizer.
+        # Towers not made by build_towers may have no lengths.
         query_length=query.query_length or query.max_seq_length or 0,
         document_length=document.document_length or document.max_seq_length or 0,
     )
@@ -212,7 +209,7 @@ def settings_of(model: SentenceTransformer) -> TowerConfig:
 def _tower(model: SentenceTransformer, route: str) -> Transformer:
     router = model[0]
     if not isinstance(router, Router) or route not in router.sub_modules:
-        raise ConfigError("this model has no two towers; make one with build_towers()")
+        raise ConfigError("this model has no two towers; build one with build_towers()")
     return cast("Transformer", next(iter(router.sub_modules[route].children())))
 
 
@@ -223,49 +220,44 @@ def encode_queries(
     operators: Sequence[Sequence[str]],
     batch_size: int = 32,
 ) -> Tensor:
-    """Encode queries whose operators are known, whatever the model's gate would say.
-
-    ``model.encode_query`` lets the gate decide; it has no way to hand a batch its own labels.
+    """Encode queries with oracle operator labels; ``model.encode_query`` uses the model's gate.
 
     Args:
         model: Towers with Bool-BERT.
         texts: The queries.
-        operators: Names of the open operators for each query, none for a plain one.
+        operators: Names of each query's operators; empty for none.
         batch_size: Queries encoded at once.
 
     Returns:
         Shape ``(texts, dim)``.
     """
     if not isinstance(query_encoder(model), BoolBertModel):
-        raise GateError("this model carries no BoolAttn, so operators would change nothing")
+        raise GateError("this model has no BoolAttn, so operators have no effect")
     if len(texts) != len(operators):
         raise GateError(f"got {len(texts)} texts and operators for {len(operators)}")
     if not texts:
         return torch.zeros(0, model.get_embedding_dimension() or 0)
     model.eval()
-    # Texts of like length go together, as in encode: less padding.
+    # Sorted by length, as in encode, for less padding.
     order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
     rows: list[Tensor] = []
     with torch.inference_mode():
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
             features = model.preprocess([texts[i] for i in chosen], task=QUERY)
-            features = {
-                k: v.to(model.device) if torch.is_tensor(v) else v for k, v in features.items()
-            }
+            features = batch_to_device(features, model.device)
             features["operators"] = [operators[i] for i in chosen]
             rows.append(model(features, task=QUERY)["sentence_embedding"])
-    back = torch.empty(len(order), dtype=torch.int64)
-    back[torch.tensor(order)] = torch.arange(len(order))
-    return torch.cat(rows)[back.to(rows[0].device)]
+    vectors = torch.cat(rows)
+    return vectors[torch.tensor(order, device=vectors.device).argsort()]
 
 
 def _check_source(source: str | Path) -> None:
-    """Refuse a folder that is not there: a hub would be asked for it, for most of a minute."""
+    """Reject a missing folder, which would be looked up on the hub for most of a minute."""
     path = Path(source)
     is_path = isinstance(source, Path) or path.is_absolute() or len(path.parts) > 2
     if is_path and not (path / "config.json").is_file():
-        raise MissingDataError(f"{source} holds no config.json; name an encoder's folder")
+        raise MissingDataError(f"{source} holds no config.json; give an encoder's folder")
 
 
 def _load(source: str | Path) -> PreTrainedModel:
@@ -282,7 +274,7 @@ def _tokenizer_of(encoder: str | Path | PreTrainedModel) -> PreTrainedTokenizerB
     if isinstance(source, PreTrainedModel):
         source = source.config.name_or_path or "-"
         if not Path(source).is_dir():
-            raise ConfigError("a loaded encoder needs its tokenizer: build_towers(..., tokenizer=)")
+            raise ConfigError("a loaded encoder needs its tokenizer=")
     return cast(
         "PreTrainedTokenizerBase",
         AutoTokenizer.from_pretrained(str(source), local_files_only=Path(source).is_dir()),

@@ -1,4 +1,4 @@
-"""Encoding many documents gives what ``encode_document`` gives, in the caller's order."""
+"""The document encoder returns the vectors of ``encode_document``, in the caller's order."""
 
 import threading
 
@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from boolattn import BoolAttnConfig
-from boolattn.encoder import build_towers, encode_documents
-from boolattn.encoder import document_encoder as encoding
-from boolattn.encoder.document_encoder import DocumentEncoder, group
+from boolattn.encoder import DocumentEncoder, build_towers, document_encoder
+from boolattn.encoder.document_encoder import group
 from boolattn.errors import ConfigError
 from tests.conftest import FAMILIES, TEXTS
 
@@ -38,86 +37,86 @@ def _same(found, towers, texts=DOCUMENTS):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_vectors_are_those_of_encode(family, tiny_encoder, tokenizer):
+def test_vectors_equal_encode_document(family, tiny_encoder, tokenizer):
     towers = _towers(tiny_encoder(family), tokenizer)
-    found = encode_documents(towers, DOCUMENTS)
+    found = DocumentEncoder(towers)(DOCUMENTS)
     assert (found.shape, found.dtype) == ((len(DOCUMENTS), 32), torch.float32)
     _same(found, towers)
 
 
 @pytest.mark.parametrize("n_tokens", [1, 60, 400])
-def test_the_size_of_batches_changes_nothing(n_tokens, tiny_encoder, tokenizer, monkeypatch):
-    # Parts so small that texts of one length are spread over several.
-    monkeypatch.setattr(encoding, "_FIRST_CHARACTERS", 50)
-    monkeypatch.setattr(encoding, "_CHARACTERS", 300)
+def test_batch_size_does_not_change_vectors(n_tokens, tiny_encoder, tokenizer, monkeypatch):
+    # Small parts, so that texts of one length are in several.
+    monkeypatch.setattr(document_encoder, "_FIRST_CHARACTERS", 50)
+    monkeypatch.setattr(document_encoder, "_CHARACTERS", 300)
     towers = _towers(tiny_encoder(), tokenizer)
-    _same(encode_documents(towers, DOCUMENTS, n_tokens=n_tokens), towers)
+    _same(DocumentEncoder(towers, n_tokens=n_tokens)(DOCUMENTS), towers)
 
 
 @pytest.mark.parametrize("options", [{"pooling": "cls", "similarity": "dot"}, {"is_shared": False}])
-def test_every_kind_of_towers(options, tiny_encoder, tokenizer):
+def test_poolings_and_separate_weights(options, tiny_encoder, tokenizer):
     towers = _towers(tiny_encoder(), tokenizer, **options)
     if not options.get("is_shared", True):  # the document tower, not the query tower
         towers[0].sub_modules["document"][0].model.embeddings.word_embeddings.weight.data.mul_(-1)
-    _same(encode_documents(towers, DOCUMENTS), towers)
+    _same(DocumentEncoder(towers)(DOCUMENTS), towers)
 
 
-def test_plain_towers_and_every_vocabulary(tiny_encoder, any_tokenizer):
+def test_towers_without_plugin_and_every_vocabulary(tiny_encoder, any_tokenizer):
     towers = _towers(tiny_encoder(vocab_size=len(any_tokenizer)), any_tokenizer, config=None)
-    _same(encode_documents(towers, DOCUMENTS), towers)
+    _same(DocumentEncoder(towers)(DOCUMENTS), towers)
 
 
-def test_prompt_and_shorter_vectors_as_in_encode(tiny_encoder, tokenizer):
+def test_prompts_and_truncated_vectors(tiny_encoder, tokenizer):
     towers = _towers(tiny_encoder(), tokenizer)
     towers.prompts = {"query": "find ", "passage": "moths: "}
     towers.truncate_dim = 8
-    found = encode_documents(towers, DOCUMENTS)
+    found = DocumentEncoder(towers)(DOCUMENTS)
     assert found.shape == (len(DOCUMENTS), 8)
     _same(found, towers)
 
 
-def test_half_precision_leaves_the_model_alone(tiny_encoder, tokenizer):
+def test_half_precision_does_not_change_the_model(tiny_encoder, tokenizer):
     towers = _towers(tiny_encoder(), tokenizer).train()
-    found = encode_documents(towers, DOCUMENTS, dtype=torch.bfloat16)
+    found = DocumentEncoder(towers, dtype=torch.bfloat16)(DOCUMENTS)
     assert towers.dtype == torch.float32
     expected = towers.encode_document(DOCUMENTS)
     assert 1e-6 < abs(found.numpy() - expected).max() < 0.05
 
 
-def test_what_half_precision_cannot_hold_is_encoded_again(tiny_encoder, tokenizer):
+def test_overflow_in_half_precision_is_encoded_again(tiny_encoder, tokenizer):
     encoder = tiny_encoder()
-    # Beyond float16's largest number, 65504; the layer after it brings it back.
+    # Above float16's largest number, 65504; the next layer scales it back.
     encoder.encoder.layer[0].intermediate.dense.bias.data.fill_(1e6)
     encoder.encoder.layer[0].output.dense.weight.data.mul_(1e-6)
     towers = _towers(encoder, tokenizer)
-    _same(encode_documents(towers, DOCUMENTS, dtype=torch.float16), towers)
+    _same(DocumentEncoder(towers, dtype=torch.float16)(DOCUMENTS), towers)
 
 
 def test_no_texts_and_one_text(tiny_encoder, tokenizer):
     towers = _towers(tiny_encoder(), tokenizer)
-    assert encode_documents(towers, []).shape == (0, 32)
-    assert encode_documents(towers, ["moths"]).shape == (1, 32)
+    assert DocumentEncoder(towers)([]).shape == (0, 32)
+    assert DocumentEncoder(towers)(["moths"]).shape == (1, 32)
     with pytest.raises(ConfigError, match="list of texts"):
-        encode_documents(towers, "moths")
+        DocumentEncoder(towers)("moths")
     with pytest.raises(ConfigError, match="n_tokens"):
-        encode_documents(towers, ["moths"], n_tokens=-1)
+        DocumentEncoder(towers, n_tokens=-1)(["moths"])
 
 
-def test_an_encoder_serves_many_calls_and_its_vectors_take_gradients(tiny_encoder, tokenizer):
+def test_many_calls_and_vectors_with_gradients(tiny_encoder, tokenizer):
     encode = DocumentEncoder(_towers(tiny_encoder(), tokenizer))
     first, second = encode(TEXTS), encode(TEXTS[::-1])
     torch.testing.assert_close(first, second.flip(0), atol=1e-6, rtol=0)
     first.requires_grad_().sum().backward()
 
 
-def test_a_text_that_is_none_stops_at_once_and_leaves_no_thread(tiny_encoder, tokenizer):
+def test_an_invalid_text_raises_and_leaves_no_thread(tiny_encoder, tokenizer):
     towers = _towers(tiny_encoder(), tokenizer)
     with pytest.raises(TypeError):
-        encode_documents(towers, [*DOCUMENTS, ["not", "a", "text"]])
+        DocumentEncoder(towers)([*DOCUMENTS, ["not", "a", "text"]])
     assert not [t for t in threading.enumerate() if t.name.startswith("boolattn-tokens")]
 
 
-def test_groups_keep_to_the_tokens_and_hold_each_text_once():
+def test_groups_keep_the_token_limit_and_have_each_text_once():
     lengths = np.random.default_rng(0).integers(2, 60, 500)
     batches = group(lengths, 300)
     assert sorted(np.concatenate(batches).tolist()) == list(range(500))
