@@ -14,9 +14,10 @@ from boolattn.evaluation.results import average
 from boolattn.evaluation.tables import short
 from boolattn.files import atomic_file
 from boolattn.reproduction.paper import OURS, Reported, sizes, targets
-from boolattn.reproduction.requests import RunRequest, raw_preset
+from boolattn.reproduction.requests import RunRequest
 from boolattn.reproduction.runs import Run, load_queries
 from boolattn.reproduction.systems import paper_registry, row_label
+from boolattn.training.preset_files import read_preset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -81,7 +82,7 @@ def make_request(
         encoder: Folder of the encoder, where the preset's name does not lead to it.
         more: Seeds, changes and starts of the request.
     """
-    registry, values = paper_registry(), raw_preset(preset)
+    registry, values = paper_registry(), read_preset(preset)
     catalog = values.get("data", {}).get("name")
     questions = registry.dataset("boolquestions")
     datasets = [d for d in registry.datasets.values() if d.catalog == catalog and d != questions]

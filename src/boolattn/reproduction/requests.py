@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from dataclasses import asdict, dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +12,7 @@ from boolattn.errors import ConfigError
 from boolattn.files import atomic_file
 from boolattn.reproduction.runs import Run
 from boolattn.reproduction.systems import RunSpec
-from boolattn.training.preset_files import current_names, make_preset, preset_names
+from boolattn.training.preset_files import current_names, make_preset, read_preset
 from boolattn.training.settings import Preset
 
 if TYPE_CHECKING:
@@ -121,7 +119,7 @@ def resolve(spec: RunSpec, request: RunRequest) -> Preset:
             f"no preset for {encoder.name} on {dataset.name}; name one with --preset, or choose "
             f"one of its data sets: {', '.join(encoder.presets)}"
         )
-    values = raw_preset(name)
+    values = read_preset(name)
     # The paper's size unless the system sets a rank, whatever the preset of the shipped model has.
     values.get("plugin", {}).pop("rank", None)
     values.setdefault("model", {})["encoder"] = request.sources.get(encoder.name, encoder.source)
@@ -153,19 +151,6 @@ def _validation_changes(values: Mapping[str, Any], spec: RunSpec) -> list[str]:
         return []
     # Hyper-parameters of the composition may be selected on it, after training.
     return [f"train.evaluate_every={_NEVER}" if spec.system.composes else "data.validation="]
-
-
-def raw_preset(name: str) -> dict[str, Any]:
-    """Read the plain values of a preset, by name or from a TOML file."""
-    try:
-        if name.endswith(".toml"):
-            return tomllib.loads(Path(name).read_text("utf-8"))
-        if name not in preset_names():
-            raise ConfigError(f"no preset {name!r}; there are {', '.join(preset_names())}")
-        home = files("boolattn.training").joinpath("presets", f"{name}.toml")
-        return tomllib.loads(home.read_text("utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"cannot read preset {name}: {error}") from error
 
 
 def find_finished(spec: RunSpec, preset: Preset, folders: Sequence[Path]) -> Path | None:

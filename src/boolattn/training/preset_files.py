@@ -57,18 +57,22 @@ def load_preset(name: str, changes: Sequence[str] = (), *, first: str = "train")
             quotes, and ``none`` for a setting that may be left out.
         first: Table in which a key without a table is looked up first.
     """
+    values, source = read_preset(name), name if name.endswith(".toml") else f"preset {name}"
+    return make_preset(Path(name).stem, values, changes, first=first, source=source)
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """Read the plain values of a preset by name, or of a TOML file."""
     if name.endswith(".toml"):
-        source, text = name, _read(Path(name))
+        text = _read(Path(name))
     elif name in preset_names():
-        source = f"preset {name}"
         text = files("boolattn.training").joinpath("presets", f"{name}.toml").read_text("utf-8")
     else:
         raise ConfigError(f"no preset {name!r}; there are {', '.join(preset_names())}")
     try:
-        values = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{source} is not TOML: {error}") from error
-    return make_preset(Path(name).stem, values, changes, first=first, source=source)
+        raise ConfigError(f"{name} is not TOML: {error}") from error
 
 
 def make_preset(
