@@ -21,7 +21,7 @@ from boolattn.encoder import (
     save_towers,
     settings_of,
 )
-from boolattn.errors import ConfigError, GateError, MissingDataError
+from boolattn.errors import ConfigError, DataError, GateError, MissingDataError
 from boolattn.plugin import plugin_of
 from tests.conftest import TEXTS
 
@@ -136,7 +136,7 @@ def test_a_failed_save_keeps_the_previous_one(tiny_encoder, tokenizer, tmp_path,
 
     plugin_of(query_encoder(model)).operators.data.add_(1)
     monkeypatch.setattr(Pooling, "save", full_disk)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(DataError, match="No space left"):
         save_towers(model, tmp_path / "model")
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
     assert (SentenceTransformer(str(tmp_path / "model")).encode_query(BOOLEAN) == expected).all()
@@ -267,9 +267,7 @@ def test_model_card_and_its_example(tiny_encoder, tokenizer, tmp_path, monkeypat
     assert "| base encoder | unknown |" in text
 
 
-def test_the_examples_of_the_documentation_run(
-    tiny_encoder, tokenizer, tmp_path, monkeypatch, capsys
-):
+def test_the_examples_of_the_page_run(tiny_encoder, tokenizer, tmp_path, monkeypatch, capsys):
     for part in (tiny_encoder(), tokenizer):  # in the place of MiniLM, to be fast
         part.save_pretrained(tmp_path / "tiny")
     monkeypatch.setattr("boolattn.embedding.models.minilm_folder", lambda: tmp_path / "tiny")
