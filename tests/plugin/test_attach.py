@@ -523,7 +523,7 @@ def test_a_text_of_padding_alone_works(tiny_encoder, batch):
     [
         (
             torch.ones(3, 2),
-            r"a row for each text, a column for each of and, or, not",
+            r"shape \(3, 3\): a row for each text, a column for each of and, or, not",
         ),
         (torch.ones(2, 3), r"got \(2, 3\)"),
         (torch.full((3, 3), 0.5), "only 0 and 1"),
