@@ -25,10 +25,10 @@ import torch
 
 from boolattn.data import taxa
 from boolattn.data.labelled_queries import label_queries
-from boolattn.data.parser_tests import cue_word_name_queries
 from boolattn.embedding.models import SHIPPED, load_model
-from boolattn.evaluation.parse_accuracy import has_same_operands, structure
 from experiments.parser_queries.generator import generate_queries
+from experiments.parsing.accuracy import has_same_operands, structure
+from experiments.parsing.test_sets import cue_word_name_queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -68,7 +68,7 @@ def _negation(options: argparse.Namespace) -> str:
 
 
 def _parser_quality(options: argparse.Namespace) -> str:
-    from experiments.parse_quality import measure_parser
+    from experiments.parsing.quality import measure_parser
 
     return measure_parser(options.model, options.json)
 

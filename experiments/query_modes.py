@@ -9,12 +9,6 @@ import numpy as np
 
 from boolattn.composition.exact import rank_plans
 from boolattn.encoder.operand_logits import operand_reliability
-from boolattn.evaluation.parse_accuracy import (
-    has_same_operands,
-    split_names,
-    structure,
-    unseen_accuracy,
-)
 from boolattn.evaluation.ranking import Ranking
 from boolattn.logic.elision import elided_tree
 from boolattn.logic.parsed_query import label_template
@@ -22,6 +16,12 @@ from boolattn.logic.syntax import parse, unparse
 from boolattn.logic.templates import template_tree
 from boolattn.logic.tree import Atom
 from boolattn.reproduction.execution import VectorRanker
+from experiments.parsing.accuracy import (
+    has_same_operands,
+    split_names,
+    structure,
+    unseen_accuracy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,12 @@ from pathlib import Path
 import pytest
 
 from boolattn.data.quest import Coverage, fetch_quest, load_quest, load_quest_intro, read_documents
-from boolattn.data.quest.generated import (
+from boolattn.data.records import Operand
+from boolattn.data.tables import package_table
+from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.logic.operators import Operator
+from boolattn.logic.templates import TEMPLATES
+from experiments.quest_queries import (
     generate_queries,
     generated_choice,
     generated_training,
@@ -22,11 +27,6 @@ from boolattn.data.quest.generated import (
     split_categories,
     with_generated,
 )
-from boolattn.data.records import Operand
-from boolattn.data.tables import package_table
-from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.logic.operators import Operator
-from boolattn.logic.templates import TEMPLATES
 
 SAMPLE = Path(__file__).parent / "samples" / "quest-intro"
 REAL = os.environ.get("BOOLATTN_QUEST_INTRO", "")
@@ -256,9 +256,7 @@ def test_generated_queries_have_exact_sets_and_spans(quest):
     assert len({query.id for query in queries}) == len(queries)
     for query in queries:
         check_sets(query, quest.categories)
-        assert (
-            query.wording in package_table("boolattn.data.quest", "wordings.toml")[query.template]
-        )
+        assert query.wording in package_table("experiments", "quest_queries.toml")[query.template]
         for operand in query.operands:
             [(start, end)] = operand.spans
             assert query.text[start:end] == operand.text

@@ -222,7 +222,7 @@ def test_metrics_need_no_torch():
     code = (
         "import sys, boolattn.evaluation.metrics, boolattn.evaluation.results, "
         "boolattn.evaluation.ranking, boolattn.evaluation.judgements, "
-        "boolattn.evaluation.significance, boolattn.evaluation.parse_accuracy, "
+        "boolattn.evaluation.significance, experiments.parsing.accuracy, "
         "boolattn.evaluation.reliability, boolattn.search.systems, boolattn.cli.evaluate; "
         "heavy = {'torch', 'matplotlib', 'tantivy', 'transformers', 'pandas', 'scipy'}; "
         "print(heavy & set(sys.modules))"

@@ -8,7 +8,6 @@ import pytest
 
 from boolattn.data.labelled_queries import label_queries
 from boolattn.data.quest import load_quest_intro
-from boolattn.data.quest.generated import with_generated
 from boolattn.data.records import Operand, Query
 from boolattn.data.sentences import Mixture, generate
 from boolattn.logic.operators import Operator
@@ -19,6 +18,7 @@ from experiments.parser_queries.sources import (
     label_paraphrases,
     sentence_queries,
 )
+from experiments.quest_queries import with_generated
 
 SAMPLE = Path(__file__).parents[1] / "data" / "samples" / "quest-intro"
 

@@ -8,11 +8,11 @@ from importlib.resources import files
 
 import pytest
 
-from boolattn.data.parser_tests import cue_word_name_queries, cue_word_names
 from boolattn.logic.lexicon import find_cues
 from experiments.parser_queries.generator import generate_queries
 from experiments.parser_queries.natural import natural_queries
 from experiments.parser_queries.wordings import table
+from experiments.parsing.test_sets import cue_word_name_queries, cue_word_names
 
 CUES = re.compile(r"\b(and|or|not|no|non|never|nor|without|but|also|both|\w+n't)\b", re.IGNORECASE)
 #: Names that also occur in natural.txt; no result depends on them.

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from boolattn.data.parser_tests import unseen_queries
 from boolattn.errors import DataError
 from boolattn.logic.parsed_query import parse_labelled
 from experiments.parser_queries.natural import (
@@ -15,6 +14,7 @@ from experiments.parser_queries.natural import (
     parse_natural,
     short_queries,
 )
+from experiments.parsing.test_sets import unseen_queries
 from tests.data.held_out import BANNED
 
 TRAIN, HELD_OUT = natural_queries(), natural_queries(held_out=True)

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from boolattn.data.parser_tests import cue_word_names, unseen_queries
 from boolattn.encoder import build_towers
-from boolattn.evaluation import parse_accuracy
 from experiments.__main__ import main
+from experiments.parsing import accuracy as parse_accuracy
+from experiments.parsing.test_sets import cue_word_names, unseen_queries
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from boolattn.data.records import Operand, Query
 from boolattn.encoder import build_towers
 from boolattn.encoder.retriever import Retriever
-from boolattn.evaluation.parse_accuracy import structure
 from boolattn.logic.tree import And, Atom, Not, Or
 from boolattn.training.corpus import Corpus
 from boolattn.training.preset_files import make_preset
+from experiments.parsing.accuracy import structure
 from experiments.query_modes import (
     ComposedRanker,
     elided_explicit_tree,

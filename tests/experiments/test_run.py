@@ -10,9 +10,9 @@ import sys
 import numpy as np
 import pytest
 
-from boolattn.data.parser_tests import cue_word_names, unseen_queries
 from boolattn.reproduction.runs import Run, RunKey, load_queries
 from experiments.__main__ import main
+from experiments.parsing.test_sets import cue_word_names, unseen_queries
 from experiments.registry import registry
 
 #: The systems' own settings are for a GPU.
@@ -175,7 +175,7 @@ def test_the_parent_needs_no_torch_and_a_worker_no_optional_package():
         "assert 'torch' not in sys.modules\n"
         "import boolattn.reproduction.execution, experiments.query_modes\n"
         "import experiments.tokenized_corpus, experiments.negation.learner\n"
-        "import experiments.parse_quality\n"
+        "import experiments.parsing.quality\n"
         "sys.exit(bool(set(lacking) & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

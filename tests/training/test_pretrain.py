@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from boolattn.attention.config import BoolAttnConfig
-from boolattn.data.sentences import generate
-from boolattn.data.sentences.store import SentenceStore
+from boolattn.data.sentences import Mixture, generate
 from boolattn.errors import ConfigError
 from boolattn.plugin import attach, load
 from boolattn.training.batches.sentences import LabelledSentences
@@ -77,15 +76,19 @@ def test_heads_learn_and_the_encoder_stays(tiny_encoder, tokenizer):
     assert all(p.requires_grad for p in trainer.encoder.parameters())
 
 
-def test_heads_learn_from_the_wordings_that_are_asked_for(tiny_encoder, tokenizer, tmp_path):
-    for share, expected in ((0.0, "sentences"), (0.5, "varied")):
-        trainer = _pretrainer(
-            tiny_encoder, tokenizer, max_steps=1, triplet_weight=0, varied_share=share
-        )
-        trainer.made = SentenceStore(tmp_path / expected)
-        trainer.run()
-        [path] = (tmp_path / expected).iterdir()
-        assert path.name.startswith(f"{expected}-")
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_heads_learn_from_the_wordings_of_the_settings(tiny_encoder, tokenizer, monkeypatch, share):
+    trainer = _pretrainer(
+        tiny_encoder, tokenizer, max_steps=1, triplet_weight=0, varied_share=share
+    )
+    given, own = [], trainer._labels
+    monkeypatch.setattr(trainer, "_labels", lambda some: given.append(some) or own(some))
+    trainer.run()
+    settings = trainer.settings
+    assert given[0] == [*generate(settings.n_sentences, settings.seed, Mixture(varied=share))]
+
+
+def test_an_impossible_share_is_refused(tiny_encoder, tokenizer):
     with pytest.raises(ConfigError, match="varied must lie between 0 and 1"):
         _pretrainer(tiny_encoder, tokenizer, max_steps=1, varied_share=1.5).run()
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -115,10 +117,15 @@ def _open_quest(options: Options) -> Dataset:
 
 def _open_quest_intro(options: Options) -> Dataset:
     from boolattn.data.quest import load_quest_intro
-    from boolattn.data.quest.generated import with_generated
 
     quest = load_quest_intro(_folder("quest-intro", options.folder, "quest-intro"))
-    return with_generated(quest, seed=options.seed) if quest.categories else quest
+    # The splits that are generated from categories need experiments/ of a checkout.
+    if not quest.categories or find_spec("experiments") is None:
+        return quest
+    generated: Dataset = import_module("experiments.quest_queries").with_generated(
+        quest, seed=options.seed
+    )
+    return generated
 
 
 def _open_boolquestions(collection: str) -> Callable[[Options], Dataset]:

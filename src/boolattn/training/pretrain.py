@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from boolattn.data.sentences import Mixture
-from boolattn.data.sentences.store import HELD_OUT_SEED, SentenceStore
+from boolattn.data.sentences import HELD_OUT_SEED, Mixture, generate, generate_triplets
 from boolattn.plugin.attach import plugin_of
 from boolattn.plugin.recording import Record, recording
 from boolattn.training.batches.sentences import LabelledSentences, SentenceBatch
@@ -41,7 +40,6 @@ class Pretrainer:
         tokenizer: The encoder's.
         settings: The settings.
         pooling: "mean" or "cls", for the vectors of the triplets.
-        made: Cache of generated sentences; left out, they are generated.
     """
 
     def __init__(
@@ -50,14 +48,11 @@ class Pretrainer:
         tokenizer: PreTrainedTokenizerBase,
         settings: PretrainSettings,
         pooling: str = "mean",
-        *,
-        made: SentenceStore | None = None,
     ) -> None:
         self.encoder = encoder
         self.tokenizer = tokenizer
         self.settings = settings
         self.pooling = pooling
-        self.made = made or SentenceStore()
         self.plugin = plugin_of(encoder)
         self.operators = self.plugin.config.operators
         self.is_learned = self.plugin.config.gate == "learned"
@@ -92,7 +87,7 @@ class Pretrainer:
         result: dict[str, float] = {}
         for name, unseen in (("held_out", False), ("unseen", True)):
             if n:
-                found = self.measure(self.made.sentences(n, seed, Mixture(unseen=unseen)))
+                found = self.measure([*generate(n, seed, Mixture(unseen=unseen))])
                 result |= {f"{name}_{key}": value for key, value in found.items()}
         return result
 
@@ -148,10 +143,10 @@ class Pretrainer:
         settings, device = self.settings, self.encoder.device
         size, n = settings.batch_size, settings.n_sentences
         mixture = Mixture(varied=settings.varied_share)
-        sentences = self._labels(self.made.sentences(n, settings.seed, mixture))
+        sentences = self._labels([*generate(n, settings.seed, mixture)])
         triplets = None
         if settings.triplet_weight:
-            made = self.made.triplets(n, settings.seed)
+            made = [*generate_triplets(n, settings.seed)]
             triplets = self._labels([getattr(one, name) for name in _TRIPLET for one in made])
         for step in range(n_steps):
             epoch, place = divmod(step, per_epoch)

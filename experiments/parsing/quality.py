@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.embedding.models import load_model
 from boolattn.errors import ConfigError
-from boolattn.evaluation.parse_accuracy import split_names, unseen_accuracy
 from boolattn.reproduction.reproduce import markdown
 from boolattn.training.run_folder import write_json
 from experiments.lines import short
+from experiments.parsing.accuracy import split_names, unseen_accuracy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

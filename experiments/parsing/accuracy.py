@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.data.parser_tests import cue_word_names, unseen_queries
 from boolattn.logic.structure import operand_signs
 from boolattn.logic.tree import And, Not, Or, atoms
+from experiments.parsing.test_sets import cue_word_names, unseen_queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

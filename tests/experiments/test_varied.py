@@ -8,14 +8,13 @@ import re
 import pytest
 
 from boolattn.data.sentences import Mixture, generate, generate_triplets
-from boolattn.data.sentences.contents import domains
-from boolattn.data.sentences.store import SentenceStore, mixture_name
-from boolattn.data.sentences.varied import TABLE, varied_words
 from boolattn.data.tables import package_table
 from boolattn.data.taxa import wordings
 from boolattn.data.taxa.phrases import parse
 from boolattn.errors import ConfigError
 from boolattn.logic.templates import TEMPLATES, template_operators
+from experiments.sentences.contents import domains
+from experiments.sentences.varied import TABLE, varied_words
 from tests.data.held_out import BANNED
 
 VARIED, VARIED_HELD_OUT = Mixture(varied=1.0), Mixture(varied=1.0, varied_held_out=True)
@@ -202,17 +201,6 @@ def test_triplets_with_varied_wordings():
     triplets = list(generate_triplets(100, 2, VARIED))
     assert triplets == list(generate_triplets(100, 2, VARIED))
     assert all(t.anchor.operators != t.negative.operators for t in triplets)
-
-
-def test_the_store_keeps_each_mixture_apart(tmp_path):
-    store = SentenceStore(tmp_path)
-    half = Mixture(varied=0.5)
-    assert store.sentences(20, 1, half) == list(generate(20, 1, half))
-    assert store.sentences(20, 1, half) == list(generate(20, 1, half)), "as read from the file"
-    assert store.sentences(20, 1, VARIED_HELD_OUT) == list(generate(20, 1, VARIED_HELD_OUT))
-    assert len(list(tmp_path.iterdir())) == 2
-    mixtures = [None, Mixture(unseen=True), half, VARIED, VARIED_HELD_OUT, Mixture(plain=0.5)]
-    assert len({mixture_name(mixture) for mixture in mixtures}) == len(mixtures)
 
 
 def test_a_mixture_that_cannot_be_is_refused():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
 from itertools import islice
 
 import pytest
 
 from boolattn.data.sentences import Mixture, generate, generate_triplets
-from boolattn.data.sentences.setbert import read_setbert
+from boolattn.data.setbert import read_setbert
 from boolattn.data.taxa import wordings
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
 from boolattn.logic.lexicon import find_cues
@@ -184,3 +185,9 @@ def test_a_bad_setbert_file_is_named_in_one_line(setbert, line, error, text):
 def test_setbert_has_two_splits(setbert):
     with pytest.raises(ConfigError, match="train, test"):
         next(read_setbert(setbert, "dev"))
+
+
+def test_without_a_checkout_the_generator_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "experiments.sentences", None)
+    with pytest.raises(MissingDataError, match="experiments/ of a checkout"):
+        generate(1, seed=0)

@@ -28,7 +28,7 @@ _SEEN_SKELETON = 0.35
 #: How often any other part is varied.
 _VARIED = 0.5
 _REQUEST = 0.3
-TABLE = ("boolattn.data.sentences", "varied.toml")
+TABLE = ("experiments.sentences", "varied.toml")
 
 
 @dataclass(frozen=True, slots=True)

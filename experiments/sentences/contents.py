@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Mapping, Sequence
 
-    from boolattn.data.sentences.varied import Skeleton, VariedWordings
     from boolattn.data.taxa.queries import Speaker
+    from experiments.sentences.varied import Skeleton, VariedWordings
 
-_TABLE = ("boolattn.data.sentences", "contents.toml")
+_TABLE = ("experiments.sentences", "contents.toml")
 _PLANTS = ("aceae", "ales", "opsida")
 
 

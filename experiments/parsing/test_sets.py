@@ -129,4 +129,4 @@ def cue_word_name_queries() -> list[LabelledQuery]:
 
 
 def _lines(name: str) -> list[str]:
-    return files("boolattn.data").joinpath(name).read_text(encoding="utf-8").splitlines()
+    return files("experiments.parsing").joinpath(name).read_text(encoding="utf-8").splitlines()

@@ -7,101 +7,27 @@ taxa benchmark, so the cue words held out there are held out here.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from boolattn.data.sentences.contents import Category, Taxa, domains, groups
-from boolattn.data.sentences.varied import VariedBuilder, VariedWordings
-from boolattn.data.taxa.phrases import Builder, CueSpan, Phrase, Span, families_of, fill
+from boolattn.data.sentences import Mixture, Scope, Sentence, Triplet
+from boolattn.data.taxa.phrases import Builder, Phrase, Span, families_of, fill
 from boolattn.data.taxa.places import are_apart, places
 from boolattn.data.taxa.queries import Speaker
 from boolattn.data.taxa.sets import Operand
 from boolattn.data.taxa.wordings import families, requests, wordings
-from boolattn.errors import ConfigError
 from boolattn.logic.operators import Operator
 from boolattn.logic.templates import TEMPLATES, template_operators
+from experiments.sentences.contents import Category, Taxa, domains, groups
+from experiments.sentences.varied import VariedBuilder, VariedWordings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from boolattn.data.sentences.contents import Content
+    from experiments.sentences.contents import Content
 
 #: Positive operands of the templates that have a negated one.
 _N_POSITIVE = {"_ that are not _": 1, "_ that are also _ but not _": 2}
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The characters an operator acts on.
-
-    For AND and OR the operands they join; for NOT the negated operand without words that it shares
-    with a positive one: in "moths of Borneo but not Sumatra" the scope is "Sumatra".
-    """
-
-    operator: Operator
-    spans: tuple[Span, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sentence:
-    """One sentence; all labels are character spans.
-
-    Attributes:
-        text: The sentence.
-        template: Its structure.
-        operators: Operators in the order AND, OR, NOT.
-        cues: Words that express the operators; an "and" inside a name is none.
-        scopes: One for each operator.
-        operands: The spans of each operand.
-    """
-
-    text: str
-    template: str
-    operators: tuple[Operator, ...]
-    cues: tuple[CueSpan, ...]
-    scopes: tuple[Scope, ...]
-    operands: tuple[tuple[Span, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Triplet:
-    """An anchor, the same logic in other words, and another logic over the same operands."""
-
-    anchor: Sentence
-    positive: Sentence
-    negative: Sentence
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mixture:
-    """Shares of the kinds of sentences.
-
-    Attributes:
-        unseen: Use the wordings held out of training instead of those for training.
-        replace: How often an equivalent replaces a plain cue ("or", "both ... and", "but not").
-        plain: Share of sentences without operators.
-        names: Share of sentences with a name that contains a cue word ("Romeo and Juliet").
-        taxa: Share of the others that are about taxa and places.
-        varied: Share of sentences with the more varied wordings of varied.toml.
-        varied_held_out: Use the held-out half of varied.toml instead of the one for training.
-    """
-
-    unseen: bool = False
-    replace: float = 0.5
-    plain: float = 0.15
-    names: float = 0.1
-    taxa: float = 0.6
-    varied: float = 0.0
-    varied_held_out: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("replace", "plain", "names", "taxa", "varied"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise ConfigError(f"{name} must lie between 0 and 1, got {value}")
-        if self.unseen and self.varied:
-            raise ConfigError("unseen and varied are two sets of wordings: choose one")
 
 
 def generate(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[Sentence]:

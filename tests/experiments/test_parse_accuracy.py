@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from boolattn.data.parser_tests import FORMS, cue_word_names, unseen_queries
-from boolattn.evaluation.parse_accuracy import (
+from boolattn.logic.tree import And, Atom, Not, Or, QueryTree
+from experiments.parsing.accuracy import (
     has_same_operands,
     split_names,
     unseen_accuracy,
     word_f1,
 )
-from boolattn.logic.tree import And, Atom, Not, Or, QueryTree
+from experiments.parsing.test_sets import FORMS, cue_word_names, unseen_queries
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from boolattn.logic.tree import And, Atom, Not, Or
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from boolattn.data.quest.loader import Quest
+    from boolattn.data.quest import Quest
     from boolattn.data.records import AnswerSets
 
 # A category of one document is found by its name alone.
@@ -257,7 +257,7 @@ def _is_useful(template: str, members: list[frozenset[str]], sets: AnswerSets) -
 
 def _worded(qid: str, template: str, choice: _Choice, generator: random.Random) -> Query:
     names, sets = choice.names, choice.sets
-    table = package_table("boolattn.data.quest", "wordings.toml")
+    table = package_table("experiments", "quest_queries.toml")
     wording, pattern = generator.choice(list(table[template].items()))
     text = ""
     spans: dict[int, tuple[int, int]] = {}

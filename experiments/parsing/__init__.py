@@ -1,0 +1,1 @@
+"""How well a model parses: frozen test sets, accuracy, and the table of both."""
