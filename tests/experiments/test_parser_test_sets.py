@@ -20,7 +20,7 @@ FROZEN = "592bd1adbf358094b67cc4724fdbda54ac07facf354c14fe1d6b7ed10ca58a0c"
 
 
 def test_file_is_frozen():
-    source = files("boolattn.data").joinpath("unseen_wordings.txt").read_bytes()
+    source = files("experiments.parsing").joinpath("unseen_wordings.txt").read_bytes()
     assert sha256(source).hexdigest() == FROZEN
 
 
