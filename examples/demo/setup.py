@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.judgements import Judgements
     from boolattn.search import Searcher
-    from boolattn.search.index.settings import Encode
+    from boolattn.search.index.writer import Encode
     from examples.demo.progress import Progress
 
 #: Name of the plain encoder.

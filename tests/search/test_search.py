@@ -239,7 +239,7 @@ def test_invalid_filters_are_refused(shared, filters, message):
         ("moths AND (Borneo", {}, QuerySyntaxError, "column 11: this parenthesis is never"),
         ("AND OR NOT", {}, QuerySyntaxError, "column 1: an operand is expected before 'AND'"),
         ("NOT moths", {}, QueryError, "only negates, and nearly every document satisfies"),
-        ("-moths -birds", {}, QueryError, "say also what to keep, as in 'butterflies NOT moths'"),
+        ("-moths -birds", {}, QueryError, "add a positive operand, as in 'butterflies NOT moths'"),
         ("Borneo OR NOT moths", {}, QueryError, "on each side of an OR"),
         ("moths \ud800", {}, QueryError, "column 7: the query holds half a character"),
         ("moths", {"k": 0}, QueryError, "k must be at least 1, got 0"),

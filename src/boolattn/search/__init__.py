@@ -2,7 +2,7 @@
 
 from boolattn.data.records import Document
 from boolattn.embedding.models import load_model
-from boolattn.search.index.settings import IndexSettings
+from boolattn.search.index.writer import IndexSettings
 from boolattn.search.pipeline import SearchOptions
 from boolattn.search.result import Hit, SearchResult
 from boolattn.search.searcher import Searcher

@@ -14,13 +14,10 @@ from boolattn.search.engines.flat import Flat
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from boolattn.composition.plan import Plan
     from boolattn.encoder.retriever import Retriever
     from boolattn.search.engines.base import Engine, Selection
-
-    Array = NDArray[np.float32]
+    from boolattn.search.storage.segments import Array, RowNumbers
 
 #: Fewest candidates for each probe of a composed query.
 MIN_CANDIDATES = 500
@@ -56,8 +53,6 @@ def rank(
     engine: Engine, retriever: Retriever, plans: Sequence[Plan], depth: int, selection: Selection
 ) -> list[Ranked]:
     """Rank rows for each plan, at most ``depth``: one row of rows and one of scores."""
-    if not plans:
-        return []
     if isinstance(engine, Flat):
         # It compares every row anyway, and composing all costs less than choosing candidates.
         return list(_rank_all(engine, retriever, plans, depth, selection))
@@ -89,17 +84,16 @@ def _rank_composed(
     ends = np.cumsum([len(own) for own in every])
     for plan, rows in zip(plans, np.split(found, ends[:-1]), strict=True):
         candidates = np.unique(rows[rows >= 0])
-        vectors = engine.vectors(candidates)
-        scores = retriever.score(plan, similarities(plan.vectors, vectors))
-        chosen, own = _best(scores, depth)
-        yield Ranked(candidates[chosen], own)
+        own = similarities(plan.vectors, engine.vectors(candidates))
+        chosen, scores = _best(retriever.score(plan, own), depth)
+        yield Ranked(candidates[chosen], scores)
 
 
 def _rank_all(
     flat: Flat, retriever: Retriever, plans: Sequence[Plan], depth: int, selection: Selection
 ) -> Iterator[Ranked]:
     """Score every selected row for each plan."""
-    size = max(1, flat.n_queries // max(len(plan.vectors) for plan in plans))
+    size = max(1, flat.n_queries // max((len(plan.vectors) for plan in plans), default=1))
     for start in range(0, len(plans), size):
         group = plans[start : start + size]
         found = flat.scores(np.concatenate([plan.vectors for plan in group]))
@@ -117,7 +111,7 @@ def _best(scores: Array, depth: int) -> Ranked:
     return Ranked(rows[rows >= 0], own[rows >= 0])
 
 
-def fuse(branches: Sequence[NDArray[np.int64]], depth: int, constant: int = 60) -> Ranked:
+def fuse(branches: Sequence[RowNumbers], depth: int, constant: int = 60) -> Ranked:
     r"""Fuse rankings by reciprocal rank: a row's score is :math:`\sum_b 1 / (c + rank_b)`.
 
     >>> fuse([np.array([7, 8]), np.array([8, 9])], 3).rows.tolist()

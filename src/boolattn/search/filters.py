@@ -19,22 +19,12 @@ from boolattn.errors import QueryError
 from boolattn.search.storage.segments import is_number, value_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from numpy.typing import NDArray
+    from boolattn.search.storage.segments import Mask, Rows, Value
 
-    from boolattn.search.storage.segments import Rows
-
-    Mask = NDArray[np.bool_]
-    Value = str | int | float | bool
-
-RANGES: dict[str, Callable[[Any, Any], Any]] = {
-    "gt": operator.gt,
-    "gte": operator.ge,
-    "lt": operator.lt,
-    "lte": operator.le,
-}
-_SIGNS = {">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
+RANGES = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
+_KINDS = {"=": "in", "!=": "not", ">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
 _CONDITION = re.compile(r"(?P<name>[^=!<>]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)", re.S)
 
 
@@ -56,9 +46,8 @@ def read_filters(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
     found: list[Condition] = []
     for name, given in (filters or {}).items():
         for kind, value in (given if isinstance(given, dict) else {"in": given}).items():
-            if kind not in ("in", "not", *RANGES):
-                known = ", ".join(["in", "not", *RANGES])
-                raise QueryError(f"filter {name!r} has no {kind!r}; there are {known}")
+            if kind not in (known := ("in", "not", *RANGES)):
+                raise QueryError(f"filter {name!r} has no {kind!r}; there are {', '.join(known)}")
             values = _values(name, value)
             if kind in RANGES and (len(values) != 1 or not is_number(values[0])):
                 raise QueryError(f"filter {name!r}: {kind} takes one number, not {value!r}")
@@ -79,12 +68,11 @@ def parse_filters(texts: Iterable[str]) -> dict[str, Any]:
         match = _CONDITION.fullmatch(text.strip())
         if match is None:
             raise QueryError(f"filter {text!r} is not of the form key=value, key!=value or key>=1")
-        value = match["value"].strip()
+        kind, value = _KINDS[match["sign"]], match["value"].strip()
         own = found.setdefault(match["name"].strip(), {})
-        if match["sign"] in _SIGNS:
-            own[_SIGNS[match["sign"]]] = _number(value, text)
+        if kind in RANGES:
+            own[kind] = _number(value, text)
         else:
-            kind = "not" if match["sign"] == "!=" else "in"
             own.setdefault(kind, []).extend(_text_and_value(value))
     return found
 
@@ -106,8 +94,7 @@ def _passes(condition: Condition, rows: Rows) -> Mask:
         )
     if condition.kind in RANGES:
         column = rows.column(f"number:{condition.name}")
-        mask: Mask = RANGES[condition.kind](column, condition.values[0])
-        return mask
+        return np.asarray(RANGES[condition.kind](column, condition.values[0]), bool)
     hashes = np.array([value_hash(value) for value in condition.values], np.uint64)
     mask = np.isin(rows.column(f"hash:{condition.name}"), hashes)
     return ~mask if condition.kind == "not" else mask

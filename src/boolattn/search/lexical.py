@@ -23,15 +23,15 @@ from boolattn.logic.tree import And, Atom, Not, Or
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import NDArray
-
     from boolattn.data.records import Document
     from boolattn.logic.tree import QueryTree
+    from boolattn.search.storage.segments import Mask, RowNumbers
 
     Analyzer = Any
     TantivyQuery = Any
     TantivyOccur = Any
     TantivyIndex = Any
+    TantivySchema = Any
 
 ANALYZER = "boolattn"
 _BODY, _ROW = "body", "row"
@@ -55,16 +55,10 @@ def tantivy_module() -> Any:  # noqa: ANN401 - a module
 def _analyzer() -> Analyzer:
     tantivy = tantivy_module()
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
-    filters = tantivy.Filter
-    for step in (
-        filters.remove_long(100),
-        filters.lowercase(),
-        filters.ascii_fold(),
-        filters.stopword("english"),
-        filters.stemmer("english"),
-    ):
+    own = tantivy.Filter
+    for step in (own.remove_long(100), own.lowercase(), own.ascii_fold()):
         builder = builder.filter(step)
-    return builder.build()
+    return builder.filter(own.stopword("english")).filter(own.stemmer("english")).build()
 
 
 def terms_of(text: str) -> list[str]:
@@ -79,26 +73,19 @@ def terms_of(text: str) -> list[str]:
 def write_lexical(
     target: Path, documents: Iterable[tuple[int, Document]], base: Path | None = None
 ) -> None:
-    """Write a lexical index.
+    """Write documents, each with its row, to a new folder.
 
-    Args:
-        target: A new folder.
-        documents: To add, each with its row.
-        base: An index to add to. Its files are shared: tantivy never changes a file.
+    The files of a base, an index to add to, are shared: tantivy never changes a file.
     """
     tantivy = tantivy_module()
     target.mkdir()
-    if base is not None:
-        for path in _parts(base):
-            try:
-                os.link(path, target / path.name)
-            except OSError:  # not every file system has links
-                shutil.copyfile(path, target / path.name)
-    schema = tantivy.SchemaBuilder()
-    schema.add_unsigned_field(_ROW, fast=True)
-    schema.add_text_field(_BODY, tokenizer_name=ANALYZER)
+    for path in _parts(base) if base is not None else ():
+        try:
+            os.link(path, target / path.name)
+        except OSError:  # not every file system has links
+            shutil.copyfile(path, target / path.name)
     try:
-        index = tantivy.Index(schema.build(), path=str(target))
+        index = tantivy.Index(_schema(ANALYZER), path=str(target))
         index.register_tokenizer(ANALYZER, _analyzer())
         _add(index, ((row, _spaced(f"{d.title}\n{d.text}")) for row, d in documents))
     except ValueError as error:
@@ -112,6 +99,13 @@ def write_lexical(
         elif path.stat().st_nlink == 1:
             # tantivy makes some files private; the rest of the index is as the umask says.
             path.chmod(0o666 & ~umask)
+
+
+def _schema(tokenizer: str, index_option: str = "position") -> TantivySchema:
+    schema = tantivy_module().SchemaBuilder()
+    schema.add_unsigned_field(_ROW, fast=True)
+    schema.add_text_field(_BODY, tokenizer_name=tokenizer, index_option=index_option)
+    return schema.build()
 
 
 def _add(index: TantivyIndex, texts: Iterable[tuple[int, str]]) -> None:
@@ -131,16 +125,11 @@ def _add(index: TantivyIndex, texts: Iterable[tuple[int, str]]) -> None:
 class Bm25Ranker:
     """Ranks by BM25 over stemmed English words, as a baseline: operators are words like others.
 
-    Args:
-        documents: Texts of the corpus, indexed in memory on construction.
+    The documents' texts are indexed in memory on construction.
     """
 
     def __init__(self, documents: Sequence[str]) -> None:
-        tantivy = tantivy_module()
-        schema = tantivy.SchemaBuilder()
-        schema.add_unsigned_field(_ROW, fast=True)
-        schema.add_text_field(_BODY, tokenizer_name="en_stem", index_option="freq")
-        self._index = tantivy.Index(schema.build())
+        self._index = tantivy_module().Index(_schema("en_stem", "freq"))
         _add(self._index, enumerate(documents))
         self._index.reload()
         self._searcher = self._index.searcher()
@@ -183,9 +172,7 @@ class Lexical:
         self._schema = index.schema
         self._tantivy = tantivy
 
-    def search(
-        self, tree: QueryTree, n: int, allowed: NDArray[np.bool_] | None = None
-    ) -> NDArray[np.int64]:
+    def search(self, tree: QueryTree, n: int, allowed: Mask | None = None) -> RowNumbers:
         """Return the ``n`` best rows, best first; only those that are allowed, if that is given."""
         occur = self._tantivy.Occur
         query = self._query(tree, occur.Should if isinstance(tree, Atom) else occur.Must)
@@ -224,7 +211,7 @@ class Lexical:
         return make.boolean_query(clauses)
 
 
-def _rows(searcher: TantivyIndex, hits: Sequence[tuple[float, object]]) -> NDArray[np.int64]:
+def _rows(searcher: TantivyIndex, hits: Sequence[tuple[float, object]]) -> RowNumbers:
     """Return the rows of the documents that were found."""
     return np.array(searcher.fast_field_values(_ROW, [address for _, address in hits]), np.int64)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
 
+    from boolattn.attention.config import BoolAttnConfig
     from boolattn.encoder.retriever import Retriever
     from boolattn.logic.tree import QueryTree
 
@@ -24,20 +25,14 @@ if TYPE_CHECKING:
     #: For the tree of a query, a test of rows: whether the document may be returned.
     ExclusionFilter = Callable[[QueryTree], Callable[[int], bool]]
 
-# Documents encoded between two calls of `progress`.
-_CHUNK = 4096
-# Queries planned at once.
-_QUERIES = 64
+_CHUNK = 4096  # documents encoded between two calls of ``progress``
+_QUERIES = 64  # planned at once
 
 
 class TowersRanker:
-    """Ranks exactly by the similarity of one vector per text.
+    """Ranks exactly by the similarity of one vector per text, of any sentence-transformers model.
 
-    Args:
-        model: Any sentence-transformers model.
-        documents: Texts of the corpus, encoded on construction.
-        batch_size: Queries encoded at once.
-        progress: Called while documents are encoded.
+    The documents are encoded on construction.
     """
 
     def __init__(
@@ -45,56 +40,39 @@ class TowersRanker:
         model: SentenceTransformer,
         documents: Sequence[str],
         *,
-        batch_size: int = 32,
         progress: Progress | None = None,
     ) -> None:
         self.model = model.eval()
-        self.batch_size = batch_size
         encoded = _encode_documents(model, documents, progress)
         self._documents = _comparable(encoded, model.similarity_fn_name)
 
     def rank(
-        self,
-        texts: Sequence[str],
-        depth: int,
-        *,
-        operators: Sequence[Sequence[str]] | None = None,
+        self, texts: Sequence[str], depth: int, *, operators: Sequence[Sequence[str]] | None = None
     ) -> Ranking:
         """Rank the corpus.
 
-        Args:
-            texts: The queries.
-            depth: Number of documents to return.
-            operators: Oracle labels: the names of each query's operators, which open the gate.
-                Left out, the model's own gate decides.
+        With ``operators``, the names of each query's operators as oracle labels, these open the
+        gate; else the model's own gate decides.
         """
-        name = self.model.similarity_fn_name
-        queries = _comparable(self._encode(texts, operators), name)
-        similarity = None if name in ("cosine", "dot") else self.model.similarity
-        return Ranking(*exact_search(queries, self._documents, depth, similarity))
-
-    def _encode(self, texts: Sequence[str], operators: Sequence[Sequence[str]] | None) -> Tensor:
-        if operators is not None:
+        if operators is None:
+            queries = self.model.encode_query(
+                list(texts), convert_to_tensor=True, show_progress_bar=False
+            )
+        else:
             from boolattn.encoder import encode_queries
 
             known = _known_operators(self.model, operators)
-            return encode_queries(self.model, texts, operators=known, batch_size=self.batch_size)
-        return self.model.encode_query(
-            list(texts),
-            batch_size=self.batch_size,
-            convert_to_tensor=True,
-            show_progress_bar=False,
-        )
+            queries = encode_queries(self.model, texts, operators=known)
+        name = self.model.similarity_fn_name
+        similarity = None if name in ("cosine", "dot") else self.model.similarity
+        found = exact_search(_comparable(queries, name), self._documents, depth, similarity)
+        return Ranking(*found)
 
 
 class RetrieverRanker:
-    """Ranks exactly by composed scores.
+    """Ranks exactly by composed scores; the documents are encoded on construction.
 
-    Args:
-        retriever: Parses queries and composes scores.
-        documents: Texts of the corpus, encoded on construction.
-        progress: Called while documents are encoded.
-        exclusion_filter: Removes documents from the results of queries with a NOT.
+    ``exclusion_filter`` removes documents from the results of queries with a NOT.
     """
 
     def __init__(
@@ -158,17 +136,22 @@ def _encode_documents(
     return torch.cat(parts)
 
 
-def _known_operators(
-    model: SentenceTransformer, operators: Sequence[Sequence[str]]
-) -> list[list[str]]:
-    """Leave out operators for which the model has no expert."""
+def boolattn_config(model: SentenceTransformer) -> BoolAttnConfig | None:
+    """Return the settings of a model's BoolAttn, if it has one."""
     from boolattn.encoder import BoolBertModel, query_encoder
 
     try:
         encoder = query_encoder(model)
     except ConfigError:
-        encoder = None
-    if not isinstance(encoder, BoolBertModel):
+        # Not two towers.
+        return None
+    return encoder.config.boolattn_config if isinstance(encoder, BoolBertModel) else None
+
+
+def _known_operators(
+    model: SentenceTransformer, operators: Sequence[Sequence[str]]
+) -> list[list[str]]:
+    """Leave out operators for which the model has no expert."""
+    if (config := boolattn_config(model)) is None:
         raise GateError("this model has no BoolAttn, so labels can open no gate")
-    known = encoder.config.boolattn_config.operators
-    return [[name for name in one if name in known] for one in operators]
+    return [[name for name in one if name in config.operators] for one in operators]

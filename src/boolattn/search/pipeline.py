@@ -16,56 +16,34 @@ from boolattn.search.lexical import terms_of
 from boolattn.search.lexical_exclusion import allowed_by_terms, allowed_by_vectors
 from boolattn.search.queries import prepare_queries
 from boolattn.search.result import Hit, SearchResult
-from boolattn.search.verdicts import (
-    KEPT,
-    RANKED_LOWER,
-    Probabilities,
-    explain_lower_rank,
-    judge,
-)
+from boolattn.search.verdicts import RANKED_LOWER, Probabilities, explain_lower_rank, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from boolattn.composition.plan import Plan
     from boolattn.encoder.retriever import Retriever
     from boolattn.search.index.open_index import OpenIndex
     from boolattn.search.queries import PreparedQuery
+    from boolattn.search.storage.segments import Array, RowNumbers
 
-    Rows = NDArray[np.int64]
-    Array = NDArray[np.float32]
-
-#: Fewest results of each branch that hybrid search fuses.
-_BRANCH = 100
-#: First results with which a later one is compared.
-_COMPARED = 10
+_BRANCH = 100  # fewest results of each branch that hybrid search fuses
+_COMPARED = 10  # first results with which a later one is compared
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """How to search.
+    """How to search."""
 
-    Attributes:
-        mode: ``plain`` language, ``explicit`` syntax, or ``auto``.
-        filters: Conditions on metadata; see ``boolattn.search.filters``.
-        hybrid: Whether BM25 results are fused with those of the vectors.
-        compose: Whether operands are scored one by one and composed; if not, the query is one
-            vector.
-        strict_not: Whether a document that holds the distinguishing words of a negated operand
-            is left out, whatever its vector says.
-        exhaustive: Whether every document is scored, instead of candidates.
-        explain: Whether to add the documents that composition ranks lower.
-    """
-
-    mode: str = "auto"
-    filters: Mapping[str, Any] | None = None
-    hybrid: bool = False
-    compose: bool = True
+    mode: str = "auto"  # or plain language, or explicit syntax
+    filters: Mapping[str, Any] | None = None  # on metadata; see ``boolattn.search.filters``
+    hybrid: bool = False  # whether BM25 results are fused with those of the vectors
+    compose: bool = True  # whether operands are scored one by one; if not, a query is one vector
+    #: Whether a document that holds the distinguishing words of a negated operand is left out,
+    #: whatever its vector says.
     strict_not: bool = False
-    exhaustive: bool = False
-    explain: bool = False
+    exhaustive: bool = False  # whether every document is scored, instead of candidates
+    explain: bool = False  # whether to add the documents that composition ranks lower
 
 
 @dataclass
@@ -111,16 +89,15 @@ class Pipeline:
 
     def _result(self, query: PreparedQuery, ranked: Ranked) -> SearchResult:
         plan, warnings = query.plan, query.warnings
-        branches: dict[str, Rows] = {}
+        branches: dict[str, RowNumbers] = {}
         if self.options.hybrid and not query.is_empty:
             with self._timed("words"):
                 branches = {"dense": ranked.rows, "lexical": self._lexical(plan)}
                 ranked = fuse(list(branches.values()), self._depth)
         with self._timed("documents"):
             if self.options.strict_not:
-                n_ranked = len(ranked.rows)
-                ranked = self._strict(plan, ranked)
-                warnings += _strict_warnings(plan, len(ranked.rows), n_ranked, self.k)
+                ranked, more = self._strict(plan, ranked)
+                warnings += more
             rows, scores = ranked.rows[: self.k], ranked.scores[: self.k]
             hits = tuple(self._hits(plan, rows, scores, branches))
             ranked_lower = self._ranked_lower(plan, rows, hits) if self.options.explain else ()
@@ -138,7 +115,7 @@ class Pipeline:
             warnings=warnings,
         )
 
-    def _lexical(self, plan: Plan) -> Rows:
+    def _lexical(self, plan: Plan) -> RowNumbers:
         """Return the lexical branch, without the documents that the vectors exclude."""
         if self.index.lexical is None:
             return np.zeros(0, np.int64)
@@ -148,9 +125,10 @@ class Pipeline:
         composed, _ = self._probabilities(plan, rows)
         return rows[allowed_by_vectors(plan.tree, composed)]
 
-    def _strict(self, plan: Plan, ranked: Ranked) -> Ranked:
+    def _strict(self, plan: Plan, ranked: Ranked) -> tuple[Ranked, tuple[str, ...]]:
+        """Apply strict NOT; return also what it did that a caller would not expect."""
         if not _has_negation(plan):
-            return ranked
+            return ranked, ("strict NOT dropped nothing: the query has no negated operand",)
         is_allowed = allowed_by_terms(plan.tree)
         chosen: list[int] = []
         for place, row in enumerate(ranked.rows.tolist()):
@@ -159,10 +137,16 @@ class Pipeline:
             document = self.index.rows.document(row)
             if is_allowed(frozenset(terms_of(f"{document.title}\n{document.text}"))):
                 chosen.append(place)
-        return Ranked(ranked.rows[chosen], ranked.scores[chosen])
+        warnings: tuple[str, ...] = ()
+        if len(chosen) < min(self.k, n_ranked := len(ranked.rows)):
+            warnings = (
+                f"strict NOT left {len(chosen)} results of {self.k}: of the {n_ranked} best "
+                "documents the others hold a negated operand's words",
+            )
+        return Ranked(ranked.rows[chosen], ranked.scores[chosen]), warnings
 
     def _hits(
-        self, plan: Plan, rows: Rows, scores: Array, branches: Mapping[str, Rows]
+        self, plan: Plan, rows: RowNumbers, scores: Array, branches: Mapping[str, RowNumbers]
     ) -> Iterator[Hit]:
         composed, displayed = self._probabilities(plan, rows)
         ranks = {
@@ -172,35 +156,33 @@ class Pipeline:
         above: list[Probabilities] = []
         for place, (row, score) in enumerate(zip(rows.tolist(), scores.tolist(), strict=True)):
             document = self.index.rows.document(row)
-            own = Probabilities(*(tuple(p[:, place].tolist()) for p in (composed, displayed)))
-            verdict, why = judge(plan.tree, own, above) if plan.is_composed else (KEPT, "")
-            if len(above) < _COMPARED:
-                above.append(own)
-            yield Hit(
+            hit = Hit(
                 id=document.id,
                 title=document.title,
                 text=document.text,
                 metadata=document.metadata,
                 score=score,
-                probabilities=tuple(own.displayed) if plan.is_composed else (),
-                composed=tuple(own.composed) if plan.is_composed else (),
-                verdict=verdict,
-                why=why,
+                probabilities=tuple(displayed[:, place].tolist()),
+                composed=tuple(composed[:, place].tolist()),
                 branches={name: own[row] for name, own in ranks.items() if row in own},
             )
+            if plan.is_composed:
+                verdict, why = judge(plan.tree, hit.all_probabilities, above[:_COMPARED])
+                hit = replace(hit, verdict=verdict, why=why)
+                above.append(hit.all_probabilities)
+            yield hit
 
-    def _probabilities(self, plan: Plan, rows: Rows) -> tuple[Array, Array]:
+    def _probabilities(self, plan: Plan, rows: RowNumbers) -> tuple[Array, Array]:
         """Return composed and displayed probabilities. Both shapes ``(operands, documents)``."""
         if not plan.is_composed or not len(rows):
-            nothing = np.zeros((len(plan.atoms), len(rows)), np.float32)
+            nothing = np.zeros((0, len(rows)), np.float32)
             return nothing, nothing
-        found = self.retriever.operand_probabilities(plan, self._similarities(plan, rows))
-        return found.composed, found.displayed
+        return self.retriever.operand_probabilities(plan, self._similarities(plan, rows))
 
-    def _similarities(self, plan: Plan, rows: Rows) -> Array:
+    def _similarities(self, plan: Plan, rows: RowNumbers) -> Array:
         return similarities(plan.vectors, self.index.engine.vectors(rows))
 
-    def _ranked_lower(self, plan: Plan, shown: Rows, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    def _ranked_lower(self, plan: Plan, shown: RowNumbers, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Return what the whole text's vector finds among the first, and the result does not."""
         if not plan.is_composed or not len(shown):
             return ()
@@ -210,14 +192,11 @@ class Pipeline:
             return ()
         scores = self.retriever.score(plan, self._similarities(plan, rows))
         results = [hit.all_probabilities for hit in hits[:_COMPARED]]
-        return tuple(
-            replace(
-                hit,
-                verdict=RANKED_LOWER,
-                why=explain_lower_rank(plan.tree, hit.all_probabilities, results),
-            )
-            for hit in self._hits(plan, rows, scores, {})
-        )
+        lower = []
+        for hit in self._hits(plan, rows, scores, {}):
+            why = explain_lower_rank(plan.tree, hit.all_probabilities, results)
+            lower.append(replace(hit, verdict=RANKED_LOWER, why=why))
+        return tuple(lower)
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
@@ -228,15 +207,3 @@ class Pipeline:
 
 def _has_negation(plan: Plan) -> bool:
     return plan.is_composed and any(plan.is_negated)
-
-
-def _strict_warnings(plan: Plan, n_left: int, n_ranked: int, k: int) -> tuple[str, ...]:
-    """Return what strict NOT did that a caller would not expect."""
-    if not _has_negation(plan):
-        return ("strict NOT dropped nothing: the query has no negated operand",)
-    if n_left < min(k, n_ranked):
-        return (
-            f"strict NOT left {n_left} results of {k}: of the {n_ranked} best documents the "
-            "others hold a negated operand's words",
-        )
-    return ()

@@ -16,11 +16,9 @@ from boolattn.search.verdicts import probability
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from boolattn.encoder.retriever import Retriever
     from boolattn.logic.tree import QueryTree
+    from boolattn.search.storage.segments import Array
 
 MODES = ("auto", "plain", "explicit")
 #: A tree with more distinct operands is not checked for contradictions: 2^n cases.
@@ -42,11 +40,7 @@ def prepare_queries(
 ) -> list[PreparedQuery]:
     """Parse and encode queries; those in plain language in one batch, explicit ones in another.
 
-    Args:
-        retriever: Parses and encodes.
-        texts: The queries.
-        mode: ``plain``, ``explicit``, or ``auto``: explicit where a text uses explicit syntax.
-        compose: If not, a query is one vector.
+    In mode ``auto`` a text is explicit where it uses explicit syntax.
     """
     if mode not in MODES:
         raise ConfigError(f"no mode {mode!r}; there are {', '.join(MODES)}")
@@ -54,7 +48,8 @@ def prepare_queries(
         _check_text(text)
     if not compose:
         vectors = retriever.encode_queries(texts)
-        return [_single_vector(text, vector) for text, vector in zip(texts, vectors, strict=True)]
+        plans = map(_single_vector_plan, texts, vectors)
+        return [PreparedQuery(text, plan) for text, plan in zip(texts, plans, strict=True)]
     explicit = {
         place: parse_with_spans(text)
         for place, text in enumerate(texts)
@@ -66,11 +61,10 @@ def prepare_queries(
     given = iter(retriever.plan_trees([tree for tree, _ in explicit.values()]))
     found = []
     for place, text in enumerate(texts):
+        plan = next(given if place in explicit else plain)
         if place in explicit:
-            spans = tuple((span,) for span in explicit[place][1])
-            found.append(_explicit(text, replace(next(given), spans=spans)))
-        else:
-            found.append(_plain(text, next(plain)))
+            plan = replace(plan, spans=tuple((span,) for span in explicit[place][1]))
+        found.append(_without_contradiction(text, plan, is_explicit=place in explicit))
     return found
 
 
@@ -89,33 +83,21 @@ def is_contradiction(tree: QueryTree) -> bool:
     return True
 
 
-def _explicit(text: str, plan: Plan) -> PreparedQuery:
-    if is_contradiction(plan.tree):
+def _without_contradiction(text: str, plan: Plan, *, is_explicit: bool) -> PreparedQuery:
+    if not is_contradiction(plan.tree):
+        return PreparedQuery(text, plan)
+    if is_explicit:
         warning = "the query contradicts itself: nothing can satisfy it"
         return PreparedQuery(text, plan, is_empty=True, warnings=(warning,))
-    return PreparedQuery(text, plan)
+    # More likely a parser's error than a query that was meant.
+    warning = "parsed as a contradiction, so it was searched as one vector"
+    single = _single_vector_plan(plan.text, plan.plain)
+    single = replace(single, confidence=plan.confidence, parsed=plan.parsed)
+    return PreparedQuery(text, single, warnings=(warning,))
 
 
-def _plain(text: str, plan: Plan) -> PreparedQuery:
-    if plan.is_composed and is_contradiction(plan.tree):
-        # More likely a parser's error than a query that was meant.
-        warning = "parsed as a contradiction, so it was searched as one vector"
-        single = replace(
-            plan,
-            tree=Atom(plan.text),
-            atoms=(plan.text,),
-            spans=(),
-            vectors=plan.plain[None],
-            is_composed=False,
-        )
-        return PreparedQuery(text, single, warnings=(warning,))
-    return PreparedQuery(text, plan)
-
-
-def _single_vector(text: str, vector: NDArray[np.float32]) -> PreparedQuery:
-    atom = Atom(text)
-    plan = Plan(text, atom, (text,), (), vector[None], vector, False, 1.0, atom)
-    return PreparedQuery(text, plan)
+def _single_vector_plan(text: str, vector: Array) -> Plan:
+    return Plan(text, Atom(text), (text,), (), vector[None], vector, False, 1.0, Atom(text))
 
 
 def _check_text(text: str) -> None:

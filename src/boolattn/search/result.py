@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from boolattn.logic.syntax import unparse
@@ -19,34 +19,24 @@ _JSON_NAMES = {"parsed": "reading", "is_negated": "excluded", "ranked_lower": "p
 
 @dataclass(frozen=True)
 class Hit:
-    """One document that was found.
-
-    Attributes:
-        id: Of the document.
-        title: Of the document.
-        text: All of it.
-        metadata: Of the document.
-        score: Higher is better: the composed score, a similarity where the query is one vector,
-            the fused reciprocal rank in hybrid search.
-        probabilities: Displayed probability of each operand; empty where not composed. Compare
-            them between documents, for the same operand.
-        composed: The probabilities that the score is composed of; verdicts compare these.
-        verdict: ``kept``; ``doubtful`` where the document matches a negated operand much more
-            than the results above it; ``put down`` where it is ranked below the results shown.
-        why: Which operand counts against it, compared with the results above it, or empty.
-        branches: Its rank in each branch of a hybrid search, from 1.
-    """
+    """One document that was found."""
 
     id: str
     title: str
     text: str
     metadata: Mapping[str, Any]
+    #: Higher is better: the composed score, a similarity where the query is one vector, the fused
+    #: reciprocal rank in hybrid search.
     score: float
+    #: Displayed probability of each operand; empty where not composed. Compare them between
+    #: documents, for the same operand.
     probabilities: tuple[float, ...] = ()
-    composed: tuple[float, ...] = ()
+    composed: tuple[float, ...] = ()  # what the score is composed of; verdicts compare these
+    #: ``kept``; ``doubtful`` where the document matches a negated operand much more than the
+    #: results above it; ``put down`` where it is ranked below the results shown.
     verdict: str = KEPT
-    why: str = ""
-    branches: Mapping[str, int] = field(default_factory=dict)
+    why: str = ""  # which operand counts against it, compared with the results above it
+    branches: Mapping[str, int] = field(default_factory=dict)  # ranks in hybrid search, from 1
 
     @property
     def all_probabilities(self) -> Probabilities:
@@ -56,36 +46,22 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """The results of one query, and the tree that was searched.
+    """The results of one query, and the tree that was searched."""
 
-    Attributes:
-        query: As it was typed.
-        tree: What was searched; one operand where nothing was composed.
-        parsed: What the query was parsed as, also where the parser was not confident enough.
-        operands: Their texts, left to right.
-        is_negated: Which operands are under a NOT.
-        spans: For each operand its characters in the query; empty where not known.
-        confidence: Of the parser.
-        is_composed: Whether operands were scored one by one and composed.
-        hits: Best first.
-        ranked_lower: With ``explain``: what the whole text's vector would have found among the
-            first, and composition ranks lower.
-        warnings: For the caller.
-        took: Milliseconds by step.
-    """
-
-    query: str
-    tree: QueryTree
-    parsed: QueryTree
-    operands: tuple[str, ...]
-    is_negated: tuple[bool, ...]
-    spans: tuple[tuple[tuple[int, int], ...], ...]
-    confidence: float
-    is_composed: bool
-    hits: tuple[Hit, ...]
+    query: str  # as it was typed
+    tree: QueryTree  # what was searched; one operand where nothing was composed
+    parsed: QueryTree  # also where the parser was not confident enough
+    operands: tuple[str, ...]  # their texts, left to right
+    is_negated: tuple[bool, ...]  # which operands are under a NOT
+    spans: tuple[tuple[tuple[int, int], ...], ...]  # of each operand in the query, where known
+    confidence: float  # of the parser
+    is_composed: bool  # whether operands were scored one by one and composed
+    hits: tuple[Hit, ...]  # best first
+    #: With ``explain``: what the whole text's vector would have found among the first, and
+    #: composition ranks lower.
     ranked_lower: tuple[Hit, ...] = ()
     warnings: tuple[str, ...] = ()
-    took: Mapping[str, float] = field(default_factory=dict)
+    took: Mapping[str, float] = field(default_factory=dict)  # milliseconds by step
 
     @property
     def tree_text(self) -> str:
@@ -99,9 +75,5 @@ class SearchResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; trees become text in explicit syntax."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
-        values |= {"tree": self.tree_text, "parsed": self.parsed_text}
-        values |= {
-            name: tuple(asdict(hit) for hit in values[name]) for name in ("hits", "ranked_lower")
-        }
+        values = asdict(self) | {"tree": self.tree_text, "parsed": self.parsed_text}
         return {_JSON_NAMES.get(name, name): value for name, value in values.items()}

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.embedding.models import load_model
-from boolattn.errors import ConfigError, IndexFolderError, QueryError
+from boolattn.errors import ConfigError, DataError, IndexFolderError, QueryError
 from boolattn.search.index.open_index import OpenIndex
-from boolattn.search.index.settings import IndexSettings
-from boolattn.search.index.writer import Writer
+from boolattn.search.index.writer import IndexSettings, Writer
 from boolattn.search.pipeline import Pipeline, SearchOptions
 from boolattn.search.storage.manifest import check_files, check_model, read_manifest
 from boolattn.settings import build
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.encoder.retriever import Retriever
     from boolattn.search.engines.base import Engine
-    from boolattn.search.index.settings import Encode
+    from boolattn.search.index.writer import Encode
     from boolattn.search.result import SearchResult
     from boolattn.search.storage.manifest import Manifest
 
@@ -55,8 +54,11 @@ class Searcher:
             manifest = read_manifest(folder)
             try:
                 check_files(folder, manifest, verify=verify)
-                if retriever is None:
-                    retriever = _named(folder, manifest)
+                if retriever is None and not manifest.model:
+                    raise ConfigError(
+                        f"{folder} does not say which model built it; name it with --model"
+                    )
+                retriever = load_model(manifest.model) if retriever is None else retriever
                 return cls(folder, manifest, _retriever(retriever))
             except IndexFolderError:
                 # A writer may have replaced the index and cleaned up since the manifest was read.
@@ -117,13 +119,9 @@ class Searcher:
         encode: Encode | None = None,
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Add documents.
+        """Add documents; other arguments as in :meth:`build`.
 
-        Args:
-            documents: To add.
-            replace_old: Whether a document replaces one with the same id; else it is an error.
-            encode: As in :meth:`build`.
-            progress: As in :meth:`build`.
+        With ``replace_old`` a document replaces one with the same id, which is else an error.
         """
         writer = Writer(self.folder, self.retriever, IndexSettings(), encode, progress)
         self._index = OpenIndex.open(self.folder, writer.add(documents, replace_old=replace_old))
@@ -145,16 +143,12 @@ class Searcher:
 
     def document(self, name: str) -> Document:
         """Return a document by its id."""
-        return self._index.document(name)
+        if (row := self._index.rows.find([name]).get(name)) is None:
+            raise DataError(f"no document {name!r} in {self.folder}")
+        return self._index.rows.document(row)
 
     def search(self, query: str, k: int = 10, **options: Any) -> SearchResult:
-        """Search one query.
-
-        Args:
-            query: Plain language or explicit syntax.
-            k: How many results.
-            **options: Values of :class:`SearchOptions`.
-        """
+        """Search one query for ``k`` results; options are those of :class:`SearchOptions`."""
         return self.search_many([query], k, **options)[0]
 
     def search_many(
@@ -189,9 +183,3 @@ def _retriever(model: Retriever | SentenceTransformer) -> Retriever:
             f"{found.similarity!r}"
         )
     return found
-
-
-def _named(folder: Path, manifest: Manifest) -> Retriever:
-    if not manifest.model:
-        raise ConfigError(f"{folder} does not say which model built it; name it with --model")
-    return load_model(manifest.model)

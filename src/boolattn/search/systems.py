@@ -30,21 +30,13 @@ RUNS = tuple(f".{kind}{ending}" for kind in ("run", "trec") for ending in ENDING
 
 @dataclass(frozen=True, kw_only=True)
 class SystemOptions:
-    """How a system ranks.
+    """How a system ranks."""
 
-    Attributes:
-        gate: ``own``: the model's own gate; ``label``: oracle labels of the operators.
-        is_composed: Compose operand scores, if the model has a parser; else rank by one vector.
-        device: Of the model; left out, a GPU if there is one.
-        progress: Called while documents are encoded.
-        exclusion_filter: Of :class:`~boolattn.search.model_rankers.RetrieverRanker`.
-    """
-
-    gate: str = "own"
-    is_composed: bool = True
-    device: str | None = None
-    progress: Progress | None = None
-    exclusion_filter: ExclusionFilter | None = None
+    gate: str = "own"  # the model's own gate, or ``label``: oracle labels of the operators
+    is_composed: bool = True  # compose operand scores, if the model has a parser
+    device: str | None = None  # of the model; left out, a GPU if there is one
+    progress: Progress | None = None  # called while documents are encoded
+    exclusion_filter: ExclusionFilter | None = None  # of a ``RetrieverRanker``
 
     def __post_init__(self) -> None:
         if self.gate not in GATES:
@@ -53,32 +45,18 @@ class SystemOptions:
 
 @dataclass(frozen=True)
 class OpenSystem:
-    """A system that is ready to rank the documents of one benchmark.
+    """A system that is ready to rank the documents of one benchmark."""
 
-    Attributes:
-        name: Shown in tables.
-        gate: What opens the gate: ``label``, ``lexicon``, ``learned``; ``closed`` where nothing
-            does, empty where there is no gate.
-        is_composed: Whether operand scores are composed.
-        rank: From queries and a depth to their ranking.
-    """
-
-    name: str
-    gate: str
+    name: str  # shown in tables
+    gate: str  # what opens it: label, lexicon, learned, or closed; empty where there is no gate
     is_composed: bool
-    rank: Callable[[Judgements, int], Ranking]
+    rank: Callable[[Judgements, int], Ranking]  # from queries and a depth
 
 
 def open_system(
     model: str, benchmark: Benchmark, options: SystemOptions | None = None
 ) -> OpenSystem:
-    """Open a system, and encode or index the documents of a benchmark.
-
-    Args:
-        model: One of :data:`NAMES`, a model's folder, or a TREC run.
-        benchmark: The documents.
-        options: How it ranks.
-    """
+    """Open one of :data:`NAMES`, a model's folder or a TREC run; encode or index the documents."""
     options = options or SystemOptions()
     is_lexical = model == "bm25" or model.endswith(RUNS)
     if options.exclusion_filter is not None and (is_lexical or not options.is_composed):
@@ -172,14 +150,8 @@ def _load(folder: Path, device: str | None) -> SentenceTransformer:
 
 def _gate(model: SentenceTransformer) -> str:
     """Return what opens a model's gate without labels."""
-    from boolattn.encoder import BoolBertModel, query_encoder
+    from boolattn.search.model_rankers import boolattn_config
 
-    try:
-        encoder = query_encoder(model)
-    except ConfigError:
-        # Not two towers.
+    if (config := boolattn_config(model)) is None:
         return ""
-    if not isinstance(encoder, BoolBertModel):
-        return ""
-    gate = str(encoder.config.boolattn_config.gate)
-    return "closed" if gate == "label" else gate
+    return "closed" if config.gate == "label" else str(config.gate)

@@ -35,9 +35,7 @@ class Probabilities(NamedTuple):
 def probability(tree: QueryTree, operands: Iterable[Any]) -> Any:  # noqa: ANN401 - see operands
     """Return how probably a tree holds.
 
-    Args:
-        tree: The tree.
-        operands: Probability of each operand, left to right: numbers, or arrays over documents.
+    Its operands' probabilities, left to right, are numbers, or arrays over documents.
 
     >>> probability(And((Atom("a"), Not(Or((Atom("b"), Atom("c")))))), [0.5, 0.0, 0.5])
     0.25
@@ -103,21 +101,16 @@ class _Comparison(NamedTuple):
 def _compare(
     tree: QueryTree, own: Probabilities, above: Sequence[Probabilities]
 ) -> Iterator[_Comparison]:
-    parts = tree.parts if isinstance(tree, And) else (tree,)
-    composed = _with_median(parts, [own.composed, *(one.composed for one in above)])
-    displayed = _with_median(parts, [own.displayed, *(one.displayed for one in above)])
-    for part, mine, shown in zip(parts, composed, displayed, strict=True):
-        yield _Comparison(part, *mine, _text(part, *shown))
+    composed, displayed = ([iter(p) for p in one] for one in zip(own, *above, strict=True))
+    for part in tree.parts if isinstance(tree, And) else (tree,):
+        text = _text(part, *_with_median(part, displayed))
+        yield _Comparison(part, *_with_median(part, composed), text)
 
 
-def _with_median(
-    parts: Sequence[QueryTree], rows: Sequence[Sequence[float]]
-) -> Iterator[tuple[float, float]]:
-    """Yield for each part the probability of the first row, and the median of the others."""
-    operands = [iter(row) for row in rows]
-    for part in parts:
-        own, *others = (probability(part, values) for values in operands)
-        yield own, median(others or [1.0])
+def _with_median(part: QueryTree, rows: Sequence[Iterator[float]]) -> tuple[float, float]:
+    """Return the probability of a part in the first row, and the median of the others."""
+    own, *others = (probability(part, values) for values in rows)
+    return own, median(others or [1.0])
 
 
 def _text(part: QueryTree, own: float, usual: float) -> str:

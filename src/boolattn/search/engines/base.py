@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,14 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from boolattn.search.filters import Condition
-    from boolattn.search.storage.manifest import Manifest
-    from boolattn.search.storage.segments import Rows
-
-    Array = NDArray[np.float32]
-    Mask = NDArray[np.bool_]
+    from boolattn.search.storage.manifest import FileEntry, Manifest
+    from boolattn.search.storage.segments import Array, Mask, RowNumbers, Rows
 
 
 @dataclass(frozen=True)
@@ -30,7 +26,7 @@ class Selection:
     mask: Mask | None = None  # None: all
     conditions: tuple[Condition, ...] = ()  # the mask's, for an engine that stores metadata
 
-    def allows(self, rows: NDArray[np.int64]) -> Mask:
+    def allows(self, rows: RowNumbers) -> Mask:
         """Return which of some rows may be found; padding may not."""
         inside = rows >= 0
         return inside if self.mask is None else inside & self.mask[rows]
@@ -48,21 +44,32 @@ class Job:
     sample: Callable[[], Array]  # vectors of queries, to measure the recall with
 
 
-class Engine(Protocol):
-    """An open engine."""
+class Engine(ABC):
+    """An open engine, and how it is stored: by default it stores nothing of its own."""
 
-    @property
-    def limit(self) -> int | None:
-        """Most results of one search, if there is a limit."""
-        ...
+    limit: int | None = None  # most results of one search
 
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self.vectors = rows.vectors
+
+    @abstractmethod
     def search(self, queries: Array, n: int, selection: Selection) -> Ranked:
         """Return the ``n`` nearest selected rows of each query, best first; -1 pads."""
-        ...
 
-    def vectors(self, rows: NDArray[np.int64]) -> Array:
-        """Return the vectors of some rows. Shape ``(rows, dim)``."""
-        ...
+    @classmethod
+    def write(cls, _job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
+        """Add the new rows; return the engine's settings and files."""
+        return {}, {}
+
+    @classmethod
+    def open(cls, _folder: Path, _manifest: Manifest, rows: Rows) -> Engine:
+        """Open the engine for reading."""
+        return cls(rows)
+
+    @classmethod  # noqa: B027 - most engines do nothing
+    def delete_rows(cls, _folder: Path, _manifest: Manifest, _rows: RowNumbers) -> None:
+        """Delete rows that the manifest already counts as deleted, and masks."""
 
 
 def similarities(queries: Array, vectors: Array) -> Array:

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from boolattn.composition.exact import Ranked
-from boolattn.search.engines.base import best, similarities
+from boolattn.search.engines.base import Engine, best, similarities
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from boolattn.search.engines.base import Job, Selection
-    from boolattn.search.storage.manifest import FileEntry, Manifest
-    from boolattn.search.storage.segments import Rows
-
-    Array = NDArray[np.float32]
+    from boolattn.search.engines.base import Selection
+    from boolattn.search.storage.segments import Array
 
 #: Most scores in memory: 256 MB.
 _MAX_SCORES = 1 << 26
 
 
-class Flat:
+class Flat(Engine):
     """Exact search."""
-
-    limit = None
-
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-        self.vectors = rows.vectors
 
     @property
     def n_queries(self) -> int:
@@ -54,17 +41,3 @@ class Flat:
         for start, segment in zip(self._rows.starts, self._rows.segments, strict=False):
             found[:, start : start + segment.count] = similarities(queries, segment.vectors)
         return found
-
-
-def write_engine(_job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
-    """Store nothing."""
-    return {}, {}
-
-
-def open_engine(_folder: Path, _manifest: Manifest, rows: Rows) -> Flat:
-    """Search the rows themselves."""
-    return Flat(rows)
-
-
-def delete_rows(_folder: Path, _manifest: Manifest, _rows: NDArray[np.int64]) -> None:
-    """Do nothing: deleted rows are masked."""

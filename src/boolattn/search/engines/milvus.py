@@ -20,26 +20,22 @@ import numpy as np
 
 from boolattn.composition.exact import Ranked
 from boolattn.errors import BoolattnError, IndexFolderError, MissingDataError
-from boolattn.search.engines.tuning import as_settings, effort_for, efforts_of, tune
+from boolattn.search.engines.tuning import TunedEngine
 from boolattn.search.filters import RANGES
 from boolattn.search.storage.manifest import read_manifest
 from boolattn.search.storage.segments import value_hash
 from boolattn.search.storage.transaction import MILVUS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
-    from boolattn.search.engines.base import Job, Selection
+    from boolattn.search.engines.base import Engine, Job, Selection
     from boolattn.search.filters import Condition
     from boolattn.search.storage.manifest import FileEntry, Manifest
-    from boolattn.search.storage.segments import Rows
+    from boolattn.search.storage.segments import Array, RowNumbers, Rows
 
-    Array = NDArray[np.float32]
     Client = Any
-    Efforts = dict[int, float]
 
 #: Most results of one search; Milvus's own limit.
 LIMIT = 16_384
@@ -51,19 +47,19 @@ _TIMEOUT = 30.0
 _SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
 
-class Milvus:
+class Milvus(TunedEngine):
     """A collection opened for searching."""
 
     limit = LIMIT
 
     def __init__(
-        self, client: Client, collection: str, rows: Rows, n_documents: int, efforts: Efforts
+        self, client: Client, rows: Rows, n_documents: int, settings: Mapping[str, Any]
     ) -> None:
-        self._client, self._collection, self._rows = client, collection, rows
-        self.efforts, self.vectors = efforts, rows.vectors
-        with _one_line(collection):
-            client.load_collection(collection)
-            found = int(client.get_collection_stats(collection)["row_count"])
+        super().__init__(rows, settings)
+        self._client, self._collection = client, settings["collection"]
+        with _one_line(self._collection):
+            client.load_collection(self._collection)
+            found = int(client.get_collection_stats(self._collection)["row_count"])
         if found < n_documents:
             raise IndexFolderError(
                 f"Milvus holds {found} of the index's {n_documents} documents; index again"
@@ -76,7 +72,7 @@ class Milvus:
         n = min(n, len(self._rows), LIMIT)
         limit = min(n + self._n_extra, LIMIT)
         # Candidates of its graph; never fewer than the results.
-        effort = round(max(effort_for(self.efforts, n), limit))
+        effort = round(max(self.effort_for(n), limit))
         data = list(np.ascontiguousarray(queries, np.float32))
         answers: list[Any] = []
         with _one_line(self._collection):
@@ -102,6 +98,48 @@ class Milvus:
             rows[place, :count], scores[place, :count] = own[allowed][:n], values[allowed][:n]
         return Ranked(rows, scores)
 
+    @classmethod
+    def write(cls, job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
+        """Create a collection, or add rows to an existing one."""
+        rows, manifest = job.rows, job.manifest
+        settings, new = manifest.engine_settings, f"{_prefix(job.folder)}_{manifest.generation}"
+        uri, name = settings.get("uri", job.uri), settings.get("collection", new)
+        client = _client(_address(job.folder, uri))
+        with _one_line(name):
+            if job.first_row:
+                # Rows of a killed writer.
+                client.delete(name, filter=f"row >= {job.first_row}")
+            else:
+                _drop_stale(client, job.folder)
+                _create(client, name, manifest.dimension)
+            for start in range(job.first_row, len(rows), _BATCH):
+                client.insert(name, _entries(rows, start, min(start + _BATCH, len(rows))))
+            client.flush(name)
+            if not job.first_row:
+                # New rows are compared one by one until the collection is loaded again, which
+                # would overstate the recall. A collection in use is not released.
+                client.release_collection(name)
+        own = {"uri": uri, "collection": name}
+        engine = cls(client, rows, manifest.n_documents, own)
+        return own | engine.tune(job.sample()[:N_SAMPLE], _FIRST_EFFORT, _MOST_EFFORT), {}
+
+    @classmethod
+    def open(cls, folder: Path, manifest: Manifest, rows: Rows) -> Engine:
+        """Open a collection."""
+        settings = manifest.engine_settings
+        client = _client(_address(folder, settings["uri"]))
+        return cls(client, rows, manifest.n_documents, settings)
+
+    @classmethod
+    def delete_rows(cls, folder: Path, manifest: Manifest, rows: RowNumbers) -> None:
+        """Delete rows of the collection."""
+        settings = manifest.engine_settings
+        client, own = _client(_address(folder, settings["uri"])), rows.tolist()
+        with _one_line(settings["collection"]):
+            for start in range(0, len(own), _BATCH):
+                client.delete(settings["collection"], ids=own[start : start + _BATCH])
+            client.flush(settings["collection"])
+
 
 def expression(conditions: tuple[Condition, ...]) -> str:
     """Write conditions as an expression of Milvus."""
@@ -115,51 +153,6 @@ def expression(conditions: tuple[Condition, ...]) -> str:
         own = f"array_contains_any(tags, {tags})" if condition.values else "row < 0"
         parts.append(f"(not {own})" if condition.kind == "not" else own)
     return " and ".join(parts)
-
-
-def write_engine(job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
-    """Create a collection, or add rows to an existing one."""
-    rows, manifest = job.rows, job.manifest
-    settings, new = manifest.engine_settings, f"{_prefix(job.folder)}_{manifest.generation}"
-    uri, name = settings.get("uri", job.uri), settings.get("collection", new)
-    client = _client(_address(job.folder, uri))
-    with _one_line(name):
-        if job.first_row:
-            # Rows of a killed writer.
-            client.delete(name, filter=f"row >= {job.first_row}")
-        else:
-            _drop_stale(client, job.folder)
-            _create(client, name, manifest.dimension)
-        for start in range(job.first_row, len(rows), _BATCH):
-            client.insert(name, _entries(rows, start, min(start + _BATCH, len(rows))))
-        client.flush(name)
-        if not job.first_row:
-            # New rows are compared one by one until the collection is loaded again, which would
-            # overstate the recall. A collection in use is not released.
-            client.release_collection(name)
-    queries = job.sample()[:N_SAMPLE]
-    engine = Milvus(client, name, rows, manifest.n_documents, {})
-    recalls = tune(engine, rows, queries, _FIRST_EFFORT, _MOST_EFFORT)
-    own = as_settings(engine.efforts, recalls, len(queries))
-    return {"uri": uri, "collection": name, **own}, {}
-
-
-def open_engine(folder: Path, manifest: Manifest, rows: Rows) -> Milvus:
-    """Open a collection."""
-    settings = manifest.engine_settings
-    client = _client(_address(folder, settings["uri"]))
-    efforts = efforts_of(settings)
-    return Milvus(client, settings["collection"], rows, manifest.n_documents, efforts)
-
-
-def delete_rows(folder: Path, manifest: Manifest, rows: NDArray[np.int64]) -> None:
-    """Delete rows of the collection."""
-    settings = manifest.engine_settings
-    client, own = _client(_address(folder, settings["uri"])), rows.tolist()
-    with _one_line(settings["collection"]):
-        for start in range(0, len(own), _BATCH):
-            client.delete(settings["collection"], ids=own[start : start + _BATCH])
-        client.flush(settings["collection"])
 
 
 def _create(client: Client, name: str, dimension: int) -> None:

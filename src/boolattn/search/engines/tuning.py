@@ -5,7 +5,7 @@ Measured for few results, and for the many candidates of a composed query.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,61 +15,42 @@ from boolattn.search.engines.flat import Flat
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
     from boolattn.composition.exact import Ranked
-    from boolattn.search.storage.segments import Rows
-
-    Array = NDArray[np.float32]
+    from boolattn.search.storage.segments import Array, Rows
 
 #: Numbers of results, and the recall that tuning aims at.
 TARGETS = {10: 0.98, 1000: 0.95}
 _TIE = 1e-6
 
 
-class Tunable(Engine, Protocol):
-    """An engine with efforts, by number of results."""
+class TunedEngine(Engine):
+    """An approximate engine; its efforts, by number of results, are in the manifest."""
 
-    efforts: dict[int, float]
+    def __init__(self, rows: Rows, settings: Mapping[str, Any]) -> None:
+        super().__init__(rows)
+        efforts = settings.get("effort", {})
+        self._efforts = {int(depth): float(effort) for depth, effort in efforts.items()}
 
+    def effort_for(self, n: int) -> float:
+        """Return the effort for the next larger number of results that was measured."""
+        depths = sorted(self._efforts)
+        return self._efforts[next((depth for depth in depths if n <= depth), depths[-1])]
 
-def tune(
-    engine: Tunable, rows: Rows, queries: Array, effort: float, limit: float
-) -> dict[int, float]:
-    """Set the efforts of an engine; return its recall against exact search, by depth."""
-    recalls: dict[int, float] = {}
-    for depth, target in TARGETS.items():
-        n = min(depth, len(rows))
-        exact = Flat(rows).search(queries, n, Selection())
-        while True:
-            engine.efforts[depth] = effort
-            recalls[depth] = recall(exact, engine.search(queries, n, Selection()))
-            if recalls[depth] >= target or effort >= limit:
-                break
-            effort *= 2
-    return recalls
-
-
-def effort_for(efforts: Mapping[int, float], n: int) -> float:
-    """Return the effort for the next larger number of results that was measured."""
-    depths = sorted(efforts)
-    return efforts[next((depth for depth in depths if n <= depth), depths[-1])]
-
-
-def as_settings(
-    efforts: Mapping[int, float], recalls: Mapping[int, float], n_sample: int
-) -> dict[str, Any]:
-    """Return what the manifest stores; keys in JSON are text."""
-    return {
-        "effort": {str(depth): effort for depth, effort in efforts.items()},
-        "recall": {str(depth): round(value, 4) for depth, value in recalls.items()},
-        "n_sample": n_sample,
-    }
-
-
-def efforts_of(settings: Mapping[str, Any]) -> dict[int, float]:
-    """Return the efforts from the manifest."""
-    return {int(depth): float(effort) for depth, effort in settings["effort"].items()}
+    def tune(self, queries: Array, effort: float, limit: float) -> dict[str, Any]:
+        """Set the efforts; return them, and the recall against exact search, as settings."""
+        recalls: dict[str, float] = {}  # keys in JSON are text
+        for depth, target in TARGETS.items():
+            n = min(depth, len(self._rows))
+            exact = Flat(self._rows).search(queries, n, Selection())
+            while True:
+                self._efforts[depth] = effort
+                found = recall(exact, self.search(queries, n, Selection()))
+                if found >= target or effort >= limit:
+                    break
+                effort *= 2
+            recalls[str(depth)] = round(found, 4)
+        efforts = {str(depth): effort for depth, effort in self._efforts.items()}
+        return {"effort": efforts, "recall": recalls, "n_sample": len(queries)}
 
 
 def recall(exact: Ranked, found: Ranked) -> float:

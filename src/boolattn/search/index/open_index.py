@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import DataError
 from boolattn.search.engines.base import Selection
 from boolattn.search.engines.flat import Flat
 from boolattn.search.engines.registry import find_engine
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from boolattn.data.records import Document
     from boolattn.search.engines.base import Engine
     from boolattn.search.storage.manifest import Manifest
 
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 class OpenIndex:
     """An index opened for searching."""
 
-    folder: Path
     manifest: Manifest
     rows: Rows
     engine: Engine
@@ -37,17 +34,11 @@ class OpenIndex:
     def open(cls, folder: Path, manifest: Manifest) -> OpenIndex:
         """Open everything that a manifest names."""
         rows = Rows.open(folder, manifest)
-        engine = find_engine(manifest.engine).open_engine(folder, manifest, rows)
+        engine = find_engine(manifest.engine).open(folder, manifest, rows)
         lexical = Lexical(folder / manifest.lexical) if manifest.lexical else None
-        return cls(folder, manifest, rows, engine, Flat(rows), lexical)
+        return cls(manifest, rows, engine, Flat(rows), lexical)
 
     def selection(self, filters: Mapping[str, Any] | None) -> Selection:
         """Return which rows pass some filters."""
         conditions = read_filters(filters)
         return Selection(allowed_rows(conditions, self.rows), conditions)
-
-    def document(self, name: str) -> Document:
-        """Return a document by its id."""
-        if (row := self.rows.find([name]).get(name)) is None:
-            raise DataError(f"no document {name!r} in {self.folder}")
-        return self.rows.document(row)

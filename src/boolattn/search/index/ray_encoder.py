@@ -20,12 +20,8 @@ from boolattn.errors import ConfigError, IndexMismatchError, MissingDataError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from boolattn.search.index.settings import Encode
-
-    Array = NDArray[np.float32]
+    from boolattn.search.index.writer import Encode
+    from boolattn.search.storage.segments import Array
 
 #: Segments that wait for each worker, with the one that it encodes.
 _QUEUED = 2
@@ -61,14 +57,10 @@ def cluster(
     batch_size: int | None = None,
     n_workers: int = 0,
 ) -> Iterator[Encode]:
-    """Start workers that encode segments.
+    """Start workers that encode segments; those with another fingerprint are refused.
 
-    Args:
-        model: As in :func:`boolattn.embedding.models.load_model`.
-        fingerprint: Of the index's model; workers with another are refused.
-        address: Of a running cluster; left out, Ray starts here.
-        batch_size: Documents encoded at once; left out, chosen for the device.
-        n_workers: Left out, one for each GPU of the cluster, or else for each core.
+    Without the address of a running cluster Ray starts here. By default there is a worker for each
+    GPU of the cluster, or else for each core.
     """
     try:
         import ray
@@ -83,7 +75,9 @@ def cluster(
         reason = " ".join(str(error).split())
         raise ConfigError(f"no Ray cluster at {address or 'local'!r}: {reason}") from error
     try:
-        files = ray.put(_files(resolve(model)))
+        folder = resolve(model)
+        paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        files = ray.put({p.relative_to(folder).as_posix(): p.read_bytes() for p in paths})
         resources = ray.cluster_resources()
         n_gpus = int(resources.get("GPU", 0))
         count = n_workers or n_gpus or max(1, int(resources.get("CPU", 1)))
@@ -122,10 +116,4 @@ def _check_address(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_TIMEOUT).close()
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(f"no Ray cluster at {address}: {reason}") from error
-
-
-def _files(folder: Path) -> dict[str, bytes]:
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+        raise ConfigError(f"no Ray cluster at {address}: {error.strerror or error}") from error

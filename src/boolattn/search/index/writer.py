@@ -6,33 +6,23 @@ import shutil
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from boolattn.errors import DataError, IndexFolderError
+from boolattn.errors import ConfigError, DataError, IndexFolderError
 from boolattn.search.engines.base import Job
 from boolattn.search.engines.registry import find_engine
-from boolattn.search.index.settings import IndexSettings
 from boolattn.search.lexical import write_lexical
+from boolattn.search.storage import segments as store
 from boolattn.search.storage import transaction as disk
 from boolattn.search.storage.manifest import (
     MANIFEST,
     Manifest,
-    SegmentEntry,
     check_files,
     check_model,
     describe,
     read_manifest,
-)
-from boolattn.search.storage.segments import (
-    Rows,
-    Segment,
-    drafts,
-    find_segment,
-    segment_files,
-    value_hash,
-    write_segment,
 )
 
 if TYPE_CHECKING:
@@ -43,16 +33,39 @@ if TYPE_CHECKING:
 
     from boolattn.data.records import Document
     from boolattn.encoder.retriever import Retriever
-    from boolattn.search.index.settings import Encode
-    from boolattn.search.storage.segments import Draft
+    from boolattn.search.storage.manifest import SegmentEntry
+    from boolattn.search.storage.segments import Array, Draft
 
-    Array = NDArray[np.float32]
-
+#: Encodes lists of texts, in order; a cluster may encode several at once.
+Encode: TypeAlias = "Callable[[Iterable[list[str]]], Iterator[Array]]"
 #: Most characters of a token: a text is cut at so many for each token of the model's length.
 _CHARACTERS = 32
 _TOKENS = 8192
 #: Queries with which the recall of an approximate engine is measured.
 _N_SAMPLE = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexSettings:
+    """Settings of an index."""
+
+    engine: str = "flat"  # or ivf, hnsw, milvus
+    lexical: bool = True  # whether to index words too, for hybrid search
+    uri: str = ""  # of Milvus: a file or an address
+    model: str = ""  # what to load to search the index, for the manifest
+    segment_size: int = 16_384  # documents in a segment: the most that a killed build loses
+    batch_size: int | None = None  # documents encoded at once; left out, chosen for the device
+    replace: bool = False  # whether to replace an existing index
+    resume: bool = False  # whether to resume a build that was stopped
+
+    def __post_init__(self) -> None:
+        for name in ("segment_size", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} must be at least 1, got {value}")
+        find_engine(self.engine)
+        if self.uri and self.engine != "milvus":
+            raise ConfigError(f"only milvus takes a uri, and the engine is {self.engine}")
 
 
 @dataclass
@@ -69,8 +82,8 @@ class Writer:
         """Build a new index."""
         with disk.writing(self.folder):
             self._check_free()
-            generation = 1
             disk.clean(self.folder, keep_segments=self.settings.resume)
+            generation = 1
             with suppress(IndexFolderError):
                 generation = read_manifest(self.folder).generation + 1
             segments = self._segments(documents, np.zeros(0, np.uint64))
@@ -91,20 +104,24 @@ class Writer:
         with disk.writing(self.folder):
             manifest = self._checked_manifest()
             disk.clean(self.folder, keep_segments=True)
-            rows = Rows.open(self.folder, manifest)
+            rows = store.Rows.open(self.folder, manifest)
             known = rows.column("key") if rows.live is None else rows.column("key")[rows.live]
             segments = self._segments(documents, known[:0] if replace_old else known)
             if not segments:
                 return manifest
-            deleted = self._replaced(segments, rows) if replace_old else []
-            changed = self._delete(manifest, rows, deleted) if deleted else manifest
+            changed, deleted = manifest, list[int]()
+            if replace_old:
+                added = replace(manifest, segments=tuple(segments), deleted="")
+                new = store.Rows.open(self.folder, added)
+                deleted = list(rows.find(new.document(row).id for row in range(len(new))).values())
+            if deleted:
+                changed = self._delete(manifest, rows, deleted)
             changed = replace(changed, generation=manifest.generation + 1)
             changed = self._finish(changed, segments)
             if deleted:
                 find_engine(changed.engine).delete_rows(self.folder, changed, np.array(deleted))
             # Segments of additions that were stopped: no manifest names them.
-            used = {f"{disk.SEGMENTS}/{segment.name}" for segment in changed.segments}
-            disk.clean_segments(self.folder, used)
+            disk.clean_segments(self.folder)
             return changed
 
     def delete(self, ids: Iterable[str]) -> Manifest:
@@ -112,7 +129,7 @@ class Writer:
         with disk.writing(self.folder):
             manifest = self._checked_manifest()
             disk.clean(self.folder)
-            rows = Rows.open(self.folder, manifest)
+            rows = store.Rows.open(self.folder, manifest)
             found = rows.find(ids := list(ids))
             if missing := [name for name in ids if name not in found]:
                 raise DataError(f"no document {missing[0]!r} in {self.folder}; nothing was deleted")
@@ -153,10 +170,10 @@ class Writer:
         seen = _SeenIds(known)
 
         def missing() -> Iterator[list[str]]:
-            for draft in drafts(documents, self.settings.segment_size):
+            for draft in store.drafts(documents, self.settings.segment_size):
                 seen.add(draft)
                 name = draft.name(self.retriever.fingerprint)
-                old = find_segment(self.folder, name)
+                old = store.find_segment(self.folder, name)
                 found.append(old)
                 if old is not None:
                     self.progress(old.count)
@@ -167,7 +184,7 @@ class Writer:
         for vectors in (self.encode or self._encode)(missing()):
             place, name, draft = waiting.popleft()
             checked = self._checked(vectors, draft)
-            found[place] = write_segment(self.folder, name, draft, checked)
+            found[place] = store.write_segment(self.folder, name, draft, checked)
             if self.encode is not None:
                 self.progress(len(draft.documents))
         return [segment for segment in found if segment is not None]
@@ -202,15 +219,7 @@ class Writer:
             raise DataError(f"the model gives no finite vector for document {name!r}")
         return _unit(vectors) if self.retriever.similarity == "cosine" else vectors
 
-    def _replaced(self, segments: list[SegmentEntry], rows: Rows) -> list[int]:
-        """Return the rows whose documents are replaced."""
-        new = [
-            Segment(self.folder / disk.SEGMENTS / one.name, one.count, self.retriever.dimension)
-            for one in segments
-        ]
-        return list(rows.find(d.id for segment in new for d in segment.documents()).values())
-
-    def _delete(self, manifest: Manifest, rows: Rows, chosen: list[int]) -> Manifest:
+    def _delete(self, manifest: Manifest, rows: store.Rows, chosen: list[int]) -> Manifest:
         live = np.ones(len(rows), bool) if rows.live is None else rows.live.copy()
         live[chosen] = False
         deleted = np.flatnonzero(~live)
@@ -226,16 +235,16 @@ class Writer:
         first_row = manifest.n_rows
         files = dict(manifest.files)
         for segment in segments:
-            files |= segment_files(self.folder, segment)
+            files |= store.segment_files(self.folder, segment.name)
         changed = replace(manifest, segments=(*manifest.segments, *segments), files=files)
-        rows = Rows.open(self.folder, changed)
+        rows = store.Rows.open(self.folder, changed)
         changed = self._with_engine(changed, rows, first_row)
         if self.settings.lexical if not first_row else bool(manifest.lexical):
             changed = self._with_lexical(changed, rows, first_row)
         disk.commit(self.folder, changed)
         return changed
 
-    def _with_engine(self, manifest: Manifest, rows: Rows, first_row: int) -> Manifest:
+    def _with_engine(self, manifest: Manifest, rows: store.Rows, first_row: int) -> Manifest:
         job = Job(
             folder=self.folder,
             manifest=manifest,
@@ -244,11 +253,11 @@ class Writer:
             uri=self.settings.uri,
             sample=lambda: self._sample(rows),
         )
-        settings, own = find_engine(manifest.engine).write_engine(job)
+        settings, own = find_engine(manifest.engine).write(job)
         files = {k: v for k, v in manifest.files.items() if not k.startswith("engine-")}
         return replace(manifest, engine_settings=settings, files=files | own)
 
-    def _sample(self, rows: Rows) -> Array:
+    def _sample(self, rows: store.Rows) -> Array:
         """Encode some titles, or first words, as queries to measure the recall with."""
         chosen = np.unique(np.linspace(0, len(rows) - 1, _N_SAMPLE).astype(np.int64))
         documents = [rows.document(row) for row in chosen.tolist()]
@@ -256,10 +265,9 @@ class Writer:
         vectors = self.retriever.encode_operands(texts)
         return _unit(vectors) if self.retriever.similarity == "cosine" else vectors
 
-    def _with_lexical(self, manifest: Manifest, rows: Rows, first_row: int) -> Manifest:
+    def _with_lexical(self, manifest: Manifest, rows: store.Rows, first_row: int) -> Manifest:
         name = f"lexical-{manifest.generation}"
-        target = self.folder / name
-        part = target.with_name(name + disk.PART)
+        target, part = self.folder / name, self.folder / (name + disk.PART)
         base = self.folder / manifest.lexical if manifest.lexical else None
         shutil.rmtree(target, ignore_errors=True)
         new = ((row, rows.document(row)) for row in range(first_row, len(rows)))
@@ -278,7 +286,7 @@ class _SeenIds:
 
     def add(self, draft: Draft) -> None:
         ids = [document.id for document in draft.documents]
-        keys = np.array([value_hash(name) for name in ids], np.uint64)
+        keys = np.array([store.value_hash(name) for name in ids], np.uint64)
         is_old = np.logical_or.reduce([np.isin(keys, old) for old in self._known])
         twice = [name for name, count in Counter(ids).items() if count > 1]
         if twice := twice + [ids[place] for place in np.flatnonzero(is_old)]:

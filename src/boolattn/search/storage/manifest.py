@@ -39,36 +39,20 @@ class SegmentEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """Everything an index consists of.
+    """Everything an index consists of."""
 
-    Attributes:
-        fingerprint: Of the model that encoded the documents.
-        model: What to load to search it: ``shipped``, ``minilm``, a folder, or empty.
-        dimension: Of the vectors.
-        similarity: ``cosine`` or ``dot``.
-        segments: In the order of the rows.
-        files: By path in the index.
-        engine: Name of the engine.
-        engine_settings: What the engine needs to open, and its recall if it is approximate.
-        lexical: Folder of the lexical index, or empty.
-        deleted: File of deleted rows, or empty.
-        n_deleted: Number of deleted rows.
-        generation: Number of changes.
-        format: Of the files.
-    """
-
-    fingerprint: str
-    model: str
+    fingerprint: str  # of the model that encoded the documents
+    model: str  # what to load to search it: ``shipped``, ``minilm``, a folder, or empty
     dimension: int
-    similarity: str
-    segments: tuple[SegmentEntry, ...] = ()
-    files: dict[str, FileEntry] = field(default_factory=dict)
+    similarity: str  # cosine or dot
+    segments: tuple[SegmentEntry, ...] = ()  # in the order of the rows
+    files: dict[str, FileEntry] = field(default_factory=dict)  # by path in the index
     engine: str = "flat"
-    engine_settings: dict[str, Any] = field(default_factory=dict)
-    lexical: str = ""
-    deleted: str = ""
+    engine_settings: dict[str, Any] = field(default_factory=dict)  # and its recall
+    lexical: str = ""  # folder of the lexical index
+    deleted: str = ""  # file of deleted rows
     n_deleted: int = 0
-    generation: int = 0
+    generation: int = 0  # number of changes
     format: int = FORMAT
 
     @property

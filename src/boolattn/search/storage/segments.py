@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save
 from boolattn.data.records import Document
 from boolattn.errors import DataError, IndexFolderError
 from boolattn.search.storage.manifest import FileEntry, SegmentEntry, describe
-from boolattn.search.storage.transaction import PART, SEGMENTS, sync, sync_folder
+from boolattn.search.storage.transaction import PART, SEGMENTS, sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from boolattn.search.storage.manifest import Manifest
 
     Array = NDArray[np.float32]
+    Mask = NDArray[np.bool_]
+    RowNumbers = NDArray[np.int64]
     Value = str | int | float | bool
 
 VECTORS, DOCUMENTS, ROWS, ABOUT = "vectors.npy", "documents.jsonl", "rows.safetensors", "about.json"
@@ -60,10 +62,9 @@ class Draft:
 
     def add(self, document: Document) -> None:
         """Add one."""
-        line = _line(document)
         self.documents.append(document)
-        self.lines.append(line)
-        self.n_bytes += len(line)
+        self.lines.append(_line(document))
+        self.n_bytes += len(self.lines[-1])
 
     def name(self, fingerprint: str) -> str:
         """Return a hash of the model and the documents."""
@@ -115,34 +116,34 @@ def write_segment(folder: Path, name: str, draft: Draft, vectors: Array) -> Segm
     entries = {file: describe(part / file) for file in (VECTORS, DOCUMENTS, ROWS)}
     about = {"count": len(draft.lines), "files": {k: asdict(v) for k, v in entries.items()}}
     (part / ABOUT).write_text(json.dumps(about), encoding="utf-8")
-    for file in (*entries, ABOUT):
-        sync(part / file)
-    sync_folder(part)
+    for path in (*part.iterdir(), part):
+        sync(path)
     # A segment with this name was found damaged.
     shutil.rmtree(target, ignore_errors=True)
     part.rename(target)
-    sync_folder(target.parent)
+    sync(target.parent)
     return SegmentEntry(name, len(draft.lines))
 
 
 def find_segment(folder: Path, name: str) -> SegmentEntry | None:
     """Return a segment that an earlier build finished, if its files are not damaged."""
-    path = folder / SEGMENTS / name
     try:
-        about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
-        entries = {file: FileEntry(**entry) for file, entry in about["files"].items()}
-        if any(describe(path / file) != entry for file, entry in entries.items()):
+        files = segment_files(folder, name)
+        if any(describe(folder / path) != entry for path, entry in files.items()):
             return None
-        return SegmentEntry(name, int(about["count"]))
+        return SegmentEntry(name, int(_about(folder, name)["count"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def segment_files(folder: Path, segment: SegmentEntry) -> dict[str, FileEntry]:
+def segment_files(folder: Path, name: str) -> dict[str, FileEntry]:
     """Return a finished segment's files, by path in the index."""
-    path = folder / SEGMENTS / segment.name
-    about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
-    return {f"{SEGMENTS}/{segment.name}/{k}": FileEntry(**v) for k, v in about["files"].items()}
+    files = _about(folder, name)["files"]
+    return {f"{SEGMENTS}/{name}/{file}": FileEntry(**entry) for file, entry in files.items()}
+
+
+def _about(folder: Path, name: str) -> Any:  # noqa: ANN401 - JSON
+    return json.loads((folder / SEGMENTS / name / ABOUT).read_text(encoding="utf-8"))
 
 
 class Segment:
@@ -166,15 +167,11 @@ class Segment:
         start, end = (int(value) for value in self.columns["offset"][row : row + 2])
         return Document(**json.loads(self._text[start:end]))
 
-    def documents(self) -> Iterator[Document]:
-        """Yield all documents."""
-        return (self.document(row) for row in range(self.count))
-
 
 class Rows:
     """All segments as one sequence of rows; ``live`` tells which are not deleted, if any is."""
 
-    def __init__(self, segments: Sequence[Segment], live: NDArray[np.bool_] | None = None) -> None:
+    def __init__(self, segments: Sequence[Segment], live: Mask | None = None) -> None:
         self.segments, self.live = segments, live
         self.starts = np.cumsum([0, *(segment.count for segment in segments)])
         self._columns: dict[str, NDArray[Any]] = {}
@@ -198,7 +195,7 @@ class Rows:
     def __len__(self) -> int:
         return int(self.starts[-1])
 
-    def vectors(self, rows: NDArray[np.int64]) -> Array:
+    def vectors(self, rows: RowNumbers) -> Array:
         """Return the vectors of some rows. Shape ``(rows, dim)``."""
         dimension = self.segments[0].vectors.shape[1] if self.segments else 0
         found = np.empty((len(rows), dimension), np.float32)
@@ -223,9 +220,8 @@ class Rows:
 
     def names(self) -> list[str]:
         """Return the names of the metadata."""
-        prefix = "hash:"
-        found = {name for segment in self.segments for name in segment.columns}
-        return sorted(name.removeprefix(prefix) for name in found if name.startswith(prefix))
+        found = {name.partition(":") for segment in self.segments for name in segment.columns}
+        return sorted(name for kind, _, name in found if kind == "hash")
 
     def find(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the rows of some ids; those of unknown and deleted documents are absent."""

@@ -17,7 +17,7 @@ from boolattn.errors import BoolattnError, IndexFolderError
 from boolattn.search.storage.manifest import MANIFEST, read_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from boolattn.search.storage.manifest import Manifest
@@ -27,7 +27,7 @@ SEGMENTS = "segments"
 PART = ".part"
 #: The files of Milvus Lite, which changes and checks them itself.
 MILVUS = "milvus.db"
-_OWN = (LOCK, SEGMENTS, MANIFEST, MANIFEST + PART, MILVUS)
+_OWN = (LOCK, SEGMENTS, MANIFEST, MILVUS)
 _OWN_PREFIXES = ("engine-", "lexical-", "deleted-")
 
 
@@ -37,7 +37,8 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        foreign = [p.name for p in folder.iterdir() if not _is_own(p.name)]
+        names = [p.name for p in folder.iterdir() if not p.name.endswith(PART)]
+        foreign = [n for n in names if n not in _OWN and not n.startswith(_OWN_PREFIXES)]
         if foreign and not (folder / MANIFEST).exists():
             raise IndexFolderError(
                 f"{folder} holds other files ({min(foreign)}); name a new or empty folder"
@@ -46,89 +47,61 @@ def writing(folder: Path) -> Iterator[None]:
             try:
                 yield
             finally:
-                if is_new:
-                    _remove_if_empty(folder)
+                if is_new and [path.name for path in folder.iterdir()] == [LOCK]:
+                    # Nothing was written, and the folder is still locked.
+                    (folder / LOCK).unlink()
+                    folder.rmdir()
     except Timeout as error:
         raise IndexFolderError(
             f"{folder} is being written by another process; wait until it is done"
         ) from error
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise IndexFolderError(
-            f"cannot write the index {folder}: {reason}; what was there is unchanged"
-        ) from error
+        reason = f"{error.strerror or error}; what was there is unchanged"
+        raise IndexFolderError(f"cannot write the index {folder}: {reason}") from error
 
 
 def commit(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest, in one rename, when every file that it names is on the disk."""
-    for name in manifest.files:
-        sync(folder / name)
-    for parent in {(folder / name).parent for name in manifest.files} | {folder / SEGMENTS}:
-        sync_folder(parent)
+    paths = [folder / name for name in manifest.files]
+    for path in (*paths, *{path.parent for path in paths}, folder / SEGMENTS):
+        sync(path)
     draft = folder / (MANIFEST + PART)
-    with draft.open("w", encoding="utf-8") as handle:
-        handle.write(manifest.to_json())
-        handle.flush()
-        os.fsync(handle.fileno())
+    draft.write_text(manifest.to_json(), encoding="utf-8")
+    sync(draft)
     draft.replace(folder / MANIFEST)
-    sync_folder(folder)
+    sync(folder)
 
 
 def clean(folder: Path, *, keep_segments: bool = False) -> None:
-    """Remove files that earlier writers left and the manifest does not name.
-
-    Args:
-        folder: The index, locked for writing.
-        keep_segments: Whether finished segments stay, for a build that is resumed.
-    """
+    """Remove what the manifest does not name; finished segments can stay, to resume a build."""
     used: set[str] = set()
     with suppress(BoolattnError):
-        manifest = read_manifest(folder)
-        used = {name.split("/")[0] for name in manifest.files}
-        used |= {f"{SEGMENTS}/{segment.name}" for segment in manifest.segments}
+        used = {name.split("/")[0] for name in read_manifest(folder).files}
     for path in folder.iterdir():
-        is_part = path.name.endswith(PART)
-        if is_part or (path.name.startswith(_OWN_PREFIXES) and path.name not in used):
-            _remove(path)
-    clean_segments(folder, used, only_parts=keep_segments)
-
-
-def clean_segments(folder: Path, used: Collection[str], *, only_parts: bool = False) -> None:
-    """Remove segments that are not used, or only those that were never finished."""
-    if not (folder / SEGMENTS).is_dir():
-        return
-    for path in (folder / SEGMENTS).iterdir():
-        is_stale = f"{SEGMENTS}/{path.name}" not in used and not only_parts
+        is_stale = path.name.startswith(_OWN_PREFIXES) and path.name not in used
         if path.name.endswith(PART) or is_stale:
+            _remove(path)
+    clean_segments(folder, only_parts=keep_segments)
+
+
+def clean_segments(folder: Path, *, only_parts: bool = False) -> None:
+    """Remove segments that the manifest does not name, or only those that were never finished."""
+    used: set[str] = set()
+    with suppress(BoolattnError):
+        used = {segment.name for segment in read_manifest(folder).segments}
+    segments = folder / SEGMENTS
+    for path in segments.iterdir() if segments.is_dir() else ():
+        if path.name.endswith(PART) or (path.name not in used and not only_parts):
             _remove(path)
 
 
 def sync(path: Path) -> None:
-    """Wait until a file is on the disk."""
-    with path.open("rb") as handle:
-        os.fsync(handle.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
-    if not folder.is_dir():
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
+    """Wait until a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _remove_if_empty(folder: Path) -> None:
-    """Remove a new folder to which nothing was written, while it is still locked."""
-    if [path.name for path in folder.iterdir()] == [LOCK]:
-        (folder / LOCK).unlink()
-        folder.rmdir()
-
-
-def _is_own(name: str) -> bool:
-    return name in _OWN or name.startswith(_OWN_PREFIXES) or name.endswith(PART)
 
 
 def _remove(path: Path) -> None:
