@@ -17,7 +17,7 @@ from transformers import Trainer, TrainingArguments
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from boolattn.training.batches.collator import Steps
+    from boolattn.training.batches.sampling import Steps
     from boolattn.training.corpus import Corpus
     from boolattn.training.settings import Preset
 

@@ -36,7 +36,7 @@ from benchmarks import training_peer
 from benchmarks.resource_usage import operator_count, profile_summary, show_profile
 from boolattn.encoder import query_encoder
 from boolattn.plugin import plugin_of
-from boolattn.training.batches.collator import Steps
+from boolattn.training.batches.sampling import Steps
 from boolattn.training.corpus import Corpus
 from boolattn.training.graphs.capture import Captured
 from boolattn.training.launch import make_steps, open_data

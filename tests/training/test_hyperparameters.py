@@ -11,7 +11,7 @@ import torch
 from boolattn.encoder.retriever import Retriever
 from boolattn.errors import ConfigError
 from boolattn.logic.tree import And, Atom, Not, Or
-from boolattn.training.post.hyperparameters import (
+from boolattn.training.post.calibration import (
     OFFSETS,
     WEIGHTS,
     Candidate,

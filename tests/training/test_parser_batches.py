@@ -17,8 +17,8 @@ from boolattn.training.batches.parser_batches import (
     ComposingCollator,
     operand_words,
     operator_labels,
+    read_parser_sources,
 )
-from boolattn.training.batches.parser_sources import read_parser_sources
 from boolattn.training.corpus import Corpus
 from boolattn.training.launch import make_steps
 from boolattn.training.settings import ComposeSettings

@@ -15,7 +15,7 @@ from boolattn.encoder.retriever import Retriever
 from boolattn.errors import ConfigError
 from boolattn.training import launch as launching
 from boolattn.training.launch import Launch, post_train, train
-from boolattn.training.post.gate import gate_of, train_gate
+from boolattn.training.post.heads import gate_of, train_gate
 from boolattn.training.retrieval.composing import make_composing
 from boolattn.training.run_folder import save_model
 from boolattn.training.towers import make_towers

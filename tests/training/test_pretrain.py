@@ -12,9 +12,8 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.data.sentences import Mixture, generate
 from boolattn.errors import ConfigError
 from boolattn.plugin import attach, load
-from boolattn.training.batches.sentences import LabelledSentences
 from boolattn.training.launch import Launch, pretrain
-from boolattn.training.pretrain import Pretrainer
+from boolattn.training.pretrain import LabelledSentences, Pretrainer
 from boolattn.training.settings import PretrainSettings
 from boolattn.training.towers import make_towers
 

@@ -26,7 +26,7 @@ from boolattn.reproduction.requests import find_finished, resolve
 from boolattn.reproduction.runs import Row, Run, save_queries
 from boolattn.reproduction.systems import paper_registry
 from boolattn.training import launch
-from boolattn.training.batches.collator import label_columns
+from boolattn.training.batches.sampling import label_columns
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.corpus import Corpus
 from boolattn.training.retrieval.training import release_memory

@@ -14,16 +14,17 @@ from boolattn.data.catalog import Options, open_dataset
 from boolattn.encoder.retriever import Retriever
 from boolattn.errors import ConfigError
 from boolattn.plugin import attach, save
-from boolattn.training.batches.collator import Collator, Steps
-from boolattn.training.batches.parser_batches import ComposingCollator, ParserTexts
-from boolattn.training.batches.parser_sources import read_parser_sources
-from boolattn.training.batches.sampling import Sampler, make_examples
+from boolattn.training.batches.parser_batches import (
+    ComposingCollator,
+    ParserTexts,
+    read_parser_sources,
+)
+from boolattn.training.batches.sampling import Collator, Sampler, Steps, make_examples
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.corpus import Corpus, label_operators
 from boolattn.training.graphs.capture import documents_at_once
 from boolattn.training.post.calibration import calibrate
-from boolattn.training.post.gate import train_gate
-from boolattn.training.post.parser import train_parser
+from boolattn.training.post.heads import train_gate, train_parser
 from boolattn.training.preset_files import load_preset
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.rankings import read_rankings

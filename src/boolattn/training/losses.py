@@ -21,11 +21,8 @@ def cue_loss(logits: Tensor, labels: Tensor, mask: Tensor, *, positive_weight: f
     .. math:: -\frac{1}{\sum m \cdot E} \sum_{b,e,l} m_{bl}
               \big(w\, y_{bel} \log p_{bel} + (1 - y_{bel}) \log (1 - p_{bel})\big)
 
-    Args:
-        logits: Shape ``(batch, operators, tokens)``.
-        labels: 0 or 1. Same shape.
-        mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
-        positive_weight: ``w``; about one token in ten is a cue.
+    Logits and labels are ``(batch, operators, tokens)``, the mask ``(batch, tokens)``; ``w`` is
+    the weight of cues, about one token in ten.
     """
     loss = _cross_entropy(logits, labels, positive_weight)
     weights = mask[:, None].to(loss.dtype).expand_as(loss)
@@ -37,16 +34,13 @@ def gate_loss(logits: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
 
     .. math:: -\frac{1}{B E} \sum_{b,e} y \log p + (1 - y) \log (1 - p), \qquad p = \sigma(z / \tau)
 
-    Args:
-        logits: Shape ``(batch, operators)``.
-        labels: 0 or 1. Same shape.
-        temperature: What the gate divides its logits by.
+    Logits and labels are ``(batch, operators)``; the gate divides its logits by ``\tau``.
     """
     return _cross_entropy(logits / temperature, labels).mean()
 
 
 def scope_loss(logits: Sequence[Tensor], labels: Tensor, has_scope: Tensor, mask: Tensor) -> Tensor:
-    r"""Binary cross-entropy of every token's scope, in every layer and every head.
+    """Binary cross-entropy of every token's scope, in every layer and every head.
 
     Each head has its own loss, not the mean of the heads: the threshold is applied head by head,
     and a mean can be right where no single head is.
@@ -73,12 +67,6 @@ def triplet_loss(
     r"""Keep the positive nearer than the negative by a margin, in Euclidean distance.
 
     .. math:: \frac{1}{B} \sum_b \max(0, \|a - p\| - \|a - n\| + \mu)
-
-    Args:
-        anchor: Vectors. Shape ``(batch, dim)``.
-        positive: Same shape.
-        negative: Same shape.
-        margin: ``\mu``.
     """
     near = F.pairwise_distance(anchor.float(), positive.float())
     far = F.pairwise_distance(anchor.float(), negative.float())

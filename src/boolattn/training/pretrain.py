@@ -6,6 +6,7 @@ Only BoolAttn and, optionally, the encoder's embedding layer are trained.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,15 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from boolattn.data.sentences import HELD_OUT_SEED, Mixture, generate, generate_triplets
+from boolattn.logic.labels import span_labels
 from boolattn.plugin.attach import plugin_of
 from boolattn.plugin.recording import Record, recording
-from boolattn.training.batches.sentences import LabelledSentences, SentenceBatch
+from boolattn.training.batches.tokens import Padding, pad
 from boolattn.training.loop import LoopSettings, run_loop
 from boolattn.training.losses import cue_loss, gate_loss, scope_loss, triplet_loss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.data.sentences import Sentence
@@ -30,17 +33,94 @@ if TYPE_CHECKING:
 
 _TRIPLET = ("anchor", "positive", "negative")
 _EVALUATED_AT_ONCE = 64
+_LENGTH = 128
+
+
+@dataclass(frozen=True)
+class SentenceBatch:
+    """Sentences as tensors, with their labels: 0 or 1."""
+
+    features: dict[str, Tensor]  # What the encoder takes, each ``(batch, tokens)``
+    cues: Tensor  # Shape ``(batch, operators, tokens)``
+    scopes: Tensor  # Same shape
+    operators: Tensor  # Shape ``(batch, operators)``
+
+    @property
+    def mask(self) -> Tensor:
+        """1 for tokens, 0 for padding. Shape ``(batch, tokens)``."""
+        return self.features["attention_mask"]
+
+    def to(self, device: torch.device) -> SentenceBatch:
+        """Move to a device."""
+        features = {name: value.to(device) for name, value in self.features.items()}
+        moved = (tensor.to(device) for tensor in (self.cues, self.scopes, self.operators))
+        return SentenceBatch(features, *moved)
+
+
+class LabelledSentences:
+    """Sentences, each tokenised (by a fast tokenizer) and labelled when it is first needed."""
+
+    def __init__(
+        self,
+        sentences: Sequence[Sentence],
+        tokenizer: PreTrainedTokenizerBase,
+        operators: Sequence[str],
+    ) -> None:
+        self.sentences = sentences
+        self.tokenizer = tokenizer
+        self.operators = operators
+        self._padding = Padding(tokenizer)
+        #: Token ids, and labels of shape ``(tokens, cue or scope, operators)``.
+        self._rows: dict[int, tuple[NDArray[np.int32], Tensor]] = {}
+
+    def batch(self, rows: Sequence[int]) -> SentenceBatch:
+        """Return some sentences as one padded batch."""
+        self._fill(rows)
+        ids, labels = zip(*(self._rows[row] for row in rows), strict=True)
+        cues, scopes = pad(labels)[0].float().permute(2, 0, 3, 1)
+        present = [
+            [operator in self.sentences[row].operators for operator in self.operators]
+            for row in rows
+        ]
+        operators = torch.tensor(present, dtype=torch.float32)
+        return SentenceBatch(self._padding(ids), cues.contiguous(), scopes.contiguous(), operators)
+
+    def _fill(self, rows: Sequence[int]) -> None:
+        """Tokenise sentences, and map their character spans to tokens."""
+        missing = [row for row in dict.fromkeys(rows) if row not in self._rows]
+        if not missing:
+            return
+        encoded = self.tokenizer(
+            [self.sentences[row].text for row in missing],
+            truncation=True,
+            max_length=_LENGTH,
+            return_offsets_mapping=True,
+        )
+        for row, ids, offsets in zip(
+            missing, encoded["input_ids"], encoded["offset_mapping"], strict=True
+        ):
+            sentence = self.sentences[row]
+            labels = [
+                [span_labels(spans(sentence, name), offsets, sentence.text) for spans in _SPANS]
+                for name in self.operators
+            ]
+            by_token = torch.tensor(np.array(labels, dtype=np.bool_)).permute(2, 1, 0)
+            self._rows[row] = (np.array(ids, dtype=np.int32), by_token)
+
+
+def _cue_spans(sentence: Sentence, operator: str) -> list[tuple[int, int]]:
+    return [(cue.start, cue.end) for cue in sentence.cues if cue.operator == operator]
+
+
+def _scope_spans(sentence: Sentence, operator: str) -> list[tuple[int, int]]:
+    return [span for scope in sentence.scopes if scope.operator == operator for span in scope.spans]
+
+
+_SPANS = (_cue_spans, _scope_spans)
 
 
 class Pretrainer:
-    """Pretrains an encoder's plug-in.
-
-    Args:
-        encoder: With BoolAttn; changed in place.
-        tokenizer: The encoder's.
-        settings: The settings.
-        pooling: "mean" or "cls", for the vectors of the triplets.
-    """
+    """Pretrains an encoder's plug-in, in place; ``pooling`` makes the triplets' vectors."""
 
     def __init__(
         self,
@@ -58,11 +138,7 @@ class Pretrainer:
         self.is_learned = self.plugin.config.gate == "learned"
 
     def run(self, log: Log = lambda _step, _losses: None) -> dict[str, float]:
-        """Pretrain, then evaluate on held-out sentences in seen and in unseen wordings.
-
-        Args:
-            log: Called with a step and its losses.
-        """
+        """Pretrain, then evaluate on held-out sentences in seen and in unseen wordings."""
         settings = self.settings
         torch.manual_seed(settings.seed)
         parameters = self._trainable()
@@ -101,27 +177,27 @@ class Pretrainer:
             operator, where the gate does not take labels.
         """
         self.encoder.eval()
-        cue, scope = _Counts(len(self.operators)), _Counts(len(self.operators))
+        cue, scope = torch.zeros(2, 3, len(self.operators))
         labels = self._labels(sentences)
         is_right: list[Tensor] = []
         for rows in torch.arange(len(sentences)).split(_EVALUATED_AT_ONCE):
             part = labels.batch(rows.tolist()).to(self.encoder.device)
             record, _ = self._forward(part, by_label=True)
             found = (record.cue_states[-1].cue_logits > 0).float()
-            cue.add(found, part.cues, part.mask[:, None])
+            cue += _counts(found, part.cues, part.mask[:, None])
             used = part.mask[:, None] * part.operators[..., None]
             for layer in record.biases.values():
                 for head in layer.scope.inside.unbind(-1):
-                    scope.add(head.transpose(1, 2), part.scopes, used)
+                    scope += _counts(head.transpose(1, 2), part.scopes, used)
             if self.plugin.config.gate != "label":
                 gate = self._forward(part, by_label=False)[0].cue_states[-1].gate
                 is_right.append((gate.open == part.operators).all(-1).cpu())
         self.encoder.train()
-        result = {"cue_f1": cue.f1(), "scope_f1": scope.f1()}
+        result = {"cue_f1": _f1(cue.sum(1)), "scope_f1": _f1(scope.sum(1))}
         if is_right:
             result["gate_accuracy"] = torch.cat(is_right).double().mean().item()
         for index, operator in enumerate(self.operators):
-            result[f"cue_f1_{operator}"] = cue.f1(index)
+            result[f"cue_f1_{operator}"] = _f1(cue[:, index])
         return result
 
     def _trainable(self) -> list[nn.Parameter]:
@@ -202,19 +278,13 @@ def pool(hidden: Tensor, mask: Tensor, pooling: str) -> Tensor:
     return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
 
 
-class _Counts:
-    """Correct, predicted and labelled tokens of each operator."""
+def _counts(found: Tensor, wanted: Tensor, mask: Tensor) -> Tensor:
+    """Count correct, predicted and labelled tokens of each operator. Shape ``(3, operators)``."""
+    parts = (found * wanted * mask, found * mask, wanted * mask)
+    return torch.stack([part.sum((0, 2)).float().cpu() for part in parts])
 
-    def __init__(self, n_operators: int) -> None:
-        self.counts = torch.zeros(3, n_operators)
 
-    def add(self, found: Tensor, wanted: Tensor, mask: Tensor) -> None:
-        """Count a batch. Each ``(batch, operators, tokens)``."""
-        parts = (found * wanted * mask, found * mask, wanted * mask)
-        self.counts += torch.stack([part.sum((0, 2)).float().cpu() for part in parts])
-
-    def f1(self, operator: int | None = None) -> float:
-        """Harmonic mean of precision and recall; 0 where nothing is labelled."""
-        counts = self.counts if operator is None else self.counts[:, operator : operator + 1]
-        right, found, wanted = counts.sum(1).tolist()
-        return 2 * right / (found + wanted) if found + wanted else 0.0
+def _f1(counts: Tensor) -> float:
+    """Return the harmonic mean of precision and recall; 0 where nothing is labelled."""
+    right, found, wanted = counts.tolist()
+    return 2 * right / (found + wanted) if found + wanted else 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, distributed, nn
@@ -15,18 +15,11 @@ if TYPE_CHECKING:
     from boolattn.training.batches.tokens import Features
 
 
-class _HasTowers(Protocol):
-    towers: SentenceTransformer
-    encode_batch: Callable[[Features, str, int], Tensor] | None
-
-
 class TowerPass(nn.Module):
     """Both towers in one forward pass, which is what distributed training wraps.
 
-    Args:
-        towers: The model.
-        encode_batch: Encodes a batch of a task; the number says which of the step's batches of
-            this task it is. Left out: :func:`encode`.
+    ``encode_batch`` encodes a batch of a task instead of :func:`encode`; the number says which of
+    the step's batches of this task it is.
     """
 
     def __init__(
@@ -41,30 +34,22 @@ class TowerPass(nn.Module):
     def forward(
         self, queries: Features, documents: list[Features], places: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Encode a process's queries and documents.
+        """Encode a process's queries, ``(queries, dim)``, and documents, ``(documents, dim)``.
 
-        Args:
-            queries: One batch of queries.
-            documents: Batches of documents of similar length.
-            places: Place of each document in these batches laid end to end.
-
-        Returns:
-            Shapes ``(queries, dim)`` and ``(documents, dim)``.
+        ``places`` says where each document is in the batches laid end to end.
         """
-        vectors = encode_documents(self, documents, places)
-        return _encode_batch(self, queries, "query", 0), vectors
+        vectors = self.encode_documents(documents, places)
+        return self._encode(queries, "query", 0), vectors
 
+    def encode_documents(self, documents: list[Features], places: Tensor) -> Tensor:
+        """Encode a step's documents. Shape ``(documents, dim)``."""
+        parts = [self._encode(part, "document", slot) for slot, part in enumerate(documents)]
+        return torch.cat(parts)[places]
 
-def encode_documents(model: _HasTowers, documents: list[Features], places: Tensor) -> Tensor:
-    """Encode a step's documents. Shape ``(documents, dim)``."""
-    parts = [_encode_batch(model, part, "document", i) for i, part in enumerate(documents)]
-    return torch.cat(parts)[places]
-
-
-def _encode_batch(model: _HasTowers, features: Features, task: str, slot: int) -> Tensor:
-    if model.encode_batch is None:
-        return encode(model.towers, features, task)
-    return model.encode_batch(features, task, slot)
+    def _encode(self, features: Features, task: str, slot: int) -> Tensor:
+        if self.encode_batch is None:
+            return encode(self.towers, features, task)
+        return self.encode_batch(features, task, slot)
 
 
 def encode(towers: SentenceTransformer, features: Features, task: str) -> Tensor:

@@ -17,7 +17,7 @@ from boolattn.evaluation.metrics import mean, measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
 from boolattn.logic.operators import OPERATORS
 from boolattn.training import tower_pass
-from boolattn.training.batches.collator import label_columns
+from boolattn.training.batches.sampling import label_columns
 from boolattn.training.batches.tokens import original_order
 
 if TYPE_CHECKING:

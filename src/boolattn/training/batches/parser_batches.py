@@ -1,33 +1,80 @@
-"""Batches for the query parser: labelled texts, and the operands of training queries."""
+"""Labelled queries for the parser, their batches, and the operands of training queries."""
 
 from __future__ import annotations
 
+import logging
 from itertools import accumulate, cycle, pairwise, starmap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 
+from boolattn.data.labelled_queries import read_labelled_queries
 from boolattn.encoder.parser_head import N_SLOTS, ParserLabels, make_parser_labels, slots_of
+from boolattn.errors import ConfigError
 from boolattn.logic.elision import elided_names
 from boolattn.logic.operators import OPERATORS, Operator
-from boolattn.logic.parsed_query import words
+from boolattn.logic.parsed_query import label_template, words
 from boolattn.parsing.decoding import POSITIVE
-from boolattn.training.batches.collator import Collator
+from boolattn.training.batches.sampling import Collator
 from boolattn.training.batches.tokens import Features, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
+    from boolattn.data.records import Query
     from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery
     from boolattn.training.batches.sampling import Example
-    from boolattn.training.settings import Preset
+    from boolattn.training.settings import ComposeSettings, Preset
+
+logger = logging.getLogger(__name__)
 
 #: Purposes of random generators, so that no two share draws.
 _TEXTS, _ELIDED = 5, 11
+#: Sources of a file that the parser is trained on; the setting ``n_<source>`` says on how many.
+SOURCES = ("generated", "sentences", "natural", "short")
+#: Source whose rows label training queries of the same text.
+PARAPHRASES = "paraphrases"
+_COMMAND = "python -m experiments.parser_queries --out FILE"
+
+
+class ParserSources(NamedTuple):
+    """What a parser is trained on."""
+
+    labels: dict[str, LabelledQuery]  # Of the training queries, by text
+    sources: list[list[LabelledQuery]]  # The labelled training queries, then each source's
+
+
+def read_parser_sources(
+    queries: Sequence[Query], path: Path | None, settings: ComposeSettings
+) -> ParserSources:
+    """Label training queries by their operand spans, and read a file's, as many as are set."""
+    wanted = {name: int(getattr(settings, f"n_{name}")) for name in SOURCES}
+    found = read_labelled_queries(path) if path else {}
+    for name, count in wanted.items():
+        if count and name not in found:
+            where = f"{path} has no {name!r} queries" if path else "no file of them was given"
+            raise ConfigError(
+                f"compose.n_{name}={count} asks for parser queries, and {where}; make a file with "
+                f"{_COMMAND} and name it with --parser-queries FILE, or set compose.n_{name}=0"
+            )
+    labels: dict[str, LabelledQuery] = {}
+    unlabelled = set()
+    for query in queries:
+        spans = [operand.spans for operand in query.operands]
+        if spans and (labelled := label_template(query.text, query.template, spans)):
+            labels[query.text] = labelled
+        else:
+            unlabelled.add(query.text)
+    labels |= {row.text: row for row in found.get(PARAPHRASES, ()) if row.text in unlabelled}
+    sources = [list(labels.values()), *(found.get(n, [])[:count] for n, count in wanted.items())]
+    counts = dict(zip(("training queries", *SOURCES), map(len, sources), strict=True))
+    logger.info("parser queries: %s", ", ".join(f"{n} {name}" for name, n in counts.items()))
+    return ParserSources(labels, sources)
 
 
 class ParserTexts:
@@ -38,8 +85,8 @@ class ParserTexts:
         sources: Labelled texts.
         length: Longest text in tokens.
         n_slots: Operands that the parser can tell apart.
-        queries: Texts of the training queries.
-        labels: Labels of those queries that have any, by text.
+        queries: Texts of the training queries, which need no label.
+        labels: By text.
     """
 
     def __init__(
@@ -107,13 +154,7 @@ class ParserTexts:
 class ComposingCollator(Collator):
     """Adds to a step its queries' operands, and labelled texts for the parser.
 
-    Args:
-        texts: The examples' texts in order, then those for the parser alone.
-        rows: Row of each example's text, by example id.
-        documents: Tokens of the corpus.
-        preset: The settings.
-        chunk: Documents encoded at once.
-        operators: The experts that oracle labels open; ``None``: no labels are given.
+    Arguments as in ``Collator``, but the settings, and for the queries all texts.
     """
 
     def __init__(
@@ -170,30 +211,26 @@ class _Operands:
     """The operands of the training queries as tokens, in full and elided."""
 
     def __init__(self, texts: ParserTexts, rows: Sequence[int], length: int) -> None:
-        self._numbers: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         #: The operands of each text, in full and elided.
-        self._rows: dict[int, tuple[list[int], list[int]]] = {}
+        self._rows: dict[int, list[list[int]]] = {}
         self._n_slots = texts.n_slots
         for row in rows:
             if (parsed := texts.parsed[row]) is not None:
-                text = texts.texts[row]
-                self._rows[row] = (
-                    self._number(operand_words(text, parsed)),
-                    self._number(operand_words(text, parsed, is_elided=True)),
-                )
+                self._rows[row] = [
+                    [numbers.setdefault(name, len(numbers)) for name in names[: self._n_slots]]
+                    for is_elided in (False, True)
+                    for names in [operand_words(texts.texts[row], parsed, is_elided=is_elided)]
+                ]
         # A step encodes at least one text, also where no query is labelled.
-        self._tokens = Tokens(texts.tokenizer, list(self._numbers) or [""], length)
-
-    def _number(self, names: Sequence[str]) -> list[int]:
-        chosen = names[: self._n_slots]
-        return [self._numbers.setdefault(name, len(self._numbers)) for name in chosen]
+        self._tokens = Tokens(texts.tokenizer, list(numbers) or [""], length)
 
     def features(self, rows: Sequence[int], is_elided: Sequence[bool]) -> tuple[Features, Tensor]:
         """Return the operands of some queries, and each query's rows in them, -1 for none."""
         slots = torch.full((len(rows), self._n_slots), -1, dtype=torch.int64)
         chosen: list[int] = []
         for place, row in enumerate(rows):
-            for slot, number in enumerate(self._rows.get(row, ((), ()))[is_elided[place]]):
+            for slot, number in enumerate(self._rows.get(row, [[], []])[is_elided[place]]):
                 slots[place, slot] = len(chosen)
                 chosen.append(number)
         return self._tokens.features(chosen or [0]), slots
@@ -202,12 +239,9 @@ class _Operands:
 def operand_words(text: str, parsed: ParsedQuery, *, is_elided: bool = False) -> list[str]:
     """Return the words of a text's operands, in text order.
 
-    Args:
-        text: The text.
-        parsed: Its operands.
-        is_elided: Whether to leave out what the first positive operand says already, as in
-            "moths of Borneo NOT Sumatra". Operands joined by OR stay in full: "moths of Borneo
-            or of Java" does not mean everything in Java.
+    Elided ones leave out what the first positive operand says already, as in "moths of Borneo NOT
+    Sumatra". Operands joined by OR stay in full: "moths of Borneo or of Java" does not mean
+    everything in Java.
     """
     slots = slots_of(parsed)
     names = [words(text, spans) for spans, _ in slots]

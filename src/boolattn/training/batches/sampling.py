@@ -1,4 +1,4 @@
-"""The positive and the negatives of each query at each step.
+"""The documents of each query at each step, and what one process computes of them.
 
 Every draw is seeded by run, epoch, step and query, never by earlier draws: a resumed run makes the
 same draws, and each of several processes knows the whole batch.
@@ -6,14 +6,17 @@ same draws, and each of several processes knows the whole batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch.utils.data import Dataset
 
 from boolattn.errors import DataError
-from boolattn.logic.operators import OPERATORS
+from boolattn.logic.operators import OPERATORS, Operator
+from boolattn.training.batches.tokens import Features, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,25 +32,15 @@ _ORDER, _DRAW, _FIXED = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A training query; documents are row numbers of the corpus, sorted.
-
-    Attributes:
-        id: The query's.
-        text: The query's.
-        operators: 0 or 1 for AND, OR and NOT, from the query's template.
-        gold: Relevant documents.
-        answers: The same as a set.
-        pools: Sources of hard negatives: excluded and partly matching documents.
-        ranked: A ranking's best documents that are not relevant.
-    """
+    """A training query; documents are row numbers of the corpus, sorted."""
 
     id: str
     text: str
-    operators: tuple[int, ...]
+    operators: tuple[int, ...]  # 0 or 1 for AND, OR and NOT, from the query's template
     gold: tuple[int, ...]
-    answers: frozenset[int]
-    pools: tuple[tuple[int, ...], ...] = ()
-    ranked: tuple[int, ...] = ()
+    answers: frozenset[int]  # The relevant documents again
+    pools: tuple[tuple[int, ...], ...] = ()  # Excluded and partly matching documents
+    ranked: tuple[int, ...] = ()  # A ranking's best documents that are not relevant
 
 
 def make_examples(
@@ -57,15 +50,11 @@ def make_examples(
 ) -> list[Example]:
     """Turn queries into examples; those without a relevant document are left out.
 
-    Args:
-        queries: The queries.
-        rows: Row of each document, by id.
-        rankings: Rows of the documents that another engine ranks best, by query id.
+    ``rows`` are by document id, ``rankings`` (another engine's, best first) by query id.
     """
     examples = []
     for query in queries:
-        gold = _rows(query.gold, rows)
-        if not gold:
+        if not (gold := _rows(query.gold, rows)):
             continue
         answers = frozenset(gold)
         pools = (_rows(query.excluded, rows), _rows(query.partial, rows))
@@ -90,26 +79,18 @@ def _rows(ids: Iterable[str], rows: Mapping[str, int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The batch of one step, of all processes.
+    """The batch of one step, of all processes."""
 
-    Attributes:
-        step: Counted from 0 over the run.
-        examples: The queries.
-        documents: Rows of the corpus; each query's positive, then its negatives.
-            Shape ``(queries, 1 + negatives)``.
-    """
-
-    step: int
+    step: int  # Counted from 0 over the run
     examples: tuple[Example, ...]
+    #: Each query's positive, then its negatives. Shape ``(queries, 1 + negatives)``.
     documents: NDArray[np.int64]
 
     def blocked(self, start: int, end: int, *, use_in_batch: bool) -> NDArray[np.bool_]:
         """Return which documents are not negatives of the queries ``start`` to ``end``.
 
-        Returns:
-            True for every relevant document but the query's own positive, and, without in-batch
-            negatives, for every other query's documents.
-            Shape ``(end - start, queries * (1 + negatives))``.
+        Those are all relevant ones but the query's own positive and, without in-batch negatives,
+        other queries' documents. Shape ``(end - start, queries * (1 + negatives))``.
         """
         n_own = self.documents.shape[1]
         flat = self.documents.ravel().tolist()
@@ -125,13 +106,7 @@ class Batch:
 
 
 class Sampler:
-    """Draws the batch of every step.
-
-    Args:
-        examples: The training queries.
-        n_documents: Size of the corpus.
-        settings: Of the training.
-    """
+    """Draws the batch of every step."""
 
     def __init__(
         self, examples: Sequence[Example], n_documents: int, settings: TrainSettings
@@ -193,3 +168,78 @@ def _add(drawn: list[int], document: int) -> None:
 @lru_cache(maxsize=2)
 def _shuffled(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
     return np.random.default_rng([seed, _ORDER, epoch]).permutation(n)
+
+
+@dataclass(eq=False)
+class Collator:
+    """Turns the batch of a step into the share of one process."""
+
+    queries: Tokens
+    rows: dict[str, int]  # Row of each example's text in ``queries``, by example id
+    documents: Tokens
+    _: KW_ONLY
+    chunk: int = 64  # Documents encoded at once
+    use_in_batch: bool = True  # Whether other queries' documents are negatives
+    operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
+
+    def __call__(self, batch: Batch, process: int = 0, n_processes: int = 1) -> Features:
+        """Return a process's share of a batch.
+
+        Returns:
+            ``queries`` and ``documents`` (a list of batches, and ``places`` to undo their order)
+            for the encoders, ``targets`` and ``blocked`` for the loss over the whole batch.
+        """
+        share = len(batch.examples) // n_processes
+        start, end = process * share, (process + 1) * share
+        documents, places = self.documents.chunks(
+            batch.documents[start:end].ravel().tolist(), self.chunk
+        )
+        blocked = batch.blocked(start, end, use_in_batch=self.use_in_batch)
+        return {
+            **self.query_features(batch.examples[start:end], batch.step, process, n_processes),
+            "documents": documents,
+            "places": places,
+            "targets": torch.arange(start, end) * batch.documents.shape[1],
+            "blocked": torch.from_numpy(blocked),
+        }
+
+    def query_features(
+        self, examples: Sequence[Example], step: int, process: int, n_processes: int
+    ) -> Features:
+        """Return what is encoded of a process's queries."""
+        queries = self.queries.features([self.rows[example.id] for example in examples])
+        self.add_labels(queries, [example.operators for example in examples])
+        return {"queries": queries}
+
+    def add_labels(self, queries: Features, operators: Sequence[Sequence[int]]) -> None:
+        """Add oracle operator labels, where the model takes them."""
+        if self.operators is not None:
+            queries["operators"] = torch.tensor(operators)[:, label_columns(self.operators)]
+
+
+@dataclass(eq=False)
+class Steps(Dataset[Features]):
+    """A whole run as one list of steps; item ``i`` is a process's share of step ``i``.
+
+    One list, not epochs, so that a resumed run skips to an index.
+    """
+
+    sampler: Sampler
+    collator: Collator
+    process: int = 0
+    n_processes: int = 1
+
+    def __len__(self) -> int:
+        return self.sampler.n_steps
+
+    def __getitem__(self, step: int) -> Features:
+        return self.collator(self.sampler.batch(step), self.process, self.n_processes)
+
+
+def label_columns(operators: Sequence[str]) -> list[int]:
+    """Return which of the labels AND, OR, NOT a model with these experts takes.
+
+    >>> label_columns(("and", "not"))
+    [0, 2]
+    """
+    return [OPERATORS.index(Operator(name)) for name in operators]

@@ -21,14 +21,9 @@ _TEXTS_AT_ONCE = 4096
 
 
 def pad(rows: Sequence[Tensor], value: float = 0) -> tuple[Tensor, Tensor]:
-    """Stack rows of unequal length.
+    """Stack rows ``(tokens, ...)`` of unequal length, filled up with a value.
 
-    Args:
-        rows: Each ``(tokens, ...)``.
-        value: What fills the rest.
-
-    Returns:
-        The rows, ``(rows, tokens, ...)``, and their mask of 0 and 1, ``(rows, tokens)``.
+    Returns ``(rows, tokens, ...)``, and the mask of 0 and 1, ``(rows, tokens)``.
     """
     padded = pad_sequence(list(rows), batch_first=True, padding_value=value)
     lengths = torch.tensor([len(row) for row in rows])
@@ -53,13 +48,7 @@ class Padding:
 
 
 class Tokens:
-    """Texts as token ids, each tokenised once, when it is first needed.
-
-    Args:
-        tokenizer: The encoder's.
-        texts: The texts.
-        length: Longest text in tokens; the rest is cut off.
-    """
+    """Texts as token ids, at most ``length``, each tokenised once, when it is first needed."""
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int

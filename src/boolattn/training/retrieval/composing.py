@@ -22,7 +22,7 @@ from boolattn.encoder.retriever_storage import SETTINGS
 from boolattn.errors import ConfigError
 from boolattn.parsing.decoding import NEGATED, POSITIVE, ParserLogits
 from boolattn.training.losses import SIMILARITIES, softmax_loss
-from boolattn.training.tower_pass import encode, encode_documents, gather
+from boolattn.training.tower_pass import TowerPass, encode, gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,37 +35,27 @@ if TYPE_CHECKING:
 
 
 class Encoded(NamedTuple):
-    """The results of one forward pass.
-
-    Attributes:
-        queries: Shape ``(queries, dim)``.
-        documents: Shape ``(documents, dim)``.
-        operands: Shape ``(operands, dim)``.
-        parsed: Of the queries and of the texts that are only parsed.
-    """
+    """The results of one forward pass, each ``(texts, dim)``."""
 
     queries: Tensor
     documents: Tensor
     operands: Tensor
-    parsed: ParserLogits
+    parsed: ParserLogits  # Of the queries and of the texts that are only parsed
 
 
-class Composing(nn.Module):
+class Composing(TowerPass):
     """Towers, parser and calibration in one forward pass.
 
-    ``encode_batch`` encodes batches of documents, as in ``TowerPass``. Queries and operands
-    are never recorded as CUDA graphs: their number changes from step to step.
+    Queries and operands are never recorded as CUDA graphs: their number changes by step.
     """
 
     def __init__(
         self, towers: SentenceTransformer, parser: ParserHead, calibration: TrainableCalibration
     ) -> None:
-        super().__init__()
-        self.towers = towers
-        self.encode_batch: Callable[[Features, str, int], Tensor] | None = None
+        super().__init__(towers)
         self.composer = nn.ModuleDict({"reader": parser, "calibration": calibration})
 
-    def forward(
+    def forward(  # type: ignore[override]
         self,
         queries: Features,
         documents: list[Features],
@@ -74,7 +64,7 @@ class Composing(nn.Module):
         n_queries: int,
     ) -> Encoded:
         """Encode a step; arguments as in ``TowerPass``, and the operands."""
-        vectors = encode_documents(self, documents, places)
+        vectors = self.encode_documents(documents, places)
         queries_and_texts, parsed = encode_and_parse(self.towers, self.parser, queries)
         return Encoded(
             queries_and_texts[:n_queries], vectors, encode(self.towers, operands, "query"), parsed

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
-    from boolattn.training.batches.collator import Steps
+    from boolattn.training.batches.sampling import Steps
     from boolattn.training.retrieval.composing import Composing
     from boolattn.training.run_folder import RunFolder
     from boolattn.training.settings import Preset
