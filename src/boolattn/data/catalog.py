@@ -28,21 +28,13 @@ Kind = Literal["queries", "negation", "sentences"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to open a data set.
+    """How to open a data set."""
 
-    Attributes:
-        folder: Folder of its files; each data set has a default.
-        size: Size of a benchmark that is built ("small" or "full").
-        seed: For generated data.
-        n: Number of records of a generated data set.
-        tell: Called with a line of progress.
-    """
-
-    folder: Path | None = None
-    size: str = "small"
-    seed: int = 0
-    n: int = 10_000
-    tell: Callable[[str], None] | None = None
+    folder: Path | None = None  # folder of its files; each data set has a default
+    size: str = "small"  # size of a benchmark that is built ("small" or "full")
+    seed: int = 0  # for generated data
+    n: int = 10_000  # number of records of a generated data set
+    tell: Callable[[str], None] | None = None  # called with a line of progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,21 +21,13 @@ _NO_NEGATION = "***"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Negation:
-    """One sentence with one negation, or with all where the corpus does not separate them.
+    """One sentence with one negation, or with all where the corpus does not separate them."""
 
-    Attributes:
-        tokens: The words.
-        cue: Whether a token is or contains the cue ("in" of "infrequent").
-        scope: Whether a token, or the rest of a word beside its cue, is negated.
-        cue_text: The cue's characters in each token, empty elsewhere.
-        source: File and line of the sentence.
-    """
-
-    tokens: tuple[str, ...]
-    cue: tuple[bool, ...]
-    scope: tuple[bool, ...]
-    cue_text: tuple[str, ...]
-    source: str
+    tokens: tuple[str, ...]  # the words
+    cue: tuple[bool, ...]  # whether a token is or contains the cue ("in" of "infrequent")
+    scope: tuple[bool, ...]  # whether a token, or the rest of a word beside its cue, is negated
+    cue_text: tuple[str, ...]  # the cue's characters in each token, empty elsewhere
+    source: str  # file and line of the sentence
 
     @property
     def has_negation(self) -> bool:

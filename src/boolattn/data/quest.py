@@ -40,35 +40,21 @@ _MARK = re.compile(r"<mark>(.*?)</mark>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How much of one file of queries the corpus covers.
+    """How much of one file of queries the corpus covers."""
 
-    Attributes:
-        n_queries: Queries in the file.
-        n_kept: Queries that the coverage rule keeps.
-        n_gold: Gold documents of all queries.
-        n_gold_kept: Gold documents of the kept queries that are in the corpus.
-    """
-
-    n_queries: int
-    n_kept: int
-    n_gold: int
-    n_gold_kept: int
+    n_queries: int  # queries in the file
+    n_kept: int  # queries that the coverage rule keeps
+    n_gold: int  # gold documents of all queries
+    n_gold_kept: int  # gold documents of the kept queries that are in the corpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quest(Dataset):
-    """QUEST or QUEST-intro.
+    """QUEST or QUEST-intro."""
 
-    Attributes:
-        coverage: Coverage of each split.
-        categories: Documents of each atomic category; empty without a category file.
-        named: Operands of each split's file, also of queries that are not kept, so that a
-            category can be held out of training.
-    """
-
-    coverage: Mapping[str, Coverage]
-    categories: Mapping[str, frozenset[str]]
-    named: Mapping[str, frozenset[str]]
+    coverage: Mapping[str, Coverage]  # coverage of each split
+    categories: Mapping[str, frozenset[str]]  # by category; empty without a file of categories
+    named: Mapping[str, frozenset[str]]  # operands in each file, also of queries left out
 
 
 def fetch_quest(

@@ -49,46 +49,27 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """One query with its document sets.
+    """One query with its document sets."""
 
-    Attributes:
-        id: Unique in its split.
-        text: As a person types it.
-        template: One of ``boolattn.logic.templates.TEMPLATES``, or empty where unknown.
-        operators: Operators it uses, in the order AND, OR, NOT.
-        operands: In the template's order.
-        gold: Relevant documents.
-        excluded: Documents that would be relevant without the NOT.
-        partial: Documents that match some but not all operands of an AND.
-        domain: Topic ("films", "plants").
-        wording: Name of the wording of a generated query.
-    """
-
-    id: str
-    text: str
-    gold: frozenset[str]
-    template: str = ""
-    operators: tuple[Operator, ...] = ()
-    operands: tuple[Operand, ...] = ()
-    excluded: frozenset[str] = frozenset()
-    partial: frozenset[str] = frozenset()
-    domain: str = ""
-    wording: str = ""
+    id: str  # unique in its split
+    text: str  # as a person types it
+    gold: frozenset[str]  # relevant documents
+    template: str = ""  # one of ``boolattn.logic.templates.TEMPLATES``, or empty where unknown
+    operators: tuple[Operator, ...] = ()  # operators it uses, in the order AND, OR, NOT
+    operands: tuple[Operand, ...] = ()  # in the template's order
+    excluded: frozenset[str] = frozenset()  # documents that would be relevant without the NOT
+    partial: frozenset[str] = frozenset()  # match some but not all operands of an AND
+    domain: str = ""  # topic ("films", "plants")
+    wording: str = ""  # name of the wording of a generated query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """A corpus and its queries.
-
-    Attributes:
-        name: Shown in tables.
-        documents: The corpus.
-        splits: Queries by split ("train", "val", "test", "generated").
-    """
+    """A corpus and its queries."""
 
     name: str
-    documents: Sequence[Document]
-    splits: Mapping[str, tuple[Query, ...]]
+    documents: Sequence[Document]  # the corpus
+    splits: Mapping[str, tuple[Query, ...]]  # by split: "train", "val", "test", "generated"
 
 
 @dataclass(frozen=True, slots=True)

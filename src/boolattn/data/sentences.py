@@ -35,23 +35,14 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    """One sentence; all labels are character spans.
-
-    Attributes:
-        text: The sentence.
-        template: Its structure.
-        operators: Operators in the order AND, OR, NOT.
-        cues: Words that express the operators; an "and" inside a name is none.
-        scopes: One for each operator.
-        operands: The spans of each operand.
-    """
+    """One sentence; all labels are character spans."""
 
     text: str
-    template: str
-    operators: tuple[Operator, ...]
-    cues: tuple[CueSpan, ...]
-    scopes: tuple[Scope, ...]
-    operands: tuple[tuple[Span, ...], ...]
+    template: str  # its structure
+    operators: tuple[Operator, ...]  # operators in the order AND, OR, NOT
+    cues: tuple[CueSpan, ...]  # words that express the operators; an "and" inside a name is none
+    scopes: tuple[Scope, ...]  # one for each operator
+    operands: tuple[tuple[Span, ...], ...]  # the spans of each operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +56,15 @@ class Triplet:
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """Shares of the kinds of sentences.
+    """Shares of the kinds of sentences."""
 
-    Attributes:
-        unseen: Use the wordings held out of training instead of those for training.
-        replace: How often an equivalent replaces a plain cue ("or", "both ... and", "but not").
-        plain: Share of sentences without operators.
-        names: Share of sentences with a name that contains a cue word ("Romeo and Juliet").
-        taxa: Share of the others that are about taxa and places.
-        varied: Share of sentences with the more varied wordings of varied.toml.
-        varied_held_out: Use the held-out half of varied.toml instead of the one for training.
-    """
-
-    unseen: bool = False
-    replace: float = 0.5
-    plain: float = 0.15
-    names: float = 0.1
-    taxa: float = 0.6
-    varied: float = 0.0
-    varied_held_out: bool = False
+    unseen: bool = False  # use the wordings held out of training instead of those for training
+    replace: float = 0.5  # how often an equivalent replaces a plain cue ("or", "but not")
+    plain: float = 0.15  # share without operators
+    names: float = 0.1  # share with a name that contains a cue word ("Romeo and Juliet")
+    taxa: float = 0.6  # share of the others that are about taxa and places
+    varied: float = 0.0  # share with the more varied wordings of varied.toml
+    varied_held_out: bool = False  # of varied.toml, use the held-out half
 
     def __post_init__(self) -> None:
         for name in ("replace", "plain", "names", "taxa", "varied"):

@@ -33,20 +33,13 @@ QUERY = "query"
 
 
 class BoolBertConfig(PreTrainedConfig):
-    """Settings of an encoder and its plug-in.
-
-    Attributes:
-        encoder: The encoder's settings, as its own config writes them.
-        boolattn: Values of :class:`BoolAttnConfig`.
-        lexicon_shape: Number of cues, longest cue and vocabulary size of the compiled lexicon;
-            ``None`` for other gates.
-    """
+    """Settings of an encoder and its plug-in."""
 
     model_type = MODEL_TYPE
 
-    encoder: dict[str, Any] | None = None
-    boolattn: dict[str, Any] | None = None
-    lexicon_shape: list[int] | None = None
+    encoder: dict[str, Any] | None = None  # the encoder's settings, as its own config writes them
+    boolattn: dict[str, Any] | None = None  # values of :class:`BoolAttnConfig`
+    lexicon_shape: list[int] | None = None  # cues, longest cue, vocabulary; of a lexicon gate
 
     @property
     def encoder_config(self) -> PreTrainedConfig:

@@ -22,21 +22,13 @@ GATES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """Facts for the model card that are not in the model.
+    """Facts for the model card that are not in the model."""
 
-    Attributes:
-        base: The encoder the towers were initialised from; by default the name it was loaded by.
-        licence: Identifier of the weights' licence, as model hubs write it.
-        data: Training data.
-        command: The command that trained the model.
-        results: Markdown about its results.
-    """
-
-    base: str = ""
-    licence: str = "apache-2.0"
+    base: str = ""  # what the towers were initialised from; by default the name it was loaded by
+    licence: str = "apache-2.0"  # identifier of the weights' licence, as model hubs write it
     data: str = UNKNOWN
-    command: str = ""
-    results: str = ""
+    command: str = ""  # that trained the model
+    results: str = ""  # markdown about its results
 
 
 def model_card(model: SentenceTransformer, card: Card, name: str) -> str:

@@ -45,17 +45,11 @@ _PROMPTS = (DOCUMENT, "passage", "corpus")
 
 @dataclass(frozen=True)
 class _Batch:
-    """Texts encoded at once.
+    """Texts encoded at once."""
 
-    Attributes:
-        rows: Position of each text in the caller's list.
-        ids: Token ids. Shape ``(texts, tokens)``.
-        mask: 1 for tokens, 0 for padding; ``None`` without padding. Same shape.
-    """
-
-    rows: Integers
-    ids: Tensor
-    mask: Tensor | None
+    rows: Integers  # position of each text in the caller's list
+    ids: Tensor  # token ids. Shape ``(texts, tokens)``.
+    mask: Tensor | None  # 1 for tokens, 0 for padding; ``None`` without padding. Same shape.
 
 
 class DocumentEncoder:

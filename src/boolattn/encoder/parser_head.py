@@ -27,25 +27,15 @@ N_SLOTS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class ParserConfig:
-    """Sizes of the head.
+    """Sizes of the head."""
 
-    Attributes:
-        hidden_size: Of the encoder.
-        n_slots: Most operands of a query.
-        inner: Width of the hidden layers.
-        width: Tokens in the window of the convolution over the states; 1 for none.
-        n_states: How many of the encoder's last layers are mixed, with learned weights.
-        depth: Attention layers after the convolution.
-        n_heads: Of each attention layer.
-    """
-
-    hidden_size: int
-    n_slots: int = N_SLOTS
-    inner: int = 256
-    width: int = 3
-    n_states: int = 1
-    depth: int = 0
-    n_heads: int = 4
+    hidden_size: int  # of the encoder
+    n_slots: int = N_SLOTS  # most operands of a query
+    inner: int = 256  # width of the hidden layers
+    width: int = 3  # tokens in the window of the convolution over the states; 1 for none
+    n_states: int = 1  # how many of the encoder's last layers are mixed, with learned weights
+    depth: int = 0  # attention layers after the convolution
+    n_heads: int = 4  # of each attention layer
 
     def __post_init__(self) -> None:
         if self.n_states < 1:
@@ -148,17 +138,11 @@ class ParserHead(nn.Module):
 
 
 class ParserLabels(NamedTuple):
-    """Targets of a batch.
+    """Targets of a batch."""
 
-    Attributes:
-        tags: 0 or 1. Shape ``(batch, tokens, slots)``.
-        roles: ``ABSENT``, ``POSITIVE`` or ``NEGATED``. Shape ``(batch, slots)``.
-        is_or: 0 or 1. Shape ``(batch,)``.
-    """
-
-    tags: Tensor
-    roles: Tensor
-    is_or: Tensor
+    tags: Tensor  # 0 or 1. Shape ``(batch, tokens, slots)``.
+    roles: Tensor  # ``ABSENT``, ``POSITIVE`` or ``NEGATED``. Shape ``(batch, slots)``.
+    is_or: Tensor  # 0 or 1. Shape ``(batch,)``.
 
 
 def make_parser_labels(

@@ -44,19 +44,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Retriever(BaseRetriever):
-    """Two towers with a query parser and a calibration.
+    """Two towers with a query parser and a calibration."""
 
-    Attributes:
-        towers: Any sentence-transformers model; with a parser, two towers of ours.
-        parser: Parses plain text; without one, plain text is one operand.
-        calibration: From similarity to logit; by default an untrained one.
-        threshold: Least confidence of a parse that is used.
-    """
-
-    towers: SentenceTransformer
-    parser: ParserHead | None = None
+    towers: SentenceTransformer  # any sentence-transformers model; with a parser, ours
+    parser: ParserHead | None = None  # parses plain text; without one, plain text is one operand
     calibration: TrainableCalibration = None  # type: ignore[assignment]  # set below
-    threshold: float = THRESHOLD
+    threshold: float = THRESHOLD  # least confidence of a parse that is used
     _fingerprint: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:

@@ -49,21 +49,13 @@ SIMILARITIES = ("cosine", "dot")
 
 @dataclass(frozen=True, kw_only=True)
 class TowerConfig:
-    """Settings of two towers.
+    """Settings of two towers."""
 
-    Attributes:
-        pooling: ``mean`` over a text's tokens, or its first token (``cls``).
-        is_shared: Whether both towers use the same weights.
-        similarity: ``cosine``, with vectors of length 1, or ``dot``.
-        query_length: Most tokens of a query.
-        document_length: Most tokens of a document.
-    """
-
-    pooling: str = "mean"
-    is_shared: bool = True
-    similarity: str = "cosine"
-    query_length: int = 64
-    document_length: int = 256
+    pooling: str = "mean"  # ``mean`` over a text's tokens, or its first token (``cls``)
+    is_shared: bool = True  # whether both towers use the same weights
+    similarity: str = "cosine"  # ``cosine``, with vectors of length 1, or ``dot``
+    query_length: int = 64  # most tokens of a query
+    document_length: int = 256  # most tokens of a document
 
     def __post_init__(self) -> None:
         for name, choices in (("pooling", POOLINGS), ("similarity", SIMILARITIES)):

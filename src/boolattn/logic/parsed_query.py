@@ -29,17 +29,11 @@ LABEL = re.compile(r"<(\d+)\|([^<>|]+)>")
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """The parse of a query.
+    """The parse of a query."""
 
-    Attributes:
-        positive: The spans of each positive operand, in text order.
-        negated: The spans of each negated operand.
-        joiner: AND or OR, between the positive operands; AND where there is only one.
-    """
-
-    positive: tuple[Spans, ...]
-    negated: tuple[Spans, ...] = ()
-    joiner: Operator = Operator.AND
+    positive: tuple[Spans, ...]  # the spans of each positive operand, in text order
+    negated: tuple[Spans, ...] = ()  # the spans of each negated operand
+    joiner: Operator = Operator.AND  # AND or OR of the positive operands; AND for only one
 
     @property
     def is_plain(self) -> bool:

@@ -26,28 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Explanation:
-    """One text's cues, scopes, biases and change of attention.
-
-    Attributes:
-        text: The text.
-        tokens: Its tokens.
-        operators: The operator axis of the arrays.
-        gate: Whether each operator's expert is open.
-        cue: Probability that a token is a cue. Shape ``(operators, tokens)``.
-        scope: Share of heads with a token in scope. ``(layers, operators, tokens)``.
-        bias: Bias on a token's key, mean over heads; negative for NOT. Same shape.
-        attention_change: Change of the attention to a token, mean over heads and queries.
-            ``(layers, tokens)``.
-    """
+    """One text's cues, scopes, biases and change of attention."""
 
     text: str
     tokens: tuple[str, ...]
-    operators: tuple[str, ...]
-    gate: dict[str, bool]
-    cue: Array
-    scope: Array
-    bias: Array
-    attention_change: Array
+    operators: tuple[str, ...]  # the operator axis of the arrays
+    gate: dict[str, bool]  # whether each operator's expert is open
+    cue: Array  # probability that a token is a cue. Shape ``(operators, tokens)``.
+    scope: Array  # share of heads with a token in scope. ``(layers, operators, tokens)``.
+    bias: Array  # bias on a token's key, mean over heads; negative for NOT. Same shape.
+    attention_change: Array  # mean over heads and queries. ``(layers, tokens)``
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists and values, for JSON."""

@@ -14,21 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Family:
-    """Names and abilities of a family's modules.
+    """Names and abilities of a family's modules."""
 
-    Attributes:
-        attention: Class name of its self-attention.
-        stack: Module whose first argument is the input of the first layer.
-        embeddings: Module whose output is that input, in a family without a stack.
-        has_interface: Whether its attention uses ``AttentionInterface``.
-        passes_kwargs: Whether keyword arguments of the model reach every layer.
-    """
-
-    attention: str
-    stack: str = ""
-    embeddings: str = ""
-    has_interface: bool = True
-    passes_kwargs: bool = True
+    attention: str  # class name of its self-attention
+    stack: str = ""  # module whose first argument is the input of the first layer
+    embeddings: str = ""  # module whose output is that input, in a family without a stack
+    has_interface: bool = True  # whether its attention uses ``AttentionInterface``
+    passes_kwargs: bool = True  # whether keyword arguments of the model reach every layer
 
 
 # DeBERTa is missing on purpose: it computes its scores outside AttentionInterface and takes no

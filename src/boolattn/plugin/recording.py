@@ -36,17 +36,11 @@ class Record:
 
 @dataclass
 class ForwardPass:
-    """One forward pass of one encoder.
+    """One forward pass of one encoder."""
 
-    Attributes:
-        mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
-        gate: From labels or the lexicon; a learned gate sets it before the first layer.
-        cues: ``None`` if no expert is open; then the layers are not changed.
-    """
-
-    mask: Tensor
-    gate: Gate | None
-    cues: CueState | None = None
+    mask: Tensor  # 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
+    gate: Gate | None  # from labels or the lexicon; a learned gate sets it before the first layer
+    cues: CueState | None = None  # ``None`` if no expert is open; then the layers are not changed
 
 
 class _Current(threading.local):

@@ -51,29 +51,17 @@ _FIELDS = {"id": str, "text": str, "template": str, "operands": list, "gold": li
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The content and origin of a built folder.
+    """The content and origin of a built folder."""
 
-    Attributes:
-        format: Layout of the folder.
-        size: "small" or "full".
-        wordings: Version of the wordings.
-        wordings_sha256: Hash of the wordings.
-        packages: Versions of the source packages.
-        documents: Number of documents.
-        sets: Number of atomic sets.
-        queries: Number of queries, by split and template.
-        files: SHA-256 of each file.
-    """
-
-    format: str
-    size: str
+    format: str  # layout of the folder
+    size: str  # "small" or "full"
     wordings: str
     wordings_sha256: str
-    packages: Mapping[str, str]
+    packages: Mapping[str, str]  # versions of the source packages
     documents: int
-    sets: int
-    queries: Mapping[str, Mapping[str, int]]
-    files: Mapping[str, str]
+    sets: int  # number of atomic sets
+    queries: Mapping[str, Mapping[str, int]]  # number of queries, by split and template
+    files: Mapping[str, str]  # SHA-256 of each file
 
 
 @dataclass(frozen=True)

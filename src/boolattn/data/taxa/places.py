@@ -20,21 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One place of the table.
+    """One place of the table."""
 
-    Attributes:
-        name: As documents and queries spell it.
-        adjective: "Peruvian", or empty.
-        the: Whether the name takes an article.
-        aliases: Further spellings in documents.
-        within: Larger places that contain all or part of it.
-    """
-
-    name: str
-    adjective: str = ""
-    the: bool = False
-    aliases: tuple[str, ...] = ()
-    within: tuple[str, ...] = ()
+    name: str  # as documents and queries spell it
+    adjective: str = ""  # "Peruvian", or empty
+    the: bool = False  # whether the name takes an article
+    aliases: tuple[str, ...] = ()  # further spellings in documents
+    within: tuple[str, ...] = ()  # larger places that contain all or part of it
 
     @property
     def noun(self) -> str:

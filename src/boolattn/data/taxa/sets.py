@@ -36,21 +36,13 @@ _FAMILY_NAME = re.compile(r"([a-z -]+) fam(?:i?)ly")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Group:
-    """A taxon in queries.
+    """A taxon in queries."""
 
-    Attributes:
-        rank: "class", "order" or "family".
-        name: Scientific name.
-        common: Common name in the plural, or empty.
-        domain: "animals", "plants" or "fungi".
-        split: The split of its queries.
-    """
-
-    rank: str
-    name: str
-    common: str
-    domain: str
-    split: str
+    rank: str  # "class", "order" or "family"
+    name: str  # scientific name
+    common: str  # common name in the plural, or empty
+    domain: str  # "animals", "plants" or "fungi"
+    split: str  # the split of its queries
 
 
 @dataclass(frozen=True, slots=True, order=True)

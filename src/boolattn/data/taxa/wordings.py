@@ -37,25 +37,15 @@ _SHORT = {
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """One wording of a template.
-
-    Attributes:
-        template: The structure.
-        skeleton: In the markup.
-        cues: The cue of each of the skeleton's families.
-        shape: Operands it fits; see :func:`skeleton_shape`.
-        takes_request: Whether a request such as "show me" may precede it.
-        is_unseen: Whether its skeleton or a cue is held out of training.
-        name: Unique; contains the template, the skeleton and the cues.
-    """
+    """One wording of a template."""
 
     template: str
-    skeleton: str
-    cues: tuple[tuple[str, str], ...]
-    shape: str
-    takes_request: bool
-    is_unseen: bool
-    name: str
+    skeleton: str  # in the markup
+    cues: tuple[tuple[str, str], ...]  # the cue of each of the skeleton's families
+    shape: str  # operands it fits; see :func:`skeleton_shape`
+    takes_request: bool  # whether a request such as "show me" may precede it
+    is_unseen: bool  # whether its skeleton or a cue is held out of training
+    name: str  # unique; contains the template, the skeleton and the cues
 
 
 @dataclass(frozen=True, slots=True)
