@@ -33,10 +33,7 @@ _DAMAGE = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zipfile.BadZi
 def find_file(folder: Path, *names: str, remedy: str = "") -> Path:
     """Find the first of some files in a folder, compressed or not.
 
-    Args:
-        folder: The folder.
-        *names: Names without the ending of a compression, the preferred one first.
-        remedy: What to do when there is none, for the error message.
+    ``names`` are without the ending of a compression; ``remedy`` is added to the error message.
     """
     for name in names:
         for ending in ENDINGS:
@@ -74,10 +71,8 @@ def read_jsonl(
 ) -> Iterator[tuple[int, Any]]:
     """Read JSON objects, one a line, each with its line number; empty lines are skipped.
 
-    Args:
-        path: The file, compressed or not.
-        fields: Fields every object must have, with their types.
-        unique: A field of ``fields`` whose value no two objects may share.
+    ``fields`` has the types of the fields every object must have; no two objects may share the
+    value of the field ``unique``.
     """
     seen: set[str] = set()
     for number, line in read_lines(path):

@@ -30,10 +30,7 @@ def write_beir(
 ) -> None:
     """Write a data set as a new BEIR folder, completely or not at all.
 
-    Args:
-        folder: Must not exist.
-        documents: The corpus; it is streamed.
-        splits: Queries by split; ids must differ across splits, because all share one file.
+    The corpus is streamed. Query ids must differ across splits, because all share one file.
     """
     _check_ids(splits)
     with atomic_folder(folder) as draft:

@@ -76,12 +76,9 @@ def fetch_boolquestions(collection: str, *, progress: Progress | None = None) ->
 def read_questions(
     collection: str, folder: Path, known: frozenset[str] | None = None
 ) -> Iterator[Query]:
-    """Stream the questions of a collection.
+    """Stream the questions of ``<folder>/<collection>/eval*.jsonl`` or ``.parquet``.
 
-    Args:
-        collection: One of :data:`COLLECTIONS`.
-        folder: Contains ``<collection>/eval*.jsonl`` or ``.parquet``.
-        known: Ids of the passages; a question that names another is an error.
+    ``known`` are the ids of the passages; a question that names another is an error.
     """
     for where, qid, row in _rows(collection, folder, "eval", _QUESTION, "qid"):
         gold = _passage_ids(row["positive_ctxs"], where)

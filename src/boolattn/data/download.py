@@ -39,11 +39,7 @@ def is_offline(url: str) -> bool:
 def fetch(url: str, target: Path, *, sha256: str = "", progress: Progress | None = None) -> Path:
     """Return a file from the cache, downloaded first if it is missing.
 
-    Args:
-        url: Its address.
-        target: Its path in the cache.
-        sha256: Its checksum in hexadecimal, where known.
-        progress: Called as bytes arrive; by default a progress bar is drawn.
+    ``sha256`` is its checksum, where known. Without ``progress`` a progress bar is drawn.
     """
     if target.is_file():
         _check_sum(target, sha256, f"{target} is not the file it should be: remove it")

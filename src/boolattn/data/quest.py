@@ -76,13 +76,10 @@ def load_quest(
     splits: Sequence[str] = ("train", "val"),
     min_share: float | None = None,
 ) -> Quest:
-    """Load the official QUEST.
+    """Load the official QUEST, downloaded by default; ``splits`` also has "train_aug" and "test".
 
-    Args:
-        folder: Folder of the files, compressed or not; by default they are downloaded.
-        splits: Of "train", "train_aug", "val", "test".
-        min_share: Keep a query when at least this share of its gold documents, and at least one,
-            are in the corpus. By default a missing gold document is an error.
+    ``min_share`` keeps a query when at least this share of its gold documents, and at least one,
+    are in the corpus. By default a missing gold document is an error.
     """
     return _load("QUEST", folder or fetch_quest(splits), splits, min_share)
 
@@ -90,10 +87,7 @@ def load_quest(
 def load_quest_intro(
     folder: Path, *, splits: Sequence[str] = ("train", "val"), min_share: float = 0.5
 ) -> Quest:
-    """Load a QUEST-intro folder: corpus, categories, train and val as JSON lines.
-
-    ``splits`` and ``min_share`` are as in :func:`load_quest`.
-    """
+    """Load a QUEST-intro folder; ``splits`` and ``min_share`` are as in :func:`load_quest`."""
     return _load("QUEST-intro", folder, splits, min_share)
 
 

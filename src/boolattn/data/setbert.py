@@ -27,12 +27,7 @@ class GivenSentence:
 
 
 def read_setbert(folder: Path, split: str = "train") -> Iterator[GivenSentence]:
-    """Read SetBERT's ``and.jsonl``, ``or.jsonl`` and ``not.jsonl``: the first 80% are train.
-
-    Args:
-        folder: Holds the three files, compressed or not.
-        split: "train" or "test".
-    """
+    """Read ``and.jsonl``, ``or.jsonl`` and ``not.jsonl``: the first 80% are train."""
     if split not in ("train", "test"):
         raise ConfigError(f"SetBERT's sentences have no split {split!r}; they have train, test")
     for operator in OPERATORS:

@@ -106,9 +106,7 @@ class BaseRetriever(ABC):
     ) -> list[Plan]:
         """Plan queries that are trees already, all in one batch.
 
-        Args:
-            trees: The queries.
-            texts: Their wording, where it is known; by default the tree in words.
+        ``texts`` is their wording, where it is known; by default the tree in words.
         """
         worded = [in_words(tree) for tree in trees] if texts is None else texts
         plans = []
@@ -153,14 +151,9 @@ class BaseRetriever(ABC):
         return found
 
     def score(self, plan: Plan, similarities: Array) -> Array:
-        """Score documents: composed, or by similarity where nothing is composed.
+        """Score documents: composed, or by similarity where nothing is composed. Higher is better.
 
-        Args:
-            plan: Of the query.
-            similarities: Of its vectors to each document. Shape ``(vectors, documents)``.
-
-        Returns:
-            Higher is better. Shape ``(documents,)``.
+        ``similarities`` of the plan's vectors have the shape ``(vectors, documents)``.
         """
         return np.asarray(score(plan, similarities, self.calibration_arrays), np.float32)
 

@@ -65,12 +65,9 @@ def dequantise(values: Array, scale: Array) -> Array:
 
 
 def pack(folder: str | Path, target: str | Path, *, max_part: int = MAX_PART) -> None:
-    """Write a saved model in the packed form, completely or not at all.
+    """Write a saved model in the packed form, completely or not at all; a packed one is replaced.
 
-    Args:
-        folder: A folder that :func:`save_towers` wrote.
-        target: The packed folder; one that is there is replaced.
-        max_part: Bytes of tensors in one file.
+    ``max_part`` is the number of bytes of tensors in one file.
     """
     folder, target = Path(folder), Path(target)
     if not (folder / "modules.json").is_file():
@@ -94,12 +91,7 @@ def pack(folder: str | Path, target: str | Path, *, max_part: int = MAX_PART) ->
 
 
 def unpack(target: str | Path, folder: str | Path) -> None:
-    """Write a packed model as an ordinary folder, completely or not at all.
-
-    Args:
-        target: The packed folder.
-        folder: Where the model goes; one that is there is replaced.
-    """
+    """Write a packed model as an ordinary folder, completely or not at all, in place of another."""
     target, folder = Path(target), Path(folder)
     manifest = _manifest(target)
     try:

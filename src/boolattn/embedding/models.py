@@ -22,8 +22,7 @@ MINILM_VARIABLE = "BOOLATTN_MINILM"
 def resolve(name: str) -> Path:
     """Return the folder of a model.
 
-    Args:
-        name: ``shipped`` (unpacked into the cache on first use), ``minilm``, or a folder.
+    It is named ``shipped`` (unpacked into the cache on first use), ``minilm``, or by its folder.
     """
     if name == SHIPPED:
         return shipped_model()
@@ -49,12 +48,7 @@ def absolute_name(name: str) -> str:
 
 
 def load_model(name: str, *, device: str | None = None) -> Retriever:
-    """Load a model.
-
-    Args:
-        name: ``shipped``, ``minilm``, or a folder of any sentence-transformers model.
-        device: Where to; left out, a GPU if there is one.
-    """
+    """Load a model by its name or folder; by default on a GPU if there is one."""
     from boolattn.encoder.retriever import Retriever
 
     return Retriever.load(resolve(name), device=device)

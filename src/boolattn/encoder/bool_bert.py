@@ -73,12 +73,7 @@ _SIZES = (
 
 
 class BoolBertModel(PreTrainedModel):
-    """An encoder with BoolAttn, saved and loaded as one model.
-
-    Args:
-        config: The settings.
-        backbone: An encoder with the plug-in; by default both are built.
-    """
+    """An encoder with BoolAttn, saved and loaded as one model."""
 
     config_class = BoolBertConfig
     config: BoolBertConfig
@@ -106,13 +101,9 @@ class BoolBertModel(PreTrainedModel):
         *,
         tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> BoolBertModel:
-        """Make a Bool-BERT from an encoder, in place.
+        """Make a Bool-BERT from an encoder, with or without the plug-in, in place.
 
-        Args:
-            encoder: With or without the plug-in.
-            config: The plug-in's settings. Default: those of the encoder's plug-in, or of
-                ``attach``.
-            tokenizer: The encoder's own, for the lexicon gate.
+        By default the settings are those of the encoder's plug-in, or of ``attach``.
         """
         if hasattr(encoder.base_model, "boolattn"):
             if config is not None and config != plugin_of(encoder).config:

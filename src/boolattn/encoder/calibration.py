@@ -14,11 +14,8 @@ from boolattn.logic.operators import OPERATORS
 class TrainableCalibration(nn.Module):
     """Parameters of a :class:`~boolattn.composition.calibration.Calibration`.
 
-    All but the slope are of the size of a similarity, so that one learning rate suits them.
-
-    Args:
-        dimension: Of the operand vectors.
-        negation_margin: Initial value. 0 suits encoders that were never trained with a margin.
+    All but the slope are of the size of a similarity, so that one learning rate suits them. An
+    initial ``negation_margin`` of 0 suits encoders that were never trained with a margin.
     """
 
     display_scale: Tensor

@@ -178,12 +178,9 @@ def document_encoder(
 ) -> Callable[[Sequence[str]], Tensor]:
     """Return the fastest document encoder for any sentence-transformers model.
 
-    Args:
-        model: Two towers are encoded by :class:`DocumentEncoder`, others by ``encode_document``.
-        batch_size: Documents of full length in a batch; by default chosen for the device.
-
-    Returns:
-        A function from texts to vectors of shape ``(texts, dim)``, on the model's device.
+    Two towers are encoded by :class:`DocumentEncoder`, others by ``encode_document``. It returns
+    vectors of the shape ``(texts, dim)``, on the model's device. ``batch_size`` counts documents
+    of full length; by default it is chosen for the device.
     """
     try:
         n_tokens = batch_size * settings_of(model).document_length if batch_size else None
@@ -199,20 +196,13 @@ def document_encoder(
 
 
 def group(lengths: Integers, n_tokens: int) -> list[Integers]:
-    """Put texts into batches of at most ``n_tokens`` tokens, with padding.
+    """Put texts into batches of at most ``n_tokens`` tokens, with padding; a longer text is alone.
 
     Frequent lengths get their own batches, which need no padding and no mask; the others are
     batched with similar lengths. The longest come first.
 
     >>> [batch.tolist() for batch in group(np.array([8, 1, 8, 2, 8]), 24)]
     [[0, 2, 4], [3, 1]]
-
-    Args:
-        lengths: Tokens of each text.
-        n_tokens: Tokens of a batch; a longer text has its own.
-
-    Returns:
-        Positions in ``lengths``, each once.
     """
     order = np.argsort(-lengths, kind="stable")
     values, counts = np.unique(-lengths, return_counts=True)

@@ -24,11 +24,7 @@ _PACKAGES = ("onnx", "onnxscript")
 
 
 class QueryTower(nn.Module):
-    """A query tower from token ids to vectors.
-
-    Args:
-        model: The two-tower model.
-    """
+    """A query tower from token ids to vectors."""
 
     def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()
@@ -50,16 +46,7 @@ class QueryTower(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> Tensor:
-        """Encode queries.
-
-        Args:
-            input_ids: Shape ``(batch, tokens)``.
-            attention_mask: 1 for tokens, 0 for padding. Same shape.
-            token_type_ids: If the family has them. Same shape.
-
-        Returns:
-            Shape ``(batch, dim)``.
-        """
+        """Encode queries. Shapes ``(batch, tokens)`` to ``(batch, dim)``."""
         options = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
         hidden = self.encoder(input_ids, attention_mask=attention_mask, **options)
         features: dict[str, Tensor] = {
@@ -72,16 +59,12 @@ class QueryTower(nn.Module):
 
 
 def export_query_tower(model: SentenceTransformer, path: str | Path) -> Path:
-    """Write the query tower as one ONNX file.
+    """Write the query tower as one ONNX file, atomically.
 
     Inputs: ``input_ids``, ``attention_mask`` and, if the family has them, ``token_type_ids``,
     all int64 of the shape ``(batch, tokens)``. Output: ``vectors``, float32 of the shape
     ``(batch, dim)``, of length 1 if the similarity is cosine. Operator labels are no input, so
     with ``gate="label"`` every gate is closed.
-
-    Args:
-        model: From :func:`build_towers`, or loaded from a folder.
-        path: The file, written atomically.
     """
     path = Path(path)
     if path.suffix != ".onnx":

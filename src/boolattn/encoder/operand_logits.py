@@ -44,10 +44,8 @@ def sample_operands(
 ) -> list[JudgedOperand]:
     """Return the operands of at most :data:`N_QUERIES` queries whose documents are known.
 
-    Args:
-        queries: Queries of one operand are left out: no probability is computed for them.
-        rows: Row of each document, by id.
-        seed: Of the sample.
+    Queries of one operand are left out: no probability is computed for them. ``rows`` has the
+    row of each document, by id.
     """
     known = [operands for operands in _judged(queries, rows) if operands]
     if len(known) > N_QUERIES:
@@ -83,17 +81,8 @@ def operand_logits(
     """Return logits of operands, and whether each document belongs to the operand.
 
     Most documents are so far from an operand that any calibration is right about them; so the most
-    similar ones are taken, and a random sample of all.
-
-    Args:
-        retriever: With its calibration.
-        operands: With the documents that belong to them.
-        documents: Vectors of the corpus. Shape ``(documents, dim)``.
-        seed: Of the sample.
-
-    Returns:
-        Both shapes ``(operands, sampled documents)``; the logit of a document that is sampled
-        twice is nan the second time.
+    similar ones are taken, and a random sample of all. Both results have the shape ``(operands,
+    sampled documents)``; a document that is sampled twice has nan the second time.
     """
     n = len(documents)
     texts = {text: index for index, text in enumerate(dict.fromkeys(o.text for o in operands))}
@@ -121,20 +110,10 @@ def operand_reliability(
     rows: Mapping[str, int],
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Measure the reliability of a model's displayed probabilities.
+    """Measure the reliability of a model's displayed probabilities, by sign.
 
-    The operands are given as the queries word them, so the parser has no influence.
-
-    Args:
-        retriever: With its calibration.
-        queries: Those with one operand, or with operands whose documents are unknown, are left out.
-        documents: Vectors of the corpus. Shape ``(documents, dim)``.
-        rows: Row of each document, by id.
-        seed: Of the samples of queries and documents.
-
-    Returns:
-        As :func:`~boolattn.evaluation.reliability.reliability_by_sign`; empty where no operand's
-        documents are known.
+    The operands are given as the queries word them, so the parser has no influence. Arguments as
+    in :func:`sample_operands` and :func:`operand_logits`; empty where no documents are known.
     """
     operands = sample_operands(queries, rows, seed)
     if not operands:

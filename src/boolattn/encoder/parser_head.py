@@ -148,12 +148,9 @@ class ParserLabels(NamedTuple):
 def make_parser_labels(
     parses: Sequence[ParsedQuery], offsets: Sequence[Sequence[Span]], n_slots: int
 ) -> ParserLabels:
-    """Turn parsed queries into targets.
+    """Turn parsed queries into targets; operands beyond the slots are left out.
 
-    Args:
-        parses: One for each text; operands beyond the slots are left out.
-        offsets: Characters of each token, ``(0, 0)`` for special tokens.
-        n_slots: Of the head.
+    ``offsets`` has the characters of each token, ``(0, 0)`` for special tokens.
     """
     longest = max(map(len, offsets))
     tags = torch.zeros(len(parses), longest, n_slots)
@@ -180,11 +177,8 @@ def parser_loss(
 ) -> Tensor:
     """Sum of the cross-entropies of tags, roles and joiner; the joiner's only where it matters.
 
-    Args:
-        logits: Of the head.
-        labels: The targets.
-        mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
-        is_known: Which texts have targets; by default all. Shape ``(batch,)``.
+    ``mask`` has the shape ``(batch, tokens)``. ``is_known`` says which texts have targets, by
+    default all; its shape is ``(batch,)``.
     """
     known = torch.ones(len(mask), device=mask.device) if is_known is None else is_known.float()
     weights = (mask * known[:, None])[..., None].expand_as(logits.tags)

@@ -23,13 +23,7 @@ def encode_and_parse(
 ) -> tuple[Tensor, ParserLogits]:
     """Encode queries, and parse them from the same states.
 
-    Args:
-        towers: Any model whose query tower is a transformer.
-        parser: The head on that tower's states.
-        features: What the tower takes, on its device.
-
-    Returns:
-        The towers' vectors, ``(queries, dim)``, and the parser's logits.
+    Returns the towers' vectors, ``(queries, dim)``, and the parser's logits.
     """
     if parser.config.n_states == 1:
         output = towers({**features, "task": QUERY}, task=QUERY)

@@ -38,11 +38,8 @@ def save_towers(
 ) -> None:
     """Write a model with its card, atomically; shared weights are written once.
 
-    Args:
-        model: From :func:`build_towers`, or loaded from a folder.
-        folder: The folder; an older model in it is replaced.
-        card: Facts for the model card.
-        also: Called with the unfinished folder, to write further files.
+    An older model in the folder is replaced. ``also`` is called with the unfinished folder, to
+    write further files.
     """
     folder = Path(folder)
     is_shared = settings_of(model).is_shared

@@ -214,14 +214,7 @@ def encode_queries(
 ) -> Tensor:
     """Encode queries with oracle operator labels; ``model.encode_query`` uses the model's gate.
 
-    Args:
-        model: Towers with Bool-BERT.
-        texts: The queries.
-        operators: Names of each query's operators; empty for none.
-        batch_size: Queries encoded at once.
-
-    Returns:
-        Shape ``(texts, dim)``.
+    ``operators`` has the names of each query's operators; empty for none. Returns ``(texts, dim)``.
     """
     if not isinstance(query_encoder(model), BoolBertModel):
         raise GateError("this model has no BoolAttn, so operators have no effect")

@@ -32,14 +32,7 @@ def span_labels(
 
 
 def cue_labels(text: str, offsets: Sequence[tuple[int, int]]) -> list[list[bool]]:
-    """Label every token as a cue or not, one row for each operator.
-
-    Args:
-        text: The text that was tokenised.
-        offsets: Character offsets of its tokens, as ``return_offsets_mapping`` gives them.
-
-    Returns:
-        Rows in the order AND, OR, NOT; columns are tokens.
+    """Label every token as a cue or not: rows in the order AND, OR, NOT; columns are tokens.
 
     >>> cue_labels("cats not dogs", [(0, 0), (0, 4), (5, 8), (9, 13), (0, 0)])[2]
     [False, False, True, False, False]

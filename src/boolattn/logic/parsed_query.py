@@ -80,10 +80,7 @@ class LabelledQuery:
 def label_template(text: str, template: str, operands: Sequence[Spans]) -> LabelledQuery | None:
     """Label a text of one of QUEST's templates; ``None`` where an operand's spans are unknown.
 
-    Args:
-        text: The query.
-        template: Its structure.
-        operands: The spans of each operand, in the template's order.
+    ``operands`` has the spans of each operand, in the template's order.
     """
     if not template or not all(operands):
         return None

@@ -53,10 +53,8 @@ def answers(
 ) -> frozenset[str]:
     """Return the ids of the documents that satisfy a query.
 
-    Args:
-        query: The tree.
-        postings: The documents of each operand's text.
-        universe: All documents; needed by a query without a positive operand.
+    ``postings`` has the documents of each operand's text. ``universe`` is all documents, which a
+    query without a positive operand needs.
 
     >>> postings = {"a": frozenset("12"), "b": frozenset("23")}
     >>> sorted(answers(And((Atom("a"), Not(Atom("b")))), postings))

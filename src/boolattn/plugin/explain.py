@@ -85,11 +85,7 @@ def explain(
 ) -> Explanation:
     """Explain what BoolAttn does with a text.
 
-    Args:
-        model: An encoder with BoolAttn.
-        tokenizer: Its tokenizer.
-        text: The text.
-        operators: Oracle labels; by default the model's own gate is used.
+    ``operators`` are oracle labels; by default the model's own gate is used.
     """
     plugin = plugin_of(model)
     model = cast("PreTrainedModel", model.base_model)  # without head or Bool-BERT

@@ -60,8 +60,7 @@ current = _Current()
 def recording(*, attention: bool = False) -> Iterator[Record]:
     """Record what BoolAttn computes in this thread's forward passes.
 
-    Args:
-        attention: Whether to compute attention weights too, as full matrices.
+    With ``attention`` also the attention weights, as full matrices.
     """
     outer, current.record = current.record, Record(wants_attention=attention)
     try:

@@ -102,9 +102,7 @@ def save(
 def load(folder: str | Path, **options: Any) -> PreTrainedModel:
     """Load an encoder with its plug-in from a folder written by :func:`save`.
 
-    Args:
-        folder: The folder.
-        **options: Passed to ``AutoModel.from_pretrained``.
+    ``options`` are passed to ``AutoModel.from_pretrained``.
     """
     if not (Path(folder) / FILE).is_file():
         raise PluginMismatchError(f"{folder} holds no {FILE}; give a folder written by save()")

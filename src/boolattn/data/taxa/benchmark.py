@@ -117,12 +117,10 @@ class TaxaBenchmark:
 
 
 def build(folder: Path, size: str = "small", *, progress: Progress | None = None) -> Manifest:
-    """Build the benchmark from the installed packages.
+    """Build the benchmark from the installed packages, completely or not at all.
 
-    Args:
-        folder: Must not exist; it is written completely or not at all.
-        size: "small" (4,000 documents) or "full" (all).
-        progress: Called with a description, the step and the number of steps.
+    ``size`` is "small" (4,000 documents) or "full" (all). ``progress`` is called with a
+    description, the step and the number of steps.
     """
     if size not in SIZES:
         raise ConfigError(f"taxa has no size {size!r}; it has {', '.join(SIZES)}")

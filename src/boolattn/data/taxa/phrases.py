@@ -172,11 +172,7 @@ def fill(
 ) -> None:
     """Append a skeleton with its cues and operands to a text.
 
-    Args:
-        skeleton: In the markup.
-        cues: Operator and cue by family; parts of a cue are separated by ``~``.
-        slots: Words by slot.
-        builder: Receives the pieces.
+    ``cues`` has operator and cue by family; parts of a cue are separated by ``~``.
     """
     pending = ""
     for token in parse(skeleton):

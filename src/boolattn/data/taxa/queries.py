@@ -51,11 +51,7 @@ class Speaker:
     def word(
         self, template: str, operands: Sequence[Operand]
     ) -> tuple[Wording, Phrase, tuple[str, ...]]:
-        """Word a query.
-
-        Returns:
-            The wording, the query with its spans, and each operand as a query of its own.
-        """
+        """Return a wording, the query with its spans, and each operand as a query of its own."""
         heads = {operand.group: self.head(operand.group) for operand in operands}
         wording = self._wording(template, operands)
         link = dict(wording.cues).get("in") or self._choice(links())

@@ -142,12 +142,7 @@ def find_sets(
 def members_of(
     documents: Iterable[tuple[str, Mapping[str, object]]], names: Iterable[tuple[str, ...]]
 ) -> Mapping[tuple[str, ...], frozenset[str]]:
-    """Find sets in a built corpus.
-
-    Args:
-        documents: Id and metadata of each document.
-        names: Rank, group and place of each set.
-    """
+    """Find sets, named by rank, group and place, in the ids and metadata of a built corpus."""
     found: dict[tuple[str, ...], set[str]] = {name: set() for name in names}
     groups = {name[:2] for name in found}
     for own, about in documents:
