@@ -119,19 +119,6 @@ def _compressed(raw: BinaryIO, ending: str) -> Any:  # noqa: ANN401 - four unrel
         case ".xz":
             return lzma.LZMAFile(raw, "wb")
         case ".zst":
-            return import_zstandard().ZstdCompressor(level=10).stream_writer(raw, closefd=False)
+            return import_zstandard().ZstdCompressor(level=10).stream_writer(raw)
         case _:
-            return io.BufferedWriter(_Unclosed(raw))
-
-
-class _Unclosed(io.RawIOBase):
-    """Writes to a file and leaves it open when closed itself."""
-
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
-        return self._raw.write(data)
+            return raw

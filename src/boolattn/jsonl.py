@@ -114,16 +114,12 @@ def _plain(error: Exception) -> str:
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
     """Read the decompressed lines of a file, each with its line end."""
-    if path.suffix == ".zst":
-        with path.open("rb") as handle:
-            yield from _zstd_lines(handle)
-        return
     if path.suffix == ".zip":
         yield from _zip_lines(path)
         return
     openers: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
     with openers.get(path.suffix, Path.open)(path, "rb") as handle:
-        yield from handle
+        yield from _zstd_lines(handle) if path.suffix == ".zst" else handle
 
 
 def _zstd_lines(handle: BinaryIO) -> Iterator[bytes]:

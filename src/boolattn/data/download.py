@@ -12,7 +12,7 @@ import os
 import urllib.error
 import urllib.parse
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from boolattn.errors import DataError, MissingDataError
@@ -49,11 +49,8 @@ def fetch(url: str, target: Path, *, sha256: str = "", progress: Progress | None
     part = target.with_name(target.name + ".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        if progress is not None:
-            _transfer(url, part, progress)
-        else:
-            with progress_bar(target.name) as draw:
-                _transfer(url, part, draw)
+        with nullcontext(progress) if progress else progress_bar(target.name) as draw:
+            _transfer(url, part, draw)
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         raise _download_error(url, target, part, error) from error
     try:

@@ -106,12 +106,12 @@ def _load(name: str, folder: Path, splits: Sequence[str], min_share: float | Non
         name=name,
         documents=documents,
         splits={
-            split: tuple(_with_sets(query, categories) for query in file.queries)
-            for split, file in files.items()
+            split: tuple(_with_sets(query, categories) for query in queries)
+            for split, (queries, _, _) in files.items()
         },
-        coverage={split: file.coverage for split, file in files.items()},
+        coverage={split: coverage for split, (_, coverage, _) in files.items()},
         categories=categories,
-        named={split: file.named for split, file in files.items()},
+        named={split: named for split, (_, _, named) in files.items()},
     )
 
 
@@ -156,16 +156,10 @@ def _read_categories(folder: Path, known: frozenset[str]) -> dict[str, frozenset
     return {name: known.intersection(documents) for name, documents in full.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """The content of one file of queries."""
-
-    queries: tuple[Query, ...]
-    coverage: Coverage
-    named: frozenset[str]
-
-
-def _read_queries(path: Path, split: str, known: frozenset[str], min_share: float | None) -> _File:
+def _read_queries(
+    path: Path, split: str, known: frozenset[str], min_share: float | None
+) -> tuple[list[Query], Coverage, frozenset[str]]:
+    """Read the queries that are kept, their coverage, and the operands of all."""
     kept: list[Query] = []
     named: set[str] = set()
     n_queries = n_gold = 0
@@ -190,7 +184,7 @@ def _read_queries(path: Path, split: str, known: frozenset[str], min_share: floa
         n_gold=n_gold,
         n_gold_kept=sum(len(query.gold) for query in kept),
     )
-    return _File(tuple(kept), coverage, frozenset(named))
+    return kept, coverage, frozenset(named)
 
 
 def _query(qid: str, row: Mapping[str, Any], known: frozenset[str], where: str) -> Query:

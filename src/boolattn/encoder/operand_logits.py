@@ -11,9 +11,8 @@ from boolattn.composition.arrays import same_type, to_numpy
 from boolattn.composition.exact import exact_search
 from boolattn.evaluation.reliability import reliability_by_sign
 from boolattn.logic.parsed_query import words
-from boolattn.logic.structure import operand_signs
 from boolattn.logic.templates import template_tree
-from boolattn.logic.tree import atoms
+from boolattn.logic.tree import signed_atoms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,8 +60,7 @@ def _judged(queries: Sequence[Query], rows: Mapping[str, int]) -> Iterator[list[
         if n < 2 or query.template.count("_") != n:
             continue
         tree = template_tree(query.template, [str(index) for index in range(n)])
-        pairs = zip(atoms(tree), operand_signs(tree), strict=True)
-        is_negated = {int(atom.text): sign < 0 for atom, sign in pairs}
+        is_negated = {int(atom.text): sign < 0 for atom, sign in signed_atoms(tree)}
         has_spans = all(operand.spans for operand in query.operands)
         yield [
             JudgedOperand(

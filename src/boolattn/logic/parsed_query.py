@@ -8,12 +8,13 @@ by day" is an OR of two full operands.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from boolattn.logic.operators import Operator
 from boolattn.logic.templates import template_tree
-from boolattn.logic.tree import And, Atom, Not, Or
+from boolattn.logic.tree import And, Atom, Not, Or, signed_atoms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,27 +86,17 @@ def label_template(text: str, template: str, operands: Sequence[Spans]) -> Label
     if not template or not all(operands):
         return None
     tree = template_tree(template, [str(index) for index in range(len(operands))])
-    parts = tree.parts if isinstance(tree, And | Or) else (tree,)
-    positive = [operands[int(part.text)] for part in parts if isinstance(part, Atom)]
-    negated = [
-        operands[int(part.part.text)]
-        for part in parts
-        if isinstance(part, Not) and isinstance(part.part, Atom)
-    ]
-    joiner = Operator.OR if isinstance(tree, Or) else Operator.AND
-    return LabelledQuery(
-        text,
-        ParsedQuery(in_text_order(positive, operands), in_text_order(negated, operands), joiner),
+    signed = [(operands[int(atom.text)], sign) for atom, sign in signed_atoms(tree)]
+    positive, negated = (
+        in_text_order([spans for spans, own in signed if own == sign], operands) for sign in (1, -1)
     )
+    joiner = Operator.OR if isinstance(tree, Or) else Operator.AND
+    return LabelledQuery(text, ParsedQuery(positive, negated, joiner))
 
 
 def in_text_order(chosen: Sequence[Spans], operands: Sequence[Spans]) -> tuple[Spans, ...]:
     """Sort operands by the position of the first word that no other operand has."""
-    owners: dict[int, int] = {}
-    for spans in operands:
-        for start, end in spans:
-            for place in range(start, end):
-                owners[place] = owners.get(place, 0) + 1
+    owners = Counter(place for spans in operands for span in spans for place in range(*span))
 
     def key(spans: Spans) -> tuple[int, int]:
         own = [p for start, end in spans for p in range(start, end) if owners[p] == 1]

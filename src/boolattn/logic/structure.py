@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from boolattn.logic.tree import And, Atom, Not, Or, QueryTree, atoms
+from boolattn.logic.tree import And, Atom, Not, Or, QueryTree, signed_atoms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,24 +16,12 @@ def operand_signs(tree: QueryTree) -> Iterator[int]:
     >>> list(operand_signs(And((Atom("a"), Not(Or((Atom("b"), Atom("c"))))))))
     [1, -1, -1]
     """
-
-    def walk(node: QueryTree, sign: int) -> Iterator[int]:
-        match node:
-            case Atom():
-                yield sign
-            case Not(part):
-                yield from walk(part, -sign)
-            case And(parts) | Or(parts):
-                for part in parts:
-                    yield from walk(part, sign)
-
-    yield from walk(tree, 1)
+    return (sign for _, sign in signed_atoms(tree))
 
 
 def negated_atoms(tree: QueryTree) -> Iterator[Atom]:
     """Yield the operands under an odd number of ``Not``."""
-    pairs = zip(atoms(tree), operand_signs(tree), strict=True)
-    return (atom for atom, sign in pairs if sign < 0)
+    return (atom for atom, sign in signed_atoms(tree) if sign < 0)
 
 
 def in_words(tree: QueryTree) -> str:

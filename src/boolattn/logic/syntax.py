@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from boolattn.errors import QueryError, QuerySyntaxError
-from boolattn.logic.tree import And, Atom, Not, Or, atoms
+from boolattn.logic.tree import And, Atom, Not, Or, atoms, positive_part
 
 if TYPE_CHECKING:
     from boolattn.logic.tree import QueryTree
@@ -110,20 +110,12 @@ def unparse(tree: QueryTree) -> str:
             )
 
 
-def is_anchored(tree: QueryTree, *, is_negated: bool = False) -> bool:
+def is_anchored(tree: QueryTree) -> bool:
     """Say whether every document that satisfies a tree matches some operand.
 
     "NOT moths" and "Borneo OR NOT moths" are not anchored: nearly everything satisfies them.
     """
-    match tree:
-        case Atom():
-            return not is_negated
-        case Not(part):
-            return is_anchored(part, is_negated=not is_negated)
-        case And(parts) | Or(parts):
-            found = [is_anchored(part, is_negated=is_negated) for part in parts]
-            # Under a NOT, AND and OR are exchanged.
-            return any(found) if isinstance(tree, And) != is_negated else all(found)
+    return positive_part(tree) is not None
 
 
 def check_anchored(tree: QueryTree) -> None:
@@ -215,16 +207,16 @@ class _Parser:
             raise self.fail("this parenthesis closes nothing", self.here)
 
     def _missing(self, token: _Token) -> str:
-        before = self.tokens[self.position - 2] if self.position > 1 else None
-        if token.kind == "end":
-            # take() does not move past the end.
-            before = self.tokens[self.position - 1] if self.position else None
-            if before is None:
-                return "the query is empty; write what you are looking for"
-            return f"an operand is expected after {before.text!r}, and the query ends"
-        if before is None:
+        place = self.tokens.index(token)
+        is_end = token.kind == "end"
+        if not place and is_end:
+            return "the query is empty; write what you are looking for"
+        if not place:
             return f"an operand is expected before {token.text!r}"
-        return f"an operand is expected between {before.text!r} and {token.text!r}"
+        before = self.tokens[place - 1].text
+        if is_end:
+            return f"an operand is expected after {before!r}, and the query ends"
+        return f"an operand is expected between {before!r} and {token.text!r}"
 
 
 def _tokens(text: str) -> list[_Token]:

@@ -86,16 +86,21 @@ def _everything(universe: frozenset[str] | None) -> frozenset[str]:
     return universe
 
 
-def atoms(query: QueryTree) -> Iterator[Atom]:
-    """Yield the operands, left to right."""
+def signed_atoms(query: QueryTree, sign: int = 1) -> Iterator[tuple[Atom, int]]:
+    """Yield the operands, left to right, each with 1 if it is positive and -1 if negated."""
     match query:
         case Atom():
-            yield query
+            yield query, sign
         case Not(part):
-            yield from atoms(part)
+            yield from signed_atoms(part, -sign)
         case And(parts) | Or(parts):
             for part in parts:
-                yield from atoms(part)
+                yield from signed_atoms(part, sign)
+
+
+def atoms(query: QueryTree) -> Iterator[Atom]:
+    """Yield the operands, left to right."""
+    return (atom for atom, _ in signed_atoms(query))
 
 
 def positive_part(query: QueryTree, *, is_negated: bool = False) -> QueryTree | None:
