@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from importlib.resources import files
 
 import pytest
 
+from boolattn.data.tables import package_table
 from boolattn.logic.lexicon import find_cues
 from experiments.parser_queries.generator import generate_queries
 from experiments.parser_queries.natural import natural_queries
@@ -51,9 +50,8 @@ def test_each_query_is_one_operand():
 
 
 def every_table():
-    root = files("boolattn.data")
-    for path in (root / "sentences" / "contents.toml", root / "taxa" / "places.toml"):
-        yield tomllib.loads(path.read_text(encoding="utf-8"))
+    yield package_table("experiments.sentences", "contents.toml")
+    yield package_table("boolattn.data.taxa", "places.toml")
     for name in ("wordings", "plain", "contents"):
         yield table(name)
 

@@ -91,7 +91,7 @@ def test_the_cause_of_a_failed_run_is_written_to_a_file(files, capsys):
     more = ("--set", "model.document_length=4000")
     assert main(arguments(files, "plain", *more)) == 0
     line = (files / "out/failed/beir/minilm/plain-0.txt").read_text()
-    assert "reads at most 600 tokens" in line
+    assert "takes at most 600 tokens" in line
     assert main(arguments(files, "plain")) == 0
     assert not (files / "out/failed/beir/minilm/plain-0.txt").exists()
     assert "plain towers" in capsys.readouterr().out
