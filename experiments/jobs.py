@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedTokenizerBase
 
-    from boolattn.reproduction.requests import Paths
+    from boolattn.reproduction.requests import Paths, RunInputs
     from boolattn.reproduction.systems import RunSpec
     from boolattn.training.settings import Preset
     from experiments.tokenized_corpus import SavedCorpus
@@ -64,15 +64,9 @@ class ParserQueriesJob:
         if not self.path.is_file():
             queries = _open(self.corpus, self.preset).split(self.preset.data.train)
             without_spans = (q for q in queries if not all(o.spans for o in q.operands))
-            settings = self.preset.compose
-            options = Namespace(
-                generated=settings.n_generated,
-                sentences=settings.n_sentences,
-                natural=settings.n_natural,
-                short=settings.n_short,
-                seed=self.preset.train.seed,
-                paraphrases="",
-            )
+            sources = ("generated", "sentences", "natural", "short")
+            counts = {name: getattr(self.preset.compose, f"n_{name}") for name in sources}
+            options = Namespace(**counts, seed=self.preset.train.seed, paraphrases="")
             paraphrases = (("paraphrases", query) for query in label_paraphrases(without_spans))
             write_labelled_queries(self.path, chain(paraphrases, labelled_rows(options)))
         return f"generated {self.path.name}"
@@ -95,38 +89,17 @@ class PretrainJob:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainJob:
-    """Train a system, where it is trained, and measure it.
+    """Train a system, where it is trained, and measure it."""
 
-    Attributes:
-        spec: The run.
-        preset: Its complete settings.
-        corpus: Folder of the tokenized corpus.
-        pretrained: Folder of the pretraining, where the system has one.
-        start: Folder of a model to continue from.
-        parser_queries: File of labelled queries, where the system has a parser.
-    """
-
-    spec: RunSpec
-    preset: Preset
+    inputs: RunInputs
     corpus: Path
-    pretrained: Path | None = None
-    start: Path | None = None
-    parser_queries: Path | None = None
 
     def run(self, paths: Paths) -> str:
         """Train, rank, measure, write the run file."""
-        from boolattn.reproduction.execution import RunInputs, execute
+        from boolattn.reproduction.execution import execute
         from experiments.query_modes import ComposedRanker
 
-        inputs = RunInputs(
-            spec=self.spec,
-            preset=self.preset,
-            pretrained=self.pretrained,
-            start=self.start,
-            parser_queries=self.parser_queries,
-            ranker=ComposedRanker,
-        )
-        return execute(inputs, _open(self.corpus, self.preset), paths)
+        return execute(self.inputs, _open(self.corpus, self.inputs.preset), paths, ComposedRanker)
 
 
 @dataclass(frozen=True, kw_only=True)

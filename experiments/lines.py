@@ -1,45 +1,39 @@
-"""Results of runs as lines of a table: one system in one query mode, over its seeds."""
+"""Tables of all runs: a line is one system in one query mode, compared with plain towers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from boolattn.evaluation.results import average
+from boolattn.errors import MissingDataError
+from boolattn.evaluation.results import average, compare_results
+from boolattn.reproduction.runs import ENDING, NO_ENCODER, Run, load_queries
 from boolattn.reproduction.systems import row_label
+from experiments.registry import grids, registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from boolattn.evaluation.judgements import QueryInfo
     from boolattn.evaluation.results import Results
-    from boolattn.reproduction.runs import Row, Run
-    from boolattn.reproduction.systems import (
-        DatasetSpec,
-        EncoderSpec,
-        QueryMode,
-        Registry,
-        SystemSpec,
-    )
+    from boolattn.evaluation.significance import Comparison
+    from boolattn.reproduction.runs import Row
+    from boolattn.reproduction.systems import DatasetSpec, EncoderSpec, QueryMode, SystemSpec
+
+BASELINE = ("plain", "plain_text")
+#: Metrics that are compared.
+TESTED = ("r_precision", "leak", "recall@100")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One system in one query mode, over its seeds.
-
-    Attributes:
-        system: The system.
-        query_mode: How it was queried.
-        gate: Source of the operator labels.
-        rows: For each split the seeds and their rows.
-    """
+    """One system in one query mode, over its seeds."""
 
     system: SystemSpec
     query_mode: QueryMode
-    gate: str
-    rows: dict[str, list[tuple[int, Row]]]
+    gate: str  # Source of the operator labels
+    rows: dict[str, list[tuple[int, Row]]]  # By split, with their seeds
 
     @property
     def label(self) -> str:
@@ -53,17 +47,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """All lines of one data set and encoder.
-
-    Attributes:
-        dataset: The data set.
-        encoder: The encoder, unless every system does without.
-        lines: Systems in their query modes.
-        queries: Queries of each split.
-    """
+    """All lines of one data set and encoder."""
 
     dataset: DatasetSpec
-    encoder: EncoderSpec | None
+    encoder: EncoderSpec | None  # None where every system does without
     lines: Sequence[Line]
     queries: Mapping[str, tuple[QueryInfo, ...]]
 
@@ -86,26 +73,63 @@ class Table:
         return average([row.results(line.label, dataset, seed, queries) for seed, row in rows])
 
 
-def collect_lines(runs: Iterable[Run], registry: Registry) -> dict[tuple[str, str], list[Line]]:
+def collect_lines(runs: Iterable[Run]) -> dict[tuple[str, str], list[Line]]:
     """Group the rows of runs by data set and encoder, then by system, query mode and gate."""
     tables: dict[tuple[str, str], dict[tuple[str, str, str], Line]] = {}
     for run in runs:
         table = tables.setdefault((run.key.dataset, run.key.encoder), {})
-        system = registry.known(run.key.system)
+        system = registry().known(run.key.system)
         for row in run.rows:
-            mode = registry.query_mode(row.query_mode)
+            mode = registry().query_mode(row.query_mode)
             line = Line(system, mode, row.gate, {})
             line = table.setdefault((system.name, mode.name, row.gate), line)
             line.rows.setdefault(row.split, []).append((run.key.seed, row))
     return {key: list(table.values()) for key, table in tables.items()}
 
 
-def short(value: float, digits: int = 3) -> str:
-    """Write a number without the zero before its point.
+def load_tables(folder: Path) -> tuple[list[Table], list[Run]]:
+    """Read all finished runs below a folder."""
+    runs = [Run.load(path) for path in sorted(folder.glob(f"*/*/*{ENDING}"))]
+    if not runs:
+        raise MissingDataError(f"no finished run below {folder}; run some first")
+    known = registry()
+    order = grids()[0].systems
+    runs.sort(key=lambda run: _index(order, known.present_name(run.key.system)))
+    found = collect_lines(runs)
+    tables = []
+    for dataset, encoder in sorted(
+        found, key=lambda key: (_index(known.datasets, key[0]), _index(known.encoders, key[1]))
+    ):
+        # Systems without an encoder come first in the table of every encoder.
+        others = found.get((dataset, NO_ENCODER), [])
+        if encoder == NO_ENCODER and any(d == dataset and e != encoder for d, e in found):
+            continue
+        own = [] if encoder == NO_ENCODER else found[dataset, encoder]
+        queries = load_queries(folder, dataset)
+        spec = known.encoders.get(encoder)
+        tables.append(Table(known.dataset(dataset), spec, [*others, *own], queries))
+    return tables, runs
 
-    >>> short(0.1234), short(-0.5), short(1.0), short(float("nan"))
-    ('.123', '-.500', '1.000', '–')
-    """
-    if np.isnan(value):
-        return "–"
-    return f"{value:.{digits}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{digits}f}"
+
+def find_line(table: Table, system: str, query_mode: str) -> Line | None:
+    """Find a line of a table."""
+    names = (system, query_mode)
+    return next((o for o in table.lines if (o.system.name, o.query_mode.name) == names), None)
+
+
+def compare_with_baseline(table: Table, line: Line) -> dict[str, dict[str, Comparison]]:
+    """Compare a line with plain towers, by split and metric, over the seeds both have."""
+    base = find_line(table, *BASELINE)
+    if base is None or line is base or not line.system.has_seeds:
+        return {}
+    compared = {}
+    for split in table.splits:
+        if seeds := base.seeds(split) & line.seeds(split):
+            first, second = (table.averaged(one, split, seeds) for one in (base, line))
+            compared[split] = compare_results(first, second, metrics=TESTED)
+    return compared
+
+
+def _index(names: Iterable[str], name: str) -> int:
+    listed = list(names)
+    return listed.index(name) if name in listed else len(listed)

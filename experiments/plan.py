@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from boolattn.reproduction.requests import find_finished, resolve
+from boolattn.reproduction.requests import RunInputs, find_finished, resolve
 from experiments.corpus_folder import corpus_folder
 from experiments.jobs import Bm25Job, ParserQueriesJob, PretrainJob, TokenizeJob, TrainJob
 from experiments.pool import Task
@@ -23,17 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """Tasks, and the runs they are for.
-
-    Attributes:
-        tasks: In order.
-        keys: Every requested run, by the name of its task.
-        finished: Files of runs that are done.
-    """
+    """Tasks, and the runs they are for."""
 
     tasks: list[Task]
-    keys: dict[str, RunKey]
-    finished: dict[RunKey, Path]
+    keys: dict[str, RunKey]  # Every requested run, by the name of its task
+    finished: dict[RunKey, Path]  # Files of runs that are done
 
 
 def make_plan(request: RunRequest, paths: Paths) -> Plan:
@@ -53,16 +47,11 @@ def make_plan(request: RunRequest, paths: Paths) -> Plan:
 
 
 def _tasks(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> Iterator[Task]:
-    """List the tasks of a run: what it needs, then the run."""
     data = request.data.get(spec.dataset.name)
     folder = corpus_folder(spec, preset, data, paths)
-    tokenize = Task(
-        name=f"tokenize {folder.name}",
-        kind="tokenize",
-        job=TokenizeJob(folder=folder, data=data, preset=preset),
-    )
-    yield tokenize
-    needs = [tokenize.name]
+    needs = [f"tokenize {folder.name}"]
+    job = TokenizeJob(folder=folder, data=data, preset=preset)
+    yield Task(name=needs[0], kind="tokenize", job=job)
     if spec.system.kind == "bm25":
         bm25 = Bm25Job(spec=spec, preset=preset, corpus=folder)
         yield Task(name=str(spec.key), kind="bm25", job=bm25, needs=tuple(needs))
@@ -81,18 +70,12 @@ def _tasks(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> 
     parser_queries = None
     if preset.compose.use_parser:
         parser_queries = _parser_queries_path(preset, folder, paths)
-        job = ParserQueriesJob(path=parser_queries, preset=preset, corpus=folder)
+        generate = ParserQueriesJob(path=parser_queries, preset=preset, corpus=folder)
         name = f"parser queries {parser_queries.name}"
-        yield Task(name=name, kind="parser queries", job=job, needs=(tokenize.name,))
+        yield Task(name=name, kind="parser queries", job=generate, needs=(needs[0],))
         needs.append(name)
-    train = TrainJob(
-        spec=spec,
-        preset=preset,
-        corpus=folder,
-        pretrained=pretrained,
-        start=start,
-        parser_queries=parser_queries,
-    )
+    files = {"pretrained": pretrained, "start": start, "parser_queries": parser_queries}
+    train = TrainJob(inputs=RunInputs(spec=spec, preset=preset, **files), corpus=folder)
     parts = (preset.compose.use_parser, preset.model.use_plugin)
     kind = f"{spec.dataset.name} {spec.encoder.name} {parts}"
     yield Task(name=str(spec.key), kind=kind, job=train, needs=tuple(needs))

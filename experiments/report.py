@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.evaluation import figures
+from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
-from boolattn.reproduction.reproduce import markdown
 from boolattn.reproduction.requests import RunRequest
 from boolattn.reproduction.runs import NO_ENCODER
-from experiments.comparison import TESTED, compare_with_baseline, find_line, load_tables
-from experiments.lines import short
+from experiments.lines import TESTED, compare_with_baseline, find_line, load_tables
 from experiments.negation.experiment import negation_table
 from experiments.registry import grids, registry
 from experiments.tables import overview_table, parser_table, pretraining_table, seed_means
@@ -34,13 +33,7 @@ DRAWN = (("plain", "plain_text"), ("corrected-frozen", "plain_text"), ("composed
 
 
 def report(folder: Path, out: Path, *, draw: bool = True) -> Path:
-    """Write ``tables.md``, ``summary.json`` and figures.
-
-    Args:
-        folder: Folder of finished runs.
-        out: Folder to write to.
-        draw: Whether to draw figures, which need matplotlib.
-    """
+    """Write ``tables.md``, ``summary.json`` and figures (with matplotlib) of finished runs."""
     tables, runs = load_tables(folder)
     sections, summary = [], []
     for table in tables:
@@ -107,7 +100,6 @@ def _section(table: Table, compared: Sequence[Compared]) -> str:
 
 
 def _heads_section(runs: Sequence[Run], negation: Path) -> list[str]:
-    """Results of the heads on generated sentences and on annotated corpora."""
     parts = []
     if any("heads" in run.details for run in runs):
         parts += ["## Cue, scope and gate", _PRETRAINING, pretraining_table(runs)]
@@ -128,7 +120,6 @@ task."""
 
 
 def _tests(table: Table, compared: Sequence[Compared]) -> str:
-    """Lay out the differences of each line from plain towers."""
     rows = []
     for line, by_split in zip(table.lines, compared, strict=True):
         for split, by_metric in by_split.items():
@@ -147,14 +138,16 @@ def _difference(found: Comparison | None) -> str:
 
 
 def _plain(table: Table, line: Line, compared: Compared) -> dict[str, Any]:
-    """Return one line of the summary."""
     splits: dict[str, Any] = {}
     for split, rows in line.rows.items():
         metrics = sorted({name for _, row in rows for name in row.values})
         splits[split] = {
             "seeds": [seed for seed, _ in rows],
             "n_queries": len(table.queries[split]),
-            "means": {name: _rounded(seed_means(line, split, name)) for name in metrics},
+            "means": {
+                name: [round(value, 5) for value in seed_means(line, split, name)]
+                for name in metrics
+            },
         }
     against = {
         split: {metric: _round_all(asdict(value)) for metric, value in values.items()}
@@ -170,10 +163,6 @@ def _plain(table: Table, line: Line, compared: Compared) -> dict[str, Any]:
         "splits": splits,
         "against_plain": against,
     }
-
-
-def _rounded(means: Sequence[float]) -> list[float]:
-    return [round(value, 5) for value in means]
 
 
 def _round_all(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,7 +206,6 @@ def _draw_reliability(table: Table, runs: Sequence[Run], out: Path) -> list[Path
 
 
 def _not_run(runs: Sequence[Run]) -> str:
-    """List the expected runs that are missing."""
     known = registry()
     there = {replace(run.key, system=known.present_name(run.key.system)) for run in runs}
     missing: dict[tuple[str, str, str], list[int]] = {}
@@ -232,7 +220,6 @@ def _not_run(runs: Sequence[Run]) -> str:
 
 
 def _how(runs: Sequence[Run]) -> str:
-    """List commands, machines, versions and times."""
     commands: dict[str, list[Run]] = {}
     for run in runs:
         commands.setdefault(str(run.details.get("command") or "unknown"), []).append(run)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.reproduction.reproduce import markdown
-from experiments.lines import collect_lines, short
+from boolattn.evaluation.metrics import mean
+from boolattn.evaluation.tables import markdown, short
+from experiments.lines import collect_lines
 from experiments.registry import registry
 
 if TYPE_CHECKING:
@@ -48,18 +49,15 @@ def mean_and_deviation(means: Sequence[float], digits: int = 3) -> str:
 
 def seed_means(line: Line, split: str, metric: str) -> list[float]:
     """Return the mean of each seed."""
-    columns = (row.values.get(metric) for _, row in line.rows.get(split, ()))
-    return [
-        float(np.nanmean(values))
-        for values in columns
-        if values is not None and not np.isnan(values).all()
-    ]
+    rows = (row for _, row in line.rows.get(split, ()))
+    means = (mean(row.values[metric]) for row in rows if metric in row.values)
+    return [value for value in means if not np.isnan(value)]
 
 
 def overview(runs: Sequence[Run]) -> str:
     """Lay out the main results of all runs."""
     parts = []
-    for (dataset, encoder), lines in collect_lines(runs, registry()).items():
+    for (dataset, encoder), lines in collect_lines(runs).items():
         splits = list(dict.fromkeys(split for line in lines for split in line.rows))
         text = overview_table(lines, splits, registry().dataset(dataset))
         parts.append(f"**{dataset}, {encoder}**\n\n{text}")
@@ -71,18 +69,12 @@ def overview_table(lines: Sequence[Line], splits: Sequence[str], dataset: Datase
     heads = " / ".join(dataset.splits.get(split, split) for split in splits)
     metrics = [m for m in SHOWN if any(seed_means(line, s, m) for line in lines for s in splits)]
     columns = ["system", "operator labels", "seeds", *(f"{SHOWN[m]}, {heads}" for m in metrics)]
-    rows = [
-        [
-            line.label,
-            line.gate,
-            str(max(len(rows) for rows in line.rows.values())),
-            *(
-                " / ".join(mean_and_deviation(seed_means(line, s, metric)) for s in splits)
-                for metric in metrics
-            ),
-        ]
-        for line in lines
-    ]
+    rows = []
+    for line in lines:
+        n_seeds = max(len(rows) for rows in line.rows.values())
+        values = ([seed_means(line, s, metric) for s in splits] for metric in metrics)
+        cells = (" / ".join(map(mean_and_deviation, means)) for means in values)
+        rows.append([line.label, line.gate, str(n_seeds), *cells])
     return markdown(columns, rows)
 
 

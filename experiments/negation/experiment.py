@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boolattn.reproduction.reproduce import markdown
-from experiments.lines import short
+from boolattn.evaluation.tables import markdown, short
 from experiments.negation.settings import NegationSettings
 from experiments.pool import Task
 from experiments.registry import registry
@@ -30,23 +29,14 @@ _METRICS = ("cue_f1", "scope_f1", "scope_f1_plain")
 
 @dataclass(frozen=True, kw_only=True)
 class NegationRequest:
-    """Requested trainings: every corpus and encoder with every seed, frozen and fine-tuned.
-
-    Attributes:
-        corpora: "cd-sco", "sfu".
-        data: Folder of their files; default: the catalogue's.
-        encoders: Names.
-        sources: Folders of encoders, by name.
-        seeds: Seeds.
-        max_steps: Stop after so many steps, for a trial; 0: after the epochs.
-    """
+    """Requested trainings: every corpus and encoder with every seed, frozen and fine-tuned."""
 
     corpora: Sequence[str] = tuple(PUBLISHED)
-    data: Path | None = None
+    data: Path | None = None  # Folder of their files; default: the catalogue's
     encoders: Sequence[str] = ("minilm",)
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)  # Folders of encoders, by name
     seeds: Sequence[int] = (0,)
-    max_steps: int = 0
+    max_steps: int = 0  # Stop after so many steps, for a trial; 0: after the epochs
 
     def tasks(self, results: Path) -> Iterator[Task]:
         """List the trainings that have no result file."""

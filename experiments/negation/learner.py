@@ -40,36 +40,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Annotated:
-    """One sentence with all its negations.
-
-    Attributes:
-        words: The words.
-        cue: Whether each word is a cue or contains one.
-        scope: Whether each word is negated.
-    """
+    """One sentence with all its negations."""
 
     words: tuple[str, ...]
-    cue: tuple[bool, ...]
-    scope: tuple[bool, ...]
+    cue: tuple[bool, ...]  # Whether each word is a cue or contains one
+    scope: tuple[bool, ...]  # Whether each word is negated
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentences as tensors.
+    """Sentences as tensors."""
 
-    Attributes:
-        features: Inputs of the encoder.
-        words: Index of each token's word in the batch; -1 for special tokens and padding.
-        cues: 0 or 1. Shape ``(batch, 1, tokens)``.
-        scopes: Same shape.
-        has_negation: Shape ``(batch, 1)``.
-    """
-
-    features: dict[str, Tensor]
-    words: Tensor
-    cues: Tensor
-    scopes: Tensor
-    has_negation: Tensor
+    features: dict[str, Tensor]  # Inputs of the encoder
+    words: Tensor  # Index of each token's word in the batch; -1 for special tokens and padding
+    cues: Tensor  # 0 or 1. Shape ``(batch, 1, tokens)``
+    scopes: Tensor  # Same shape
+    has_negation: Tensor  # Shape ``(batch, 1)``
 
 
 def merged(records: Iterable[Negation]) -> list[Annotated]:
@@ -83,25 +69,16 @@ def merged(records: Iterable[Negation]) -> list[Annotated]:
     return found
 
 
+@dataclass
 class Learner:
-    """Trains an encoder with BoolAttn's NOT expert.
+    """Trains an encoder with BoolAttn's NOT expert."""
 
-    Args:
-        encoder: With the plug-in; changed in place.
-        tokenizer: The encoder's.
-        settings: All settings.
-    """
+    encoder: PreTrainedModel  # With the plug-in; changed in place
+    tokenizer: PreTrainedTokenizerBase
+    settings: NegationSettings
 
-    def __init__(
-        self,
-        encoder: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        settings: NegationSettings,
-    ) -> None:
-        self.encoder = encoder
-        self.tokenizer = tokenizer
-        self.settings = settings
-        self.plugin = plugin_of(encoder)
+    def __post_init__(self) -> None:
+        self.plugin = plugin_of(self.encoder)
 
     def fit(self, train: Sequence[Annotated], dev: Sequence[Annotated]) -> dict[str, float]:
         """Train; keep the epoch that is best on the development part, and return its F1."""
@@ -230,11 +207,7 @@ class Learner:
 def train_and_measure(
     corpus: str, folder: Path | None, encoder: str, settings: NegationSettings
 ) -> dict[str, Any]:
-    """Train on a corpus and measure on its test part.
-
-    Returns:
-        Settings, sizes, and F1 on the development and test parts.
-    """
+    """Train; return settings, sizes, and F1 on the development and test parts."""
     torch.manual_seed(settings.seed)
     splits = {name: merged(records) for name, records in open_negation(corpus, folder).items()}
     if missing := {"train", "dev", "test"} - set(splits):

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.embedding.models import load_model
 from boolattn.errors import ConfigError
-from boolattn.reproduction.reproduce import markdown
+from boolattn.evaluation.tables import markdown, short
 from boolattn.training.run_folder import write_json
-from experiments.lines import short
 from experiments.parsing.accuracy import split_names, unseen_accuracy
 
 if TYPE_CHECKING:
@@ -19,15 +18,7 @@ _SHARES = ("structure", "obeyed", "words", "word_f1")
 
 
 def measure_parser(model: str, path: Path | None = None) -> str:
-    """Measure the query parser of a model.
-
-    Args:
-        model: A folder, or "shipped".
-        path: JSON file to write all results to.
-
-    Returns:
-        A table in Markdown.
-    """
+    """Lay out the parse accuracy of a model (a folder or "shipped"); write all results as JSON."""
     retriever = load_model(model)
     if retriever.parser is None:
         raise ConfigError(f"{model} has no query parser: every text is one operand")

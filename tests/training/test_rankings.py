@@ -8,8 +8,8 @@ import pytest
 
 from boolattn.errors import DataError
 from boolattn.evaluation.ranking import Ranking, write_run
+from boolattn.training.corpus import read_rankings
 from boolattn.training.launch import make_steps
-from boolattn.training.rankings import read_rankings
 
 QUERIES = ["q 1", "q2", "50%20"]
 DOCUMENTS = ["a b", "c", "50%", "d"]

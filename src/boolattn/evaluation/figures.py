@@ -84,6 +84,33 @@ def reliability_curves(title: str, curves: Mapping[str, Mapping[str, Any]]) -> A
     return figure
 
 
+def reported_rows(
+    title: str,
+    metrics: Sequence[str],
+    rows: Sequence[tuple[str, Mapping[str, float], bool]],
+) -> Any:  # noqa: ANN401 - a Figure
+    """Draw rows as bars, one panel a metric; each row has a label, values, and whether it is ours.
+
+    Rows that are not ours are grey and hatched.
+    """
+    figure = _figure((3.0 + 2.0 * len(metrics), max(2.6, 0.34 * len(rows) + 1.2)))
+    panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
+    names, all_values, ours = zip(*rows, strict=True)
+    colours = [_COLOURS[sum(ours[:i]) % 6] if own else "0.82" for i, own in enumerate(ours)]
+    hatches = ["" if own else "//" for own in ours]
+    for panel, metric in zip(panels, metrics, strict=True):
+        values = [own.get(metric, np.nan) for own in all_values]
+        bars = panel.barh(range(len(rows)), values, color=colours, hatch=hatches)
+        panel.bar_label(bars, fmt=lambda v: "" if np.isnan(v) else f"{v:.3f}", fontsize=7)
+        panel.set_title(metric, fontsize=9)
+        panel.set_xlim(0, 1.2 * max([v for v in values if not np.isnan(v)], default=1) or 1)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0].set_yticks(range(len(rows)), names, fontsize=7)
+    panels[0].invert_yaxis()
+    figure.suptitle(f"{title} (hatched: not ours)", fontsize=10)
+    return figure
+
+
 def save(figure: Any, path: Path) -> None:  # noqa: ANN401 - a Figure
     """Write a figure; the suffix selects the format."""
     try:

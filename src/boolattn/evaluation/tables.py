@@ -1,4 +1,4 @@
-"""Results as tables for a terminal; rich is imported when one is made."""
+"""Results as tables for a terminal, with rich, and in Markdown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from boolattn.evaluation.metrics import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rich.table import Table
 
@@ -101,9 +101,22 @@ def comparison_table(
     return table
 
 
-def short(value: float) -> str:
-    """Write .414 or 1.000, and a dash for nan."""
-    return "–" if math.isnan(value) else f"{value:.3f}".removeprefix("0")
+def short(value: float, digits: int = 3) -> str:
+    """Write a number without the zero before its point, and a dash for nan.
+
+    >>> short(0.1234), short(-0.5), short(1.0), short(float("nan"))
+    ('.123', '-.500', '1.000', '–')
+    """
+    if math.isnan(value):
+        return "–"
+    text = f"{value:.{digits}f}"
+    return text.replace("0.", ".", 1) if abs(value) < 1 else text
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Lay out a table in Markdown."""
+    table = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in table)
 
 
 def _heading(metric: str) -> str:

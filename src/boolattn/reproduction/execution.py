@@ -22,7 +22,7 @@ from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import DEFAULT, mean, measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
 from boolattn.logic.operators import OPERATORS
-from boolattn.reproduction.requests import find_finished, resolve
+from boolattn.reproduction.requests import RunInputs, find_finished, resolve
 from boolattn.reproduction.runs import Row, Run, save_queries
 from boolattn.reproduction.systems import paper_registry
 from boolattn.training import launch
@@ -51,33 +51,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Documents encoded at once, by kind of device.
-_DOCUMENTS = {"cuda": 1024, "cpu": 64}
-_QUERIES = 256
 
-
+@dataclass
 class VectorRanker:
-    """Ranks a corpus by one vector a query, in the query modes of the paper's tables.
+    """Ranks a corpus by one vector a query, in the query modes of the paper's tables."""
 
-    Args:
-        retriever: The model.
-        corpus: Tokenized; its documents are encoded here, once.
-        preset: Settings the model was trained with.
-        prefix: Instruction before every query.
-    """
+    retriever: Retriever
+    corpus: Corpus
+    preset: Preset
+    prefix: str = ""  # Instruction before every query
 
-    def __init__(
-        self, retriever: Retriever, corpus: Corpus, preset: Preset, prefix: str = ""
-    ) -> None:
-        self.retriever = retriever
-        self.corpus = corpus
-        self.preset = preset
-        self.prefix = prefix
-        towers = retriever.towers.eval()
+    def __post_init__(self) -> None:
+        towers, documents = self.retriever.towers.eval(), self.corpus.documents
+        size = 1024 if towers.device.type == "cuda" else 64
         with torch.inference_mode():
-            size = _DOCUMENTS.get(towers.device.type, _DOCUMENTS["cpu"])
-            rows = range(len(corpus.documents))
-            self.documents = encode(towers, corpus.documents, rows, "document", size)
+            rows = range(len(documents))
+            self.documents = encode(towers, documents, rows, "document", size)
 
     def rank(self, mode: str, queries: Sequence[Query], depth: int) -> tuple[Ranking, Values]:
         """Rank the corpus in one query mode; also return further values of each query."""
@@ -99,19 +88,7 @@ class VectorRanker:
         tokens = Tokens(self.corpus.tokenizer, texts, self.preset.model.query_length)
         with torch.inference_mode():
             every = range(len(texts))
-            return encode(self.retriever.towers, tokens, every, "query", _QUERIES, labels)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunInputs:
-    """A run with its settings, and what was made for it: pretraining, model, parser queries."""
-
-    spec: RunSpec
-    preset: Preset
-    pretrained: Path | None = None
-    start: Path | None = None
-    parser_queries: Path | None = None
-    ranker: type[VectorRanker] = VectorRanker
+            return encode(self.retriever.towers, tokens, every, "query", 256, labels)
 
 
 def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) -> list[Path]:
@@ -119,21 +96,21 @@ def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) 
     found = []
     for spec in request.specs(paper_registry()):
         preset = resolve(spec, request)
-        path = find_finished(spec, preset, [paths.runs, *request.done])
-        if path is None:
-            cause = ""
-            try:
-                progress(f"{spec.key}: {_run(spec, preset, request, paths)}")
-                path = paths.runs / spec.key.path
-            except BoolattnError as error:
-                cause = str(error)
-            except Exception as error:  # one run must not end the others
-                logger.exception("%s", spec.key)
-                cause = f"{type(error).__name__}: {error}"
-            paths.note_failure(spec.key, cause)
-            if cause:
-                progress(f"FAILED {spec.key}: {cause}")
-        found += [path] if path else []
+        if path := find_finished(spec, preset, [paths.runs, *request.done]):
+            found.append(path)
+            continue
+        cause = ""
+        try:
+            progress(f"{spec.key}: {_run(spec, preset, request, paths)}")
+            found.append(paths.runs / spec.key.path)
+        except BoolattnError as error:
+            cause = str(error)
+        except Exception as error:  # one run must not end the others
+            logger.exception("%s", spec.key)
+            cause = f"{type(error).__name__}: {error}"
+        paths.note_failure(spec.key, cause)
+        if cause:
+            progress(f"FAILED {spec.key}: {cause}")
     return found
 
 
@@ -166,17 +143,14 @@ def pretrain(preset: Preset, folder: Path) -> str:
         # An interrupted pretraining has no metrics.
         shutil.rmtree(folder, ignore_errors=True)
         launch.pretrain(preset, launch.Launch(out=folder))
-    metrics = _pretraining_metrics(folder)
+    metrics = json.loads(path.read_text("utf-8"))["summary"]
     names = ("held_out_cue_f1", "unseen_cue_f1", "unseen_scope_f1", "unseen_gate_accuracy")
     return ", ".join(f"{name} {metrics[name]:.3f}" for name in names if name in metrics)
 
 
-def _pretraining_metrics(folder: Path) -> dict[str, float]:
-    found: dict[str, float] = json.loads((folder / "metrics.json").read_text("utf-8"))["summary"]
-    return found
-
-
-def execute(inputs: RunInputs, corpus: Corpus, paths: Paths) -> str:
+def execute(
+    inputs: RunInputs, corpus: Corpus, paths: Paths, ranking: type[VectorRanker] = VectorRanker
+) -> str:
     """Train, rank, measure, write the run file; return the main results in words."""
     clock, spec, preset = Stopwatch(), inputs.spec, inputs.preset
     home = paths.work / "models" / "-".join(map(str, spec.key.path.with_suffix("").parts))
@@ -184,12 +158,8 @@ def execute(inputs: RunInputs, corpus: Corpus, paths: Paths) -> str:
     details: dict[str, Any] = {}
     if spec.system.kind == "trained":
         source = inputs.pretrained / "model" if inputs.pretrained else inputs.start
-        where = launch.Launch(
-            out=home,
-            pretrained=source,
-            parser_queries=inputs.parser_queries,
-            command=paths.command,
-        )
+        queries, command = inputs.parser_queries, paths.command
+        where = launch.Launch(out=home, pretrained=source, parser_queries=queries, command=command)
         result = launch.train(preset, where, corpus)
         details["training"] = {"steps": result.n_steps, **result.metrics}
         clock.lap("train")
@@ -197,7 +167,7 @@ def execute(inputs: RunInputs, corpus: Corpus, paths: Paths) -> str:
     else:
         retriever = Retriever(make_towers(preset).to(device()))
         prefix = spec.encoder.query_prefix
-    ranker = inputs.ranker(retriever, corpus, preset, prefix)
+    ranker = ranking(retriever, corpus, preset, prefix)
     clock.lap("encode")
     judged = judge(spec.dataset, corpus)
     rows = [
@@ -208,7 +178,8 @@ def execute(inputs: RunInputs, corpus: Corpus, paths: Paths) -> str:
     clock.lap("rank")
     details |= ranker.details(judged)
     if inputs.pretrained:
-        details["heads"] = _pretraining_metrics(inputs.pretrained)
+        written = (inputs.pretrained / "metrics.json").read_text("utf-8")
+        details["heads"] = json.loads(written)["summary"]
     settings = preset.to_dict()
     # Not the folder of the encoder on this machine.
     settings["model"]["encoder"] = spec.encoder.source
@@ -231,12 +202,12 @@ def write_run(
     """Write a run file; return the main results of the first query mode in words."""
     save_queries(paths.runs, key.dataset, judged)
     Run(key, rows, {**details, **about(paths)}).save(paths.runs)
-    parts = []
-    for row in rows:
-        if row.query_mode == rows[0].query_mode:
-            means = {name: mean(row.values[name]) for name in ("r_precision", "leak", "recall@100")}
-            parts.append(f"{row.split}: " + ", ".join(f"{n} {v:.3f}" for n, v in means.items()))
-    return "; ".join(parts)
+    names = ("r_precision", "leak", "recall@100")
+    return "; ".join(
+        f"{row.split}: " + ", ".join(f"{name} {mean(row.values[name]):.3f}" for name in names)
+        for row in rows
+        if row.query_mode == rows[0].query_mode
+    )
 
 
 def judge(dataset: DatasetSpec, corpus: Corpus) -> dict[str, Judgements]:

@@ -52,18 +52,10 @@ def targets() -> dict[str, Target]:
     return found
 
 
-#: BERT's sizes, as transformers names them.
-_SIZES: Mapping[str, Mapping[str, int]] = {
-    "base": {},
-    "large": {
-        "hidden_size": 1024,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 16,
-        "intermediate_size": 4096,
-    },
-}
-#: Millions of parameters; the paper says "approximately" and "around".
-_STATED = {"base": 121.0, "large": 378.0}
+#: As transformers names them.
+_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+#: Each BERT with these sizes, and the paper's "approximately" so many millions of parameters.
+_BERTS = {"base": ((768, 12, 12, 3072), 121.0), "large": ((1024, 24, 16, 4096), 378.0)}
 
 
 def sizes() -> list[dict[str, Any]]:
@@ -75,13 +67,14 @@ def sizes() -> list[dict[str, Any]]:
     from boolattn.plugin import attach
 
     found = []
-    for name, size in _SIZES.items():
+    for name, (size, stated) in _BERTS.items():
+        config = AutoConfig.for_model("bert", **dict(zip(_SIZES, size, strict=True)))
         for variant, rank in (("paper", None), ("corrected", None), ("corrected", 16)):
             with torch.device("meta"):
-                encoder = AutoModel.from_config(AutoConfig.for_model("bert", **size))
-                alone = sum(parameter.numel() for parameter in encoder.parameters())
+                encoder = AutoModel.from_config(config)
+                alone = encoder.num_parameters()
                 attach(encoder, BoolAttnConfig(variant=variant, gate="learned", rank=rank))
-            total = sum(parameter.numel() for parameter in encoder.parameters())
+            total = encoder.num_parameters()
             found.append(
                 {
                     "encoder": f"BERT-{name}",
@@ -89,7 +82,7 @@ def sizes() -> list[dict[str, Any]]:
                     "encoder_millions": round(alone / 1e6, 1),
                     "total_millions": round(total / 1e6, 1),
                     "added_percent": round(100 * (total - alone) / alone, 1),
-                    "paper_millions": _STATED[name] if variant == "paper" else None,
+                    "paper_millions": stated if variant == "paper" else None,
                 }
             )
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,28 +25,18 @@ if TYPE_CHECKING:
 SEEDS = (0, 42, 1234)
 _NEVER = 1_000_000
 #: Settings that change no result: the encoder's folder, and speed.
-_IRRELEVANT = frozenset(
-    {("model", "encoder"), ("train", "chunk"), ("train", "captured"), ("train", "n_workers")}
-)
+_IRRELEVANT = ("model.encoder", "train.chunk", "train.captured", "train.n_workers")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paths:
-    """Folders and the command line of a series of runs.
+    """Folders and the command line of a series of runs."""
 
-    Attributes:
-        runs: Files of finished runs: small, to be kept.
-        work: Large files that can be made again: models, tokenized corpora, generated text.
-        generated: Generated queries; default: a folder in ``work``.
-        keep_models: Whether trained models stay in ``work/models``.
-        command: The command line, stored in each run file.
-    """
-
-    runs: Path
-    work: Path
-    generated: Path | None = None
-    keep_models: bool = False
-    command: str = ""
+    runs: Path  # Files of finished runs: small, to be kept
+    work: Path  # Large files that can be made again: models, tokenized corpora, generated text
+    generated: Path | None = None  # Generated queries; default: a folder in ``work``
+    keep_models: bool = False  # Whether trained models stay in ``work/models``
+    command: str = ""  # Stored in each run file
 
     def pretraining(self, preset: Preset) -> Path:
         """Folder of a pretraining; runs with the same settings share it."""
@@ -67,33 +57,19 @@ class Paths:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """Requested runs: every system on every data set and encoder, with every seed.
+    """Requested runs: every system on every data set and encoder, with every seed."""
 
-    Attributes:
-        systems: Names, the most important first.
-        datasets: Names.
-        encoders: Names.
-        seeds: All runs of the first seed come first.
-        data: Folder of each data set; default: the data set's own.
-        preset: Instead of the presets of the data sets and encoders.
-        size: Size of a benchmark that is built; empty: the preset's.
-        sources: Folders of encoders, by name.
-        changes: ``key=value``, applied after the systems' own.
-        done: Folders with more finished runs.
-        starts: Folder of a model to continue from, by name of the system.
-    """
-
-    systems: Sequence[str]
+    systems: Sequence[str]  # The most important first
     datasets: Sequence[str]
     encoders: Sequence[str] = ("minilm",)
-    seeds: Sequence[int] = SEEDS
-    data: Mapping[str, Path] = field(default_factory=dict)
-    preset: str = ""
-    size: str = ""
-    sources: Mapping[str, str] = field(default_factory=dict)
-    changes: Sequence[str] = ()
-    done: Sequence[Path] = ()
-    starts: Mapping[str, Path] = field(default_factory=dict)
+    seeds: Sequence[int] = SEEDS  # All runs of the first seed come first
+    data: Mapping[str, Path] = field(default_factory=dict)  # Folders; default: the data set's own
+    preset: str = ""  # Instead of the presets of the data sets and encoders
+    size: str = ""  # Of a benchmark that is built; empty: the preset's
+    sources: Mapping[str, str] = field(default_factory=dict)  # Folders of encoders, by name
+    changes: Sequence[str] = ()  # ``key=value``, applied after the systems' own
+    done: Sequence[Path] = ()  # Folders with more finished runs
+    starts: Mapping[str, Path] = field(default_factory=dict)  # Model to continue from, by system
 
     def specs(self, registry: Registry) -> Iterator[RunSpec]:
         """List the runs, seeds outermost, so that a table is complete early."""
@@ -108,6 +84,17 @@ class RunRequest:
                         continue
                     for encoder in map(registry.encoder, encoders):
                         yield RunSpec(system=system, dataset=dataset, encoder=encoder, seed=seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInputs:
+    """A run with its settings, and what was made for it."""
+
+    spec: RunSpec
+    preset: Preset
+    pretrained: Path | None = None  # Folder of the pretraining
+    start: Path | None = None  # Model to continue from
+    parser_queries: Path | None = None
 
 
 def resolve(spec: RunSpec, request: RunRequest) -> Preset:
@@ -128,14 +115,8 @@ def resolve(spec: RunSpec, request: RunRequest) -> Preset:
     values.setdefault("data", {}).update(data, name=dataset.catalog)
     if request.size:
         values["data"]["size"] = request.size
-    changes = [
-        *encoder.set,
-        *spec.system.set,
-        *_validation_changes(values, spec),
-        *request.changes,
-        f"train.seed={spec.seed}",
-        f"pretrain.seed={spec.seed}",
-    ]
+    changes = [*encoder.set, *spec.system.set, *_validation_changes(values, spec), *request.changes]
+    changes += [f"{table}.seed={spec.seed}" for table in ("train", "pretrain")]
     return make_preset(Path(name).stem, values, changes, source=f"preset {name}")
 
 
@@ -155,10 +136,8 @@ def _validation_changes(values: Mapping[str, Any], spec: RunSpec) -> list[str]:
 
 def find_finished(spec: RunSpec, preset: Preset, folders: Sequence[Path]) -> Path | None:
     """Find the file of a finished run; refuse one that was made with other settings."""
-    formerly = spec.system.formerly
-    names = [spec.key.path]
-    if formerly:
-        names.append(names[0].with_name(names[0].name.replace(spec.system.name, formerly, 1)))
+    systems = [name for name in (spec.system.name, spec.system.formerly) if name]
+    names = [replace(spec.key, system=name).path for name in systems]
     for path in (folder / name for folder in folders for name in names):
         if not path.is_file():
             continue
@@ -173,11 +152,8 @@ def find_finished(spec: RunSpec, preset: Preset, folders: Sequence[Path]) -> Pat
 
 def _difference(found: Mapping[str, Mapping[str, object]], preset: Preset, spec: RunSpec) -> str:
     """Name a setting that differs and matters to the system; empty where none does."""
-    used = {
-        "pretrain": spec.system.pretrain,
-        "compose": preset.compose.use_parser,
-        "plugin": preset.model.use_plugin,
-    }
+    used = {"pretrain": spec.system.pretrain, "compose": preset.compose.use_parser}
+    used["plugin"] = preset.model.use_plugin
     own = json.loads(json.dumps(preset.to_dict()))
     # A setting that the file does not have is newer than the run, and was at its default.
     default = json.loads(json.dumps(Preset(name="").to_dict()))
@@ -186,7 +162,7 @@ def _difference(found: Mapping[str, Mapping[str, object]], preset: Preset, spec:
             continue
         there = found.get(table, {})
         for name, value in values.items():
-            other = there.get(name, default[table][name])
-            if (table, name) not in _IRRELEVANT and other != value:
-                return f"{table}.{name} = {other!r}, not {value!r}"
+            other, path = there.get(name, default[table][name]), f"{table}.{name}"
+            if path not in _IRRELEVANT and other != value:
+                return f"{path} = {other!r}, not {value!r}"
     return ""

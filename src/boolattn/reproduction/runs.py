@@ -1,14 +1,10 @@
-"""Files of finished runs, with the values of every query.
-
-``runs/<data set>/<encoder>/<system>-<seed>.json.gz`` holds the values of one run;
-``runs/<data set>/queries.json.gz`` describes the queries of all runs on a data set.
-"""
+"""Files of finished runs, with the values of every query, and of the queries of a data set."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,45 +53,27 @@ class RunKey:
 
 @dataclass(frozen=True)
 class Row:
-    """Results of one query mode on one split.
+    """Results of one query mode on one split."""
 
-    Attributes:
-        query_mode: How the model was queried, by a name of ``systems.toml``.
-        split: Split of the data set.
-        gate: Source of the operator labels: "oracle", "lexicon", "learned" or "none".
-        n_documents: Number of ranked documents.
-        values: For each metric one number a query; nan where undefined.
-    """
-
-    query_mode: str
+    query_mode: str  # A name of ``systems.toml``
     split: str
-    gate: str
+    gate: str  # Source of the operator labels: "oracle", "lexicon", "learned" or "none"
     n_documents: int
-    values: Mapping[str, NDArray[np.float64]]
+    values: Mapping[str, NDArray[np.float64]]  # One number a query; nan where undefined
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON stores them."""
+        means = {name: mean(values) for name, values in self.values.items()}
         return {
-            "query_mode": self.query_mode,
-            "split": self.split,
-            "gate": self.gate,
-            "n_documents": self.n_documents,
-            "means": {name: _rounded_mean(values) for name, values in self.values.items()},
+            **{name: value for name, value in vars(self).items() if name != "values"},
+            "means": {name: None if np.isnan(v) else round(v, 5) for name, v in means.items()},
             "values": {name: _packed(values) for name, values in self.values.items()},
         }
 
     def results(self, system: str, dataset: str, seed: int, queries: Queries) -> Results:
         """Return results that can be averaged, grouped and compared."""
-        return Results(
-            system=system,
-            dataset=dataset,
-            split=self.split,
-            n_documents=self.n_documents,
-            queries=queries,
-            values=self.values,
-            gate=self.gate,
-            seed=seed,
-        )
+        own = {name: value for name, value in vars(self).items() if name != "query_mode"}
+        return Results(system=system, dataset=dataset, queries=queries, seed=seed, **own)
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Row:
@@ -109,25 +87,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run.
-
-    Attributes:
-        key: Identifies it.
-        rows: Results.
-        details: Settings, versions, seconds, and metrics of pretraining and training.
-    """
+    """A finished run."""
 
     key: RunKey
     rows: Sequence[Row]
-    details: Mapping[str, Any]
+    details: Mapping[str, Any]  # Settings, versions, seconds, metrics of (pre)training
 
     def save(self, folder: Path) -> Path:
         """Write the run below the folder of all runs, atomically."""
-        path = folder / self.key.path
         rows = [row.to_dict() for row in self.rows]
-        key, details = asdict(self.key), dict(self.details)
-        _write_json(path, {"format": FORMAT, **key, "details": details, "rows": rows})
-        return path
+        plain = {**asdict(self.key), "details": dict(self.details), "rows": rows}
+        _write_json(folder / self.key.path, {"format": FORMAT, **plain})
+        return folder / self.key.path
 
     @classmethod
     def load(cls, path: Path) -> Run:
@@ -142,33 +113,27 @@ class Run:
             raise DataError(f"{path} is damaged ({error!r}); remove it and run again") from error
 
 
-#: Columns of the file of queries: fields of QueryInfo, in the plural but for one.
-_COLUMNS = {
-    "ids": "id",
-    "templates": "template",
-    "operators": "operators",
-    "domains": "domain",
-    "wordings": "wording",
-}
+#: Columns of the file of queries: the fields of QueryInfo in their order.
+_COLUMNS = ("ids", "templates", "operators", "domains", "wordings")
 
 
 def save_queries(folder: Path, dataset: str, judged: Mapping[str, Judgements]) -> None:
     """Write the queries of a data set by split, unless they have been written."""
-    if _queries_path(folder, dataset).is_file():
-        return
+    path, names = folder / dataset / f"queries{ENDING}", [one.name for one in fields(QueryInfo)]
     plain = {
         split: {
             column: [getattr(info, name) for info in judgements.infos]
-            for column, name in _COLUMNS.items()
+            for column, name in zip(_COLUMNS, names, strict=True)
         }
         for split, judgements in judged.items()
     }
-    _write_json(_queries_path(folder, dataset), plain)
+    if not path.is_file():
+        _write_json(path, plain)
 
 
 def load_queries(folder: Path, dataset: str) -> dict[str, Queries]:
     """Read the queries of a data set, by split."""
-    path = _queries_path(folder, dataset)
+    path = folder / dataset / f"queries{ENDING}"
     try:
         return {
             split: tuple(
@@ -181,10 +146,6 @@ def load_queries(folder: Path, dataset: str) -> dict[str, Queries]:
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is damaged ({error!r}); run again") from error
-
-
-def _queries_path(folder: Path, dataset: str) -> Path:
-    return folder / dataset / f"queries{ENDING}"
 
 
 def _read_json(path: Path) -> Any:  # noqa: ANN401 - any JSON value
@@ -206,8 +167,3 @@ def _packed(values: NDArray[np.float64]) -> list[int | None]:
 
 def _unpacked(values: Sequence[int | None]) -> NDArray[np.float64]:
     return np.array([np.nan if v is None else v / UNIT for v in values], dtype=np.float64)
-
-
-def _rounded_mean(values: NDArray[np.float64]) -> float | None:
-    found = mean(values)
-    return None if np.isnan(found) else round(found, 5)

@@ -6,6 +6,7 @@ import tomllib
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from boolattn.errors import ConfigError
@@ -55,7 +56,7 @@ class SystemSpec:
 
     @property
     def full_label(self) -> str:
-        """The label, with a remark where the recipe left the code."""
+        """The label, marked where the recipe left the code."""
         return self.label + (" (recipe removed)" if self.kind == "removed" else "")
 
 
@@ -125,18 +126,16 @@ class Registry:
     @classmethod
     def parse(cls, *texts: str) -> Registry:
         """Read one or several TOML texts; later ones add to the first."""
-        tables: dict[str, dict[str, Any]] = {
-            name: {} for name in ("system", "encoder", "dataset", "query_mode")
-        }
-        for text in texts:
-            values = tomllib.loads(text)
-            for name, table in tables.items():
-                table |= values.get(name, {})
+        tables = [tomllib.loads(text) for text in texts]
+
+        def rows(table: str) -> dict[str, Any]:
+            return dict(chain.from_iterable(one.get(table, {}).items() for one in tables))
+
         return cls(
-            _specs(SystemSpec, _with_bases(tables["system"])),
-            _specs(EncoderSpec, tables["encoder"]),
-            _specs(DatasetSpec, tables["dataset"]),
-            _specs(QueryMode, tables["query_mode"]),
+            _specs(SystemSpec, _with_bases(rows("system"))),
+            _specs(EncoderSpec, rows("encoder")),
+            _specs(DatasetSpec, rows("dataset")),
+            _specs(QueryMode, rows("query_mode")),
         )
 
     def system(self, name: str) -> SystemSpec:
@@ -188,12 +187,12 @@ def paper_registry() -> Registry:
 
 
 def _with_bases(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Let systems inherit from their base; their own changes come after."""
     full: dict[str, dict[str, Any]] = {}
     for name, row in rows.items():
         base = full.get(row.get("base", ""), {})
         if not base and "base" in row:
             raise ConfigError(f"systems.toml [{name}]: base {row['base']!r} must be defined before")
+        # The changes of the base come first.
         changes = [*base.get("set", ()), *row.get("set", ())]
         full[name] = {**base, "formerly": "", **row, "set": changes}
     return full

@@ -1,15 +1,18 @@
-"""A data set for training: documents tokenised once, splits by name, a validator."""
+"""A data set for training: tokenised documents, splits, a validator, rankings for negatives."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, cast
 
 from boolattn.errors import ConfigError, DataError
+from boolattn.evaluation.ranking import read_run
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.validation import Validator, sample_queries, sample_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from transformers import PreTrainedTokenizerBase
 
@@ -24,13 +27,7 @@ def label_operators(preset: Preset) -> tuple[str, ...] | None:
 
 
 class Corpus:
-    """A data set whose documents are tokenised once.
-
-    Args:
-        dataset: The data set.
-        tokenizer: The encoder's.
-        length: Longest document in tokens.
-    """
+    """A data set whose documents are tokenised once, to ``length`` tokens at most."""
 
     def __init__(self, dataset: Dataset, tokenizer: Any, length: int) -> None:  # noqa: ANN401
         self.dataset = dataset
@@ -48,7 +45,7 @@ class Corpus:
         return [query for part in parts for query in self.dataset.splits[part]]
 
     def validator(
-        self, preset: Preset, split: str, *, n_queries: int = 0, n_documents: int = 0
+        self, preset: Preset, split: str, n_queries: int = 0, n_documents: int = 0
     ) -> Validator:
         """Make a validator of a split; 0 takes all its queries, or all documents."""
         seed = preset.train.seed
@@ -63,3 +60,31 @@ class Corpus:
             rows=sample_rows(queries, len(self.documents), n_documents, seed),
             operators=label_operators(preset),
         )
+
+
+def read_rankings(
+    path: Path, queries: Sequence[str], rows: Mapping[str, int]
+) -> dict[str, list[int]]:
+    """Read which documents another engine ranks best: rows by query id, best first.
+
+    Args:
+        path: ``*.json``: query id to document ids, best first. Anything else: a TREC run, as
+            ``boolattn evaluate bm25 --split train --out FOLDER`` writes it.
+        queries: Ids of the queries; others are ignored.
+        rows: Row of each document, by id; others are ignored.
+    """
+    if path.suffix != ".json":
+        found = read_run(path, queries, rows, skip_unknown=True).rows.tolist()
+        return {
+            qid: [row for row in own if row >= 0] for qid, own in zip(queries, found, strict=True)
+        }
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read rankings {path}: {error}") from error
+    if not isinstance(values, dict) or not all(isinstance(one, list) for one in values.values()):
+        raise DataError(f"{path} must map query ids to lists of document ids")
+    ranked = {qid: [rows[name] for name in values.get(qid, ()) if name in rows] for qid in queries}
+    if not any(ranked.values()):
+        raise DataError(f"{path} ranks no document of this data set for any of its queries")
+    return ranked

@@ -21,13 +21,12 @@ from boolattn.training.batches.parser_batches import (
 )
 from boolattn.training.batches.sampling import Collator, Sampler, Steps, make_examples
 from boolattn.training.batches.tokens import Tokens
-from boolattn.training.corpus import Corpus, label_operators
+from boolattn.training.corpus import Corpus, label_operators, read_rankings
 from boolattn.training.graphs.capture import documents_at_once
 from boolattn.training.post.calibration import calibrate
 from boolattn.training.post.heads import train_gate, train_parser
 from boolattn.training.preset_files import load_preset
 from boolattn.training.pretrain import Pretrainer
-from boolattn.training.rankings import read_rankings
 from boolattn.training.retrieval.composing import make_composing
 from boolattn.training.retrieval.job import Job
 from boolattn.training.retrieval.training import (
@@ -76,11 +75,7 @@ def run_command(verb: str, preset: str, changes: Sequence[str], launch: Launch) 
 
 
 def pretrain(preset: Preset, launch: Launch) -> dict[str, float]:
-    """Pretrain cue predictor, gate and scopes of a plug-in, and save it with its encoder.
-
-    Returns:
-        Metrics of the heads, on held-out sentences in seen and in unseen wordings.
-    """
+    """Pretrain the heads of a plug-in, save it with its encoder, return metrics of the heads."""
     require_gpu(preset)
     run = RunFolder(launch.out)
     data = {"name": "sentences"}
@@ -105,13 +100,7 @@ def pretrain(preset: Preset, launch: Launch) -> dict[str, float]:
 
 
 def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Result:
-    """Train two towers, then do the post-training of the preset.
-
-    Args:
-        preset: The settings.
-        launch: Where to read and write.
-        corpus: The data set, where it is open already.
-    """
+    """Train two towers, then do the post-training of the preset; ``corpus`` is an open data set."""
     require_gpu(preset)
     has_gate = preset.model.use_plugin and preset.plugin.gate == "learned"
     _check_post_training(preset, has_parser=preset.compose.use_parser, has_gate=has_gate)
@@ -119,8 +108,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
     dataset = corpus.dataset if corpus else open_data(preset, launch.data)
     run = RunFolder(launch.out)
     if is_main_process():
-        data = data_hashes(dataset)
-        run.open(preset, data, kind="train", command=launch.command, resume=launch.resume)
+        run.open(preset, data_hashes(dataset), command=launch.command, resume=launch.resume)
     towers = make_towers(preset, launch.pretrained)
     if preset.train.freeze_heads:
         freeze_heads(towers)
@@ -129,12 +117,9 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
     steps = make_steps(preset, corpus, launch.rankings, launch.parser_queries)
     validate = None
     if preset.data.validation:
-        validate = corpus.validator(
-            preset,
-            preset.data.validation,
-            n_queries=preset.train.n_validation_queries,
-            n_documents=preset.train.n_validation_documents,
-        )
+        settings = preset.train
+        sizes = (settings.n_validation_queries, settings.n_validation_documents)
+        validate = corpus.validator(preset, preset.data.validation, *sizes)
     job = Job(preset, towers, steps, run, validate, show_progress=launch.show_progress)
     job.command = launch.command
     if preset.compose.use_parser:
@@ -150,21 +135,14 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
 
 
 def post_train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict[str, float]:
-    """Do the post-training of a preset to a trained model: gate, parser, hyper-parameters.
-
-    Args:
-        preset: The settings.
-        launch: ``pretrained`` is the model; the new one is written below ``out``.
-        corpus: The data set, where it is open already.
-    """
+    """Post-train gate, parser and hyper-parameters of the model ``launch.pretrained``."""
     if launch.pretrained is None:
         raise ConfigError("name the model to post-train: --pretrained FOLDER")
     # Whether the model has a parser and a gate is known when it is loaded.
     _check_post_training(preset, has_parser=True, has_gate=True)
     dataset = corpus.dataset if corpus else open_data(preset, launch.data)
     run = RunFolder(launch.out)
-    data = data_hashes(dataset)
-    run.open(preset, data, kind="train", command=launch.command, resume=launch.resume)
+    run.open(preset, data_hashes(dataset), command=launch.command, resume=launch.resume)
     if corpus is None:
         _, tokenizer = load_encoder(str(launch.pretrained))
         corpus = Corpus(dataset, tokenizer, preset.model.document_length)
@@ -174,19 +152,17 @@ def post_train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> 
 
 
 def _check_post_training(preset: Preset, *, has_parser: bool, has_gate: bool) -> None:
-    """Refuse before a training what could only fail after it."""
     settings = preset.compose
+    problem = ""
     if _has_post_training(preset) and not has_parser:
-        raise ConfigError(
-            "compose.parser_steps, gate_steps and select_hyperparameters need "
-            "compose.use_parser=true"
-        )
-    if settings.gate_steps and not has_gate:
-        raise ConfigError("compose.gate_steps trains a learned gate: set plugin.gate=learned")
-    if settings.select_hyperparameters and not preset.data.validation:
-        raise ConfigError(
-            "compose.select_hyperparameters needs validation queries: set data.validation"
-        )
+        steps = "compose.parser_steps, gate_steps and select_hyperparameters"
+        problem = f"{steps} need compose.use_parser=true"
+    elif settings.gate_steps and not has_gate:
+        problem = "compose.gate_steps trains a learned gate: set plugin.gate=learned"
+    elif settings.select_hyperparameters and not preset.data.validation:
+        problem = "compose.select_hyperparameters needs validation queries: set data.validation"
+    if problem:
+        raise ConfigError(problem)
 
 
 def _has_post_training(preset: Preset) -> bool:
@@ -197,8 +173,7 @@ def _has_post_training(preset: Preset) -> bool:
 def _post_train(
     preset: Preset, corpus: Corpus, source: Path, target: Path, launch: Launch
 ) -> dict[str, float]:
-    retriever = Retriever.load(source)
-    settings = preset.compose
+    retriever, settings = Retriever.load(source), preset.compose
     metrics: dict[str, float] = {}
     retriever.threshold = settings.threshold
     if retriever.parser is None:
@@ -213,13 +188,8 @@ def _post_train(
             train_parser(retriever, sources, preset, _log_parser)
 
     def save_retriever() -> None:
-        save_model(
-            retriever.towers,
-            target,
-            preset,
-            command=launch.command,
-            also=retriever.write_files,
-        )
+        also = retriever.write_files
+        save_model(retriever.towers, target, preset, command=launch.command, also=also)
 
     # Selection encodes all documents, which takes an hour on a CPU: save what is trained first.
     save_retriever()
@@ -240,10 +210,7 @@ def is_main_process() -> bool:
 
 
 def make_steps(
-    preset: Preset,
-    corpus: Corpus,
-    rankings: Path | None = None,
-    parser_queries: Path | None = None,
+    preset: Preset, corpus: Corpus, rankings: Path | None = None, parser_queries: Path | None = None
 ) -> Steps:
     """Make the batches of a run; files as in :class:`Launch`."""
     settings = preset.train
@@ -268,29 +235,20 @@ def _collator(
 ) -> Collator:
     texts = [example.text for example in examples]
     rows = {example.id: row for row, example in enumerate(examples)}
-    chunk, operators = documents_at_once(preset.train), label_operators(preset)
-    length = preset.model.query_length
+    documents, chunk = corpus.documents, documents_at_once(preset.train)
+    operators, length = label_operators(preset), preset.model.query_length
     if not preset.compose.use_parser:
+        tokens, in_batch = Tokens(corpus.tokenizer, texts, length), preset.train.use_in_batch
         return Collator(
-            Tokens(corpus.tokenizer, texts, length),
-            rows,
-            corpus.documents,
-            chunk=chunk,
-            use_in_batch=preset.train.use_in_batch,
-            operators=operators,
+            tokens, rows, documents, chunk=chunk, use_in_batch=in_batch, operators=operators
         )
-    queries = corpus.split(preset.data.train)
+    queries, n_slots = corpus.split(preset.data.train), preset.compose.n_slots
     labels, sources = read_parser_sources(queries, parser_queries, preset.compose)
-    parser_texts = ParserTexts(
-        corpus.tokenizer,
-        sources,
-        length=length,
-        n_slots=preset.compose.n_slots,
-        queries=texts,
-        labels=labels,
+    parsed = ParserTexts(
+        corpus.tokenizer, sources, length=length, n_slots=n_slots, queries=texts, labels=labels
     )
     return ComposingCollator(
-        parser_texts, rows, corpus.documents, preset=preset, chunk=chunk, operators=operators
+        parsed, rows, documents, preset=preset, chunk=chunk, operators=operators
     )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_PRESETS = files("boolattn.training").joinpath("presets")
 #: Old names of settings, still read in TOML files, saved runs and ``--set``.
 RENAMED = {
     "pretrain.wide": "varied_share",
@@ -44,8 +45,7 @@ REMOVED: Mapping[str, tuple[Any, str]] = {
 
 def preset_names() -> list[str]:
     """Return the presets that come with the package."""
-    folder = files("boolattn.training").joinpath("presets")
-    return sorted(item.name[:-5] for item in folder.iterdir() if item.name.endswith(".toml"))
+    return sorted(item.name[:-5] for item in _PRESETS.iterdir() if item.name.endswith(".toml"))
 
 
 def load_preset(name: str, changes: Sequence[str] = (), *, first: str = "train") -> Preset:
@@ -57,22 +57,22 @@ def load_preset(name: str, changes: Sequence[str] = (), *, first: str = "train")
             quotes, and ``none`` for a setting that may be left out.
         first: Table in which a key without a table is looked up first.
     """
-    values, source = read_preset(name), name if name.endswith(".toml") else f"preset {name}"
-    return make_preset(Path(name).stem, values, changes, first=first, source=source)
+    source = name if name.endswith(".toml") else f"preset {name}"
+    return make_preset(Path(name).stem, read_preset(name), changes, first=first, source=source)
 
 
 def read_preset(name: str) -> dict[str, Any]:
     """Read the plain values of a preset by name, or of a TOML file."""
-    if name.endswith(".toml"):
-        text = _read(Path(name))
-    elif name in preset_names():
-        text = files("boolattn.training").joinpath("presets", f"{name}.toml").read_text("utf-8")
-    else:
+    is_file = name.endswith(".toml")
+    if not is_file and name not in preset_names():
         raise ConfigError(f"no preset {name!r}; there are {', '.join(preset_names())}")
+    path = Path(name) if is_file else _PRESETS.joinpath(f"{name}.toml")
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(path.read_text("utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name} is not TOML: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
 
 
 def make_preset(
@@ -92,7 +92,9 @@ def make_preset(
         if not equals:
             raise ConfigError(f"--set takes key=value, got {change!r}")
         table, old = _owner(key.strip(), first)
-        _put(tables, table, old, _value(raw.strip(), _type_of(table, old)))
+        new = RENAMED.get(f"{table}.{old}", old)
+        types = {item.name: str(item.type) for item in fields(TABLES[table])}
+        _put(tables, table, old, _value(raw.strip(), types.get(new, "")))
     built: dict[str, Any] = {
         table: build(kind, tables[table], source=f"{source} [{table}]")
         for table, kind in TABLES.items()
@@ -122,7 +124,6 @@ def _put(tables: dict[str, dict[str, Any]], table: str, key: str, value: Any) ->
 
 
 def _owner(key: str, first: str) -> tuple[str, str]:
-    """Find the table of a key."""
     table, dot, name = key.rpartition(".")
     if dot:
         if table not in TABLES:
@@ -136,11 +137,6 @@ def _owner(key: str, first: str) -> tuple[str, str]:
     raise ConfigError(f"--set {key}: no setting has that name; there are {', '.join(known)}")
 
 
-def _type_of(table: str, name: str) -> str:
-    name = RENAMED.get(f"{table}.{name}", name)
-    return next((str(item.type) for item in fields(TABLES[table]) if item.name == name), "")
-
-
 def _value(raw: str, kind: str) -> Any:  # noqa: ANN401 - any value TOML has
     # TOML has no null; "none" is also a choice of settings that are text.
     if raw.lower() == "none" and "None" in kind:
@@ -148,13 +144,4 @@ def _value(raw: str, kind: str) -> Any:  # noqa: ANN401 - any value TOML has
     try:
         return tomllib.loads(f"value = {raw}")["value"]
     except tomllib.TOMLDecodeError:
-        if raw.lower() in ("true", "false"):
-            return raw.lower() == "true"
-        return raw
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+        return {"true": True, "false": False}.get(raw.lower(), raw)

@@ -12,7 +12,7 @@ import json
 import platform
 import shutil
 import subprocess
-from dataclasses import dataclass
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,65 +31,31 @@ if TYPE_CHECKING:
     from boolattn.data.records import Dataset
     from boolattn.training.settings import Preset
 
-_PACKAGES = (
-    "boolattn",
-    "torch",
-    "transformers",
-    "accelerate",
-    "sentence-transformers",
-    "tokenizers",
-    "safetensors",
-    "numpy",
-)
+_OWN = "boolattn torch transformers accelerate sentence-transformers tokenizers safetensors numpy"
 _COLUMNS = ("step", "name", "value")
 
 
-@dataclass
 class RunFolder:
-    """The files of a run."""
+    """The files of a run; ``best`` is the best model so far, ``model`` the final one."""
 
-    folder: Path
-
-    _board: Any = None
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of the checkpoints."""
-        return self.folder / "checkpoints"
-
-    @property
-    def best(self) -> Path:
-        """The best model so far."""
-        return self.folder / "best"
-
-    @property
-    def model(self) -> Path:
-        """The final model."""
-        return self.folder / "model"
-
-    @property
-    def metrics(self) -> Path:
-        """Metrics by step."""
-        return self.folder / "metrics.csv"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.checkpoints, self.best, self.model = (
+            folder / name for name in ("checkpoints", "best", "model")
+        )
+        self.metrics = folder / "metrics.csv"
+        self._board: Any = None
 
     def open(
         self,
         preset: Preset,
         data: Mapping[str, str],
         *,
-        kind: str,
+        kind: str = "train",
         command: str = "",
         resume: bool = False,
     ) -> None:
-        """Begin a run, or continue one of the same settings and data.
-
-        Args:
-            preset: The settings.
-            data: Hashes of the data.
-            kind: "pretrain" or "train".
-            command: The command that was typed.
-            resume: Whether the folder may hold a run already.
-        """
+        """Begin a run ("pretrain" or "train"), or resume one of the same settings and data."""
         path = self.folder / "run.json"
         own = {"kind": kind, "settings": _plain(preset.to_dict()), "data": dict(data)}
         if path.is_file():
@@ -161,29 +127,15 @@ def save_model(
     command: str = "",
     also: Callable[[Path], None] | None = None,
 ) -> None:
-    """Save towers with their card, atomically.
-
-    Args:
-        towers: The model.
-        folder: Its folder.
-        preset: The settings of its training.
-        command: The command that was typed.
-        also: Writes further files into the folder.
-    """
+    """Save towers with their card, atomically; ``also`` writes further files into the folder."""
     data = f"{preset.data.name}, split {preset.data.train}, preset {preset.name}"
-    try:
-        save_towers(towers, folder, card=Card(data=data, command=command), also=also)
-    except OSError as error:
-        raise DataError(f"cannot write {folder}: {error.strerror or error}") from error
+    save_towers(towers, folder, card=Card(data=data, command=command), also=also)
 
 
 def copy_folder(source: Path, folder: Path) -> None:
     """Copy a saved model, atomically."""
-    try:
-        with atomic_folder(folder, replace=True) as draft:
-            shutil.copytree(source, draft, dirs_exist_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot write {folder}: {error.strerror or error}") from error
+    with atomic_folder(folder, replace=True) as draft:
+        shutil.copytree(source, draft, dirs_exist_ok=True)
 
 
 def data_hashes(dataset: Dataset) -> dict[str, str]:
@@ -206,7 +158,6 @@ def _plain(values: Any) -> Any:  # noqa: ANN401 - anything JSON takes
 
 
 def _check_same(path: Path, own: Mapping[str, Any]) -> None:
-    """Refuse to resume a run with other settings or data."""
     try:
         found = json.loads(path.read_text("utf-8"))
         settings = found.get("settings", {})
@@ -237,32 +188,25 @@ def about_machine() -> dict[str, Any]:
     """Return package versions, commit and device, to be stored with a result."""
     import torch
 
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    system = {"n_threads": torch.get_num_threads(), "system": platform.platform()}
-    versions = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
+    versions = {"python": platform.python_version()} | dict.fromkeys(_OWN.split(), "not installed")
+    for name in _OWN.split():
+        with suppress(PackageNotFoundError):
             versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    machine = {"n_threads": torch.get_num_threads(), "system": platform.platform()}
     return {
         "versions": versions,
         "revision": _revision(),
-        "machine": {"device": device, **system},
+        "machine": {"device": device, **machine},
     }
 
 
 def _revision() -> str:
     """Return the commit of this package's checkout, "+" where files differ from it."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    found = []
-    for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"]):
-        try:
-            done = subprocess.run(
-                [*git, *words], capture_output=True, text=True, check=True, timeout=20
-            )
-        except (OSError, subprocess.SubprocessError):
-            return "unknown"
-        found.append(done.stdout.strip())
-    commit, changed = found
-    return commit + ("+" if changed else "")
+    describe = ["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
+    command = ["git", "-C", str(Path(__file__).parent), *describe]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.strip()

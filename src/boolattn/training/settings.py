@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.errors import ConfigError
@@ -19,16 +19,11 @@ _CHOICES = {
     "captured": ("none", "queries", "all"),
     "size": ("small", "full"),
 }
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": (int, float),
-    "bool": (bool,),
-    "str": (str,),
-}
+_KINDS: Mapping[str, Any] = {"int": int, "float": (int, float), "bool": bool, "str": str}
 
 
 class _Checked:
-    """Checks the type, the choices and the least value of every field."""
+    """Checks type, choices and limits of every field."""
 
     def __post_init__(self) -> None:
         for item in fields(self):  # type: ignore[arg-type]
@@ -38,13 +33,14 @@ class _Checked:
             kind = _KINDS[str(item.type)]
             if not isinstance(value, kind) or (isinstance(value, bool) and item.type != "bool"):
                 raise ConfigError(f"{item.name} must be of type {item.type}, got {value!r}")
-            least = item.metadata.get("at_least", 0)
-            if not isinstance(value, str) and value < least:
-                raise ConfigError(f"{item.name} must be at least {least}, got {value}")
+            least, most = item.metadata.get("limits", (0, None))
+            if not isinstance(value, str) and (value < least or (most and value > most)):
+                limits = f"between {least} and {most}" if most else f"at least {least}"
+                raise ConfigError(f"{item.name} must be {limits}, got {value}")
 
 
-def _at_least(least: int, default: int) -> Any:  # noqa: ANN401 - a field of the class's type
-    return field(default=default, metadata={"at_least": least})
+def _at_least(least: int, default: float, most: int | None = None) -> Any:  # noqa: ANN401 - a field
+    return field(default=default, metadata={"limits": (least, most)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +72,7 @@ class PretrainSettings(_Checked):
 
     n_sentences: int = _at_least(1, 20_000)  # Sentences to generate (*ours*)
     varied_share: float = 0.0  # Share of them in many more wordings than the benchmark's (*ours*)
-    #: Further sentences to evaluate on, for seen and for unseen wordings (*ours*)
-    n_held_out: int = 500
+    n_held_out: int = 500  # Sentences to evaluate on, of seen and of unseen wordings (*ours*)
     batch_size: int = _at_least(1, 32)  # Sentences per step (*ours*)
     n_epochs: int = _at_least(1, 1)  # Passes over the sentences
     max_steps: int = 0  # Stop after so many steps; 0: when the epochs are over
@@ -103,17 +98,13 @@ class TrainSettings(_Checked):
     max_steps: int = 0  # Stop after so many steps; 0: when the epochs are over
     warmup_steps: int = 0  # Over which the learning rate rises; then it falls to 0 (*ours*)
     learning_rate: float = 5e-5  # Highest learning rate of the encoders
-    #: Highest learning rate of new parts: plug-in and query parser; 0: the encoders' (*ours*)
-    plugin_learning_rate: float = 0.0
-    #: Whether gate and cue predictor stay as pretraining left them (*ours*)
-    freeze_heads: bool = False
+    plugin_learning_rate: float = 0.0  # Of plug-in and query parser; 0: the encoders' (*ours*)
+    freeze_heads: bool = False  # Whether gate and cue predictor stay as pretrained (*ours*)
     weight_decay: float = 0.01  # Of AdamW
     max_grad_norm: float = 1.0  # Longer gradients are clipped to this norm (*ours*)
     positives: str = "drawn"  # "drawn" at each step, or one "fixed" for each query (the ablation)
     n_negatives: int = 5  # Negatives per query
-    #: Most of them from the logic: documents that the query excludes, documents that match only
-    #: part of an AND (*ours*)
-    n_logical: int = 0
+    n_logical: int = 0  # Most of them excluded by the query, or part matches of an AND (*ours*)
     n_bm25: int = 0  # Most of them from a given ranking, best first
     use_in_batch: bool = True  # Whether the other queries' documents are negatives too
     scale: float = 20.0  # Factor on the similarity (*ours*)
@@ -125,11 +116,8 @@ class TrainSettings(_Checked):
     n_validation_queries: int = 200  # Most validation queries; 0: all (*ours*)
     #: Sampled documents that are ranked beside the gold and excluded ones; 0: all (*ours*)
     n_validation_documents: int = 20_000
-    #: Documents of similar length encoded at once; 0: 192 where a GPU records them, else 64
-    #: (*ours*)
-    chunk: int = 0
-    #: Which forward passes a GPU records as CUDA graphs: "none", "queries", or "all" (*ours*). A
-    #: CPU or several processes record none.
+    chunk: int = 0  # Documents encoded at once; 0: 192 where a GPU records them, else 64 (*ours*)
+    #: Forward passes that a single GPU records as CUDA graphs: "none", "queries", "all" (*ours*)
     captured: str = "all"
     n_workers: int = 1  # Processes that make batches for a GPU (*ours*); a CPU has none
     use_bf16: bool = True  # Whether a GPU computes in bfloat16
@@ -150,30 +138,23 @@ class TrainSettings(_Checked):
 class ComposeSettings(_Checked):
     """Query parser and composed scores, which are ours; off, a query is one vector."""
 
-    #: Whether a query parser and a calibration are trained beside the towers
-    use_parser: bool = False
+    use_parser: bool = False  # Whether a parser and a calibration are trained beside the towers
     n_slots: int = _at_least(2, 6)  # Most operands that the parser tells apart
-    #: Layers of the encoder that the parser mixes, from the last one down
-    n_states: int = _at_least(1, 1)
+    n_states: int = _at_least(1, 1)  # Last layers of the encoder that the parser mixes
     depth: int = 0  # The parser's own attention layers
     composed_weight: float = 1.0  # Weight of the loss of the composed score
     plain_weight: float = 1.0  # Weight of the loss of the plain query vector
     parser_weight: float = 0.5  # Weight of the parser's loss
-    #: Share of the queries whose operands are elided for the composed score; those joined by OR
-    #: never are
-    elided_share: float = 0.0
-    #: Texts per step that are only parsed, as many of each source: the training queries, and the
-    #: sources below
+    #: Share of the queries whose operands are elided for the composed score; none joined by OR
+    elided_share: float = _at_least(0, 0.0, most=1)
+    #: Texts per step that are only parsed, as many of each source: training queries, and below
     n_parser_texts: int = 224
-    #: Texts of the source "generated" of the parser queries; likewise ``n_sentences``,
-    #: ``n_natural`` and ``n_short``
-    n_generated: int = 40_000
+    n_generated: int = 40_000  # Texts of this source of parser queries; the next three alike
     n_sentences: int = 0
     n_natural: int = 0
     n_short: int = 0
     negation_margin: float = 0.25  # The calibration's negation margin when training begins
-    #: Learning rate of the calibration, as a multiple of the plug-in's
-    calibration_rate_factor: float = 10.0
+    calibration_rate_factor: float = 10.0  # Its learning rate as a multiple of the plug-in's
     parser_steps: int = 0  # Steps of post-training of a new parser; 0: none
     parser_learning_rate: float = 1e-3  # Highest learning rate of these
     parser_warmup_steps: int = 50  # Over which it rises
@@ -181,15 +162,9 @@ class ComposeSettings(_Checked):
     gate_learning_rate: float = 5e-3  # Highest learning rate of these
     gate_warmup_steps: int = 20  # Over which it rises
     post_batch_size: int = _at_least(1, 256)  # Texts per step of post-training
-    #: Whether the hyper-parameters of the composition are selected on the validation split, by
-    #: R-precision, Recall@100 and leak
+    #: Whether those of the composition are selected on the validation split, after training
     select_hyperparameters: bool = False
     threshold: float = 0.5  # Least confidence of a parse that the saved model uses
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.elided_share > 1:
-            raise ConfigError(f"elided_share must be between 0 and 1, got {self.elided_share}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,10 +186,5 @@ class Preset:
 
 #: Tables of a preset and the class of each.
 TABLES: Mapping[str, type] = {
-    "model": ModelSettings,
-    "plugin": BoolAttnConfig,
-    "data": DataSettings,
-    "pretrain": PretrainSettings,
-    "train": TrainSettings,
-    "compose": ComposeSettings,
+    name: kind for name, kind in get_type_hints(Preset).items() if name != "name"
 }
