@@ -41,8 +41,7 @@ from boolattn.training.corpus import Corpus
 from boolattn.training.graphs.capture import Captured
 from boolattn.training.launch import make_steps, open_data
 from boolattn.training.preset_files import load_preset
-from boolattn.training.retrieval.job import Job
-from boolattn.training.retrieval.trainer import RetrievalTrainer
+from boolattn.training.retrieval.trainer import Job, RetrievalTrainer
 from boolattn.training.run_folder import RunFolder
 from boolattn.training.towers import load_encoder, make_towers
 

@@ -15,8 +15,7 @@ from boolattn.errors import ConfigError, DataError
 from boolattn.training.launch import Launch, make_steps, train
 from boolattn.training.retrieval import trainer as trainer_module
 from boolattn.training.retrieval.checkpoints import last_checkpoint
-from boolattn.training.retrieval.job import Job
-from boolattn.training.retrieval.trainer import RetrievalTrainer
+from boolattn.training.retrieval.trainer import Job, RetrievalTrainer
 from boolattn.training.retrieval.training import train_towers
 from boolattn.training.run_folder import RunFolder
 from boolattn.training.tower_pass import TowerPass

@@ -28,7 +28,7 @@ from boolattn.training.post.heads import train_gate, train_parser
 from boolattn.training.preset_files import load_preset
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.retrieval.composing import make_composing
-from boolattn.training.retrieval.job import Job
+from boolattn.training.retrieval.trainer import Job
 from boolattn.training.retrieval.training import (
     Result,
     release_memory,

@@ -46,14 +46,19 @@ def run_loop(
     Args:
         parameters: What is trained, or groups of it with learning rates of their own.
         losses_of: Computes the losses of a step, counted from 0.
-        settings: Steps, rates and clipping.
+        settings: Of the loop.
         log: Called with a number of steps and the mean losses since the call before.
     """
     optimizer = torch.optim.AdamW(
         parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay
     )
     trained = [one for group in optimizer.param_groups for one in group["params"]]
-    schedule = _schedule(optimizer, settings)
+    is_ahead = settings.warmup_steps > 0 and not settings.starts_at_zero
+    for group in optimizer.param_groups:
+        group["initial_lr"] = group["lr"]
+    schedule = get_linear_schedule_with_warmup(
+        optimizer, settings.warmup_steps, settings.n_steps, last_epoch=0 if is_ahead else -1
+    )
     since: list[dict[str, float]] = []
     for step in range(settings.n_steps):
         losses = losses_of(step)
@@ -75,15 +80,3 @@ def run_loop(
             names = since[-1]
             log(step + 1, {name: sum(row[name] for row in since) / len(since) for name in names})
             since = []
-
-
-def _schedule(
-    optimizer: torch.optim.Optimizer, settings: LoopSettings
-) -> torch.optim.lr_scheduler.LambdaLR:
-    is_ahead = settings.warmup_steps > 0 and not settings.starts_at_zero
-    for group in optimizer.param_groups:
-        group["initial_lr"] = group["lr"]
-    schedule: torch.optim.lr_scheduler.LambdaLR = get_linear_schedule_with_warmup(
-        optimizer, settings.warmup_steps, settings.n_steps, last_epoch=0 if is_ahead else -1
-    )
-    return schedule

@@ -47,10 +47,9 @@ def scope_loss(logits: Sequence[Tensor], labels: Tensor, has_scope: Tensor, mask
 
     Args:
         logits: One for each layer. Shape ``(batch, tokens, operators, heads)``.
-        labels: 0 or 1. Shape ``(batch, operators, tokens)``.
-        has_scope: 1 where the text uses the operator and its scope is known; other operators do
-            not count. Shape ``(batch, operators)``.
-        mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
+        labels: Shape ``(batch, operators, tokens)``.
+        has_scope: Which operators count: used, and of known scope. Shape ``(batch, operators)``.
+        mask: Shape ``(batch, tokens)``.
     """
     wanted = labels.transpose(1, 2)[..., None]
     weights = (mask[:, :, None] * has_scope[:, None])[..., None]
@@ -78,13 +77,11 @@ def cosine(queries: Tensor, documents: Tensor) -> Tensor:
     return F.normalize(queries, dim=-1) @ F.normalize(documents, dim=-1).T
 
 
-def dot(queries: Tensor, documents: Tensor) -> Tensor:
-    """Dot product of every pair; shapes as in :func:`cosine`."""
-    return queries @ documents.T
-
-
-#: Similarities by name.
-SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"cosine": cosine, "dot": dot}
+#: Similarities of every pair, by name.
+SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cosine": cosine,
+    "dot": lambda queries, documents: queries @ documents.T,
+}
 
 
 def softmax_loss(
@@ -101,14 +98,8 @@ def softmax_loss(
     .. math:: -\frac{1}{B} \sum_i \log \frac{e^{\lambda s(q_i, d_{t_i})}}
               {\sum_{j \notin \mathrm{blocked}_i} e^{\lambda s(q_i, d_j)}}
 
-    Args:
-        queries: Vectors. Shape ``(batch, dim)``.
-        documents: Positives and negatives of all queries. Shape ``(documents, dim)``.
-        targets: Column of each query's positive. Shape ``(batch,)``.
-        blocked: True where a document is relevant to the query too, so that it is no negative;
-            never true at the target. Shape ``(batch, documents)``.
-        similarity: ``cosine`` or ``dot``.
-        scale: ``\lambda``.
+    ``targets`` are the positives' columns. ``blocked``, ``(batch, documents)``, is true where a
+    document is relevant to the query too, so that it is no negative; never at the target.
     """
     if similarity not in SIMILARITIES:
         raise ConfigError(f"unknown similarity {similarity!r}; known: {', '.join(SIMILARITIES)}")

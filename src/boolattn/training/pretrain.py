@@ -6,7 +6,7 @@ Only BoolAttn and, optionally, the encoder's embedding layer are trained.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,21 +57,15 @@ class SentenceBatch:
         return SentenceBatch(features, *moved)
 
 
+@dataclass(eq=False)
 class LabelledSentences:
     """Sentences, each tokenised (by a fast tokenizer) and labelled when it is first needed."""
 
-    def __init__(
-        self,
-        sentences: Sequence[Sentence],
-        tokenizer: PreTrainedTokenizerBase,
-        operators: Sequence[str],
-    ) -> None:
-        self.sentences = sentences
-        self.tokenizer = tokenizer
-        self.operators = operators
-        self._padding = Padding(tokenizer)
-        #: Token ids, and labels of shape ``(tokens, cue or scope, operators)``.
-        self._rows: dict[int, tuple[NDArray[np.int32], Tensor]] = {}
+    sentences: Sequence[Sentence]
+    tokenizer: PreTrainedTokenizerBase
+    operators: Sequence[str]
+    #: Token ids, and labels of shape ``(tokens, cue or scope, operators)``.
+    _rows: dict[int, tuple[NDArray[np.int32], Tensor]] = field(default_factory=dict)
 
     def batch(self, rows: Sequence[int]) -> SentenceBatch:
         """Return some sentences as one padded batch."""
@@ -83,7 +77,8 @@ class LabelledSentences:
             for row in rows
         ]
         operators = torch.tensor(present, dtype=torch.float32)
-        return SentenceBatch(self._padding(ids), cues.contiguous(), scopes.contiguous(), operators)
+        features = Padding(self.tokenizer)(ids)
+        return SentenceBatch(features, cues.contiguous(), scopes.contiguous(), operators)
 
     def _fill(self, rows: Sequence[int]) -> None:
         """Tokenise sentences, and map their character spans to tokens."""
@@ -100,40 +95,28 @@ class LabelledSentences:
             missing, encoded["input_ids"], encoded["offset_mapping"], strict=True
         ):
             sentence = self.sentences[row]
-            labels = [
-                [span_labels(spans(sentence, name), offsets, sentence.text) for spans in _SPANS]
-                for name in self.operators
-            ]
+            labels = []
+            for name in self.operators:
+                cues = [(cue.start, cue.end) for cue in sentence.cues if cue.operator == name]
+                scopes = [
+                    span for one in sentence.scopes if one.operator == name for span in one.spans
+                ]
+                labels.append([span_labels(s, offsets, sentence.text) for s in (cues, scopes)])
             by_token = torch.tensor(np.array(labels, dtype=np.bool_)).permute(2, 1, 0)
             self._rows[row] = (np.array(ids, dtype=np.int32), by_token)
 
 
-def _cue_spans(sentence: Sentence, operator: str) -> list[tuple[int, int]]:
-    return [(cue.start, cue.end) for cue in sentence.cues if cue.operator == operator]
-
-
-def _scope_spans(sentence: Sentence, operator: str) -> list[tuple[int, int]]:
-    return [span for scope in sentence.scopes if scope.operator == operator for span in scope.spans]
-
-
-_SPANS = (_cue_spans, _scope_spans)
-
-
+@dataclass(eq=False)
 class Pretrainer:
     """Pretrains an encoder's plug-in, in place; ``pooling`` makes the triplets' vectors."""
 
-    def __init__(
-        self,
-        encoder: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        settings: PretrainSettings,
-        pooling: str = "mean",
-    ) -> None:
-        self.encoder = encoder
-        self.tokenizer = tokenizer
-        self.settings = settings
-        self.pooling = pooling
-        self.plugin = plugin_of(encoder)
+    encoder: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    settings: PretrainSettings
+    pooling: str = "mean"
+
+    def __post_init__(self) -> None:
+        self.plugin = plugin_of(self.encoder)
         self.operators = self.plugin.config.operators
         self.is_learned = self.plugin.config.gate == "learned"
 
@@ -155,11 +138,7 @@ class Pretrainer:
         run_loop(parameters, lambda _step: self._losses(*next(batches)), loop, log)
         for parameter in self.encoder.parameters():
             parameter.requires_grad_(True)
-        return self.report()
-
-    def report(self) -> dict[str, float]:
-        """Evaluate on held-out sentences in the wordings of training, and in unseen ones."""
-        n, seed = self.settings.n_held_out, self.settings.seed + HELD_OUT_SEED
+        n, seed = settings.n_held_out, settings.seed + HELD_OUT_SEED
         result: dict[str, float] = {}
         for name, unseen in (("held_out", False), ("unseen", True)):
             if n:
@@ -171,10 +150,8 @@ class Pretrainer:
     def measure(self, sentences: Sequence[Sentence]) -> dict[str, float]:
         """Evaluate the heads on sentences.
 
-        Returns:
-            F1 of cue tokens for each operator and for all; F1 of scope tokens over all layers
-            and heads, with oracle labels; the share of sentences whose gate is right in every
-            operator, where the gate does not take labels.
+        Returns the F1 of cue tokens, the F1 of scope tokens over all layers and heads (both with
+        oracle labels), and the share of gates that are right in every operator, if predicted.
         """
         self.encoder.eval()
         cue, scope = torch.zeros(2, 3, len(self.operators))

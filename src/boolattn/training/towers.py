@@ -40,12 +40,7 @@ def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 
 
 def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTransformer:
-    """Build the towers of a preset.
-
-    Args:
-        preset: The settings.
-        pretrained: Initial weights: the model of a pretraining, or of another training.
-    """
+    """Build the towers of a preset, or begin with the model of a pretraining or a training."""
     model = preset.model
     if pretrained is not None and not pretrained.is_dir():
         raise ConfigError(f"no folder {pretrained} to begin from; name a run's model")

@@ -6,12 +6,14 @@ With every document it gives the corpus's own metrics; with a sample, better one
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from boolattn.composition.exact import exact_search
 from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import mean, measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
@@ -80,38 +82,25 @@ def sample_rows(
     return sorted(rows | set(drawn.tolist()))
 
 
+@dataclass(eq=False)
 class Validator:
-    """Ranks documents for queries, and measures the rankings.
+    """Ranks documents for queries, and measures the rankings."""
 
-    Args:
-        queries: The queries.
-        tokens: Tokens of their texts, in the same order.
-        documents: Tokens of the corpus.
-        rows: Documents that are ranked.
-        batch_size: Texts encoded at once.
-        operators: The experts that oracle labels open; ``None``: no labels are given.
-    """
+    queries: Sequence[ValidationQuery]
+    tokens: Tokens  # Of the queries
+    documents: Tokens  # Of the corpus
+    _: KW_ONLY
+    rows: Sequence[int]  # Documents that are ranked
+    batch_size: int = 128
+    operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
 
-    def __init__(
-        self,
-        queries: Sequence[ValidationQuery],
-        tokens: Tokens,
-        documents: Tokens,
-        *,
-        rows: Sequence[int],
-        batch_size: int = 128,
-        operators: Sequence[str] | None = None,
-    ) -> None:
-        self.queries = queries
-        self.tokens = tokens
-        self.documents = documents
-        self.rows = list(rows)
-        self.batch_size = batch_size
-        self.columns = None if operators is None else label_columns(operators)
+    @cached_property
+    def judgements(self) -> Judgements:
+        """The relevant and excluded documents of each query, as places among the ranked ones."""
         place = {row: index for index, row in enumerate(self.rows)}
-        self.judgements = Judgements.of_rows(
-            [[place[row] for row in query.gold] for query in queries],
-            [[place[row] for row in query.excluded] for query in queries],
+        return Judgements.of_rows(
+            [[place[row] for row in query.gold] for query in self.queries],
+            [[place[row] for row in query.excluded] for query in self.queries],
             len(self.rows),
         )
 
@@ -121,21 +110,19 @@ class Validator:
     ) -> dict[str, float]:
         """Return the means over queries of Recall@100, R-precision and leak.
 
-        Args:
-            towers: The model.
-            documents: Vectors of the ranked documents, where they are encoded already.
+        ``documents`` are vectors of the ranked documents, where they are encoded already.
         """
         towers.eval()
         labels = None
-        if self.columns is not None:
-            labels = torch.tensor([query.operators for query in self.queries])[:, self.columns]
+        if self.operators is not None:
+            every = torch.tensor([query.operators for query in self.queries])
+            labels = every[:, label_columns(self.operators)]
         size, everything = self.batch_size, range(len(self.queries))
         if documents is None:
             documents = encode(towers, self.documents, self.rows, "document", size)
         queries = encode(towers, self.tokens, everything, "query", size, labels)
-        depth = needed_depth(self.judgements, METRICS)
-        ranked = [torch.topk(part @ documents.T, depth).indices.cpu() for part in queries.split(64)]
-        found = measure(Ranking.of(torch.cat(ranked).tolist()), self.judgements, METRICS)
+        ranked = exact_search(queries, documents, needed_depth(self.judgements, METRICS))
+        found = measure(Ranking.of(ranked.rows.tolist()), self.judgements, METRICS)
         # The leak is not defined where no query excludes anything.
         return {name: float(np.nan_to_num(mean(values))) for name, values in found.items()}
 

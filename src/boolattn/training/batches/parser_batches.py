@@ -80,13 +80,8 @@ def read_parser_sources(
 class ParserTexts:
     """Training queries, then labelled texts of several sources, as tokens and parser labels.
 
-    Args:
-        tokenizer: The encoder's, a fast one: labels are given by character.
-        sources: Labelled texts.
-        length: Longest text in tokens.
-        n_slots: Operands that the parser can tell apart.
-        queries: Texts of the training queries, which need no label.
-        labels: By text.
+    The tokenizer is a fast one: labels are given by character. ``labels`` are those of the queries
+    that have any, by text.
     """
 
     def __init__(

@@ -90,7 +90,6 @@ class Tokens:
         self, rows: Sequence[int], size: int
     ) -> Iterator[tuple[NDArray[np.int64], Features]]:
         """Yield batches of texts of similar length, each with its positions in ``rows``."""
-        self.fill(rows)
         order = np.argsort(self.lengths(rows), kind="stable")
         for start in range(0, len(order), size):
             chosen = order[start : start + size]

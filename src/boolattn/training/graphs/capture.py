@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,8 +32,8 @@ logger = logging.getLogger(__name__)
 
 #: Lengths are padded to multiples of these, so that few graphs serve all batches.
 MULTIPLES = {"query": 16, "document": 32}
-#: Features with one column per token, and their padding; None: the tokenizer's.
-_PADDING = {"input_ids": None, "attention_mask": 0, "token_type_ids": 0}
+#: Features with one column per token.
+_BY_TOKEN = ("input_ids", "attention_mask", "token_type_ids")
 #: Tasks that are recorded, by the setting ``captured``.
 _TASKS = {"none": (), "queries": ("query",), "all": ("query", "document")}
 #: Documents encoded at once by default. Small batches of similar length have little padding; one
@@ -55,22 +56,13 @@ def capture(towers: SentenceTransformer, which: str) -> Captured | None:
 
 
 class Captured:
-    """Encodes batches like :func:`encode`, by graphs where that is possible.
+    """Encodes batches like :func:`encode`, by graphs where that is possible."""
 
-    Args:
-        towers: The model.
-        tasks: Which of ``query`` and ``document`` are recorded; none after a failure.
-
-    Attributes:
-        failure: Why recording failed, where it did; nothing is recorded afterwards.
-        is_overlapped: Whether queries are encoded on a stream beside the documents'.
-    """
-
-    is_overlapped = True
+    is_overlapped = True  # Whether queries are encoded on a stream beside the documents'
 
     def __init__(self, towers: SentenceTransformer, tasks: Collection[str]) -> None:
         self.towers = towers
-        self.tasks = frozenset(tasks)
+        self.tasks = frozenset(tasks)  # What is recorded; nothing after a failure
         self.failure: RuntimeError | None = None
         tokenizer: Any = towers.tokenizer
         self._pad = int(tokenizer.pad_token_id or 0)
@@ -81,18 +73,15 @@ class Captured:
         self._began: torch.cuda.Event | None = None
 
     def __call__(self, features: Features, task: str, slot: int = 0) -> Tensor:
-        """Encode one batch.
+        """Encode one batch; ``slot`` is its number among the step's batches of this task.
 
-        Args:
-            features: What the encoder takes.
-            task: "query" or "document".
-            slot: Number of the batch among the step's batches of this task. A graph serves one
-                pass until its backward pass is over, so batches of one step must not share it.
+        A graph serves one pass until its backward pass is over, so batches of one step must not
+        share it.
         """
         if not self._can_record(features, task):
             return encode(self.towers, features, task)
         n_tokens = padded_length(features["input_ids"].shape[1], task)
-        others = tuple(name for name in sorted(features) if name not in _PADDING)
+        others = tuple(name for name in sorted(features) if name not in _BY_TOKEN)
         key = (task, slot, len(features["input_ids"]), n_tokens, others)
         found = self._passes.get(key)
         if found is None or not found.recording.weights.are_current():
@@ -168,12 +157,10 @@ class Pass(nn.Module):
         return encode(self.towers, dict(zip(self.names, values, strict=True)), self.task)
 
 
+@dataclass(frozen=True, eq=False)
 class _Recorded:
-    """A recorded pass, and the tensors it reads from."""
-
-    def __init__(self, recording: Recording, features: Features) -> None:
-        self.recording = recording
-        self.features = features
+    recording: Recording
+    features: Features  # The tensors that it reads from
 
     def __call__(self, features: Features, pad: int) -> Tensor:
         for name, place in self.features.items():
@@ -208,8 +195,8 @@ def padded_length(n_tokens: int, task: str) -> int:
 def padded(features: Features, n_tokens: int, pad: int) -> Features:
     """Copy a batch with longer texts; features without one column per token keep their shape."""
     return {
-        name: F.pad(value, (0, n_tokens - value.shape[1]), value=_filler(name, pad))
-        if name in _PADDING
+        name: F.pad(value, (0, n_tokens - value.shape[1]), value=pad if name == "input_ids" else 0)
+        if name in _BY_TOKEN
         else value.clone()
         for name, value in features.items()
     }
@@ -220,10 +207,5 @@ def fill(place: Tensor, value: Tensor, name: str, pad: int) -> None:
     if place.shape == value.shape:
         place.copy_(value, non_blocking=True)
         return
-    place.fill_(_filler(name, pad))
+    place.fill_(pad if name == "input_ids" else 0)
     place[:, : value.shape[1]].copy_(value, non_blocking=True)
-
-
-def _filler(name: str, pad: int) -> int:
-    filler = _PADDING[name]
-    return pad if filler is None else filler

@@ -9,6 +9,8 @@ aliases of the weights: new leaves over the same memory.
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,15 +34,10 @@ class Weights:
             for name, value in self.own.items()
         }
         self.wanted = [name for name, value in self.own.items() if value.requires_grad]
+        self.trained = [self.own[name] for name in self.wanted]
 
     def call(self, inputs: tuple[Tensor, ...]) -> Tensor:
         """Run the module with the aliases in the place of its parameters."""
-        with self._in_place():
-            vectors: Tensor = self.module(*inputs)
-        return vectors
-
-    @contextmanager
-    def _in_place(self) -> Iterator[None]:
         # Not torch.func.functional_call: a module with two names, as the shared encoder, would keep
         # the aliases.
         aliases = {id(value): self.aliases[name] for name, value in self.own.items()}
@@ -48,10 +45,11 @@ class Weights:
         try:
             for place, own in before:
                 place.update({name: aliases.get(id(value)) for name, value in own.items()})
-            yield
+            vectors: Tensor = self.module(*inputs)
         finally:
             for place, own in before:
                 place.update(own)
+        return vectors
 
     def gradients(self, vectors: Tensor, upstream: Tensor) -> tuple[Tensor | None, ...]:
         """Run backward from a call; None for a parameter that was not used."""
@@ -83,14 +81,11 @@ class Recorder:
         typical: tuple[Tensor, ...],
         pool: Any,  # noqa: ANN401 - an opaque handle
     ) -> Recording:
-        """Record a pass.
-
-        Args:
-            weights: The module and its parameters.
-            inputs: Tensors that every replay reads.
-            typical: Inputs of the same shapes for the warm-up passes.
-            pool: Memory of the graphs.
-        """
+        """Record a pass whose replays read ``inputs``; ``typical`` ones are for the warm-up."""
+        # "global", the default, fails when a loader's thread pins a batch meanwhile.
+        into = partial(
+            torch.cuda.graph, pool=pool, stream=self.stream, capture_error_mode="thread_local"
+        )
         torch.cuda.synchronize(self.device)
         with recovering(self.device, pool):
             with torch.cuda.stream(self.stream):
@@ -99,55 +94,33 @@ class Recorder:
                     gradients = weights.gradients(vectors, torch.zeros_like(vectors))
                 del vectors, gradients
             forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-            with self._graph(forward, pool):
+            with into(forward):
                 vectors = weights.call(inputs)
             upstream = torch.zeros_like(vectors)
-            with self._graph(backward, pool):
+            with into(backward):
                 gradients = weights.gradients(vectors, upstream)
         torch.cuda.synchronize(self.device)
         return Recording(weights, (forward, backward), vectors.detach(), upstream, gradients)
 
-    def _graph(self, graph: torch.cuda.CUDAGraph, pool: Any) -> Any:  # noqa: ANN401
-        # "global", the default, fails when a loader's thread pins a batch meanwhile.
-        return torch.cuda.graph(
-            graph, pool=pool, stream=self.stream, capture_error_mode="thread_local"
-        )
 
-
+@dataclass(frozen=True, eq=False)
 class Recording:
-    """A recorded pass, to be replayed forward and backward.
+    """A recorded pass, to be replayed forward and backward."""
 
-    Args:
-        weights: The module's parameters.
-        graphs: Forward and backward; anything that has ``replay``.
-        vectors: Output of the forward graph.
-        upstream: Gradient of the vectors, input of the backward graph.
-        gradients: Its output, the gradients of the trained parameters.
-    """
-
-    def __init__(
-        self,
-        weights: Weights,
-        graphs: tuple[Any, Any],
-        vectors: Tensor,
-        upstream: Tensor,
-        gradients: tuple[Tensor | None, ...],
-    ) -> None:
-        self.weights = weights
-        self.forward, self.backward = graphs
-        self.vectors = vectors
-        self.upstream = upstream
-        self.gradients = gradients
-        self.trained = [weights.own[name] for name in weights.wanted]
+    weights: Weights
+    graphs: tuple[Any, Any]  # Forward and backward; anything that has ``replay``
+    vectors: Tensor  # Output of the forward graph
+    upstream: Tensor  # Gradient of the vectors, input of the backward graph
+    gradients: tuple[Tensor | None, ...]  # Its output, of the trained parameters
 
     def __call__(self) -> Tensor:
         """Replay, as one node of autograd's graph."""
-        vectors: Tensor = _Replay.apply(self, *self.trained)  # type: ignore[no-untyped-call]
+        vectors: Tensor = _Replay.apply(self, *self.weights.trained)  # type: ignore[no-untyped-call]
         return vectors
 
     def keep_gradients(self) -> None:
         """Copy gradients that autograd uses without a copy, before a replay overwrites them."""
-        for parameter, place in zip(self.trained, self.gradients, strict=True):
+        for parameter, place in zip(self.weights.trained, self.gradients, strict=True):
             found = parameter.grad
             if found is not None and place is not None and found.data_ptr() == place.data_ptr():
                 parameter.grad = found.clone()
@@ -159,7 +132,7 @@ class _Replay(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, recording: Recording, *_weights: Tensor) -> Tensor:  # noqa: ANN401
         context.recording = recording
-        recording.forward.replay()
+        recording.graphs[0].replay()
         return recording.vectors.detach()
 
     @staticmethod
@@ -168,7 +141,7 @@ class _Replay(torch.autograd.Function):
         recording: Recording = context.recording
         recording.keep_gradients()
         recording.upstream.copy_(gradient)
-        recording.backward.replay()
+        recording.graphs[1].replay()
         found = (value if value is None else value.detach() for value in recording.gradients)
         return (None, *found)
 

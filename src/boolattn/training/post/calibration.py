@@ -112,8 +112,7 @@ class HyperparameterSearch:
     def _measure(self, query: int, candidates: Sequence[Candidate]) -> Measured:
         plan = self.judged[query].plan
         whole = self._similarity(query)[-1] * self.retriever.calibration.log_alpha.exp()
-        keys = {(one.offset, one.margin) for one in candidates}
-        composed = {key: self._composed(query, *key) for key in keys}
+        composed = {key: self._composed(query, *key) for key in {one[:2] for one in candidates}}
         scores = [
             composed[one.offset, one.margin] + _weight(plan, one.weights) * whole
             for one in candidates
@@ -150,11 +149,6 @@ class HyperparameterSearch:
             vectors = torch.from_numpy(self.judged[query].plan.vectors).to(self.documents)
             self._similarities[query] = vectors @ self.documents.T
         return self._similarities[query]
-
-    def with_operator(self, operator: Operator) -> list[int]:
-        """Return the queries that use this operator alone."""
-        plans = [one.plan for one in self.judged]
-        return [i for i, plan in enumerate(plans) if set(plan.operators) == {operator}]
 
 
 def _stacked(rows: Sequence[Measured]) -> Measured:
@@ -217,7 +211,7 @@ def select_hyperparameters(search: HyperparameterSearch) -> Selection:
 
 def _largest_weight(search: HyperparameterSearch, operator: Operator, trained: float) -> float:
     """Return the largest weight under an operator up to which all are near the best."""
-    queries = search.with_operator(operator)
+    queries = [i for i, one in enumerate(search.judged) if {*one.plan.operators} == {operator}]
     if not queries:
         return trained
     candidates = [Candidate(0.0, 0.0, (weight, weight, 0.0)) for weight in WEIGHTS]

@@ -45,14 +45,9 @@ class State:
 def write_checkpoint(
     folder: Path, step: int, model: nn.Module, state: State, write_more: Callable[[Path], None]
 ) -> Path:
-    """Write a checkpoint; on a failure the earlier ones stay as they are.
+    """Write a checkpoint, shared weights once; on a failure the earlier ones stay as they are.
 
-    Args:
-        folder: Folder of the checkpoints.
-        step: Steps done.
-        model: Its weights are saved, shared ones once.
-        state: Optimiser, schedule and random generators.
-        write_more: Called with the draft folder, for further files.
+    ``write_more`` is called with the draft folder, for further files.
     """
     target = folder / f"{PREFIX}{step:07d}"
     draft = folder / f"{target.name}.part"
@@ -60,11 +55,15 @@ def write_checkpoint(
     try:
         draft.mkdir(parents=True)
         save_file(_weights(model), draft / "model.safetensors")
-        tensors, plain = _split(state.optimizer)
-        save_file(tensors, draft / "optimizer.safetensors")
+        moments = {
+            f"{index}.{name}": torch.as_tensor(value).contiguous()
+            for index, parts in state.optimizer["state"].items()
+            for name, value in parts.items()
+        }
+        save_file(moments, draft / "optimizer.safetensors")
         save_file(dict(state.random), draft / "random.safetensors")
         kept = {k: v for k, v in state.scheduler.items() if _is_plain(v)}
-        text = json.dumps({"optimizer": plain, "scheduler": kept})
+        text = json.dumps({"optimizer": state.optimizer["param_groups"], "scheduler": kept})
         (draft / "state.json").write_text(text, encoding="utf-8")
         write_more(draft)
         files = {path.name: path.stat().st_size for path in sorted(draft.iterdir())}
@@ -85,9 +84,7 @@ def write_checkpoint(
 
 def last_checkpoint(folder: Path) -> Path | None:
     """Return the newest complete checkpoint."""
-    for path in sorted(folder.glob(f"{PREFIX}*"), reverse=True):
-        if path.suffix == ".part":
-            continue
+    for path in reversed(_written(folder)):
         if _is_complete(path):
             return path
         logger.warning("%s is incomplete and is skipped", path)
@@ -96,9 +93,12 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 def drop_old(folder: Path, n_kept: int) -> None:
     """Remove all but the newest checkpoints."""
-    found = sorted(path for path in folder.glob(f"{PREFIX}*") if path.suffix != ".part")
-    for path in found[:-n_kept]:
+    for path in _written(folder)[:-n_kept]:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _written(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob(f"{PREFIX}*") if path.suffix != ".part")
 
 
 def load_weights(checkpoint: Path, model: nn.Module) -> None:
@@ -125,8 +125,7 @@ def load_state(checkpoint: Path) -> State:
     """Read optimiser, schedule and random generators."""
     try:
         values = json.loads((checkpoint / "state.json").read_text("utf-8"))
-        groups = values["optimizer"]
-        scheduler = values["scheduler"]
+        groups, scheduler = values["optimizer"], values["scheduler"]
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{checkpoint}/state.json is damaged: {error}") from error
     moments: dict[int, dict[str, Tensor]] = {}
@@ -147,20 +146,10 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
     for name, tensor in model.state_dict().items():
         # Empty tensors have no memory to compare.
         place = (tensor.data_ptr(), tensor.numel())
-        if place in seen and tensor.numel():
-            continue
-        seen.add(place)
-        weights[name] = tensor if tensor.is_contiguous() else tensor.contiguous()
+        if place not in seen or not tensor.numel():
+            seen.add(place)
+            weights[name] = tensor.contiguous()
     return weights
-
-
-def _split(optimizer: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
-    tensors = {
-        f"{index}.{name}": torch.as_tensor(value).contiguous()
-        for index, parts in optimizer["state"].items()
-        for name, value in parts.items()
-    }
-    return tensors, [dict(group) for group in optimizer["param_groups"]]
 
 
 def _is_plain(value: object) -> bool:

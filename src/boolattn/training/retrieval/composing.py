@@ -6,7 +6,8 @@ the queries' operands. Queries without labelled operands train the plain vector 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -73,14 +74,12 @@ class Composing(TowerPass):
     @property
     def parser(self) -> ParserHead:
         """The query parser."""
-        parser: Any = self.composer["reader"]
-        return parser  # type: ignore[no-any-return]
+        return cast("ParserHead", self.composer["reader"])
 
     @property
     def calibration(self) -> TrainableCalibration:
         """The calibration."""
-        calibration: Any = self.composer["calibration"]
-        return calibration  # type: ignore[no-any-return]
+        return cast("TrainableCalibration", self.composer["calibration"])
 
     def writer(self, preset: Preset) -> Callable[[Path], None]:
         """Return what writes the parser and the calibration into a model's folder."""
@@ -88,11 +87,11 @@ class Composing(TowerPass):
         return retriever.write_files
 
 
+@dataclass(frozen=True)
 class Objective:
     """The weighted sum of the three losses of a step."""
 
-    def __init__(self, preset: Preset) -> None:
-        self.preset = preset
+    preset: Preset
 
     def __call__(self, model: nn.Module, inputs: dict[str, Any]) -> tuple[Tensor, Encoded]:
         """Run a step's forward pass and return its loss."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from multiprocessing import current_process, get_all_start_methods
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,27 +12,81 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from transformers import PrinterCallback, Trainer, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from boolattn.errors import ConfigError
 from boolattn.training.graphs.capture import capture
 from boolattn.training.losses import softmax_loss
 from boolattn.training.retrieval import checkpoints
 from boolattn.training.retrieval.composing import Objective
-from boolattn.training.retrieval.job import RunCallback
 from boolattn.training.retrieval.parameter_groups import parameter_groups
+from boolattn.training.run_folder import save_model
 from boolattn.training.tower_pass import TowerPass, gather
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sentence_transformers import SentenceTransformer
+    from transformers import TrainerControl, TrainerState
+
+    from boolattn.training.batches.sampling import Steps
     from boolattn.training.batches.tokens import Features
-    from boolattn.training.retrieval.job import Job
-    from boolattn.training.settings import TrainSettings
+    from boolattn.training.retrieval.composing import Composing
+    from boolattn.training.run_folder import RunFolder
+    from boolattn.training.settings import Preset, TrainSettings
+
+    Validate = Callable[[SentenceTransformer], Mapping[str, float]]
 
 logger = logging.getLogger(__name__)
 
 _N_CHECKPOINTS = 2
 #: Batches that a worker prepares in advance.
 _PREFETCHED = 8
+
+
+@dataclass
+class Job:
+    """What one training needs."""
+
+    preset: Preset
+    towers: SentenceTransformer  # Changed in place
+    steps: Steps
+    run: RunFolder
+    validate: Validate | None = None  # Without it the last weights are saved
+    best_by: str = "r_precision"  # The metric that decides which weights are best
+    show_progress: bool = False
+    composing: Composing | None = None  # Where a parser and a calibration are trained too
+    command: str = ""  # As typed, for the model card
+
+    def save(self, folder: Path) -> None:
+        """Save the model as it is now, atomically."""
+        also = None if self.composing is None else self.composing.writer(self.preset)
+        save_model(self.towers, folder, self.preset, command=self.command, also=also)
+
+
+class RunCallback(TrainerCallback):
+    """Schedules evaluations and checkpoints."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        settings, epoch = job.preset.train, job.steps.sampler.steps_per_epoch
+        self.evaluate_every = settings.evaluate_every or epoch
+        self.save_every = settings.save_every or epoch
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Ask for an evaluation and a checkpoint when they are due."""
+        is_last = state.global_step >= state.max_steps
+        if self.job.validate is not None:
+            control.should_evaluate = is_last or state.global_step % self.evaluate_every == 0
+        control.should_save = is_last or state.global_step % self.save_every == 0
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Do not repeat what the last step asked for."""
+        control.should_evaluate = control.should_save = False
 
 
 class RetrievalTrainer(Trainer):
@@ -102,22 +157,17 @@ class RetrievalTrainer(Trainer):
         """Compute the loss of this process's queries over every process's documents."""
         if self.job.composing is not None:
             loss, found = Objective(self.job.preset)(model, inputs)
-            return self._note(loss, found, return_outputs=return_outputs)
-        targets, blocked = inputs.pop("targets"), inputs.pop("blocked")
-        queries, documents = model(**inputs)
-        settings = self.job.preset
-        loss = softmax_loss(
-            queries,
-            gather(documents),
-            targets,
-            blocked,
-            similarity=settings.model.similarity,
-            scale=settings.train.scale,
-        )
-        return self._note(loss, (queries, documents), return_outputs=return_outputs)
-
-    def _note(self, loss: Tensor, found: object, *, return_outputs: bool) -> Any:  # noqa: ANN401
-        """Keep a loss to be checked."""
+        else:
+            targets, blocked = inputs.pop("targets"), inputs.pop("blocked")
+            queries, documents = found = model(**inputs)
+            loss = softmax_loss(
+                queries,
+                gather(documents),
+                targets,
+                blocked,
+                similarity=self.job.preset.model.similarity,
+                scale=self.job.preset.train.scale,
+            )
         self.losses.append((self.state.global_step, loss.detach()))
         # Reading every loss would make a GPU wait; there all are read when something is logged.
         if loss.device.type == "cpu":
@@ -142,9 +192,16 @@ class RetrievalTrainer(Trainer):
                 )
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Check the losses, then log them."""
+        """Check the losses, then log the metrics, also to the run's folder."""
         self.check_losses()
         super().log(logs, start_time)
+        if self.state.is_world_process_zero:
+            # Trainer counts the whole run as one epoch.
+            own = {name: value for name, value in logs.items() if name != "epoch"}
+            step = self.state.global_step
+            self.job.run.log(step, {**own, "epoch": step / self.job.steps.sampler.steps_per_epoch})
+            words = ", ".join(f"{name} {value:.4g}" for name, value in own.items())
+            logger.info("step %d of %d: %s", step, self.state.max_steps, words)
 
     def evaluate(
         self,
@@ -172,7 +229,8 @@ class RetrievalTrainer(Trainer):
                 self.job.save(self.job.run.best)
         self.log(metrics)
         patience = self.job.preset.train.patience
-        since = _since_best([*earlier, metrics[name]])
+        values = [*earlier, metrics[name]]
+        since = len(values) - 1 - values.index(max(values))
         if patience and since >= patience:
             logger.info("no better %s for %d evaluations: stopping", name, since)
             self.control.should_training_stop = True
@@ -182,32 +240,25 @@ class RetrievalTrainer(Trainer):
         self.check_losses()
         random = self._random_states()
         if self.args.should_save:
-            state = checkpoints.State(
-                self.optimizer.state_dict(), self.lr_scheduler.state_dict(), random
-            )
-            checkpoints.write_checkpoint(
-                self.job.run.checkpoints,
-                self.state.global_step,
-                self.model,
-                state,
-                lambda folder: self.state.save_to_json(str(folder / checkpoints.TRAINER_STATE)),
-            )
-            checkpoints.drop_old(self.job.run.checkpoints, _N_CHECKPOINTS)
+            folder, step = self.job.run.checkpoints, self.state.global_step
+            schedule = self.lr_scheduler.state_dict()
+            state = checkpoints.State(self.optimizer.state_dict(), schedule, random)
+            checkpoints.write_checkpoint(folder, step, self.model, state, self._write_state)
+            checkpoints.drop_old(folder, _N_CHECKPOINTS)
         self.accelerator.wait_for_everyone()
+
+    def _write_state(self, folder: Path) -> None:
+        self.state.save_to_json(str(folder / checkpoints.TRAINER_STATE))
 
     def _random_states(self) -> dict[str, Tensor]:
         """Return the random states of every process, from which dropout and noise draw."""
         own = {"cpu": torch.get_rng_state()}
         if self.args.device.type == "cuda":
             own["cuda"] = torch.cuda.get_rng_state(self.args.device)
-        gathered = {
-            name: self.accelerator.gather(state[None].to(self.args.device)).cpu()
-            for name, state in own.items()
-        }
         return {
             f"{name}.{i}": row.clone()
-            for name, rows in gathered.items()
-            for i, row in enumerate(rows)
+            for name, state in own.items()
+            for i, row in enumerate(self.accelerator.gather(state[None].to(self.args.device)).cpu())
         }
 
     def _load_from_checkpoint(
@@ -274,8 +325,3 @@ def _arguments(job: Job) -> TrainingArguments:
         # A batch without a cue leaves the experts without a gradient.
         ddp_find_unused_parameters=True,
     )
-
-
-def _since_best(values: list[float]) -> int:
-    """Count the evaluations after the best one."""
-    return len(values) - 1 - values.index(max(values))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,7 +17,7 @@ from boolattn.training.run_folder import copy_folder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from boolattn.training.retrieval.job import Job
+    from boolattn.training.retrieval.trainer import Job
     from boolattn.training.settings import Preset
 
 logger = logging.getLogger(__name__)
@@ -25,26 +25,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a training.
+    """The result of a training."""
 
-    Attributes:
-        model: Folder of the saved model.
-        n_steps: Steps done.
-        metrics: The last loss, and the metrics of the best evaluation.
-    """
-
-    model: Path
+    model: Path  # Folder of the saved model
     n_steps: int
-    metrics: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float]  # The last loss, and the metrics of the best evaluation
 
 
 def train_towers(job: Job, *, resume: bool = False) -> Result:
-    """Train two towers and save them.
-
-    Args:
-        job: The model, its batches and its folder.
-        resume: Continue from the run's last complete checkpoint, where there is one.
-    """
+    """Train two towers, from the run's last complete checkpoint on if asked, and save them."""
     require_gpu(job.preset)
     trainer = RetrievalTrainer(job)
     start = checkpoints.last_checkpoint(job.run.checkpoints) if resume else None
