@@ -41,13 +41,9 @@ def run_loop(
     settings: LoopSettings,
     log: Log = lambda _step, _losses: None,
 ) -> None:
-    """Minimise the sum of some losses.
+    """Minimise the sum of the losses of each step, counted from 0.
 
-    Args:
-        parameters: What is trained, or groups of it with learning rates of their own.
-        losses_of: Computes the losses of a step, counted from 0.
-        settings: Of the loop.
-        log: Called with a number of steps and the mean losses since the call before.
+    ``log`` is called with a number of steps and the mean losses since the call before.
     """
     optimizer = torch.optim.AdamW(
         parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay

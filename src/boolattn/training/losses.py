@@ -26,15 +26,13 @@ def cue_loss(logits: Tensor, labels: Tensor, mask: Tensor, *, positive_weight: f
     """
     loss = _cross_entropy(logits, labels, positive_weight)
     weights = mask[:, None].to(loss.dtype).expand_as(loss)
-    return _mean(loss, weights)
+    return weighted_mean(loss, weights)
 
 
 def gate_loss(logits: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
-    r"""Binary cross-entropy of every operator of a text.
+    """Binary cross-entropy of every operator of a text; the gate divides by the temperature.
 
-    .. math:: -\frac{1}{B E} \sum_{b,e} y \log p + (1 - y) \log (1 - p), \qquad p = \sigma(z / \tau)
-
-    Logits and labels are ``(batch, operators)``; the gate divides its logits by ``\tau``.
+    Logits and labels are ``(batch, operators)``.
     """
     return _cross_entropy(logits / temperature, labels).mean()
 
@@ -54,7 +52,7 @@ def scope_loss(logits: Sequence[Tensor], labels: Tensor, has_scope: Tensor, mask
     wanted = labels.transpose(1, 2)[..., None]
     weights = (mask[:, :, None] * has_scope[:, None])[..., None]
     losses = [
-        _mean(_cross_entropy(layer, wanted.expand_as(layer)), weights.expand_as(layer))
+        weighted_mean(_cross_entropy(layer, wanted.expand_as(layer)), weights.expand_as(layer))
         for layer in logits
     ]
     return torch.stack(losses).mean()
@@ -116,6 +114,6 @@ def _cross_entropy(logits: Tensor, labels: Tensor, positive_weight: float = 1) -
     )
 
 
-def _mean(loss: Tensor, weights: Tensor) -> Tensor:
-    """Mean over elements of weight 1; 0 where there is none."""
+def weighted_mean(loss: Tensor, weights: Tensor) -> Tensor:
+    """Return the mean over elements of weight 1; 0 where there is none."""
     return (loss * weights).sum() / weights.sum().clamp(min=1)

@@ -124,7 +124,6 @@ class Pretrainer:
         """Pretrain, then evaluate on held-out sentences in seen and in unseen wordings."""
         settings = self.settings
         torch.manual_seed(settings.seed)
-        parameters = self._trainable()
         per_epoch = max(1, settings.n_sentences // settings.batch_size)
         loop = LoopSettings(
             name="pretraining",
@@ -135,9 +134,8 @@ class Pretrainer:
         )
         batches = self._batches(per_epoch, loop.n_steps)
         self.encoder.train()
-        run_loop(parameters, lambda _step: self._losses(*next(batches)), loop, log)
-        for parameter in self.encoder.parameters():
-            parameter.requires_grad_(True)
+        run_loop(self._trainable(), lambda _step: self._losses(*next(batches)), loop, log)
+        self.encoder.requires_grad_(True)
         n, seed = settings.n_held_out, settings.seed + HELD_OUT_SEED
         result: dict[str, float] = {}
         for name, unseen in (("held_out", False), ("unseen", True)):
@@ -179,15 +177,13 @@ class Pretrainer:
 
     def _trainable(self) -> list[nn.Parameter]:
         """Freeze the encoder's layers; return what is trained."""
-        for parameter in self.encoder.parameters():
-            parameter.requires_grad_(False)
+        self.encoder.requires_grad_(False)
         chosen: list[nn.Module] = [self.plugin]
         if self.settings.train_embeddings:
             chosen.append(self.encoder.base_model.get_submodule("embeddings"))
-        parameters = [p for module in chosen for p in module.parameters()]
-        for parameter in parameters:
-            parameter.requires_grad_(True)
-        return parameters
+        for module in chosen:
+            module.requires_grad_(True)
+        return [parameter for module in chosen for parameter in module.parameters()]
 
     def _batches(
         self, per_epoch: int, n_steps: int
@@ -214,7 +210,6 @@ class Pretrainer:
             yield sentences.batch(chosen).to(device), drawn
 
     def _losses(self, part: SentenceBatch, triplets: SentenceBatch | None) -> dict[str, Tensor]:
-        """Return every loss, weighted."""
         settings = self.settings
         record, _ = self._forward(part, by_label=not self.is_learned)
         cues, gate = record.cue_states[-1].cue_logits, record.cue_states[-1].gate
@@ -232,9 +227,8 @@ class Pretrainer:
         if triplets is not None:
             _, hidden = self._forward(triplets, by_label=not self.is_learned)
             vectors = pool(hidden, triplets.mask, self.pooling).chunk(len(_TRIPLET))
-            losses["triplet"] = settings.triplet_weight * triplet_loss(
-                *vectors, margin=settings.margin
-            )
+            loss = triplet_loss(*vectors, margin=settings.margin)
+            losses["triplet"] = settings.triplet_weight * loss
         return losses
 
     def _labels(self, sentences: Sequence[Sentence]) -> LabelledSentences:

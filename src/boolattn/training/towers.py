@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError
@@ -49,17 +49,15 @@ def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTrans
     if pretrained is not None and not model.use_plugin:
         raise ConfigError("plain towers take no pretrained plug-in; leave out --pretrained")
     config = preset.plugin if model.use_plugin else None
-    settings: dict[str, Any] = {name: getattr(model, name) for name in _TOWERS}
     source = str(pretrained) if pretrained else encoder_source(model.encoder)
     try:
         # Weights stored in half precision would be trained in it.
-        return build_towers(source, config, **settings).float()
+        return build_towers(source, config, **{n: getattr(model, n) for n in _TOWERS}).float()
     except OSError as error:
         raise ConfigError(_not_found(source, error)) from error
 
 
 def _load_towers(preset: Preset, folder: Path) -> SentenceTransformer:
-    """Load trained towers, if they fit the preset."""
     try:
         towers = SentenceTransformer(str(folder), local_files_only=True)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
@@ -87,7 +85,6 @@ def freeze_heads(towers: SentenceTransformer) -> None:
 
 
 def _differences(preset: Preset, towers: SentenceTransformer) -> Iterator[str]:
-    """Yield in what trained towers differ from a preset."""
     encoder = query_encoder(towers)
     own = settings_of(towers)
     for name in _TOWERS:

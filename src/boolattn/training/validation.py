@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -94,11 +93,9 @@ class Validator:
     batch_size: int = 128
     operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
 
-    @cached_property
-    def judgements(self) -> Judgements:
-        """The relevant and excluded documents of each query, as places among the ranked ones."""
+    def __post_init__(self) -> None:
         place = {row: index for index, row in enumerate(self.rows)}
-        return Judgements.of_rows(
+        self.judgements = Judgements.of_rows(
             [[place[row] for row in query.gold] for query in self.queries],
             [[place[row] for row in query.excluded] for query in self.queries],
             len(self.rows),

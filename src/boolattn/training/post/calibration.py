@@ -104,20 +104,17 @@ class HyperparameterSearch:
         self.documents = documents
         self._similarities: dict[int, Tensor] = {}
 
+    @torch.inference_mode()
     def measure(self, queries: Sequence[int], candidates: Sequence[Candidate]) -> Measured:
         """Measure some queries; each is composed once for each offset and margin."""
-        return _stacked([self._measure(query, candidates) for query in queries])
-
-    @torch.inference_mode()
-    def _measure(self, query: int, candidates: Sequence[Candidate]) -> Measured:
-        plan = self.judged[query].plan
-        whole = self._similarity(query)[-1] * self.retriever.calibration.log_alpha.exp()
-        composed = {key: self._composed(query, *key) for key in {one[:2] for one in candidates}}
-        scores = [
-            composed[one.offset, one.margin] + _weight(plan, one.weights) * whole
-            for one in candidates
-        ]
-        return self._evaluate(query, torch.stack(scores))
+        rows = []
+        for query in queries:
+            plan = self.judged[query].plan
+            whole = self._similarity(query)[-1] * self.retriever.calibration.log_alpha.exp()
+            composed = {key: self._composed(query, *key) for key in {one[:2] for one in candidates}}
+            scores = [composed[one[:2]] + _weight(plan, one.weights) * whole for one in candidates]
+            rows.append(self._evaluate(query, torch.stack(scores)))
+        return _stacked(rows)
 
     @torch.inference_mode()
     def measure_plain(self, queries: Sequence[int]) -> Measured:

@@ -52,10 +52,9 @@ class FrozenStates:
 
     def __init__(self, retriever: Retriever, texts: ParserTexts, layers: slice) -> None:
         self.device = retriever.towers.device
-        rows = range(len(texts.texts))
         self._states: dict[int, Tensor] = {}
         towers = retriever.towers.eval()
-        for chosen, features in texts.tokens.by_length(rows, _TEXTS_AT_ONCE):
+        for chosen, features in texts.tokens.by_length(range(len(texts.texts)), _TEXTS_AT_ONCE):
             lengths = features["attention_mask"].sum(-1).tolist()
             moved = {name: value.to(self.device) for name, value in features.items()}
             with torch.no_grad():
@@ -92,8 +91,7 @@ def train_parser(
     logger.info("training the parser on %d texts", len(texts.texts))
     states = FrozenStates(retriever, texts, slice(-settings.n_states, None))
     torch.manual_seed(seed)
-    n_states = len(states.batch([0])[0])
-    config = replace(config, n_states=n_states, depth=settings.depth)
+    config = replace(config, n_states=len(states.batch([0])[0]), depth=settings.depth)
     parser = retriever.parser = ParserHead(config).to(states.device)
 
     def losses_of(step: int) -> dict[str, Tensor]:

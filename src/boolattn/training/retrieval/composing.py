@@ -22,7 +22,7 @@ from boolattn.encoder.retriever import Retriever
 from boolattn.encoder.retriever_storage import SETTINGS
 from boolattn.errors import ConfigError
 from boolattn.parsing.decoding import NEGATED, POSITIVE, ParserLogits
-from boolattn.training.losses import SIMILARITIES, softmax_loss
+from boolattn.training.losses import SIMILARITIES, softmax_loss, weighted_mean
 from boolattn.training.tower_pass import TowerPass, encode, gather
 
 if TYPE_CHECKING:
@@ -118,10 +118,8 @@ class Objective:
                 each = F.cross_entropy(
                     scores.masked_fill(blocked, -torch.inf), targets, reduction="none"
                 )
-                weight = (slots[:, 0] >= 0).float()
-                loss = loss + settings.composed_weight * (
-                    (each * weight).sum() / weight.sum().clamp(min=1)
-                )
+                has_operands = (slots[:, 0] >= 0).float()
+                loss = loss + settings.composed_weight * weighted_mean(each, has_operands)
             loss = loss + settings.parser_weight * parser_loss(
                 ParserLogits(*(part.float() for part in found.parsed)), wanted, mask, is_known
             )

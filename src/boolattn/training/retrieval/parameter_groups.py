@@ -47,6 +47,5 @@ def parameter_groups(model: nn.Module, preset: Preset) -> Iterator[dict[str, Any
 
 
 def _inside(model: nn.Module, kinds: tuple[type[nn.Module], ...]) -> set[int]:
-    """Return the ids of the parameters inside modules of some kinds."""
     found = (module for module in model.modules() if isinstance(module, kinds))
     return {id(parameter) for module in found for parameter in module.parameters()}
