@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 import boolattn
-from boolattn.cli.output import AsJson, console, note, print_json, progress_lines, quiet_libraries
+from boolattn.cli import output
+from boolattn.cli.output import AsJson, StrictNot, console, note, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,9 +40,7 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     size: Annotated[str, Option(help="Generated benchmarks: small or full.")] = "small",
     gate: Annotated[str, Option(help="Operator labels: own or label (oracle).")] = "own",
     compose: Annotated[bool, Option(help="Compose operand scores, if it can.")] = True,
-    strict_not: Annotated[
-        bool, Option("--strict-not", help="Remove documents with a negated operand's words.")
-    ] = False,
+    strict_not: StrictNot = False,
     metrics: Metrics = None,
     limit_documents: Annotated[
         int, Option(min=0, help="Rank about so many: those named by queries, and others; 0: all.")
@@ -64,12 +63,12 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     from boolattn.search.systems import RUNS, SystemOptions, open_system
 
     if model != "bm25" and not model.endswith(RUNS):
-        quiet_libraries()
+        output.quiet_libraries()
     chosen = metrics or list(DEFAULT)
     for metric in chosen:
         parse(metric)
     options = SystemOptions(
-        gate=gate, is_composed=compose, device=device, progress=progress_lines()
+        gate=gate, is_composed=compose, device=device, progress=output.progress_lines()
     )
     data_set = open_dataset(on, Options(folder=data, size=size, seed=seed, tell=note))
     benchmark = prepare(

@@ -59,11 +59,7 @@ def explain(
 
 
 def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Retriever | None]:
-    """Load an encoder with its plug-in.
-
-    Returns:
-        The query encoder, its tokenizer and, if the model has a query parser, the retriever.
-    """
+    """Load a query encoder, its tokenizer and, if the model has a parser, the retriever."""
     if (folder / "modules.json").is_file():
         from boolattn.encoder import query_encoder
         from boolattn.encoder.retriever import Retriever

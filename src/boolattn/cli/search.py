@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
+from boolattn.cli.output import AsJson, StrictNot, console, note, print_json, quiet_libraries
 from boolattn.errors import ConfigError, QuerySyntaxError
 
 if TYPE_CHECKING:
@@ -63,16 +63,14 @@ def index(  # noqa: PLR0913 - options of a command line
     opened = open_index(out, model) if append or update else None
     name = model or (opened.manifest.model if opened else SHIPPED)
     retriever = opened.retriever if opened else load_model(name)
+    records = read_documents(documents)
     with _progress() as progress, _encoder(ray, name, retriever.fingerprint, batch_size) as encode:
         if opened is not None:
-            searcher = opened
-            searcher.add(
-                read_documents(documents), replace_old=update, encode=encode, progress=progress
-            )
+            opened.add(records, replace_old=update, encode=encode, progress=progress)
         else:
-            searcher = Searcher.build(
+            opened = Searcher.build(
                 out,
-                read_documents(documents),
+                records,
                 retriever,
                 encode=encode,
                 progress=progress,
@@ -84,7 +82,7 @@ def index(  # noqa: PLR0913 - options of a command line
                 resume=resume,
                 replace=replace,
             )
-    _print_summary(searcher, time.perf_counter() - start, as_json=as_json)
+    _print_summary(opened, time.perf_counter() - start, as_json=as_json)
 
 
 def search(  # noqa: PLR0913 - options of a command line
@@ -99,9 +97,7 @@ def search(  # noqa: PLR0913 - options of a command line
         ),
     ] = None,
     hybrid: Annotated[bool, Option("--hybrid", help="Add lexical search.")] = False,
-    strict_not: Annotated[
-        bool, Option("--strict-not", help="Remove documents with a negated operand's words.")
-    ] = False,
+    strict_not: StrictNot = False,
     plain: Annotated[bool, Option("--plain", help="Search with one vector only.")] = False,
     exhaustive: Annotated[bool, Option("--exhaustive", help="Score all documents.")] = False,
     explain: Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -110,7 +111,5 @@ def _run(
         note("boolattn: no API key is set: anyone who reaches this address can search")
 
     app = create_app(searcher, plain, settings, judged)
-    server = make_server(
-        app, timeout=settings.timeout, ready=lambda: typer.echo(address_of(listener))
-    )
-    server.run(sockets=[listener])
+    ready = partial(typer.echo, address_of(listener))
+    make_server(app, timeout=settings.timeout, ready=ready).run(sockets=[listener])

@@ -47,14 +47,10 @@ def prepare(
     n_queries: int = 0,
     seed: int = 0,
 ) -> Benchmark:
-    """Choose splits, and optionally a sample of queries and documents.
+    """Choose splits (default: those usually reported), and optionally a sample.
 
-    Args:
-        data: Queries and their corpus.
-        splits: Left out, those usually reported.
-        n_documents: Size of the corpus: all judged documents and a sample of others; 0 for all.
-        n_queries: Size of a sample of each split; 0 for all.
-        seed: Of the samples.
+    A sample of the corpus has all judged documents; ``n_queries`` is the size of a sample of each
+    split. 0 means all.
     """
     if not data.documents:
         raise DataError(f"{data.name} has no documents")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,12 +20,7 @@ _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#
 
 
 def by_template(results: Sequence[Results], metric: str = "recall@100") -> Any:  # noqa: ANN401 - a Figure
-    """Draw one metric by template with a bar for each system, as the paper's Figure 3.
-
-    Args:
-        results: Of one split, one for each system.
-        metric: Its name.
-    """
+    """Draw one metric by template with a bar for each system, as the paper's Figure 3."""
     if missing := [one.system for one in results if metric not in one.values]:
         raise ConfigError(f"the results of {missing[0]} have no {metric}")
     groups = [one.by("template") for one in results]
@@ -53,12 +49,7 @@ def by_template(results: Sequence[Results], metric: str = "recall@100") -> Any: 
 
 
 def reliability_curves(title: str, curves: Mapping[str, Mapping[str, Any]]) -> Any:  # noqa: ANN401 - a Figure
-    """Draw the reliability of operand probabilities, positive and negated operands apart.
-
-    Args:
-        title: Of the figure.
-        curves: By label, of :func:`boolattn.evaluation.reliability.reliability_by_sign`.
-    """
+    """Draw curves of :func:`boolattn.evaluation.reliability.reliability_by_sign`, by label."""
     figure = _figure((7.6, 4.8))
     panels = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
     for column, (name, kind) in enumerate((("kept", "positive"), ("excluded", "negated"))):
@@ -129,9 +120,9 @@ def _figure(size: tuple[float, float]) -> Any:  # noqa: ANN401 - matplotlib may 
 
 
 def _label(results: Results) -> str:
-    seed = "" if results.seed is None else f", seed {results.seed}"
-    gate = f" (gate: {results.gate}{seed})" if results.gate else ""
-    return results.system + (gate or (f" ({seed[2:]})" if seed else ""))
+    parts = [f"gate: {results.gate}"] if results.gate else []
+    parts += [] if results.seed is None else [f"seed {results.seed}"]
+    return results.system + (f" ({', '.join(parts)})" if parts else "")
 
 
 def _short(value: float) -> str:
@@ -145,9 +136,5 @@ def _title(metric: str) -> str:
 
 def _wrapped(name: str) -> str:
     """Break the name of a template into lines; a blank stays with its word."""
-    lines = [""]
-    for word in name.replace(" _", "\N{NO-BREAK SPACE}_").split(" "):
-        if len(lines[-1]) + len(word) > 14 and lines[-1]:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip(" ")
-    return "\n".join(lines)
+    name = name.replace(" _", "\N{NO-BREAK SPACE}_")
+    return textwrap.fill(name, 15, break_long_words=False, break_on_hyphens=False)

@@ -64,12 +64,8 @@ class QueryInfo:
 class Judgements:
     """Judged documents of queries, as rows of a corpus.
 
-    Attributes:
-        queries: The judged queries; empty where only rows are known.
-        n_documents: Size of the corpus.
-        relevant: Documents that satisfy the query.
-        excluded: Documents that the query excludes.
-        partial: Documents that match some but not all operands of an AND.
+    ``queries`` is empty where only rows are known. ``partial`` documents match some but not all
+    operands of an AND.
     """
 
     queries: tuple[Query, ...]
@@ -85,22 +81,16 @@ class Judgements:
         A query without a relevant document in the corpus is left out. A relevant document counts
         neither as excluded nor as a partial match.
         """
-        kept, relevant, excluded, partial = [], [], [], []
-        for query in queries:
-            found = _rows(query.gold, rows)
-            if not found:
-                continue
-            kept.append(query)
-            relevant.append(found)
-            excluded.append(_rows(query.excluded, rows) - found)
-            partial.append(_rows(query.partial, rows) - found)
+        kept = tuple(query for query in queries if not rows.keys().isdisjoint(query.gold))
         if not kept:
             raise DataError(
                 f"none of {len(queries)} queries has a relevant document among {len(rows)} "
                 "documents; do the queries belong to this corpus?"
             )
-        sets = (RowSets.of(kind) for kind in (relevant, excluded, partial))
-        return cls(tuple(kept), len(rows), *sets)
+        names = [(q.gold, q.excluded - q.gold, q.partial - q.gold) for q in kept]
+        sets = ([rows[name] for name in own if name in rows] for triple in names for own in triple)
+        found = RowSets.of(sets)
+        return cls(kept, len(rows), *(RowSets(found[kind::3]) for kind in range(3)))
 
     @classmethod
     def of_rows(
@@ -140,10 +130,6 @@ class Judgements:
             QueryInfo(q.id, q.template, operators, q.domain, _exposures().get(q.wording, ""))
             for q, operators in zip(self.queries, self.operators, strict=True)
         )
-
-
-def _rows(names: Iterable[str], rows: Mapping[str, int]) -> set[int]:
-    return {rows[name] for name in names if name in rows}
 
 
 @lru_cache(maxsize=1)

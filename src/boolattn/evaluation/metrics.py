@@ -57,15 +57,12 @@ class JudgedSet:
     @cached_property
     def running(self) -> NDArray[np.int32]:
         """Documents within the first 0, 1, 2… ranks. Shape ``(rankings, depth + 1)``."""
-        counts = np.zeros((self.is_at.shape[0], self.is_at.shape[1] + 1), dtype=np.int32)
-        np.cumsum(self.is_at, axis=1, out=counts[:, 1:])
-        return counts
+        return np.pad(np.cumsum(self.is_at, axis=1, dtype=np.int32), ((0, 0), (1, 0)))
 
     def within(self, depth: int | Ints) -> Ints:
         """Number of documents within one depth, or one depth for each ranking."""
         ranks = np.minimum(depth, self.running.shape[1] - 1)
-        counts: Ints = self.running[np.arange(len(self.running)), ranks].astype(np.int64)
-        return counts
+        return np.asarray(self.running[np.arange(len(self.running)), ranks], np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,16 +86,11 @@ class JudgedRanking:
     def of_query(
         cls, rows: ArrayLike, relevant: Collection[int], excluded: Collection[int] = ()
     ) -> JudgedRanking:
-        """Judge many rankings of one query.
+        """Judge many rankings of one query; ``rows`` has the shape ``(rankings, depth)``.
 
         >>> judged = JudgedRanking.of_query([[1, 5, 2], [1, 2, 3]], relevant={1, 2}, excluded={5})
         >>> r_precision(judged), leak(judged)
         (array([0.5, 1. ]), array([1., 0.]))
-
-        Args:
-            rows: Documents, best first. Shape ``(rankings, depth)``.
-            relevant: Rows of relevant documents.
-            excluded: Rows of excluded documents.
         """
         rows = np.asarray(rows)
         sets = [np.array(sorted(one), np.int64) for one in (relevant, excluded, ())]
@@ -185,18 +177,12 @@ def _before_relevant(relevant: JudgedSet, others: JudgedSet) -> Floats:
 
 #: Metrics with a cut-off, written ``name@k``.
 WITH_CUTOFF: Mapping[str, Callable[[JudgedRanking, int], Floats]] = {
-    "recall": recall,
-    "mrr": mrr,
-    "ndcg": ndcg,
-    "mrecall": mrecall,
-    "violations": violations,
+    metric.__name__: metric for metric in (recall, mrr, ndcg, mrecall, violations)
 }
 #: Metrics without a cut-off.
 WITHOUT_CUTOFF: Mapping[str, Callable[[JudgedRanking], Floats]] = {
-    "r_precision": r_precision,
-    "leak": leak,
-    "partial_before_full": partial_before_full,
-    "excluded_before_full": excluded_before_full,
+    metric.__name__: metric
+    for metric in (r_precision, leak, partial_before_full, excluded_before_full)
 }
 
 
@@ -221,11 +207,10 @@ class Metric:
 
     def depth(self, judgements: Judgements) -> int:
         """Number of results that the metric reads, at most all documents."""
-        sizes = {
-            "r_precision": judgements.relevant.sizes,
-            "leak": judgements.relevant.sizes + judgements.excluded.sizes,
-        }
-        depth = int(sizes[self.kind].max()) if self.kind in sizes else self.k or PAIRS_DEPTH
+        depth = self.k or PAIRS_DEPTH
+        if self.kind in ("r_precision", "leak"):
+            sizes = judgements.relevant.sizes
+            depth = int((sizes + judgements.excluded.sizes * (self.kind == "leak")).max())
         return min(depth, judgements.n_documents)
 
 

@@ -28,13 +28,9 @@ PADDING = -1
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The best documents of each query.
+    """The best documents of each query, as arrays of shape ``(queries, depth)``."""
 
-    Attributes:
-        rows: Best first, :data:`PADDING` after the last one. Shape ``(queries, depth)``.
-        scores: Higher is better, float32, same shape. Metrics read only ``rows``.
-    """
-
+    #: Best first, :data:`PADDING` after the last one. Metrics read only these.
     rows: Rows
     scores: NDArray[np.float32]
 
@@ -101,30 +97,22 @@ def write_run(
     tag = _escaped(system)
     names = {row: _escaped(document_ids[row]) for row in np.unique(ranking.rows) if row >= 0}
     with atomic_file(path) as file:
-        for qid, rows, scores in zip(
-            map(_escaped, query_ids), ranking.rows.tolist(), ranking.scores, strict=True
-        ):
-            lines = (
-                # Nine digits restore a float32 exactly, so that ties stay ties.
-                f"{qid} Q0 {names[row]} {rank} {score:.9g} {tag}\n"
+        for qid, rows, scores in zip(query_ids, ranking.rows.tolist(), ranking.scores, strict=True):
+            # Nine digits restore a float32 exactly, so that ties stay ties.
+            file.writelines(
+                f"{_escaped(qid)} Q0 {names[row]} {rank} {score:.9g} {tag}\n"
                 for rank, (row, score) in enumerate(zip(rows, scores, strict=True), start=1)
                 if row >= 0
             )
-            file.writelines(lines)
 
 
 def read_run(
     path: Path, query_ids: Sequence[str], rows: Mapping[str, int], *, skip_unknown: bool = False
 ) -> Ranking:
-    """Read a TREC run: documents by decreasing score, ties by rank.
+    """Read a TREC run, plain or compressed: documents by decreasing score, ties by rank.
 
-    Other queries are ignored; the ranking of a query without a line is empty.
-
-    Args:
-        path: Plain or compressed.
-        query_ids: The queries, in the order of the rankings.
-        rows: Row of each document of the corpus.
-        skip_unknown: Ignore unknown documents, instead of refusing the run.
+    Other queries are ignored; the ranking of a query without a line is empty. Unknown documents
+    are errors unless ``skip_unknown``.
     """
     indices = {qid: index for index, qid in enumerate(query_ids)}
     found: list[dict[int, tuple[float, int]]] = [{} for _ in query_ids]
@@ -157,14 +145,10 @@ def read_run(
 
 
 def _pack(found: Sequence[Mapping[int, tuple[float, int]]]) -> Ranking:
-    depth = max(map(len, found))
-    rows = np.full((len(found), depth), PADDING, dtype=np.int32)
-    scores = np.full((len(found), depth), -np.inf, dtype=np.float32)
-    for index, documents in enumerate(found):
-        ordered = sorted(documents, key=documents.__getitem__)
-        rows[index, : len(ordered)] = ordered
-        scores[index, : len(ordered)] = [-documents[row][0] for row in ordered]
-    return Ranking(rows, scores)
+    ranking = Ranking.of([sorted(documents, key=documents.__getitem__) for documents in found])
+    for scores, documents in zip(ranking.scores, found, strict=True):
+        scores[: len(documents)] = [-score for score, _ in sorted(documents.values())]
+    return ranking
 
 
 def _fields(line: str, path: Path, number: int) -> tuple[str, str, int, float]:

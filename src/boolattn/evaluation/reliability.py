@@ -49,17 +49,14 @@ def reliability(
 def reliability_by_sign(
     probabilities: NDArray[Any], is_true: NDArray[Any], is_negated: NDArray[Any]
 ) -> dict[str, Any]:
-    """Return the curves of positive and of negated operands, as plain values.
+    """Return the curves of ``kept`` (positive) and ``excluded`` (negated) operands.
+
+    In ``bin_error`` each bin counts once.
 
     Args:
         probabilities: Shape ``(operands, documents)``; nan leaves a pair out.
         is_true: Whether the document belongs to the operand, same shape.
         is_negated: Shape ``(operands,)``.
-
-    Returns:
-        For ``kept`` (positive) and ``excluded`` (negated) operands: ``said``, ``found`` and
-        ``count`` of the bins that are filled, the ``error`` over all pairs, and ``bin_error``, in
-        which each bin counts once.
     """
     curves: dict[str, Any] = {}
     for name, chosen in (("kept", ~is_negated), ("excluded", is_negated)):

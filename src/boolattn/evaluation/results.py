@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, fields, replace
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,16 +47,8 @@ class Group:
 class Results:
     """Values of one system on one split.
 
-    Attributes:
-        system: Name, as shown in tables.
-        dataset: Name of the data set.
-        split: Of its queries.
-        n_documents: Size of the corpus.
-        queries: The judged queries.
-        values: For each metric one value a query, nan where undefined.
-        gate: What opened the gates; empty without BoolAttn.
-        seed: Of the training, where there is one.
-        details: Further plain values: version, depth, seconds.
+    ``values`` has for each metric one value a query, nan where undefined. ``gate`` tells what
+    opened the gates, ``details`` has version, depth and seconds.
     """
 
     system: str
@@ -69,11 +62,10 @@ class Results:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        n = len(self.queries)
         for name, values in self.values.items():
-            if values.shape != (len(self.queries),):
-                raise ConfigError(
-                    f"{name} has values of shape {values.shape} for {len(self.queries)} queries"
-                )
+            if values.shape != (n,):
+                raise ConfigError(f"{name} has values of shape {values.shape} for {n} queries")
 
     @property
     def overall(self) -> Group:
@@ -109,12 +101,8 @@ class Results:
 
     def save(self, path: Path) -> None:
         """Write JSON with means by group and the values of every query."""
-        plain: dict[str, Any] = {"format": FORMAT}
-        plain |= {
-            one.name: getattr(self, one.name)
-            for one in fields(self)
-            if one.name not in ("queries", "values")
-        }
+        names = [one.name for one in fields(self) if one.name not in ("queries", "values")]
+        plain: dict[str, Any] = {"format": FORMAT, **{name: getattr(self, name) for name in names}}
         plain["overall"] = _plain_group(self.overall)
         plain["by"] = {
             grouping: {name: _plain_group(group) for name, group in groups.items()}
@@ -140,15 +128,11 @@ class Results:
             if not isinstance(plain, dict) or plain.get("format") != FORMAT:
                 raise DataError(f"{path} has no results in format {FORMAT}; evaluate again")
             table = plain["queries"]
+            table["operators"] = map(tuple, table["operators"])
             columns = [table[one.name] for one in fields(QueryInfo)]
-            queries = tuple(
-                QueryInfo(qid, template, tuple(operators), domain, wording)
-                for qid, template, operators, domain, wording in zip(*columns, strict=True)
-            )
-            values = {
-                name: np.array([np.nan if v is None else v for v in column], dtype=np.float64)
-                for name, column in plain["values"].items()
-            }
+            queries = tuple(starmap(QueryInfo, zip(*columns, strict=True)))
+            # A null becomes nan.
+            values = {name: np.array(own, np.float64) for name, own in plain["values"].items()}
             kept = {one.name: plain[one.name] for one in fields(cls)}
             return cls(**kept | {"queries": queries, "values": values})
         except FileNotFoundError as error:
@@ -161,8 +145,8 @@ class Results:
 
 def results_of(judgements: Judgements, values: Mapping[str, Floats], **about: Any) -> Results:
     """Make results of measured values; ``about`` are the other attributes."""
-    n_documents, queries = judgements.n_documents, judgements.infos
-    return Results(n_documents=n_documents, queries=queries, values=values, **about)
+    about |= {"n_documents": judgements.n_documents, "queries": judgements.infos}
+    return Results(values=values, **about)
 
 
 def average(results: Sequence[Results]) -> Results:
@@ -170,9 +154,8 @@ def average(results: Sequence[Results]) -> Results:
     _check_alike(results)
     if len(results) == 1:
         return results[0]
-    values = {
-        name: np.mean([one.values[name] for one in results], axis=0) for name in _shared(results)
-    }
+    shared = [name for name in results[0].values if all(name in one.values for one in results)]
+    values = {name: np.mean([one.values[name] for one in results], axis=0) for name in shared}
     return replace(results[0], values=values, seed=None)
 
 
@@ -181,11 +164,7 @@ def compare_results(
 ) -> dict[str, Comparison]:
     """Compare two systems on the same queries, second minus first.
 
-    Args:
-        first: The reference.
-        second: The system whose gain is measured.
-        metrics: Left out, all that both have. A metric without a value is left out.
-        seed: Of the draws.
+    Default: all metrics that both have. A metric without a value is left out.
     """
     _check_alike([first, second])
     names = [name for name in first.values if name in second.values]
@@ -196,10 +175,6 @@ def compare_results(
         for name in metrics or names
         if not np.isnan(second.values[name] - first.values[name]).all()
     }
-
-
-def _shared(results: Sequence[Results]) -> list[str]:
-    return [name for name in results[0].values if all(name in one.values for one in results)]
 
 
 def _check_alike(results: Sequence[Results]) -> None:

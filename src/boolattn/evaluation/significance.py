@@ -55,15 +55,9 @@ def compare(
     first, second = first[is_known], second[is_known]
     difference = second - first
     low, high = bootstrap_interval(difference, confidence=confidence, n_draws=n_draws, seed=seed)
-    return Comparison(
-        n=len(difference),
-        first=float(first.mean()),
-        second=float(second.mean()),
-        difference=float(difference.mean()),
-        low=low,
-        high=high,
-        p_value=randomisation_test(difference, n_draws=n_draws, seed=seed),
-    )
+    p_value = randomisation_test(difference, n_draws=n_draws, seed=seed)
+    means = [float(values.mean()) for values in (first, second, difference)]
+    return Comparison(len(difference), means[0], means[1], means[2], low, high, p_value)
 
 
 def randomisation_test(differences: Floats, *, n_draws: int = N_DRAWS, seed: int = 0) -> float:
@@ -101,13 +95,7 @@ def bootstrap_interval(
         raise ConfigError(f"confidence must be between 0 and 1; got {confidence}")
     if len(differences) == 1:
         return float(differences[0]), float(differences[0])
-    found = bootstrap(
-        (differences,),
-        np.mean,
-        n_resamples=n_draws,
-        batch=_BATCH,
-        confidence_level=confidence,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    )
+    options = {"n_resamples": n_draws, "batch": _BATCH, "rng": np.random.default_rng(seed)}
+    data = (differences,)
+    found = bootstrap(data, np.mean, confidence_level=confidence, method="percentile", **options)
     return float(found.confidence_interval.low), float(found.confidence_interval.high)

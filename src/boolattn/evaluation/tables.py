@@ -63,6 +63,8 @@ def groups_table(
     title: str, metrics: Sequence[str], sections: Sequence[Mapping[str, Group]], width: int = WIDTH
 ) -> Table:
     """Return means, without empty columns and with as many columns as fit."""
+    from rich.console import Console
+
     groups = [group for section in sections for group in section.values()]
     shown = [name for name in metrics if any(not math.isnan(one.means[name]) for one in groups)]
     optional = [name for name in _OPTIONAL if name in shown]
@@ -73,7 +75,7 @@ def groups_table(
                 values = (short(group.means[metric]) for metric in shown)
                 table.add_row(name, f"{group.n:,}", *values)
             table.add_section()
-        if not optional or _natural_width(table) <= width:
+        if not optional or Console(width=10 * WIDTH).measure(table).maximum <= width:
             return table
         shown.remove(optional.pop(0))
 
@@ -133,11 +135,3 @@ def _table(title: str, columns: Sequence[str]) -> Table:
         is_text = column in ("", "group", "metric")
         table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
     return table
-
-
-def _natural_width(table: Table) -> int:
-    from rich.console import Console
-    from rich.measure import Measurement
-
-    console = Console(width=10 * WIDTH)
-    return Measurement.get(console, console.options, table).maximum

@@ -1,24 +1,23 @@
-"""The web application: routes of the JSON API over an open index.
+"""The web application: routes of the JSON API over an open index, and of the page.
 
 No postponed annotations here: FastAPI reads them when a route is made.
 """
 
-import time
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, FastAPI, Query
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import PlainTextResponse, Response
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 import boolattn
-from boolattn.search.filters import parse_filters
 from boolattn.service import schemas
-from boolattn.service.assets import page_routes
-from boolattn.service.errors import leave_to_middleware
+from boolattn.service.errors import RefusedError, leave_to_middleware
 from boolattn.service.handlers import Handlers
 from boolattn.service.judgements import JudgedQueries
-from boolattn.service.metrics import CONTENT_TYPE
 from boolattn.service.middleware import LimitsMiddleware
 from boolattn.service.settings import ServiceSettings
 
@@ -36,7 +35,13 @@ _ERRORS = {
     503: "Too many active requests; try again after Retry-After seconds.",
     504: "The search took too long.",
 }
-Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
+#: Media types of the page's files by suffix; other files are not served.
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
 
 
 def create_app(
@@ -45,14 +50,10 @@ def create_app(
     settings: ServiceSettings | None = None,
     judged: JudgedQueries | None = None,
 ) -> FastAPI:
-    """Build the application.
+    """Build the application over an index of the Boolean model.
 
-    Args:
-        searcher: Index of the Boolean model.
-        plain: The plain encoder's index of the same documents, to compare with; ``None``: the
-            same index, searched with one vector per query.
-        settings: Limits; the defaults if left out.
-        judged: Judged queries, to mark results that violate them.
+    ``plain`` is the plain encoder's index of the same documents, to compare with; ``None``: the
+    same index, searched with one vector per query. Results that violate ``judged`` are marked.
     """
     settings = settings or ServiceSettings()
     handlers = Handlers(searcher, plain, settings, judged)
@@ -77,7 +78,7 @@ def create_app(
         redoc_url=None,
     )
     app.include_router(_api_routes(handlers))
-    app.include_router(page_routes())
+    app.include_router(_page_routes())
     leave_to_middleware(app)
     app.add_middleware(LimitsMiddleware, settings=settings, metrics=handlers.metrics)
     return app
@@ -92,64 +93,47 @@ def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def _api_routes(handlers: Handlers) -> APIRouter:
     router = APIRouter()
-
-    @router.post("/search", responses=_errors(400, 408, 413))
-    async def search(request: schemas.SearchRequest) -> schemas.SearchReply:
-        """Search in plain language or explicit syntax."""
-        return await handlers.search(request)
-
-    @router.get("/search", responses=_errors(400))
-    async def search_by_address(
-        q: Text,
-        k: Annotated[int, Query(ge=1, description="Number of results.")] = 10,
-        mode: schemas.Mode = "auto",
-        hybrid: bool = False,
-        compare: bool = False,
-        filters: Annotated[
-            list[str] | None,
-            Query(alias="filter", description="For example year>=1990; may be repeated."),
-        ] = None,
-    ) -> schemas.SearchReply:
-        """Search by URL parameters."""
-        request = schemas.SearchRequest(
-            query=q,
-            k=k,
-            mode=mode,
-            hybrid=hybrid,
-            compare=compare,
-            filters=parse_filters(filters) if filters else None,
-        )
-        return await handlers.search(request)
-
-    @router.get("/explain", responses=_errors(400))
-    async def explain(q: Text, mode: schemas.Mode = "auto") -> schemas.ExplainReply:
-        """Show how a query is parsed: tree, operands, and cue, scope and bias by word."""
-        return await handlers.explain(q, mode)
-
-    @router.get("/documents/{document_id:path}", responses=_errors(404))
-    async def document(document_id: str) -> schemas.DocumentReply:
-        """Return the full text and the metadata of one document."""
-        return await handlers.document(document_id)
-
-    @router.head("/health", include_in_schema=False)
-    @router.get("/health")
-    async def health() -> schemas.HealthReply:
-        """Check that the service is running."""
-        return schemas.HealthReply(
-            status="ok",
-            version=boolattn.__version__,
-            documents=len(handlers.searcher),
-            uptime_s=round(time.monotonic() - handlers.start, 1),
-        )
-
-    @router.get("/about")
-    async def about() -> schemas.AboutReply:
-        """Describe the service: its index, its limits, and example queries."""
-        return handlers.about()
+    router.post("/search", responses=_errors(400, 408, 413))(handlers.search)
+    router.get("/search", responses=_errors(400))(handlers.search_by_address)
+    router.get("/explain", responses=_errors(400))(handlers.explain)
+    router.get("/documents/{document_id:path}", responses=_errors(404))(handlers.document)
+    router.head("/health", include_in_schema=False)(handlers.health)
+    router.get("/health")(handlers.health)
+    router.get("/about")(handlers.about)
 
     @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Metrics for Prometheus."""
-        return Response(handlers.metrics.text(), media_type=CONTENT_TYPE)
+        return Response(handlers.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+    return router
+
+
+def _page_routes() -> APIRouter:
+    """Serve the page at / and its parts below /page/."""
+    router = APIRouter(include_in_schema=False)
+    assets = {
+        path.name: (path.read_bytes(), _TYPES[path.name[path.name.rfind(".") :]])
+        for path in files("boolattn.service").joinpath("page").iterdir()
+        if path.name.endswith(tuple(_TYPES))
+    }
+
+    def serve(name: str, request: Request) -> Response:
+        if name not in assets:
+            raise RefusedError(404, "not_found", "there is no such file")
+        content, media_type = assets[name]
+        tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+        headers = {"ETag": tag, "Cache-Control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, media_type=media_type, headers=headers)
+
+    @router.api_route("/", methods=["GET", "HEAD"])
+    async def page(request: Request) -> Response:
+        return serve("index.html", request)
+
+    @router.get("/page/{name}")
+    async def part(name: str, request: Request) -> Response:
+        return serve(name, request)
 
     return router

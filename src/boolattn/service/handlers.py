@@ -9,17 +9,19 @@ import time
 import unicodedata
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Query
 
 import boolattn
 from boolattn.errors import BoolattnError, DataError
 from boolattn.logic.syntax import is_explicit
+from boolattn.search.filters import parse_filters
 from boolattn.service import replies, schemas
 from boolattn.service.batching import Batcher
 from boolattn.service.errors import RefusedError, one_line
 from boolattn.service.judgements import JudgedQueries
 from boolattn.service.metrics import Metrics
-from boolattn.service.word_explanations import explain_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +40,7 @@ EXAMPLES = (
     "beetles found in Brazil as well as Mexico",
     "birds AND Kenya NOT Uganda",
 )
+Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
 #: Fields of a request that are options of a search.
 _SEARCH_OPTIONS = {"mode", "filters", "hybrid", "compose", "strict_not", "explain"}
 
@@ -83,7 +86,7 @@ class Handlers:
         self.metrics.gauge("boolattn_queries_waiting", "Queries waiting.", self.batcher.__len__)
 
     async def search(self, request: schemas.SearchRequest) -> schemas.SearchReply:
-        """Search one query, in a batch with others that arrive now."""
+        """Search in plain language or explicit syntax."""
         start = time.perf_counter()
         self._check_query(request.query)
         self._check_options(request)
@@ -94,31 +97,57 @@ class Handlers:
         took["total"] = round(1000 * (time.perf_counter() - start), 3)
         return self._reply(request, found, plain, took)
 
-    async def explain(self, query: str, mode: str) -> schemas.ExplainReply:
-        """Show how a query is parsed, and what the attention does at its words."""
-        self._check_query(query)
-        found = await self.batcher.submit(Options.of(1, mode=mode), query)
+    async def search_by_address(
+        self,
+        q: Text,
+        k: Annotated[int, Query(ge=1, description="Number of results.")] = 10,
+        mode: schemas.Mode = "auto",
+        hybrid: bool = False,
+        compare: bool = False,
+        filters: Annotated[
+            list[str] | None,
+            Query(alias="filter", description="For example year>=1990; may be repeated."),
+        ] = None,
+    ) -> schemas.SearchReply:
+        """Search by URL parameters."""
+        conditions = parse_filters(filters) if filters else None
+        request = schemas.SearchRequest(
+            query=q, k=k, mode=mode, hybrid=hybrid, compare=compare, filters=conditions
+        )
+        return await self.search(request)
+
+    async def explain(self, q: Text, mode: schemas.Mode = "auto") -> schemas.ExplainReply:
+        """Show how a query is parsed: tree, operands, and cue, scope and bias by word."""
+        self._check_query(q)
+        found = await self.batcher.submit(Options.of(1, mode=mode), q)
         gate: dict[str, bool] = {}
         words: list[schemas.WordReply] = []
         # No encoder sees explicit syntax as a sentence.
-        if mode == "plain" or (mode == "auto" and not is_explicit(query)):
+        if mode == "plain" or (mode == "auto" and not is_explicit(q)):
             towers = self.searcher.retriever.towers
-            gate, words = await self.batcher.call(lambda: explain_words(towers, query))
+            gate, words = await self.batcher.call(lambda: replies.explain_words(towers, q))
         return schemas.ExplainReply(**replies.parse_fields(found), gate=gate, words=words)
 
-    async def document(self, name: str) -> schemas.DocumentReply:
-        """Return one document."""
+    async def document(self, document_id: str) -> schemas.DocumentReply:
+        """Return the full text and the metadata of one document."""
         try:
-            found = await self.batcher.call(lambda: self.searcher.document(name))
+            found = await self.batcher.call(lambda: self.searcher.document(document_id))
         except DataError as error:
             message = "the index has no document with this id"
             raise RefusedError(404, "no_document", message) from error
-        return schemas.DocumentReply(
-            id=found.id, title=found.title, text=found.text, metadata=dict(found.metadata)
+        return schemas.DocumentReply.model_validate(found, from_attributes=True)
+
+    async def health(self) -> schemas.HealthReply:
+        """Check that the service is running."""
+        return schemas.HealthReply(
+            status="ok",
+            version=boolattn.__version__,
+            documents=len(self.searcher),
+            uptime_s=round(time.monotonic() - self.start, 1),
         )
 
-    def about(self) -> schemas.AboutReply:
-        """Describe the service."""
+    async def about(self) -> schemas.AboutReply:
+        """Describe the service: its index, its limits, and example queries."""
         judged = self.judged.examples(N_EXAMPLES)
         # One in explicit syntax too, so that people see that there is one.
         explicit = [replace(item, query=item.explicit) for item in judged if item.explicit]

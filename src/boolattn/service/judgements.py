@@ -23,16 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JudgedQuery:
-    """A query and its judged documents.
-
-    Attributes:
-        query: Text of the query.
-        explicit: The same in explicit syntax; empty if unknown.
-        operators: Operators of the query, if known.
-        gold: Documents that answer it.
-        excluded: Documents that match its positive operands, but are excluded.
-        partial: Documents that match some operands of an AND, not all.
-    """
+    """A query, the same in explicit syntax (empty if unknown), and ids of judged documents."""
 
     query: str
     explicit: str

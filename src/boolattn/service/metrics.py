@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 
@@ -19,25 +18,17 @@ class Metrics:
     """The metrics of one application, in a registry of its own."""
 
     def __init__(self) -> None:
-        own = self._registry = CollectorRegistry()
-        self.requests = Counter(
-            "boolattn_requests_total", "Requests answered.", ["route", "status"], registry=own
-        )
-        self.refused = Counter(
-            "boolattn_refused_total", "Requests refused, by error code.", ["code"], registry=own
-        )
-        self.queries = Counter(
-            "boolattn_queries_total", "Queries searched, by way of scoring.", ["way"], registry=own
-        )
-        self.seconds = Histogram(
-            "boolattn_request_seconds", "Time to answer.", ["route"], buckets=SECONDS, registry=own
-        )
-        self.batches = Histogram(
-            "boolattn_batch_queries", "Queries searched in one call.", buckets=SIZES, registry=own
-        )
-        self.search_seconds = Histogram(
-            "boolattn_batch_seconds", "Time of one search call.", buckets=SECONDS, registry=own
-        )
+        self._registry = CollectorRegistry()
+        count = partial(Counter, registry=self._registry)
+        time = partial(Histogram, registry=self._registry, buckets=SECONDS)
+        self.requests = count("boolattn_requests_total", "Requests answered.", ["route", "status"])
+        self.refused = count("boolattn_refused_total", "Requests refused, by error code.", ["code"])
+        text = "Queries searched, by way of scoring."
+        self.queries = count("boolattn_queries_total", text, ["way"])
+        self.seconds = time("boolattn_request_seconds", "Time to answer.", ["route"])
+        text = "Queries searched in one call."
+        self.batches = time("boolattn_batch_queries", text, buckets=SIZES)
+        self.search_seconds = time("boolattn_batch_seconds", "Time of one search call.")
 
     def count_batch(self, size: int, seconds: float) -> None:
         """Count one call of the searcher."""

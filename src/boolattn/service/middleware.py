@@ -148,19 +148,16 @@ class LimitsMiddleware:
             message = f"no answer within {limit}; ask for fewer results"
             raise RefusedError(504, "timeout", message) from error
 
-    def _check_key(self, headers: Headers) -> None:
+    def _check_key(self, sent: Headers) -> None:
         """Compare digests, so that the time depends neither on the key's bytes nor its length."""
         if self._key is None:
             return
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        shown = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        scheme, _, token = sent.get("authorization", "").partition(" ")
+        shown = token.strip() if scheme.lower() == "bearer" else sent.get("x-api-key", "")
         if not hmac.compare_digest(_digest(shown), self._key):
-            raise RefusedError(
-                401,
-                "wrong_key" if shown else "no_key",
-                "send the API key in the header Authorization: Bearer or X-API-Key",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
+            code, headers = "wrong_key" if shown else "no_key", {"WWW-Authenticate": "Bearer"}
+            message = "send the API key in the header Authorization: Bearer or X-API-Key"
+            raise RefusedError(401, code, message, headers=headers)
 
     def _record(self, exchange: _Exchange) -> None:
         """Count and log a request."""

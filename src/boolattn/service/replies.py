@@ -1,19 +1,24 @@
-"""From search results to replies of the API."""
+"""From search results, and what BoolAttn does at each word, to replies of the API."""
 
 from __future__ import annotations
 
-import math
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from boolattn.errors import ConfigError
 from boolattn.logic.tree import And, Atom, Not, Or, operators_of
 from boolattn.search.verdicts import RANKED_LOWER, explain_lower_rank
-from boolattn.service.schemas import HitReply, Judged, OperandReply, OtherRank, TreeNode
+from boolattn.service.schemas import HitReply, Judged, OperandReply, OtherRank, TreeNode, WordReply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+    from sentence_transformers import SentenceTransformer
+
     from boolattn.logic.tree import QueryTree
+    from boolattn.plugin.explain import Explanation
     from boolattn.search import Hit, SearchResult
     from boolattn.service.judgements import JudgedQuery
 
@@ -30,7 +35,7 @@ def parse_fields(result: SearchResult) -> dict[str, Any]:
             for text, own, is_negated in zip(result.operands, spans, result.is_negated, strict=True)
         ],
         "operators": [operator.value for operator in operators_of(result.tree)],
-        "confidence": _number(result.confidence),
+        "confidence": result.confidence,
         "is_composed": result.is_composed,
         "reading": result.parsed_text,
         "warnings": list(result.warnings),
@@ -58,24 +63,15 @@ def hit_replies(
     other: SearchResult | None = None,
 ) -> list[HitReply]:
     """Convert the first ``k`` results; ``other`` is the other system's result."""
-    ranks = _other_ranks(other, k) if other else {}
-    absent = None
+    ranks, absent = {}, None
     if other:
-        verdict = RANKED_LOWER if other.is_composed else ""
+        ranks, verdict = _other_ranks(other, k), RANKED_LOWER if other.is_composed else ""
         absent = OtherRank(rank=None, looked=len(other.hits), verdict=verdict)
     return [
         HitReply(
+            **vars(hit) | {"text": hit.text[:snippet]},
             rank=rank,
-            id=hit.id,
-            title=hit.title,
-            text=hit.text[:snippet],
             is_cut=len(hit.text) > snippet,
-            metadata=dict(hit.metadata),
-            score=_number(hit.score),
-            probabilities=_rounded(hit.probabilities),
-            verdict=hit.verdict,
-            why=hit.why,
-            branches=dict(hit.branches),
             judgement=judged.judge(hit.id) if judged else None,
             other=ranks.get(hit.id, absent),
         )
@@ -95,7 +91,7 @@ def _other_ranks(other: SearchResult, k: int) -> dict[str, OtherRank]:
         ranks[hit.id] = OtherRank(
             rank=rank if rank <= len(other.hits) else None,
             looked=len(other.hits),
-            probabilities=_rounded(hit.probabilities),
+            probabilities=hit.probabilities,
             verdict=verdict,
             why=why,
         )
@@ -115,10 +111,48 @@ def count_judged(hits: Sequence[HitReply], judged: JudgedQuery | None) -> Judged
     )
 
 
-def _rounded(probabilities: Sequence[float]) -> list[float]:
-    return [round(float(value), 4) for value in probabilities]
+def explain_words(
+    towers: SentenceTransformer, text: str
+) -> tuple[dict[str, bool], list[WordReply]]:
+    """Return the open gates and the words of a text; both empty for a model without BoolAttn."""
+    from boolattn.encoder import BoolBertModel, query_encoder
+    from boolattn.plugin.explain import explain
+
+    try:
+        encoder = query_encoder(towers)
+    except ConfigError:
+        return {}, []  # a model with one tower
+    if not isinstance(encoder, BoolBertModel):
+        return {}, []
+    tokenizer: Any = towers.tokenizer
+    explanation = explain(encoder, tokenizer, text)
+    n_tokens = len(explanation.tokens)
+    encoding = tokenizer(text, return_offsets_mapping=True, truncation=True, max_length=n_tokens)
+    groups: dict[int, list[int]] = {}
+    for token, word in enumerate(encoding.word_ids()):
+        if word is not None:
+            groups.setdefault(word, []).append(token)
+    offsets = encoding["offset_mapping"]
+    words = [_word(explanation, tokens, offsets) for tokens in groups.values()]
+    return explanation.gate, words
 
 
-def _number(value: float) -> float | None:
-    """Round a number; JSON has no infinity."""
-    return round(float(value), 6) if math.isfinite(value) else None
+def _word(explanation: Explanation, tokens: list[int], offsets: list[tuple[int, int]]) -> WordReply:
+    """Join the tokens of a word: the largest of each value, and the sum of attention change."""
+    start, end = offsets[tokens[0]][0], offsets[tokens[-1]][1]
+
+    def largest(values: NDArray[np.float32]) -> dict[str, float]:
+        best = (max(map(float, row), key=abs) for row in values[:, tokens])
+        return {
+            name: round(value, 4) for name, value in zip(explanation.operators, best, strict=True)
+        }
+
+    return WordReply(
+        text=explanation.text[start:end],
+        start=start,
+        end=end,
+        cue=largest(explanation.cue),
+        scope=largest(explanation.scope.mean(0)),
+        bias=largest(explanation.bias.mean(0)),
+        attention_change=round(float(explanation.attention_change[:, tokens].mean(0).sum()), 5),
+    )

@@ -3,9 +3,11 @@
 No postponed annotations here: pydantic reads them when a class is made.
 """
 
-from typing import Any, Literal
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Mode = Literal["auto", "plain", "explicit"]
 Value = str | int | float | bool
@@ -13,6 +15,19 @@ Filters = dict[str, Value | list[Value] | dict[str, Value | list[Value]]]
 Judgement = Literal["answers", "excluded", "partial", "other"]
 
 QUERY = "moths of Borneo but not Sumatra"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else round(float(value), 6)
+
+
+def _short(values: Sequence[float]) -> list[float]:
+    return [round(float(value), 4) for value in values]
+
+
+#: Infinity, which JSON does not have, becomes null.
+Number = Annotated[float | None, BeforeValidator(_rounded)]
+Probabilities = Annotated[Sequence[float], BeforeValidator(_short)]
 
 
 class SearchRequest(BaseModel):
@@ -85,7 +100,7 @@ class ParseReply(BaseModel):
     nodes: TreeNode = Field(description="The same tree as nodes.")
     operands: list[OperandReply]
     operators: list[str] = Field(examples=[["not"]])
-    confidence: float | None = Field(description="Confidence of the parser, 0 to 1.")
+    confidence: Number = Field(description="Confidence of the parser, 0 to 1.")
     is_composed: bool = Field(
         description="False: one vector was used, because the query has one operand or the "
         "parser's confidence is low."
@@ -99,22 +114,28 @@ class OtherRank(BaseModel):
 
     rank: int | None = Field(description="From 1; null: not found.")
     looked: int = Field(description="Number of results searched for it.")
-    probabilities: list[float] = []
+    probabilities: Probabilities = []
     verdict: str = Field(default="", description="As of a result; empty if not composed.")
     why: str = ""
 
 
-class HitReply(BaseModel):
+class DocumentReply(BaseModel):
+    """One document."""
+
+    id: str
+    title: str
+    text: str
+    metadata: dict[str, Any]
+
+
+class HitReply(DocumentReply):
     """One result."""
 
     rank: int
-    id: str
-    title: str
     text: str = Field(description="The beginning; /documents/{id} has all of it.")
     is_cut: bool
-    metadata: dict[str, Any]
-    score: float | None = Field(description="Log-probability if composed, else a similarity.")
-    probabilities: list[float] = Field(
+    score: Number = Field(description="Log-probability if composed, else a similarity.")
+    probabilities: Probabilities = Field(
         description="Of each operand, in their order; empty if not composed. Compare them "
         "between documents for the same operand."
     )
@@ -183,15 +204,6 @@ class ExplainReply(ParseReply):
 
     gate: dict[str, bool] = Field(description="Open gates; empty: the model has no BoolAttn.")
     words: list[WordReply]
-
-
-class DocumentReply(BaseModel):
-    """One document."""
-
-    id: str
-    title: str
-    text: str
-    metadata: dict[str, Any]
 
 
 class HealthReply(BaseModel):

@@ -49,13 +49,7 @@ def address_of(listener: socket.socket) -> str:
 def make_server(
     app: FastAPI, *, timeout: float, ready: Callable[[], None] | None = None
 ) -> uvicorn.Server:
-    """Make a server; ``run(sockets=[listen(host, port)])`` starts it.
-
-    Args:
-        app: The application.
-        timeout: Seconds that one request may take.
-        ready: Called when the server accepts requests.
-    """
+    """Make a server; ``run(sockets=[listen(host, port)])`` starts it, and then calls ``ready``."""
     config = uvicorn.Config(
         app,
         http="h11",

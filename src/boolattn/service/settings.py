@@ -15,20 +15,9 @@ _MIN_KEY_LENGTH = 16
 class ServiceSettings:
     """Limits of one service; a request beyond them is refused.
 
-    Attributes:
-        max_length: Characters of a query.
-        max_k: Results of one search.
-        max_body: Bytes of a request's body.
-        concurrency: Active requests; further ones get status 503.
-        timeout: Seconds until a request is given up.
-        batch_size: Queries searched in one call; 1 turns batching off.
-        batch_wait: Seconds that the first query of a batch waits for others.
-        snippet: Characters of a document's text in a list of results.
-        refresh: Seconds between checks whether the index has changed.
-        compare: Whether searches can be compared with the plain encoder.
-        label: Name of the model on the page.
-        plain_label: Name of the plain encoder on the page.
-        api_key: The key that callers must send; ``None``: no key.
+    Lengths are in characters, ``max_body`` in bytes, times in seconds. ``snippet`` is the length
+    of a document's text in a list of results, ``refresh`` the time between checks whether the
+    index has changed. The labels name the models on the page.
     """
 
     max_length: int = 1000
@@ -52,10 +41,8 @@ class ServiceSettings:
         if not self.timeout > 0:
             raise ConfigError(f"timeout must be above 0 seconds, got {self.timeout}")
         if not 0 <= self.batch_wait < self.timeout:
-            raise ConfigError(
-                f"batch_wait must be from 0 to below the timeout ({self.timeout} s), "
-                f"got {self.batch_wait}"
-            )
+            limits = f"from 0 to below the timeout ({self.timeout} s)"
+            raise ConfigError(f"batch_wait must be {limits}, got {self.batch_wait}")
         if self.api_key is not None and len(self.api_key) < _MIN_KEY_LENGTH:
             raise ConfigError(f"an API key needs at least {_MIN_KEY_LENGTH} characters")
 
