@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from boolattn.embedding.int8_storage import shipped_model
 from boolattn.service.app import create_app
-from boolattn.service.server import address_of, listen, make_server
+from boolattn.service.server import Server, address_of, listen
 from boolattn.service.settings import ServiceSettings
 from tests.service.conftest import WordSearcher
 from tests.service.test_api import JUDGED, QUERY
@@ -76,7 +76,7 @@ def running():
         taken = listen("127.0.0.1", 0)
         is_up = threading.Event()
         app = create_app(searcher, None, ServiceSettings(**settings), JUDGED)
-        server = make_server(app, timeout=5, ready=is_up.set)
+        server = Server(app, timeout=5, ready=is_up.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})
         thread.start()
         stops.append((server, thread, taken))

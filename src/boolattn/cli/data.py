@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -15,16 +15,17 @@ from boolattn.cli.output import AsJson, console, note, print_json
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from rich.table import Table
 
     from boolattn.data.catalog import Options
     from boolattn.data.negation import Negation
-    from boolattn.data.records import Dataset, Query
+    from boolattn.data.records import Query
     from boolattn.data.sentences import Sentence
 
-T = TypeVar("T")
+    # Values for JSON, lines before the table, and the table.
+    Stats = tuple[dict[str, Any], list[str], Table]
 
 app = typer.Typer(help="List, build and inspect data sets.", no_args_is_help=True)
 
@@ -85,17 +86,11 @@ def stats(
     name: Name, folder: From = None, size: Size = "small", seed: Seed = 0, as_json: AsJson = False
 ) -> None:
     """Count documents, and queries by split and template."""
-    from boolattn.data.catalog import find_entry, open_dataset
+    from boolattn.data.catalog import find_entry
 
-    options = _options(folder, size, seed, 1000)
-    kind = find_entry(name).kind
-    lines: list[str] = []
-    if kind == "negation":
-        counts, table = _negation_stats(name, folder)
-    elif kind == "sentences":
-        counts, table = _sentence_stats(options)
-    else:
-        counts, lines, table = _dataset_stats(open_dataset(name, options))
+    by_kind = {"negation": _negation_stats, "sentences": _sentence_stats}
+    count = by_kind.get(find_entry(name).kind, _dataset_stats)
+    counts, lines, table = count(name, _options(folder, size, seed, 1000))
     if as_json:
         print_json(counts)
     else:
@@ -118,22 +113,17 @@ def show(  # noqa: PLR0913 - options of a command line
 
     kind = find_entry(name).kind
     options = _options(folder, size, seed, n)
-    examples: dict[str, Sequence[Any]]
     lines: Callable[[Any], Iterable[str]]
     if kind == "negation":
-        records = _chosen(open_negation(name, folder), split)
-        examples = {part: _spread([r for r in rs if r.has_negation], n) for part, rs in records}
-        lines = _negation_lines
+        records, lines = open_negation(name, folder), _negation_lines
+        examples = _examples(records, split, n, lambda record: record.has_negation)
     elif kind == "sentences":
         examples, lines = {name: list(open_sentences(options))}, _sentence_lines
     else:
         data = open_dataset(name, options)
         titles = {document.id: document.title for document in data.documents}
-        examples = {
-            part: _spread([q for q in queries if not template or q.template == template], n)
-            for part, queries in _chosen(data.splits, split)
-        }
         lines = partial(_query_lines, titles=titles)
+        examples = _examples(data.splits, split, n, lambda q: template in ("", q.template))
     if as_json:
         print_json({part: [asdict(record) for record in rs] for part, rs in examples.items()})
         return
@@ -148,21 +138,21 @@ def _options(folder: Path | None, size: str, seed: int, n: int) -> Options:
     return Options(folder=folder, size=size, seed=seed, n=n, tell=note)
 
 
-def _chosen(splits: Mapping[str, T], split: str) -> list[tuple[str, T]]:
+def _examples(
+    splits: Mapping[str, Iterable[Any]], split: str, n: int, is_chosen: Callable[[Any], bool]
+) -> dict[str, list[Any]]:
+    """Take the chosen records of one split, or of each, at equal distances."""
     if split and split not in splits:
         raise ConfigError(f"no split {split!r}; there are {', '.join(splits)}")
-    return [(name, part) for name, part in splits.items() if name == split or not split]
+    found = {name: list(filter(is_chosen, splits[name])) for name in ([split] if split else splits)}
+    return {name: records[:: max(1, len(records) // n)][:n] for name, records in found.items()}
 
 
-def _spread(records: Sequence[T], n: int) -> list[T]:
-    """Take records at equal distances."""
-    step = max(1, len(records) // n)
-    return list(records[::step][:n])
-
-
-def _dataset_stats(data: Dataset) -> tuple[dict[str, Any], list[str], Table]:
+def _dataset_stats(name: str, options: Options) -> Stats:
+    from boolattn.data.catalog import open_dataset
     from boolattn.data.counts import count_by_template, count_queries
 
+    data = open_dataset(name, options)
     lines = [f"{data.name}: {len(data.documents):,} documents"]
     coverage = {part: asdict(counts) for part, counts in getattr(data, "coverage", {}).items()}
     for split, counts in coverage.items():
@@ -183,19 +173,19 @@ def _dataset_stats(data: Dataset) -> tuple[dict[str, Any], list[str], Table]:
     return values | {"splits": splits}, lines, table
 
 
-def _negation_stats(name: str, folder: Path | None) -> tuple[dict[str, Any], Table]:
+def _negation_stats(name: str, options: Options) -> Stats:
     from boolattn.data.catalog import open_negation
     from boolattn.data.counts import count_negations
 
-    parts = open_negation(name, folder)
+    parts = open_negation(name, options.folder)
     counts = {split: asdict(count_negations(records)) for split, records in parts.items()}
     table = _table("split", "records", "negations", "tokens", "cue tokens", "scope tokens")
     for split, row in counts.items():
         table.add_row(split, *(f"{count:,}" for count in row.values()))
-    return {"name": name, "splits": counts}, table
+    return {"name": name, "splits": counts}, [], table
 
 
-def _sentence_stats(options: Options) -> tuple[dict[str, Any], Table]:
+def _sentence_stats(name: str, options: Options) -> Stats:
     """Count the templates of a sample, because sentences are generated without end."""
     from boolattn.data.catalog import open_sentences
 
@@ -203,7 +193,7 @@ def _sentence_stats(options: Options) -> tuple[dict[str, Any], Table]:
     table = _table("template", "records")
     for template, count in counts.most_common():
         table.add_row(template, f"{count:,}")
-    return {"name": "sentences", "templates": dict(counts)}, table
+    return {"name": name, "templates": dict(counts)}, [], table
 
 
 def _query_lines(query: Query, titles: Mapping[str, str]) -> Iterator[str]:
@@ -239,7 +229,7 @@ def _table(*columns: str) -> Table:
 
     table = Table(box=SIMPLE, pad_edge=False)
     for column in columns:
+        is_text = column in ("name", "template", "split") or "(" in column
         is_name = column in ("name", "template")
-        is_text = is_name or column == "split" or "(" in column
         table.add_column(column, justify="left" if is_text else "right", no_wrap=is_name)
     return table

@@ -100,7 +100,7 @@ def _run(
     address: tuple[str, int],
 ) -> None:
     from boolattn.service.app import create_app
-    from boolattn.service.server import address_of, listen, make_server
+    from boolattn.service.server import Server, address_of, listen
 
     listener = listen(*address)
     # Loads what is loaded on first use, so that the first caller does not wait.
@@ -112,4 +112,4 @@ def _run(
 
     app = create_app(searcher, plain, settings, judged)
     ready = partial(typer.echo, address_of(listener))
-    make_server(app, timeout=settings.timeout, ready=ready).run(sockets=[listener])
+    Server(app, timeout=settings.timeout, ready=ready).run(sockets=[listener])

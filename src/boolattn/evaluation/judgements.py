@@ -87,10 +87,15 @@ class Judgements:
                 f"none of {len(queries)} queries has a relevant document among {len(rows)} "
                 "documents; do the queries belong to this corpus?"
             )
-        names = [(q.gold, q.excluded - q.gold, q.partial - q.gold) for q in kept]
-        sets = ([rows[name] for name in own if name in rows] for triple in names for own in triple)
-        found = RowSets.of(sets)
-        return cls(kept, len(rows), *(RowSets(found[kind::3]) for kind in range(3)))
+        kinds = (
+            (query.gold for query in kept),
+            (query.excluded - query.gold for query in kept),
+            (query.partial - query.gold for query in kept),
+        )
+        sets = (
+            RowSets.of(map(rows.__getitem__, own & rows.keys()) for own in kind) for kind in kinds
+        )
+        return cls(kept, len(rows), *sets)
 
     @classmethod
     def of_rows(

@@ -1,8 +1,4 @@
-"""Ranking metrics: one value for each query.
-
-Plain rows are measured too: many rankings of one query by :meth:`JudgedRanking.of_query`, one
-ranking for each query by ``measure(Ranking.of(rows), Judgements.of_rows(...))``.
-"""
+"""Ranking metrics: one value for each query."""
 
 from __future__ import annotations
 

@@ -50,11 +50,8 @@ class Batcher(Generic[O, R]):
     ) -> None:
         """Prepare the queue; :meth:`start` runs it.
 
-        Args:
-            search: Answers queries with the same options, in order.
-            size: Most queries of one call.
-            wait: Seconds that the first query waits for others.
-            on_batch: Called with size and seconds of every call.
+        ``search`` answers queries with the same options, in order. The first of at most ``size``
+        queries waits ``wait`` seconds for others. ``on_batch`` gets size and seconds of each call.
         """
         self._search, self._size, self._wait, self._on_batch = search, size, wait, on_batch
         self._waiting: deque[_Item[O, R]] = deque()

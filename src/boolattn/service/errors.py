@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI, Request, Response
 
+    Headers = Mapping[str, str] | None
+
 logger = logging.getLogger(__name__)
 
 _MAX_LENGTH = 300
@@ -28,13 +30,7 @@ class RefusedError(Exception):
     """A request that is not answered."""
 
     def __init__(
-        self,
-        status: int,
-        code: str,
-        message: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        **details: Any,
+        self, status: int, code: str, message: str, *, headers: Headers = None, **details: Any
     ) -> None:
         """Describe the error; ``details`` are further fields beside code and message."""
         super().__init__(message)

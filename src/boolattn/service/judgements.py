@@ -7,6 +7,7 @@ and ``partial``. With ``template`` and ``operands``, the explicit form of a quer
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import BoolattnError, DataError
@@ -45,29 +46,26 @@ class JudgedQueries:
     """Judged queries by their text, whatever its case and spacing."""
 
     def __init__(self, queries: Iterable[JudgedQuery] = ()) -> None:
-        self._by_text = {_key(item.query): item for item in queries}
-        self._by_explicit = {_key(item.explicit): item for item in self._by_text.values()}
-        self._by_explicit.pop("", None)
+        self._queries = {_key(item.query): item for item in queries}
+        explicit = [item for item in self._queries.values() if item.explicit]
+        self._by_text = {_key(item.explicit): item for item in explicit} | self._queries
 
     def __len__(self) -> int:
-        return len(self._by_text)
+        return len(self._queries)
 
     def find(self, query: str) -> JudgedQuery | None:
         """Return the judged query with this text, if there is one."""
-        key = _key(query)
-        return self._by_text.get(key) or self._by_explicit.get(key)
+        return self._by_text.get(_key(query))
 
     def examples(self, n: int) -> list[JudgedQuery]:
         """Choose queries to show: the shortest with each set of operators, NOT first."""
         groups: dict[tuple[str, ...], list[JudgedQuery]] = {}
-        for item in sorted(self._by_text.values(), key=lambda item: len(item.query)):
+        for item in sorted(self._queries.values(), key=lambda item: len(item.query)):
             if item.operators and ("not" not in item.operators or item.excluded):
                 groups.setdefault(item.operators, []).append(item)
         order = sorted(groups, key=lambda names: ("not" not in names, -len(names), names))
-        chosen: list[JudgedQuery] = []
-        for turn in range(n):
-            chosen += [groups[names][turn] for names in order if turn < len(groups[names])]
-        return chosen[:n]
+        turns = zip_longest(*(groups[names] for names in order))
+        return [item for turn in turns for item in turn if item is not None][:n]
 
 
 def read_judgements(paths: Sequence[Path]) -> JudgedQueries:

@@ -46,34 +46,31 @@ def address_of(listener: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def make_server(
-    app: FastAPI, *, timeout: float, ready: Callable[[], None] | None = None
-) -> uvicorn.Server:
-    """Make a server; ``run(sockets=[listen(host, port)])`` starts it, and then calls ``ready``."""
-    config = uvicorn.Config(
-        app,
-        http="h11",
-        ws="none",
-        loop="asyncio",
-        lifespan="on",
-        log_config=None,  # the middleware logs requests
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=math.ceil(timeout) + 1,
-    )
-    return _Server(config, ready)
+class Server(uvicorn.Server):
+    """``run(sockets=[listen(host, port)])`` starts it; exits with status 0 after a signal."""
 
-
-class _Server(uvicorn.Server):
-    """Exits with status 0 after a signal."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None] | None) -> None:
+    def __init__(
+        self, app: FastAPI, *, timeout: float, ready: Callable[[], None] = lambda: None
+    ) -> None:
+        """Configure the server; ``ready`` is called when it accepts requests."""
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            loop="asyncio",
+            lifespan="on",
+            log_config=None,  # the middleware logs requests
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=math.ceil(timeout) + 1,
+        )
         super().__init__(config)
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and tell that requests are accepted."""
         await super().startup(sockets)
-        if self.started and self._ready is not None:
+        if self.started:
             self._ready()
 
     @contextmanager
