@@ -22,7 +22,9 @@ from tokenizers import (
 )
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
-from boolattn.logic.lexicon import CUES
+from boolattn.logic.labels import span_labels
+from boolattn.logic.lexicon import CUES, find_cues
+from boolattn.logic.operators import OPERATORS
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "modernbert", "mpnet")
 VOCABULARY = 220
@@ -79,6 +81,15 @@ def batch() -> dict[str, torch.Tensor]:
     mask[1, 7:] = 0
     mask[2, 4:] = 0
     return {"input_ids": ids, "attention_mask": mask}
+
+
+def cue_labels(text: str, offsets: list[tuple[int, int]]) -> list[list[bool]]:
+    """Label every token as a cue or not: rows in the order AND, OR, NOT; columns are tokens."""
+    cues = find_cues(text)
+    return [
+        span_labels([(c.start, c.end) for c in cues if c.operator is operator], offsets, text)
+        for operator in OPERATORS
+    ]
 
 
 def _words() -> list[str]:

@@ -1,7 +1,7 @@
 from boolattn.attention import config as attention_config
-from boolattn.logic.labels import cue_labels
 from boolattn.logic.lexicon import CUES, NOT_CUES, cue_words, find_cues
 from boolattn.logic.operators import OPERATORS, Operator
+from tests.conftest import cue_labels
 
 
 def found(text: str) -> list[tuple[str, str]]:

@@ -7,11 +7,10 @@ from transformers import AutoTokenizer, BertTokenizer
 from boolattn import BoolAttnConfig, attach
 from boolattn.embedding.models import minilm_folder
 from boolattn.errors import ConfigError, GateError
-from boolattn.logic.labels import cue_labels
 from boolattn.logic.lexicon import CUES, NOT_CUES
 from boolattn.plugin import recording
 from boolattn.plugin.vocabulary import lexicon_gate
-from tests.conftest import TEXTS, VOCABULARY
+from tests.conftest import TEXTS, VOCABULARY, cue_labels
 
 SENTENCES = (
     *TEXTS,

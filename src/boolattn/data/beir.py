@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from boolattn.data.records import Dataset, Document, Operand, Query
+from boolattn.data.records import Dataset, Document, Query, read_query
 from boolattn.errors import DataError
 from boolattn.files import atomic_file, atomic_folder
 from boolattn.jsonl import find_file, read_jsonl, read_lines, write_jsonl
-from boolattn.logic.operators import Operator
 from boolattn.logic.templates import TEMPLATES
 
 if TYPE_CHECKING:
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
 _HEADER = "query-id\tcorpus-id\tscore"
 _EXCLUDED = ".excluded"
 _FIELDS = {"_id": str, "text": str}
+_NO_METADATA: Mapping[str, Any] = dict.fromkeys(("template", "domain", "wording"), "") | (
+    dict.fromkeys(("operators", "operands", "partial"), ())
+)
 
 
 def write_beir(
@@ -133,20 +135,8 @@ def _query(row: Mapping[str, Any], metadata: Mapping[str, Any], where: str) -> Q
     if template and template not in TEMPLATES:
         raise DataError(f"{where}: unknown template {template!r}; known: {', '.join(TEMPLATES)}")
     try:
-        return Query(
-            id=row["_id"],
-            text=row["text"],
-            gold=frozenset(),
-            template=template,
-            operators=tuple(Operator(name) for name in metadata.get("operators", ())),
-            operands=tuple(
-                Operand(part["text"], tuple((start, end) for start, end in part["spans"]))
-                for part in metadata.get("operands", ())
-            ),
-            partial=frozenset(metadata.get("partial", ())),
-            domain=metadata.get("domain", ""),
-            wording=metadata.get("wording", ""),
-        )
+        own = {"id": row["_id"], "text": row["text"], "gold": (), "excluded": ()}
+        return read_query({**_NO_METADATA, **metadata, **own})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{where}: the query's metadata cannot be read ({error})") from error
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -120,13 +121,10 @@ def _open_quest_intro(options: Options) -> Dataset:
     return generated
 
 
-def _open_boolquestions(collection: str) -> Callable[[Options], Dataset]:
-    def opener(options: Options) -> Dataset:
-        from boolattn.data.boolquestions import load_boolquestions
+def _open_boolquestions(collection: str, options: Options) -> Dataset:
+    from boolattn.data.boolquestions import load_boolquestions
 
-        return load_boolquestions(collection, options.folder)
-
-    return opener
+    return load_boolquestions(collection, options.folder)
 
 
 def _open_beir(options: Options) -> Dataset:
@@ -168,7 +166,7 @@ _OPENERS: Mapping[str, Callable[[Options], Dataset]] = {
     "taxa": _open_taxa,
     "quest": _open_quest,
     "quest-intro": _open_quest_intro,
-    "boolquestions-msmarco": _open_boolquestions("MSMARCO"),
-    "boolquestions-nq": _open_boolquestions("NaturalQuestions"),
+    "boolquestions-msmarco": partial(_open_boolquestions, "MSMARCO"),
+    "boolquestions-nq": partial(_open_boolquestions, "NaturalQuestions"),
     "beir": _open_beir,
 }

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from boolattn.logic.operators import Operator
 from boolattn.logic.templates import template_tree
 from boolattn.logic.tree import And, Not, answers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from boolattn.logic.operators import Operator
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One document.
+    """One document; its metadata are further values, for filters."""
 
-    Attributes:
-        id: Unique in its corpus.
-        text: The text that is encoded.
-        title: Shown to people; the id of QUEST's documents.
-        metadata: Further values, for filters.
-    """
-
-    id: str
-    text: str
-    title: str = ""
+    id: str  # unique in its corpus
+    text: str  # the text that is encoded
+    title: str = ""  # shown to people; the id of QUEST's documents
     metadata: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
 
@@ -35,14 +27,11 @@ class Document:
 class Operand:
     """One operand of a query.
 
-    Attributes:
-        text: The operand as a query of its own ("moths of Borneo").
-        spans: Half-open character spans in the query's text, left to right; a word may belong
-            to several operands. Empty where they are not known.
-        members: Documents that match the operand alone, ``None`` where unknown; not compared.
+    The spans are half-open, in the query's text, left to right; a word may belong to several
+    operands. They are empty, and the members (documents that match it alone) ``None``, if unknown.
     """
 
-    text: str
+    text: str  # as a query of its own ("moths of Borneo")
     spans: tuple[tuple[int, int], ...] = ()
     members: frozenset[str] | None = field(default=None, compare=False, repr=False)
 
@@ -72,8 +61,29 @@ class Dataset:
     splits: Mapping[str, tuple[Query, ...]]  # by split: "train", "val", "test", "generated"
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerSets:
+def read_query(
+    row: Mapping[str, Any], members: Sequence[frozenset[str] | None] | None = None
+) -> Query:
+    """Make a query from parsed JSON; ``members`` has the documents of each operand."""
+    parts = zip(row["operands"], members or [None] * len(row["operands"]), strict=True)
+    return Query(
+        id=row["id"],
+        text=row["text"],
+        gold=frozenset(row["gold"]),
+        template=row["template"],
+        operators=tuple(map(Operator, row["operators"])),
+        operands=tuple(
+            Operand(part["text"], tuple((start, end) for start, end in part["spans"]), own)
+            for part, own in parts
+        ),
+        excluded=frozenset(row["excluded"]),
+        partial=frozenset(row["partial"]),
+        domain=row["domain"],
+        wording=row["wording"],
+    )
+
+
+class AnswerSets(NamedTuple):
     """The three disjoint document sets of a query."""
 
     gold: frozenset[str]

@@ -42,11 +42,7 @@ def quantise(matrix: Array) -> tuple[Array, Array]:
 
     .. math:: s = \max_{i \in block} |x_i| / 127, \quad q_i = round(x_i / s)
 
-    Args:
-        matrix: Any float type. Shape ``(rows, columns)``.
-
-    Returns:
-        int8 values, shape ``(rows, columns)``, and fp16 scales, shape ``(rows, blocks)``.
+    Returns int8 values, shape ``(rows, columns)``, and fp16 scales, shape ``(rows, blocks)``.
     """
     rows, columns = matrix.shape
     padded = np.pad(matrix.astype(np.float32), ((0, 0), (0, -columns % BLOCK)))

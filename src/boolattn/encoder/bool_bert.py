@@ -131,14 +131,9 @@ class BoolBertModel(PreTrainedModel):
     ) -> BaseModelOutput:
         """Encode texts.
 
-        Args:
-            input_ids: Shape ``(batch, tokens)``.
-            attention_mask: 1 for tokens, 0 for padding. Same shape.
-            operators: Labels that override the gate: names for each text, or 0 and 1 of the
-                shape ``(batch, operators)``.
-            task: Of sentence-transformers. The plug-in is used only for ``query``, not for
-                ``document`` or ``None`` (``encode`` without a task).
-            **kwargs: Arguments of the family's own ``forward``.
+        ``operators`` are labels that override the gate: names for each text, or 0 and 1 of the
+        shape ``(batch, operators)``. ``task`` is that of sentence-transformers: the plug-in is
+        used only for ``query``, not for ``document`` or ``None`` (``encode`` without a task).
         """
         if task == QUERY:
             kwargs["operators"] = operators

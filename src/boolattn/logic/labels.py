@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from boolattn.logic.lexicon import find_cues
-from boolattn.logic.operators import OPERATORS
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -29,16 +26,3 @@ def span_labels(
             start += 1
         labels.append(any(start < right and left < end for left, right in spans))
     return labels
-
-
-def cue_labels(text: str, offsets: Sequence[tuple[int, int]]) -> list[list[bool]]:
-    """Label every token as a cue or not: rows in the order AND, OR, NOT; columns are tokens.
-
-    >>> cue_labels("cats not dogs", [(0, 0), (0, 4), (5, 8), (9, 13), (0, 0)])[2]
-    [False, False, True, False, False]
-    """
-    cues = find_cues(text)
-    return [
-        span_labels([(c.start, c.end) for c in cues if c.operator is operator], offsets, text)
-        for operator in OPERATORS
-    ]

@@ -102,12 +102,9 @@ def unparse(tree: QueryTree) -> str:
         case Or(parts):
             return " OR ".join(_grouped(part) for part in parts)
         case And(parts):
-            shown = [unparse(p) if isinstance(p, Not) else _grouped(p) for p in parts]
             # "A NOT B" reads better than "A AND NOT B", and means the same.
-            joints = ["" if isinstance(p, Not) else "AND " for p in parts]
-            return shown[0] + "".join(
-                f" {joint}{part}" for joint, part in zip(joints[1:], shown[1:], strict=True)
-            )
+            shown = [unparse(p) if isinstance(p, Not) else f"AND {_grouped(p)}" for p in parts]
+            return " ".join(shown).removeprefix("AND ")
 
 
 def is_anchored(tree: QueryTree) -> bool:
@@ -163,14 +160,10 @@ class _Parser:
         return _joined(And, parts)
 
     def signed(self, depth: int) -> QueryTree:
-        is_negated = False
-        while self.here.kind in ("NOT", "-"):
+        is_negated = is_single = False
+        while not is_single and self.here.kind in ("NOT", "-"):
             is_single = self.take().kind == "-"
             is_negated = not is_negated
-            if is_single:
-                break
-        else:
-            is_single = False
         item = self.item(depth, is_single=is_single)
         if not is_negated:
             return item
@@ -250,18 +243,11 @@ def _token(text: str, at: int, *, is_start: bool) -> _Token:
 
 def _quote(text: str, start: int) -> _Token:
     closing = _CLOSING[text[start]]
-    inside: list[str] = []
-    at = start + 1
-    while at < len(text):
-        if text[at] == "\\" and text[at + 1 : at + 2] in ('"', "\\"):
-            inside.append(text[at + 1])
-            at += 2
-            continue
-        if text[at] in closing:
-            return _Token("quoted", "".join(inside), start, at + 1)
-        inside.append(text[at])
-        at += 1
-    raise QuerySyntaxError("this quote is never closed", column=start + 1, text=text)
+    # A possessive quantifier: an escaped quote is never taken for the end.
+    found = re.compile(rf'((?:\\["\\]|[^{closing}])*+)[{closing}]').match(text, start + 1)
+    if found is None:
+        raise QuerySyntaxError("this quote is never closed", column=start + 1, text=text)
+    return _Token("quoted", re.sub(r'\\(["\\])', r"\1", found[1]), start, found.end())
 
 
 def _joined(kind: type[And] | type[Or], parts: list[QueryTree]) -> QueryTree:

@@ -38,14 +38,8 @@ def attach(
     takes ``operators=``, oracle labels that override the gate: a list of operator names for each
     text, or 0 and 1 of the shape ``(batch, operators)``.
 
-    Args:
-        encoder: A Hugging Face encoder, with or without a task head.
-        config: The plug-in's settings. Default: the lexicon gate if a tokenizer is given, else
-            no gate but labels.
-        tokenizer: The encoder's own, for the lexicon gate.
-
-    Returns:
-        The plug-in, which is now a module of the encoder.
+    By default the gate is the lexicon if the encoder's own tokenizer is given, and else no gate
+    but labels. The plug-in that is returned is now a module of the encoder.
     """
     if config is None:
         config = BoolAttnConfig(gate="label" if tokenizer is None else "lexicon")

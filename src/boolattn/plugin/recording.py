@@ -20,12 +20,8 @@ if TYPE_CHECKING:
 class Record:
     """What BoolAttn computed while recording, with gradients.
 
-    Attributes:
-        wants_attention: Whether attention weights are recorded.
-        cue_states: Cues and gates of each forward pass, also if no gate was open.
-        biases: Bias of every layer in the last pass, by layer number; empty if none was added.
-        attention: Attention weights with the bias in the last pass, by layer number. Shape
-            ``(batch, heads, tokens, tokens)``.
+    Biases and attention weights, ``(batch, heads, tokens, tokens)`` with the bias, are those of
+    the last pass, by layer number; cues and gates are of each pass, also if no gate was open.
     """
 
     wants_attention: bool = False

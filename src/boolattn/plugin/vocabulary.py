@@ -36,10 +36,7 @@ def lexicon_gate(
     opens AND as well). Of two cues that share a word both count here, only the first in plain
     text: "along with the exception of" opens NOT as well.
 
-    Args:
-        config: The plug-in's settings.
-        tokenizer: A fast tokenizer.
-        n_ids: Vocabulary size of the encoder, which can be larger than the tokenizer's.
+    ``n_ids`` is the vocabulary size of the encoder, which can be larger than the tokenizer's.
     """
     if not getattr(tokenizer, "is_fast", False):
         raise ConfigError(

