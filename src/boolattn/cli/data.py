@@ -64,6 +64,7 @@ def build(  # noqa: PLR0913 - options of a command line
     """Write a data set: a BEIR folder, taxa with their manifest, sentences as JSON lines."""
     from boolattn.data import catalog
     from boolattn.data.beir import write_beir
+    from boolattn.data.sentences import generate
     from boolattn.jsonl import write_jsonl
 
     options = _options(folder, size, seed, n)
@@ -74,7 +75,7 @@ def build(  # noqa: PLR0913 - options of a command line
     elif out is None:
         raise ConfigError(f"no output given for {name}: add --out FOLDER")
     elif kind == "sentences":
-        write_jsonl(out, map(asdict, catalog.open_sentences(options)))
+        write_jsonl(out, map(asdict, generate(n, seed)))
     else:
         data = catalog.open_dataset(name, options)
         write_beir(out, data.documents, data.splits)
@@ -109,7 +110,8 @@ def show(  # noqa: PLR0913 - options of a command line
     as_json: AsJson = False,
 ) -> None:
     """Show a few examples of each split."""
-    from boolattn.data.catalog import find_entry, open_dataset, open_negation, open_sentences
+    from boolattn.data.catalog import find_entry, open_dataset, open_negation
+    from boolattn.data.sentences import generate
 
     kind = find_entry(name).kind
     options = _options(folder, size, seed, n)
@@ -118,7 +120,7 @@ def show(  # noqa: PLR0913 - options of a command line
         records, lines = open_negation(name, folder), _negation_lines
         examples = _examples(records, split, n, lambda record: record.has_negation)
     elif kind == "sentences":
-        examples, lines = {name: list(open_sentences(options))}, _sentence_lines
+        examples, lines = {name: list(generate(n, seed))}, _sentence_lines
     else:
         data = open_dataset(name, options)
         titles = {document.id: document.title for document in data.documents}
@@ -187,9 +189,9 @@ def _negation_stats(name: str, options: Options) -> Stats:
 
 def _sentence_stats(name: str, options: Options) -> Stats:
     """Count the templates of a sample, because sentences are generated without end."""
-    from boolattn.data.catalog import open_sentences
+    from boolattn.data.sentences import generate
 
-    counts = Counter(sentence.template for sentence in open_sentences(options))
+    counts = Counter(sentence.template for sentence in generate(options.n, options.seed))
     table = _table("template", "records")
     for template, count in counts.most_common():
         table.add_row(template, f"{count:,}")

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from boolattn.data.negation import Negation
     from boolattn.data.records import Dataset
-    from boolattn.data.sentences import Sentence
 
 Kind = Literal["queries", "negation", "sentences"]
 
@@ -78,14 +77,6 @@ def open_negation(name: str, folder: Path | None = None) -> Mapping[str, Iterato
 
     home = _folder(name, folder, "negation-scope")
     return {split: READERS[name](path) for split, path in find_negation(name, home).items()}
-
-
-def open_sentences(options: Options | None = None) -> Iterator[Sentence]:
-    """Generate ``options.n`` Boolean sentences."""
-    from boolattn.data.sentences import generate
-
-    options = options or Options()
-    return generate(options.n, options.seed)
 
 
 def _folder(name: str, folder: Path | None, cached: str) -> Path:

@@ -41,21 +41,16 @@ def read_cd_sco(path: Path) -> Iterator[Negation]:
         for offset, row in enumerate(rows):
             _check_columns(row, len(rows[0]), f"{path}:{first + offset}")
         tokens = tuple(row[3] for row in rows)
-        source = f"{path}:{first}"
-        triples = range(_FIXED, len(rows[0]), 3) if rows[0][_FIXED] != _NO_NEGATION else ()
-        for column in triples:
-            cue = tuple("" if row[column] == "_" else row[column] for row in rows)
+        is_plain = rows[0][_FIXED] == _NO_NEGATION
+        for column in [_FIXED] if is_plain else range(_FIXED, len(rows[0]), 3):
+            cue = tuple("" if is_plain or row[column] == "_" else row[column] for row in rows)
             yield Negation(
                 tokens=tokens,
                 cue=tuple(map(bool, cue)),
-                scope=tuple(row[column + 1] != "_" for row in rows),
+                scope=tuple(not is_plain and row[column + 1] != "_" for row in rows),
                 cue_text=cue,
-                source=source,
+                source=f"{path}:{first}",
             )
-        if not triples:
-            nothing = (False,) * len(tokens)
-            empty = ("",) * len(tokens)
-            yield Negation(tokens=tokens, cue=nothing, scope=nothing, cue_text=empty, source=source)
 
 
 def read_sfu(path: Path) -> Iterator[Negation]:

@@ -65,7 +65,9 @@ def fetch_quest(
     for name in (*splits, "documents"):
         if name not in FILES:
             raise ConfigError(f"QUEST has no {name!r}; it has {', '.join(FILES)}")
-        if not _has(folder, name):
+        try:
+            find_file(folder, f"{name}.jsonl", FILES[name])
+        except MissingDataError:
             fetch(ADDRESS + FILES[name], folder / FILES[name], progress=progress)
     return folder
 
@@ -126,15 +128,6 @@ def read_documents(folder: Path) -> Iterator[Document]:
         source = row.get("source", "")
         metadata = sources.setdefault(source, {"source": source} if source else {})
         yield Document(id=row["title"], text=row["text"], title=row["title"], metadata=metadata)
-
-
-def _has(folder: Path, name: str) -> bool:
-    """Say whether a file exists in any of the forms that the loader reads."""
-    try:
-        find_file(folder, f"{name}.jsonl", FILES[name])
-    except MissingDataError:
-        return False
-    return True
 
 
 def _remedy(name: str) -> str:

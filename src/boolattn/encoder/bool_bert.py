@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput  # noqa: TC002
 
@@ -145,15 +145,6 @@ class BoolBertModel(PreTrainedModel):
             input_ids=input_ids, attention_mask=attention_mask, **kwargs
         )
         return output
-
-    def get_input_embeddings(self) -> nn.Module:
-        """Return the encoder's word embeddings."""
-        embeddings: nn.Module = self.backbone.get_input_embeddings()
-        return embeddings
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the encoder's word embeddings."""
-        self.backbone.set_input_embeddings(value)
 
 
 def base_name(encoder: PreTrainedModel) -> str:

@@ -58,11 +58,8 @@ class DocumentEncoder:
     On a CPU the vectors are those of ``encode_document`` to 1e-6, on a GPU, in half precision, to
     1e-3.
 
-    Args:
-        towers: The model, which is not changed.
-        dtype: Precision on the device. Default: float16 on a GPU, else the model's own.
-        n_tokens: Tokens in a batch, with padding; fewer need less memory.
-        compile_options: If given, the encoder is compiled with them, which takes minutes.
+    ``dtype`` is by default float16 on a GPU, else the model's own. Fewer ``n_tokens`` in a batch
+    need less memory. With ``compile_options`` the encoder is compiled, which takes minutes.
     """
 
     def __init__(
@@ -117,11 +114,8 @@ class DocumentEncoder:
 
     def _encode(self, batch: _Batch) -> Tensor:
         features: dict[str, Any] = {"input_ids": batch.ids, "attention_mask": batch.mask}
-        features = {
-            name: value.to(self.device, non_blocking=True)
-            for name, value in features.items()
-            if value is not None
-        }
+        given = {name: value for name, value in features.items() if value is not None}
+        features = {name: v.to(self.device, non_blocking=True) for name, v in given.items()}
         features["task"] = DOCUMENT
         for part in self._parts:
             features = part(features)

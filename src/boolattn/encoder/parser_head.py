@@ -110,10 +110,8 @@ class ParserHead(nn.Module):
     def forward(self, layers: Sequence[Tensor], mask: Tensor) -> ParserLogits:
         """Return the logits of a batch.
 
-        Args:
-            layers: States of the encoder's layers, the last one last; at least as many as are
-                mixed. Each ``(batch, tokens, hidden)``.
-            mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
+        ``layers`` are states of the encoder's layers, the last one last, at least as many as are
+        mixed, each ``(batch, tokens, hidden)``; ``mask`` is ``(batch, tokens)``.
         """
         states = layers[-1] if self.mixture is None else self.mixture(layers)
         # The encoder may run in half precision; the head stays in its own.

@@ -75,13 +75,10 @@ def build_towers(
 ) -> SentenceTransformer:
     """Build two towers, both initialised from one encoder.
 
-    Args:
-        encoder: A folder, a name on the hub, or a loaded encoder, which is not changed. An
-            encoder with BoolAttn, or a folder saved from one, keeps its plug-in.
-        config: The plug-in's settings. ``None``: the encoder's own plug-in, if it has one.
-        tokenizer: The encoder's own; by default that of the encoder's folder.
-        **settings: Values of :class:`TowerConfig`: ``pooling``, ``is_shared``, ``similarity``,
-            ``query_length``, ``document_length``.
+    The encoder is a folder, a name on the hub, or a loaded encoder, which is not changed. One with
+    BoolAttn, or a folder saved from one, keeps its plug-in. ``config`` has the settings of a new
+    plug-in. The tokenizer is by default that of the encoder's folder. ``settings`` are values of
+    :class:`TowerConfig`.
     """
     towers = build(TowerConfig, settings, source="build_towers")
     if not isinstance(encoder, PreTrainedModel):

@@ -46,13 +46,10 @@ class _Token:
 
 
 def parse(text: str) -> QueryTree:
-    """Parse a query in explicit syntax.
+    """Parse a query in explicit syntax; a ``QuerySyntaxError`` has the column of the error.
 
     >>> parse("hawk moths AND Borneo NOT Sumatra")
     And(parts=(Atom(text='hawk moths'), Atom(text='Borneo'), Not(part=Atom(text='Sumatra'))))
-
-    Raises:
-        QuerySyntaxError: With the column of the error.
     """
     return parse_with_spans(text)[0]
 

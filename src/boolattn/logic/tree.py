@@ -145,12 +145,10 @@ def operators_of(query: QueryTree) -> tuple[Operator, ...]:
             case Not(part):
                 used.add(Operator.NOT)
                 walk(part)
-            case Or(parts):
-                used.add(Operator.OR)
-                for part in parts:
-                    walk(part)
-            case And(parts):
-                if sum(not isinstance(part, Not) for part in parts) > 1:
+            case And(parts) | Or(parts):
+                if isinstance(node, Or):
+                    used.add(Operator.OR)
+                elif sum(not isinstance(part, Not) for part in parts) > 1:
                     used.add(Operator.AND)
                 for part in parts:
                     walk(part)

@@ -35,10 +35,8 @@ NO_BIAS = ForwardPass(torch.empty(0), None)
 def token_mask(mask: object, tokens: Tensor) -> Tensor:
     """Return 1 for tokens and 0 for padding, from any mask an encoder takes.
 
-    Args:
-        mask: ``None``; ``(batch, tokens)``; more axes, Boolean or additive, with keys last; or a
-            dictionary of masks by kind of layer.
-        tokens: Ids or embeddings. Shape ``(batch, tokens, ...)``.
+    The mask is ``None``; ``(batch, tokens)``; of more axes, Boolean or additive, with keys last; or
+    a dictionary of masks by kind of layer. ``tokens`` are ids or embeddings: ``(batch, tokens, …)``
     """
     if isinstance(mask, dict):
         mask = mask.get("full_attention", next(iter(mask.values()), None))

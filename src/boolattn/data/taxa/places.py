@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from boolattn.data.tables import package_table
 
@@ -83,13 +83,11 @@ _WORD = re.compile(r"[a-z]+")
 @lru_cache(maxsize=1)
 def places() -> Mapping[str, Place]:
     """Return the places by name, sorted."""
-    table = package_table(*_TABLE)["place"]
-    return {
-        name: Place(
-            name=name, **{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
-        )
-        for name, row in sorted(table.items())
-    }
+    found = {}
+    for name, row in sorted(package_table(*_TABLE)["place"].items()):
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
+        found[name] = Place(name=name, **values)
+    return found
 
 
 def are_apart(left: str, right: str) -> bool:
