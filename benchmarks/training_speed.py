@@ -184,7 +184,8 @@ def measure(
             trainer.remove_callback(PrinterCallback)
         else:
             repeated = Repeated(steps.sampler, steps.collator)
-            run = RunFolder(Path(folder), _board=_Silent())
+            run = RunFolder(Path(folder))
+            run._board = _Silent()
             trainer = Timed(Job(preset, towers, repeated, run))
             trainer.n_workers = variant.workers
         trainer.add_callback(clock)
