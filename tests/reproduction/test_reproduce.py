@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from boolattn.cli import app
 from boolattn.errors import MissingDataError
-from boolattn.reproduction.paper import sizes, targets
-from boolattn.reproduction.reproduce import make_request
+from boolattn.reproduction.reproduce import make_request, sizes, targets
 
 #: One step of pretraining instead of the paper's epoch.
 SHORT = ("--set", "pretrain.max_steps=1", "--set", "pretrain.triplet_weight=0.0")

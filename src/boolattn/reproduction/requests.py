@@ -154,10 +154,9 @@ def _difference(found: Mapping[str, Mapping[str, object]], preset: Preset, spec:
     """Name a setting that differs and matters to the system; empty where none does."""
     used = {"pretrain": spec.system.pretrain, "compose": preset.compose.use_parser}
     used["plugin"] = preset.model.use_plugin
-    own = json.loads(json.dumps(preset.to_dict()))
     # A setting that the file does not have is newer than the run, and was at its default.
-    default = json.loads(json.dumps(Preset(name="").to_dict()))
-    for table, values in own.items():
+    default = Preset(name="").to_dict()
+    for table, values in preset.to_dict().items():
         if not isinstance(values, dict) or not used.get(table, True):
             continue
         there = found.get(table, {})

@@ -29,12 +29,7 @@ from boolattn.training.preset_files import load_preset
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.retrieval.composing import make_composing
 from boolattn.training.retrieval.trainer import Job
-from boolattn.training.retrieval.training import (
-    Result,
-    release_memory,
-    require_gpu,
-    train_towers,
-)
+from boolattn.training.retrieval.training import Result, release_memory, require_gpu, train_towers
 from boolattn.training.run_folder import RunFolder, data_hashes, save_model
 from boolattn.training.towers import freeze_heads, load_encoder, make_towers
 

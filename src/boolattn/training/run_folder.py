@@ -24,7 +24,7 @@ from boolattn.files import atomic_file, atomic_folder
 from boolattn.training.preset_files import make_preset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sentence_transformers import SentenceTransformer
 
@@ -57,7 +57,7 @@ class RunFolder:
     ) -> None:
         """Begin a run ("pretrain" or "train"), or resume one of the same settings and data."""
         path = self.folder / "run.json"
-        own = {"kind": kind, "settings": _plain(preset.to_dict()), "data": dict(data)}
+        own = {"kind": kind, "settings": preset.to_dict(), "data": dict(data)}
         if path.is_file():
             if not resume:
                 raise ConfigError(
@@ -140,21 +140,18 @@ def copy_folder(source: Path, folder: Path) -> None:
 
 def data_hashes(dataset: Dataset) -> dict[str, str]:
     """Hash documents and queries of each split, whatever file they come from."""
-    documents = hashlib.sha256()
-    for document in dataset.documents:
-        documents.update(f"{document.id}\0{document.text}\0".encode())
-    hashes = {"name": dataset.name, "documents": documents.hexdigest()}
+    documents = ((document.id, document.text) for document in dataset.documents)
+    hashes = {"name": dataset.name, "documents": _hash(documents)}
     for split, queries in dataset.splits.items():
-        digest = hashlib.sha256()
-        for query in queries:
-            gold = " ".join(sorted(query.gold))
-            digest.update(f"{query.id}\0{query.text}\0{gold}\0".encode())
-        hashes[split] = digest.hexdigest()
+        hashes[split] = _hash((q.id, q.text, " ".join(sorted(q.gold))) for q in queries)
     return hashes
 
 
-def _plain(values: Any) -> Any:  # noqa: ANN401 - anything JSON takes
-    return json.loads(json.dumps(values))
+def _hash(rows: Iterable[Sequence[str]]) -> str:
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update("".join(f"{value}\0" for value in row).encode())
+    return digest.hexdigest()
 
 
 def _check_same(path: Path, own: Mapping[str, Any]) -> None:
@@ -165,7 +162,7 @@ def _check_same(path: Path, own: Mapping[str, Any]) -> None:
     except (OSError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
     # Older runs have old names, and lack newer settings.
-    found["settings"] = _plain(make_preset(name, settings, source=str(path)).to_dict())
+    found["settings"] = make_preset(name, settings, source=str(path)).to_dict()
     here, there = _flat(own), _flat({name: found.get(name) for name in own})
     for name in sorted(here.keys() | there.keys()):
         if here.get(name) != there.get(name):
@@ -194,11 +191,7 @@ def about_machine() -> dict[str, Any]:
             versions[name] = version(name)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     machine = {"n_threads": torch.get_num_threads(), "system": platform.platform()}
-    return {
-        "versions": versions,
-        "revision": _revision(),
-        "machine": {"device": device, **machine},
-    }
+    return {"versions": versions, "revision": _revision(), "machine": {"device": device, **machine}}
 
 
 def _revision() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -180,8 +181,9 @@ class Preset:
     compose: ComposeSettings = field(default_factory=ComposeSettings)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as JSON takes them."""
-        return asdict(self)
+        """Return plain values, as JSON stores them."""
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return plain
 
 
 #: Tables of a preset and the class of each.
