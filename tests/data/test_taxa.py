@@ -117,7 +117,6 @@ class Oracle:
     """Who belongs to what, from the raw tries and the documents' own places."""
 
     def __init__(self, documents):
-        self.ids = list(documents)
         self.below = {}
         self.homes = {}
         for document in documents.values():
@@ -131,7 +130,7 @@ class Oracle:
 
     def _members(self, name, place):
         taxids = [row[0] for row in tries().by_name[name]]
-        found = [key for key in self.ids if any(key in self.below.get(t, ()) for t in taxids)]
+        found = set().union(*(self.below.get(taxid, ()) for taxid in taxids))
         return {key for key in found if not place or key in self.homes[place]}
 
     def answer(self, row):
@@ -141,7 +140,8 @@ class Oracle:
         n_kept = len(members) - n_dropped
         needed = 1 if " or " in row["template"] else n_kept
         answer = {"gold": set(), "excluded": set(), "partial": set()}
-        for key in self.ids:
+        # A document without a vote is in no set.
+        for key in set().union(*members):
             votes = [key in ids for ids in members]
             if sum(votes[:n_kept]) >= needed:
                 answer["excluded" if any(votes[n_kept:]) else "gold"].add(key)

@@ -82,12 +82,7 @@ class Calibration:
         return self.alpha * (similarities - middle[..., None])
 
     def displayed(self, logits: Array, is_negated: Array) -> Array:
-        """Return displayed probabilities.
-
-        Args:
-            logits: Shape ``(..., operands, documents)``.
-            is_negated: Whether an operand is negated. Shape ``(..., operands)``.
-        """
+        """Return displayed probabilities; shapes as in :meth:`logits`."""
         xp = namespace(logits)
         positive, negated = self.display_scale
         scale = xp.where((is_negated > 0)[..., None], negated, positive)

@@ -76,7 +76,10 @@ def exact_search(
         top_k(compare(queries[start : start + size], documents), depth)
         for start in range(0, len(queries), size)
     ]
-    return _joined(parts, min(depth, len(documents)))
+    if not parts:
+        depth = min(depth, len(documents))
+        return Ranked(np.zeros((0, depth), np.int64), np.zeros((0, depth), np.float32))
+    return Ranked(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def rank_plans(
@@ -125,9 +128,3 @@ def _composed(plans: Sequence[Plan], documents: Array, calibration: Calibration)
     logits = calibration.logits(similarities[:, :-1], operands, negated)
     rows = namespace(logits).moveaxis(logits, 1, 0)
     return compose_plan(plans[0], rows, similarities[:, -1], calibration)
-
-
-def _joined(parts: Sequence[Ranked], depth: int) -> Ranked:
-    if not parts:
-        return Ranked(np.zeros((0, depth), np.int64), np.zeros((0, depth), np.float32))
-    return Ranked(*(np.concatenate(column) for column in zip(*parts, strict=True)))

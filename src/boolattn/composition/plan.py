@@ -87,29 +87,16 @@ class OperandProbabilities(NamedTuple):
 
 
 def operand_logits(plan: Plan, similarities: Array, calibration: Calibration) -> Array:
-    """Turn similarities to a plan's operands into logits.
-
-    Args:
-        plan: Of the query.
-        similarities: Of its vectors to documents. Shape ``(vectors, ..., documents)``.
-        calibration: In the same library.
-
-    Returns:
-        Shape ``(operands, ..., documents)``.
-    """
+    """Turn similarities ``(vectors, ..., documents)`` into logits of the operands."""
     n = len(plan.atoms)
     vectors = like(plan.operand_vectors, similarities)
     return calibration.logits(similarities[:n], vectors, like(plan.is_negated, similarities))
 
 
 def compose_plan(plan: Plan, logits: Array, whole: Array, calibration: Calibration) -> Array:
-    """Compose operand logits, and add the whole-query vector's term.
+    """Compose logits ``(operands, ..., documents)``, and add the whole-query vector's term.
 
-    Args:
-        plan: Of the query, or of any of equal structure.
-        logits: Shape ``(operands, ..., documents)``.
-        whole: Similarities to the whole-query vector. Shape ``(..., documents)``.
-        calibration: In the same library.
+    ``whole`` are the similarities to that vector, ``(..., documents)``.
     """
     used = like([operator in plan.operators for operator in OPERATORS], whole)
     reduced = with_negation_margin(plan.tree, logits, calibration.negation_margin)
@@ -123,9 +110,6 @@ def score(plan: Plan, similarities: Array, calibration: Calibration) -> Array:
         plan: Of the query.
         similarities: Of its vectors to documents. Shape ``(vectors, documents)``.
         calibration: In the same library.
-
-    Returns:
-        Higher is better. Shape ``(documents,)``.
     """
     if not plan.is_composed:
         return similarities[0]

@@ -158,10 +158,7 @@ class BaseRetriever(ABC):
         return np.asarray(score(plan, similarities, self.calibration_arrays), np.float32)
 
     def operand_probabilities(self, plan: Plan, similarities: Array) -> OperandProbabilities:
-        """Return the probability that each document belongs to each operand.
-
-        Arguments as in :meth:`score`. Shapes ``(operands, documents)``.
-        """
+        """Return the probability that each document belongs to each operand."""
         return operand_probabilities(plan, similarities, self.calibration_arrays)
 
     def probabilities(self, plan: Plan, similarities: Array) -> Array:
