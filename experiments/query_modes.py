@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.composition.exact import rank_plans
-from boolattn.encoder.operand_logits import operand_reliability
+from boolattn.encoder.operand_logits import operand_logits, sample_operands
 from boolattn.evaluation.ranking import Ranking
+from boolattn.evaluation.reliability import reliability_by_sign
 from boolattn.logic.elision import elided_tree
 from boolattn.logic.parsed_query import label_template
 from boolattn.logic.syntax import parse, unparse
@@ -26,8 +27,10 @@ from experiments.parsing.accuracy import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from boolattn.composition.arrays import Array
     from boolattn.composition.plan import Plan
     from boolattn.data.records import Query
+    from boolattn.encoder.retriever import Retriever
     from boolattn.evaluation.judgements import Judgements
     from boolattn.logic.parsed_query import LabelledQuery
     from boolattn.logic.tree import QueryTree
@@ -151,3 +154,26 @@ def _parse_values(plans: Sequence[Plan], queries: Sequence[Query]) -> Values:
             right = labelled.parsed.tree(query.text)
             values["words"][row] = float(has_same_operands(right, plan.parsed))
     return values
+
+
+def operand_reliability(
+    retriever: Retriever,
+    queries: Sequence[Query],
+    documents: Array,
+    rows: Mapping[str, int],
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Measure the reliability of a model's displayed probabilities, by sign.
+
+    The operands are given as the queries word them, so the parser has no influence. Arguments as
+    in :func:`sample_operands` and :func:`operand_logits`; empty where no documents are known.
+    """
+    operands = sample_operands(queries, rows, seed)
+    if not operands:
+        return {}
+    logits, is_true = operand_logits(retriever, operands, documents, seed)
+    is_negated = np.array([operand.is_negated for operand in operands])
+    with np.errstate(invalid="ignore"):  # nan marks documents that were sampled twice
+        calibration = retriever.calibration_arrays
+        displayed = calibration.displayed(logits[:, None], is_negated[:, None])[:, 0]
+    return reliability_by_sign(displayed, is_true, is_negated)

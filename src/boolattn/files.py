@@ -7,7 +7,9 @@ import io
 import lzma
 import os
 import shutil
+import sys
 from contextlib import closing, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,16 @@ def cache_folder() -> Path:
         return Path(own).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "boolattn"
+
+
+def checkout_module(name: str) -> Any:  # noqa: ANN401 - a module
+    """Import a module that is in the source checkout and not in the wheel; ``None`` without one."""
+    root = Path(__file__).parents[2]
+    if not (root / name.partition(".")[0]).is_dir():
+        return None
+    if str(root) not in sys.path:
+        sys.path.append(str(root))
+    return import_module(name)
 
 
 @contextmanager

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
+from boolattn import files
 from boolattn.data.sentences import Mixture, generate, generate_triplets
 from boolattn.data.setbert import read_setbert
 from boolattn.data.taxa import wordings
@@ -187,7 +191,21 @@ def test_setbert_has_two_splits(setbert):
         next(read_setbert(setbert, "dev"))
 
 
-def test_without_a_checkout_the_generator_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "experiments.sentences", None)
-    with pytest.raises(MissingDataError, match="experiments/ of a checkout"):
+def test_without_a_checkout_the_remedy_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(files, "__file__", str(tmp_path / "a" / "b" / "files.py"))
+    with pytest.raises(MissingDataError, match="install boolattn from a checkout"):
         generate(1, seed=0)
+
+
+def test_the_command_finds_the_generator_from_any_folder(tmp_path):
+    code = "from boolattn.data.sentences import generate; print(len([*generate(2, seed=0)]))"
+    environment = {**os.environ, "PYTHONPATH": str(Path(files.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "2\n"

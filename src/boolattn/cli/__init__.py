@@ -6,8 +6,6 @@ Results go to stdout, everything else to stderr; a user's error is one line and 
 from __future__ import annotations
 
 import sys
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +13,7 @@ import typer
 import boolattn
 from boolattn.cli import data, evaluate, explain, reproduce, search, serve, train
 from boolattn.errors import BoolattnError, ConfigError
+from boolattn.files import checkout_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,11 +42,9 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 @app.command(hidden=True, context_settings=_PASS_ON)
 def demo(context: typer.Context) -> None:
     """Run the demo of a source checkout."""
-    root = Path(boolattn.__file__).parents[2]
-    if not (root / "examples" / "demo").is_dir():
+    if (module := checkout_module("examples.demo.__main__")) is None:
         raise ConfigError("the demo is in the source repository: run python -m examples.demo there")
-    sys.path.insert(0, str(root))
-    import_module("examples.demo.__main__").app(context.args, standalone_mode=False)
+    module.app(context.args, standalone_mode=False)
 
 
 def _show_version(is_given: bool) -> None:

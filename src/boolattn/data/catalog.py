@@ -8,14 +8,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.files import cache_folder
+from boolattn.files import cache_folder, checkout_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -104,11 +102,10 @@ def _open_quest_intro(options: Options) -> Dataset:
 
     quest = load_quest_intro(_folder("quest-intro", options.folder, "quest-intro"))
     # The splits that are generated from categories need experiments/ of a checkout.
-    if not quest.categories or find_spec("experiments") is None:
+    module = checkout_module("experiments.quest_queries")
+    if not quest.categories or module is None:
         return quest
-    generated: Dataset = import_module("experiments.quest_queries").with_generated(
-        quest, seed=options.seed
-    )
+    generated: Dataset = module.with_generated(quest, seed=options.seed)
     return generated
 
 

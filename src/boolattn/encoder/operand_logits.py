@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from boolattn.composition.arrays import same_type, to_numpy
 from boolattn.composition.exact import exact_search
-from boolattn.evaluation.reliability import reliability_by_sign
 from boolattn.logic.parsed_query import words
 from boolattn.logic.templates import template_tree
 from boolattn.logic.tree import signed_atoms
@@ -99,26 +98,3 @@ def operand_logits(
     logits[:, depth:][np.isin(pairs[:, depth:], pairs[:, :depth])] = np.nan
     members = [n * index + row for index, o in enumerate(operands) for row in o.rows]
     return logits.astype(np.float64), np.isin(pairs, np.array(members, np.int64))
-
-
-def operand_reliability(
-    retriever: Retriever,
-    queries: Sequence[Query],
-    documents: Array,
-    rows: Mapping[str, int],
-    seed: int = 0,
-) -> dict[str, Any]:
-    """Measure the reliability of a model's displayed probabilities, by sign.
-
-    The operands are given as the queries word them, so the parser has no influence. Arguments as
-    in :func:`sample_operands` and :func:`operand_logits`; empty where no documents are known.
-    """
-    operands = sample_operands(queries, rows, seed)
-    if not operands:
-        return {}
-    logits, is_true = operand_logits(retriever, operands, documents, seed)
-    is_negated = np.array([operand.is_negated for operand in operands])
-    with np.errstate(invalid="ignore"):  # nan marks documents that were sampled twice
-        calibration = retriever.calibration_arrays
-        displayed = calibration.displayed(logits[:, None], is_negated[:, None])[:, 0]
-    return reliability_by_sign(displayed, is_true, is_negated)

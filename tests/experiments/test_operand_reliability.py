@@ -10,9 +10,9 @@ import torch
 
 from boolattn.data.records import Operand, Query
 from boolattn.encoder import build_towers, operand_logits
-from boolattn.encoder.operand_logits import operand_reliability
 from boolattn.encoder.retriever import Retriever
 from boolattn.training.post.calibration import fit_displayed_probabilities
+from experiments.query_modes import operand_reliability
 
 N, DIM = 500, 8
 
