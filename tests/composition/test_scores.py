@@ -13,7 +13,6 @@ from boolattn.composition.calibration import Calibration
 from boolattn.composition.scores import compose, compose_batch, with_negation_margin
 from boolattn.encoder.calibration import TrainableCalibration
 from boolattn.errors import QueryError
-from boolattn.evaluation.reliability import fit_scale, reliability
 from boolattn.logic.structure import in_words, operand_signs
 from boolattn.logic.tree import And, Atom, Not, Or, atoms
 
@@ -174,20 +173,6 @@ def test_the_weight_of_the_whole_query_vector_depends_on_the_operator():
     assert float(calibration.values().whole_query_term(one, torch.zeros(3)).detach()) == 0
 
 
-def test_a_scale_is_found_again_and_keeps_the_order():
-    rng = np.random.default_rng(0)
-    z = rng.normal(-2, 3, 40_000)
-    is_true = rng.random(len(z)) < 1 / (1 + np.exp(-(0.7 * z - 1.8)))
-    assert fit_scale(z, is_true) == pytest.approx((0.7, -1.8), abs=0.05)
-    a, b = fit_scale(z, ~is_true)
-    assert a == 0.01
-    assert (1 / (1 + np.exp(-(a * z + b)))).mean() == pytest.approx((~is_true).mean(), abs=0.01)
-    # Truth and falsehood apart would want an infinite slope.
-    a, b = fit_scale(np.array([-1.0, 1.0]), np.array([0, 1]))
-    assert 1 <= a < 10
-    assert abs(b) < 1
-
-
 def test_displayed_probabilities_of_negated_operands_have_their_own_scale():
     calibration = TrainableCalibration(4)
     logits = torch.tensor([[-1.0, 2.0], [-1.0, 2.0]])
@@ -197,11 +182,3 @@ def test_displayed_probabilities_of_negated_operands_have_their_own_scale():
     shown = calibration.values().displayed(logits, is_negated)
     torch.testing.assert_close(shown[0], logits[0].sigmoid())
     assert torch.allclose(shown[1], (0.5 * logits[1] - 3).sigmoid())
-
-
-def test_reliability_sees_overconfidence():
-    said = np.full(100, 0.95)
-    true = np.arange(100) < 60
-    found = reliability(said, true)
-    assert found.count.tolist() == [100]
-    assert found.error == pytest.approx(0.35)
