@@ -18,7 +18,7 @@ from boolattn.training.graphs.capture import (
     padded_length,
     typical,
 )
-from boolattn.training.graphs.recording import Recording, Weights
+from boolattn.training.graphs.cuda_graph import Recording, Weights
 from boolattn.training.launch import make_steps
 from boolattn.training.preset_files import load_preset
 from boolattn.training.retrieval import trainer

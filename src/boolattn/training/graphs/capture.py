@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 
-from boolattn.training.graphs.recording import Recorder, Weights
+from boolattn.training.graphs.cuda_graph import Recorder, Weights
 from boolattn.training.tower_pass import encode
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from boolattn.training.batches.tokens import Features
-    from boolattn.training.graphs.recording import Recording
+    from boolattn.training.graphs.cuda_graph import Recording
     from boolattn.training.settings import TrainSettings
 
 logger = logging.getLogger(__name__)
