@@ -1,10 +1,10 @@
-"""The five errors of the paper: present in the paper variant, absent in the corrected one."""
+"""The six errors of the paper: present in the paper variant, absent in the corrected one."""
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from boolattn.attention.boolattn import BoolAttn
+from boolattn.attention.boolattn import BoolAttn, words
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.cue import cue_predictor
 from boolattn.attention.gate import Gate
@@ -112,3 +112,67 @@ def test_error_5_paper_cues_have_no_context():
         moved = predictor(hidden, mask, operators) - predictor(other, mask, operators)
         touched = (moved.abs().amax((0, 1)) > 1e-6).nonzero().flatten().tolist()
         assert touched == list(range(3 - reach, 3 + reach + 1))
+
+
+def scopes_of(variant: str, moved: float) -> torch.Tensor:
+    """Return the scopes of a text of six tokens and two of padding, after θ has been trained."""
+    torch.manual_seed(0)
+    plugin = BoolAttn(
+        BoolAttnConfig(variant=variant), hidden_size=HIDDEN, n_heads=HEADS, n_layers=1
+    ).eval()
+    plugin.layers["0"].scope.threshold.data += moved
+    hidden, mask = torch.randn(1, TOKENS, HIDDEN), torch.ones(1, TOKENS)
+    mask[:, 6:] = 0
+    cues = plugin.find_cues(hidden, mask, Gate(torch.ones(1, 3)))
+    return plugin(0, hidden, cues).scope.inside[0]
+
+
+def test_error_6_paper_threshold_leaves_the_range_of_a_probability():
+    # Below 0 every token is in scope, [CLS] and [SEP] too; above 1 none.
+    assert scopes_of("paper", -0.6)[:6].all()
+    assert not scopes_of("paper", 0.6).any()
+    for moved in (-0.6, 0.6):
+        inside = scopes_of("corrected", moved)
+        assert inside.any()
+        assert not inside[1:5].all()
+        assert not inside[[0, 5, 6, 7]].any()
+    # Moved without end it is still a probability, and special tokens are still outside.
+    assert not scopes_of("corrected", -50)[[0, 5, 6, 7]].any()
+    assert scopes_of("corrected", -50)[1:5].all()
+
+
+def test_the_decision_is_what_scope_supervision_sees():
+    torch.manual_seed(0)
+    config = BoolAttnConfig(scope_temperature=0.7)
+    scope = BoolAttn(config, hidden_size=HIDDEN, n_heads=HEADS, n_layers=1).layers["0"].scope.eval()
+    scope.threshold.data = torch.tensor([-1.0, 0.5, 2.0])
+    found = scope(
+        torch.randn(2, TOKENS, HIDDEN),
+        torch.rand(2, TOKENS, 3),
+        torch.ones(2, TOKENS),
+        torch.randn(3, config.d_o),
+    )
+    assert torch.equal(found.inside, (found.logits > 0).float())
+    found.logits.sum().backward()
+    assert (scope.threshold.grad < 0).all()
+
+
+def test_words_are_what_is_between_the_special_tokens():
+    mask = torch.tensor([[1, 1, 1, 1, 0], [0, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]])
+    assert words(mask).int().tolist() == [
+        [0, 1, 1, 0, 0],
+        [0, 0, 1, 1, 0],
+        [0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0],
+    ]
+    # More tokens than half precision can count.
+    long = words(torch.ones(1, 600, dtype=torch.bfloat16))
+    assert long.sum() == 598
+
+
+def test_the_papers_operator_factor_has_no_constant():
+    for variant in ("paper", "corrected"):
+        for has_bias in (False, True):
+            config = BoolAttnConfig(variant=variant, operator_bias=has_bias)
+            layer = BoolAttn(config, hidden_size=HIDDEN, n_heads=HEADS, n_layers=1).layers["0"]
+            assert (layer.bias.operator.bias is not None) == has_bias

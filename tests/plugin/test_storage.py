@@ -8,6 +8,7 @@ from transformers import AutoModel
 
 import boolattn
 from boolattn import BoolAttnConfig, attach
+from boolattn.attention.config import OLDER
 from boolattn.errors import ConfigError, DataError, PluginMismatchError
 from boolattn.plugin import plugin_of
 from boolattn.plugin.storage import FILE
@@ -39,13 +40,17 @@ def test_a_saved_plugin_is_loaded_bit_for_bit(tiny_encoder, tokenizer, batch, tm
 
 def test_a_learned_gate_of_an_older_version_is_loaded(tiny_encoder, batch, tmp_path):
     encoder = tiny_encoder()
-    attach(encoder, BoolAttnConfig(gate="learned", gate_reads="mean", rank=4))
-    plugin_of(encoder).gate.outer.bias.data.fill_(5.0)
+    attach(encoder, BoolAttnConfig(gate="learned", rank=4, **OLDER))
+    plugin = plugin_of(encoder)
+    plugin.gate.outer.bias.data.fill_(5.0)
+    for layer in plugin.layers.values():
+        layer.scope.threshold.data.fill_(-0.1)
+        layer.bias.operator.bias.data.fill_(2.0)
     path = boolattn.save_plugin(encoder, tmp_path)
-    # Files of older versions lack gate_reads.
+    # Files of older versions lack gate_reads and what corrects the sixth error.
     rewritten_header(path, config={"gate": "learned", "rank": 4})
     other = tiny_encoder()
-    assert boolattn.load_plugin(other, tmp_path).config.gate_reads == "mean"
+    assert boolattn.load_plugin(other, tmp_path).config == plugin.config
     assert torch.equal(vectors(other, batch), vectors(encoder, batch))
 
 

@@ -23,6 +23,7 @@ class CueState:
 
     Attributes:
         mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
+        scopable: 1 for tokens that can be in scope. Same shape.
         gate: Which experts are open.
         cue_logits: Shape ``(batch, operators, tokens)``.
         cue: Cue probabilities, 0 on padding. Same shape.
@@ -32,6 +33,7 @@ class CueState:
     """
 
     mask: Tensor
+    scopable: Tensor
     gate: Gate
     cue_logits: Tensor
     cue: Tensor
@@ -45,6 +47,12 @@ class LayerBias:
 
     scope: Scope
     factors: Factors
+
+
+def words(mask: Tensor) -> Tensor:
+    """Mark all tokens of a text but the first and the last, [CLS] and [SEP]. As the mask."""
+    count = (mask != 0).cumsum(-1)
+    return (mask != 0) & (count > 1) & (count < count[:, -1:])
 
 
 class BoolAttnLayer(nn.Module):
@@ -77,7 +85,8 @@ class BoolAttnLayer(nn.Module):
         """
         hidden = self.reduce(hidden)
         cue = cues.cue.transpose(1, 2).to(hidden.dtype)
-        scope = self.scope(hidden, cue, cues.mask.to(hidden.dtype), operators)
+        mask, scopable = (part.to(hidden.dtype) for part in (cues.mask, cues.scopable))
+        scope = self.scope(hidden, cue, mask, operators, scopable)
         if position is None:
             position = position_weight(self.config, cues.cue, cues.squared, self.bias.sigma)
         strength = self.bias(hidden, position, operators)
@@ -148,11 +157,13 @@ class BoolAttn(nn.Module):
             mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
             gate: From oracle labels, the lexicon or the learned gate.
         """
-        mask = mask.to(hidden.dtype)
+        scopable = words(mask) if self.config.bounded_scope else mask
+        mask, scopable = mask.to(hidden.dtype), scopable.to(hidden.dtype)
         logits = self.cue(hidden, mask, self.operators)
         cue = torch.sigmoid(logits.float()) * mask[:, None]
         squared = squared_distance(self.config, hidden.shape[1], hidden.device)
-        return CueState(mask, gate, logits, cue, squared, self._positions(cue, squared))
+        positions = self._positions(cue, squared)
+        return CueState(mask, scopable, gate, logits, cue, squared, positions)
 
     def _positions(self, cue: Tensor, squared: Tensor) -> dict[str, Tensor]:
         """Compute the position weights of all layers at once; layers differ only in sigma.

@@ -15,6 +15,8 @@ _CHOICES = {
     "gate_reads": ("mean", "context"),
     "form": ("factored", "dense"),
 }
+#: Settings that files of older versions lack, as they were then.
+OLDER = {"gate_reads": "mean", "bounded_scope": False, "operator_bias": True}
 _KERNELS = ("kernel", "cue_kernel", "gate_kernel")
 _COUNTS = (*_KERNELS, "d_o", "cue_channels", "gate_channels", "window", "rank")
 #: Upper limits of values above 0.
@@ -30,7 +32,7 @@ class BoolAttnConfig:
 
     Attributes:
         operators: The experts, in the order AND, OR, NOT.
-        variant: ``corrected``, or ``paper``: as published, with its five errors.
+        variant: ``corrected``, or ``paper``: as published, with its six errors.
         gate: What opens the experts in a call without operator labels: nothing (``label``, for
             oracle labels), the cue lexicon (``lexicon``), or a trained classifier (``learned``).
         gate_reads: Input of a learned gate: the ``mean`` of the tokens, as in the paper, or their
@@ -44,6 +46,10 @@ class BoolAttnConfig:
         window: Largest relative position of AND and OR; larger ones are clipped.
         sigma: Initial width of the Gaussian around a cue; trainable.
         threshold: Initial scope probability above which a token is in scope; trainable.
+        bounded_scope: Whether that threshold stays between 0 and 1, and a text's first and last
+            token ([CLS], [SEP]) are never in scope. Default: only in the corrected variant.
+        operator_bias: Whether the factor of an operator's bias has a constant, as in files of
+            older versions; the paper has none.
         scope_temperature: Temperature of the Gumbel-sigmoid (*ours*).
         use_noise: Whether training samples scopes and uses the gate's dropout; without it, runs
             can be compared.
@@ -70,6 +76,8 @@ class BoolAttnConfig:
     window: int = 5
     sigma: float = 2.0
     threshold: float = 0.5
+    bounded_scope: bool | None = None
+    operator_bias: bool = False
     scope_temperature: float = 1.0
     use_noise: bool = True
     gate_temperature: float = 0.1
@@ -92,6 +100,8 @@ class BoolAttnConfig:
             if value not in choices and (name, value) != ("gate_reads", None):
                 raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
         self._set_gate_reads()
+        if self.bounded_scope is None:
+            object.__setattr__(self, "bounded_scope", not self.is_paper)
         self._check_numbers()
         layers = (0,) if self.layers is None else self.layers
         if not layers or layers[0] < 0 or list(layers) != sorted(set(layers)):

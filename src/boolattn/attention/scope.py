@@ -19,8 +19,10 @@ class Scope:
     """Output of one layer's scope predictor.
 
     Attributes:
-        logits: Without noise. Shape ``(batch, tokens, operators, heads)``.
-        inside: 1 in scope, 0 outside and on padding, with straight-through gradients. Same shape.
+        logits: Without noise; minus that of a bounded threshold, so that a token above 0 is in
+            scope. Shape ``(batch, tokens, operators, heads)``.
+        inside: 1 in scope, 0 outside and on tokens that cannot be in scope, with
+            straight-through gradients. Same shape.
     """
 
     logits: Tensor
@@ -32,6 +34,9 @@ class ScopePredictor(nn.Module):
 
     .. math:: S_e = \gamma(o_e) \odot \mathrm{Conv1D}_e([H; p_e]) + \beta(o_e), \qquad
               s = \mathbf{1}[P(S) > \theta_e]
+
+    A learned :math:`\theta` leaves the range of a probability, and then every token is in scope or
+    none (error 6); bounded, it is :math:`\sigma(t_e)`.
 
     The experts of all operators are stacked: one output channel for each operator and head. The
     convolution is one matrix product followed by shifts, which needs no transposed hidden state.
@@ -47,9 +52,17 @@ class ScopePredictor(nn.Module):
         self.cue_weight = nn.Parameter(uniform(bound, *self.shape))
         self.bias = nn.Parameter(uniform(bound, config.n_operators, n_heads))
         self.film = nn.Linear(config.d_o, 2 * n_heads)  # scale and shift
-        self.threshold = nn.Parameter(torch.full((config.n_operators,), config.threshold))
+        first = torch.full((config.n_operators,), config.threshold)
+        self.threshold = nn.Parameter(first.logit() if config.bounded_scope else first)
 
-    def forward(self, hidden: Tensor, cue: Tensor, mask: Tensor, operators: Tensor) -> Scope:
+    def forward(
+        self,
+        hidden: Tensor,
+        cue: Tensor,
+        mask: Tensor,
+        operators: Tensor,
+        scopable: Tensor | None = None,
+    ) -> Scope:
         """Predict which tokens are in scope.
 
         Args:
@@ -57,6 +70,7 @@ class ScopePredictor(nn.Module):
             cue: Cue probabilities, 0 on padding. Shape ``(batch, tokens, operators)``.
             mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
             operators: Operator embeddings. Shape ``(operators, d_o)``.
+            scopable: 1 for tokens that can be in scope, by default all. Shape as the mask.
         """
         scale, shift = self.film(operators).chunk(2, dim=-1)
         shift = torch.addcmul(shift, scale, self.bias)
@@ -65,8 +79,13 @@ class ScopePredictor(nn.Module):
             probability = gumbel_sigmoid(logits, self.config.scope_temperature)
         else:
             probability = torch.sigmoid(logits / self.config.scope_temperature)
-        margin = probability - self.threshold[:, None]
-        return Scope(logits, straight_through(margin > 0, margin) * mask[..., None, None])
+        threshold: Tensor = self.threshold
+        if self.config.bounded_scope:
+            logits = logits / self.config.scope_temperature - threshold[:, None]
+            threshold = torch.sigmoid(threshold)
+        margin = probability - threshold[:, None]
+        allowed = (mask if scopable is None else scopable)[..., None, None]
+        return Scope(logits, straight_through(margin > 0, margin) * allowed)
 
     def conv(self, hidden: Tensor, cue: Tensor, mask: Tensor) -> Tensor:
         """Convolve ``[H; p]`` without the bias. Shape ``(batch, tokens, operators, heads)``."""

@@ -95,7 +95,8 @@ print(model.similarity(queries, documents))
 
 def _changes(settings: BoolAttnConfig) -> str:
     """List the settings that differ from the defaults."""
-    own, default = asdict(settings), asdict(BoolAttnConfig())
+    default = asdict(BoolAttnConfig(variant=settings.variant, gate=settings.gate))
+    own = asdict(settings)
     found = [f"{k}={own[k]}" for k in own if own[k] != default[k] and k not in ("gate", "variant")]
     return ", ".join(found) or "defaults"
 

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import AutoModel
 
-from boolattn.attention.config import BoolAttnConfig
+from boolattn.attention.config import OLDER, BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
 from boolattn.errors import PluginMismatchError
 from boolattn.files import atomic_folder
@@ -76,8 +76,8 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
 
 
 def saved_config(values: Mapping[str, Any], *, source: str) -> BoolAttnConfig:
-    """Build settings from a file; files of older versions lack ``gate_reads``."""
-    return build(BoolAttnConfig, {"gate_reads": "mean"} | dict(values), source=source)
+    """Build settings from a file; what files of older versions lack is as it was then."""
+    return build(BoolAttnConfig, OLDER | dict(values), source=source)
 
 
 def save(
