@@ -29,6 +29,36 @@ def test_nothing_heavy_is_imported_before_use(code):
     assert not loaded & {"torch", "transformers", "matplotlib", "sentence_transformers"}
 
 
+#: What an attached plug-in does not need.
+ABSENT = (
+    "typer rich sklearn sentence_transformers scipy faiss tantivy pandas accelerate datasets "
+    "fastapi uvicorn matplotlib onnxruntime pydantic"
+)
+ATTACHED = f"""
+import sys
+sys.modules.update(dict.fromkeys({ABSENT.split()}))  # None: cannot be imported
+import boolattn, torch
+from transformers import BertConfig, BertModel
+sizes = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+encoder = BertModel(BertConfig(vocab_size=30, **sizes)).eval()
+batch = dict(input_ids=torch.arange(5, 13)[None], attention_mask=torch.ones(1, 8))
+bare = encoder(**batch).last_hidden_state
+boolattn.attach(encoder)
+assert torch.equal(encoder(**batch).last_hidden_state, bare)
+opened = encoder(**batch, operators=[["not"]]).last_hidden_state
+assert not torch.equal(opened, bare)
+boolattn.save(encoder, sys.argv[1])
+other = boolattn.load(sys.argv[1])
+assert torch.equal(other(**batch, operators=[["not"]]).last_hidden_state, opened)
+"""
+
+
+def test_attaching_needs_only_torch_and_transformers(tmp_path):
+    command = [sys.executable, "-c", ATTACHED, str(tmp_path / "model")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_public_names_exist():
     for name in boolattn.__all__:
         assert getattr(boolattn, name) is not None

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from experiments.sentences.contents import Content
 
+#: Equivalents of "and" that the paper names and the frozen wordings do not have, by family.
+_MORE_CUES = {"and2_prep": "~including", "and2_in": "~including", "and3_in": "~,~including"}
 #: Positive operands of the templates that have a negated one.
 _N_POSITIVE = {"_ that are not _": 1, "_ that are also _ but not _": 2}
 
@@ -128,7 +130,8 @@ class _Writer:
             if name == held_out:
                 cue = self.rng.choice(family.unseen)
             elif self.rng.random() < self._mixture.replace:
-                cue = self.rng.choice(family.seen)
+                more = [_MORE_CUES[name]] if name in _MORE_CUES else []
+                cue = self.rng.choice([*family.seen, *more])
             else:
                 cue = family.seen[0]
             cues[name] = (family.operator, cue)

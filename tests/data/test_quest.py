@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from boolattn.data.catalog import Options, open_dataset
 from boolattn.data.quest import Coverage, fetch_quest, load_quest, load_quest_intro, read_documents
 from boolattn.data.records import Operand
 from boolattn.data.tables import package_table
@@ -127,6 +128,17 @@ def test_official_files_from_a_folder(folder):
         DataError, match=r"train\.jsonl:1: the gold title 'Grey ghost owl' is not in"
     ):
         load_quest(folder, splits=["train"])
+
+
+def test_augmented_queries_are_read_where_they_are_asked_for(folder):
+    official(folder)
+    rows = (folder / "val.jsonl").read_text("utf-8")
+    for name in ("train", "test"):
+        (folder / f"{name}.jsonl").write_text(rows, encoding="utf-8")
+    assert "train_aug" not in open_dataset("quest", Options(folder=folder)).splits
+    found = open_dataset("quest", Options(folder=folder, splits=("train", "train_aug"))).splits
+    assert list(found) == ["train", "val", "test", "train_aug"]
+    assert len(found["train_aug"]) == 3
 
 
 def test_augmented_queries_use_the_categories_they_mention(folder):

@@ -69,6 +69,12 @@ def test_a_scope_is_what_the_operator_acts_on(sentences):
             assert wanted - blank <= covered(scope.spans) <= wanted, s.text
 
 
+def test_the_papers_equivalents_of_and_and_not_occur():
+    wanted = {"as well as", "including", "other than", "excluding"}
+    assert wanted <= cue_texts(SEEN)
+    assert any("are also" in text for text in cue_texts(SEEN))
+
+
 def test_every_training_sentence_announces_its_operators():
     for s in SEEN:
         assert {cue.operator for cue in s.cues} == set(s.operators), s.text

@@ -101,7 +101,7 @@ def test_former_names_and_removed_recipes():
 def test_the_experiments_include_the_papers_systems():
     paper = paper_registry()
     assert paper.systems.items() <= registry().systems.items()
-    assert len(paper.systems) == 7
+    assert len(paper.systems) == 8
 
 
 def test_a_seed_is_used_by_pretraining_and_training():

@@ -48,10 +48,10 @@ def test_sentences_without_varied_wordings_are_frozen():
     def digest(made):
         return hashlib.sha256(repr(list(made)).encode()).hexdigest()[:16]
 
-    assert digest(generate(300, 5)) == "2e21f359a9b3eda0"
-    assert digest(generate(300, 5, Mixture())) == "2e21f359a9b3eda0"
+    assert digest(generate(300, 5)) == "90fd155ecf113fb6"
+    assert digest(generate(300, 5, Mixture())) == "90fd155ecf113fb6"
     assert digest(generate(300, 5, Mixture(unseen=True))) == "62118ab7c19a4671"
-    assert digest(generate_triplets(100, 5)) == "5b2976036b1030b4"
+    assert digest(generate_triplets(100, 5)) == "eeaaa0c2d752937c"
 
 
 def test_no_entry_has_a_word_that_the_benchmark_holds_out():

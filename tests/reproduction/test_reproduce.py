@@ -8,8 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from boolattn.cli import app
+from boolattn.data.beir import read_beir
 from boolattn.errors import MissingDataError
 from boolattn.reproduction.reproduce import make_request, sizes, targets
+from boolattn.reproduction.requests import resolve
+from boolattn.reproduction.systems import paper_registry
 
 #: One step of pretraining instead of the paper's epoch.
 SHORT = ("--set", "pretrain.max_steps=1", "--set", "pretrain.triplet_weight=0.0")
@@ -56,8 +59,13 @@ def test_a_table_has_the_papers_rows_and_ours(files):
     rows = json.loads((files / "out/table4.json").read_text())["rows"]
     assert [row["label"] for row in rows if row["who"] == "ours"] == [
         "plain towers, fixed positives",
+        "plain towers, BM25 negatives",
         "plain towers",
     ]
+    # Hard negatives come from a ranking of the training queries, made once.
+    [ranked] = (files / "out/work/bm25").iterdir()
+    train = read_beir(files / "data").splits["train"]
+    assert json.loads(ranked.read_text()).keys() == {query.id for query in train}
     assert (files / "out/table4.png").stat().st_size > 1000
     # Figure 3 reuses the finished run.
     before = (files / "out/runs/beir/minilm/plain-0.json.gz").stat().st_mtime_ns
@@ -81,9 +89,14 @@ def test_missing_boolquestions_is_an_error():
         make_request("table2")
 
 
-def test_a_preset_names_data_set_and_encoder():
+def test_a_preset_names_data_set_and_encoder(tmp_path):
     request = make_request("table1", "bert-base-quest")
     assert (request.datasets, request.encoders) == (["quest"], ["bert-base"])
+    for name, encoder in (("boolquestions", "bert-base"), ("boolquestions-large", "bert-large")):
+        asked = make_request("table2", name, tmp_path)
+        assert (asked.datasets, asked.encoders) == (["boolquestions"], [encoder])
+        [spec, *_] = asked.specs(paper_registry())
+        assert resolve(spec, asked).model.encoder == f"{encoder}-uncased"
     request = make_request("table1", "demo")
     assert (request.datasets, request.encoders) == (["taxa"], ["minilm"])
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from boolattn.attention.gate import Gate
 from boolattn.plugin import hooks
 from boolattn.training.graphs.capture import (
     Captured,
@@ -56,6 +57,20 @@ class Strict(TorchDispatchMode):
             chosen = [index for index in args[1] if index is not None]
             assert all(index.dtype != torch.bool for index in chosen), f"{name} by a mask"
         return function(*args, **(kwargs or {}))
+
+
+def test_padding_changes_no_scope_loss(preset, corpus):
+    preset = preset("plugin.use_noise=false", "pretrain.n_sentences=20", scope_weight=1.0)
+    towers, features = make_towers(preset).cpu().eval(), make_steps(preset, corpus)[0]["scoped"]
+    n_tokens = features["input_ids"].shape[1] + 5
+    wide = padded(features, n_tokens, 0)
+    assert wide["scopes"].shape == (4, 3, n_tokens)
+    with torch.no_grad():
+        expected, found = encode(towers, features, "scope"), encode(towers, wide, "scope")
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    place = torch.ones_like(wide["scopes"])
+    fill(place, features["scopes"], "scopes", 0)
+    assert torch.equal(place, wide["scopes"])
 
 
 @pytest.mark.parametrize("task", ["query", "document"])
@@ -146,18 +161,27 @@ def test_a_failure_gives_memory_back_and_passes_run_as_usual(parts, monkeypatch)
 
 @pytest.mark.parametrize("gate", ["lexicon", "learned"])
 @pytest.mark.parametrize("use_plugin", [True, False])
-@pytest.mark.parametrize("task", ["query", "document"])
+@pytest.mark.parametrize("task", ["query", "document", "scope"])
 def test_a_pass_asks_the_device_nothing(preset, corpus, monkeypatch, task, use_plugin, gate):
     """A recording breaks where the host looks at a value, or sends one."""
-    preset = preset(f"plugin.gate={gate}", f"model.use_plugin={str(use_plugin).lower()}")
+    if task == "scope" and not use_plugin:
+        return
+    changes = (f"plugin.gate={gate}", f"model.use_plugin={str(use_plugin).lower()}")
+    preset = preset(*changes, "pretrain.n_sentences=20", scope_weight=1.0)
     steps = make_steps(preset, corpus)
-    features = steps[0]["queries"] if task == "query" else steps[0]["documents"][0]
+    features = {
+        "query": steps[0]["queries"],
+        "document": steps[0]["documents"][0],
+        "scope": steps[0].get("scoped"),
+    }[task]
+    n_tokens = max(48, features["input_ids"].shape[1])
     towers = make_towers(preset).cpu().train()
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     # It looks at a gate on a CPU, and not at one on a GPU that records.
     monkeypatch.setattr(hooks, "_may_open", lambda gate: True)
+    monkeypatch.setattr(hooks, "label_gate", lambda labels, *_: Gate(labels.float()))
     with Strict():
-        encode(towers, padded(features, 48, 0), task).square().sum().backward()
+        encode(towers, padded(features, n_tokens, 0), task).square().sum().backward()
 
 
 def test_a_look_is_seen():

@@ -20,6 +20,7 @@ from boolattn.training.retrieval.training import train_towers
 from boolattn.training.run_folder import RunFolder
 from boolattn.training.tower_pass import TowerPass
 from boolattn.training.towers import make_towers
+from tests.training.conftest import COMPOSE
 
 
 def _weights(folder):
@@ -165,10 +166,10 @@ def test_learning_rates_of_plugin_and_encoder(preset, corpus, tmp_path):
     for group in groups:
         names = [name_of[id(p)] for p in group["params"]]
         assert {".boolattn." in name for name in names} == {group["lr"] == 7e-3}
-        assert all(name.endswith("bias") for name in names if "LayerNorm" not in name) or (
-            group["weight_decay"] == 0.01
-            or {"sigma", "threshold"} & {name.rpartition(".")[2] for name in names}
-        )
+        for parameter, name in zip(group["params"], names, strict=True):
+            is_weight = name.endswith(("weight", "operators")) and "LayerNorm" not in name
+            assert group["weight_decay"] == (0.01 if is_weight else 0.0), name
+            assert is_weight or parameter.numel() <= 128
     assert sum(len(group["params"]) for group in groups) == len(name_of)
     assert len(groups) == 4
 
@@ -255,3 +256,32 @@ def test_a_missing_encoder_or_split_is_one_line(preset, corpus, tmp_path):
         make_steps(preset("data.train=train+dev"), corpus)
     with pytest.raises(ConfigError, match="name it: --rankings"):
         make_steps(preset(n_bm25=1), corpus)
+
+
+@pytest.mark.parametrize("composes", [False, True])
+def test_scopes_stay_supervised(preset, labelled_corpus, parser_queries, tmp_path, composes):
+    """Not in the documents' encoder, and not for towers without a plug-in."""
+    more = COMPOSE if composes else ()
+    losses = {}
+    for weight in (0.0, 4.0):
+        chosen = preset(*more, "pretrain.n_sentences=40", max_steps=3, scope_weight=weight)
+        batch = make_steps(chosen, labelled_corpus, parser_queries=parser_queries)[0]
+        assert ("scoped" in batch) == bool(weight)
+        out = tmp_path / f"run-{weight}"
+        launch = Launch(out=out, parser_queries=parser_queries)
+        losses[weight] = train(chosen, launch, labelled_corpus).metrics["loss"]
+    assert losses[4.0] > losses[0.0] + 1
+    plain = preset(*more, "model.use_plugin=false", scope_weight=4.0)
+    batch = make_steps(plain, labelled_corpus, parser_queries=parser_queries)[0]
+    assert "scoped" not in batch
+
+
+def test_the_scope_loss_trains_the_plug_in(preset, corpus):
+    chosen = preset("pretrain.n_sentences=40", scope_weight=1.0)
+    towers, batch = make_towers(chosen).train(), make_steps(chosen, corpus)[0]
+    inputs = {name: batch[name] for name in ("queries", "documents", "places", "scoped")}
+    TowerPass(towers)(**inputs)[2].backward()
+    trained = {n for n, p in towers.named_parameters() if p.grad is not None and p.grad.any()}
+    assert any(name.endswith("scope.threshold") for name in trained)
+    # The last layer's bias comes after the last scope.
+    assert not any(".layers.1.bias." in name for name in trained)

@@ -20,6 +20,7 @@ NAMES = {
     "bert-base-quest",
     "bert-large-quest",
     "boolquestions",
+    "boolquestions-large",
 }
 
 
@@ -29,7 +30,9 @@ def test_every_preset_loads():
         assert load_preset(name).name == name
 
 
-@pytest.mark.parametrize("name", ["bert-base-quest", "bert-large-quest", "boolquestions"])
+@pytest.mark.parametrize(
+    "name", ["bert-base-quest", "bert-large-quest", "boolquestions", "boolquestions-large"]
+)
 def test_the_papers_values(name):
     preset = load_preset(name)
     train, heads, plugin = preset.train, preset.pretrain, preset.plugin

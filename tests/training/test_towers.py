@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from boolattn.encoder import query_encoder
+from boolattn.encoder.towers import document_tower
 from boolattn.errors import ConfigError
-from boolattn.training.towers import make_towers
+from boolattn.plugin import attach, save
+from boolattn.training.towers import load_encoder, make_towers
 
 
 @pytest.mark.parametrize(
@@ -41,3 +45,16 @@ def test_towers_of_another_encoder_or_none_are_refused(preset, tiny_encoder, tok
         path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ConfigError, match="cannot read the model"):
         make_towers(preset(), folder)
+
+
+def test_a_document_tower_begins_without_the_embeddings_that_pretraining_moved(preset, tmp_path):
+    chosen = preset("model.is_shared=false")
+    encoder, tokenizer = load_encoder(chosen.model.encoder)
+    first = encoder.embeddings.word_embeddings.weight.detach().clone()
+    encoder.embeddings.word_embeddings.weight.data += 1
+    attach(encoder, chosen.plugin, tokenizer=tokenizer)
+    save(encoder, tmp_path / "heads", tokenizer=tokenizer)
+    towers = make_towers(chosen, tmp_path / "heads")
+    query, document = query_encoder(towers).backbone, document_tower(towers).model
+    assert torch.equal(query.embeddings.word_embeddings.weight, first + 1)
+    assert torch.equal(document.embeddings.word_embeddings.weight, first)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -122,7 +122,7 @@ def show(  # noqa: PLR0913 - options of a command line
     elif kind == "sentences":
         examples, lines = {name: list(generate(n, seed))}, _sentence_lines
     else:
-        data = open_dataset(name, options)
+        data = open_dataset(name, replace(options, splits=(split,)))
         titles = {document.id: document.title for document in data.documents}
         lines = partial(_query_lines, titles=titles)
         examples = _examples(data.splits, split, n, lambda q: template in ("", q.template))

@@ -70,7 +70,9 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     options = SystemOptions(
         gate=gate, is_composed=compose, device=device, progress=output.progress_lines()
     )
-    data_set = open_dataset(on, Options(folder=data, size=size, seed=seed, tell=note))
+    data_set = open_dataset(
+        on, Options(folder=data, size=size, seed=seed, tell=note, splits=split or ())
+    )
     benchmark = prepare(
         data_set, split or (), n_documents=limit_documents, n_queries=limit_queries, seed=seed
     )

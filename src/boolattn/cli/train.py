@@ -22,10 +22,15 @@ Resume = Annotated[bool, Option("--resume", help="Continue a run that stopped.")
 
 
 def pretrain(
-    out: Out, preset: PresetName = "demo", changes: Changes = None, *, resume: Resume = False
+    out: Out,
+    preset: PresetName = "demo",
+    changes: Changes = None,
+    data: Annotated[Path | None, Option(help="Folder of SetBERT's sentences.")] = None,
+    *,
+    resume: Resume = False,
 ) -> None:
-    """Pre-train a plug-in on generated sentences: its cues, gates and scopes."""
-    _run("pretrain", preset, changes, out=out, resume=resume)
+    """Pre-train a plug-in: its cues, gates and scopes; by default on generated sentences."""
+    _run("pretrain", preset, changes, out=out, data=data, resume=resume)
 
 
 def train(  # noqa: PLR0913 - options of a command line

@@ -16,7 +16,7 @@ from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import cache_folder, checkout_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from boolattn.data.negation import Negation
     from boolattn.data.records import Dataset
@@ -33,6 +33,7 @@ class Options:
     seed: int = 0  # for generated data
     n: int = 10_000  # number of records of a generated data set
     tell: Callable[[str], None] | None = None  # called with a line of progress
+    splits: Sequence[str] = ()  # splits that are needed, beside those that are always read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,9 @@ def _folder(name: str, folder: Path | None, cached: str) -> Path:
 def _open_quest(options: Options) -> Dataset:
     from boolattn.data.quest import load_quest
 
-    return load_quest(options.folder, splits=("train", "val", "test"))
+    usual = ("train", "val", "test")
+    # The augmented queries are many, and read only where they are asked for.
+    return load_quest(options.folder, splits=[*usual, *({"train_aug"} & {*options.splits})])
 
 
 def _open_quest_intro(options: Options) -> Dataset:

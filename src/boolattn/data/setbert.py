@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from boolattn.data.sentences import Sentence, Triplet
+from boolattn.data.taxa.phrases import CueSpan
 from boolattn.errors import ConfigError, DataError
 from boolattn.jsonl import find_file, read_jsonl
+from boolattn.logic.lexicon import find_cues
 from boolattn.logic.operators import OPERATORS, Operator
 
 if TYPE_CHECKING:
@@ -14,6 +19,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TRAIN_SHARE = 0.8
+#: The paper's equivalents of the plain cues, and how often one replaces its cue (*ours*).
+EQUIVALENTS = {
+    "and": ("as well as", "are also", "including"),
+    "not": ("other than", "excluding"),
+}
+REPLACED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +51,33 @@ def read_setbert(folder: Path, split: str = "train") -> Iterator[GivenSentence]:
             if not all(isinstance(text, str) for text in [*row["P"], *row["N"]]):
                 raise DataError(f"{path}:{number}: 'P' and 'N' must be lists of sentences")
             yield GivenSentence(operator, row["G"], tuple(row["P"]), tuple(row["N"]))
+
+
+def label_setbert(
+    given: Iterator[GivenSentence], seed: int
+) -> Iterator[tuple[Sentence, Triplet | None]]:
+    """Label sentences as the paper does: cues are replaced by equivalents, and found as words.
+
+    The triplet is ``None`` where a sentence has none of the same or none of another meaning. There
+    are no scopes.
+    """
+    rng = random.Random(f"setbert {seed}")
+    for one in given:
+        anchor = _label(one.text, rng, one.operator)
+        triplet = None
+        if one.same and one.other:
+            positive = _label(rng.choice(one.same), rng, one.operator)
+            triplet = Triplet(anchor, positive, _label(rng.choice(one.other), rng))
+        yield anchor, triplet
+
+
+def _label(text: str, rng: random.Random, *known: Operator) -> Sentence:
+    def replace(cue: re.Match[str]) -> str:
+        others = EQUIVALENTS[cue.group().lower()]
+        return rng.choice(others) if rng.random() < REPLACED else cue.group()
+
+    text = re.sub(r"(?i)\b(and|not)\b", replace, text)
+    cues = tuple(CueSpan(cue.operator, cue.start, cue.end) for cue in find_cues(text))
+    used = {*known, *(cue.operator for cue in cues)}
+    operators = tuple(operator for operator in OPERATORS if operator in used)
+    return Sentence(text=text, template="", operators=operators, cues=cues, scopes=(), operands=())

@@ -15,7 +15,7 @@ Training, one step::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
@@ -71,13 +71,15 @@ def build_towers(
     config: BoolAttnConfig | None = None,
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
+    document_encoder: str | Path | None = None,
     **settings: Any,
 ) -> SentenceTransformer:
     """Build two towers, both initialised from one encoder.
 
     The encoder is a folder, a name on the hub, or a loaded encoder, which is not changed. One with
     BoolAttn, or a folder saved from one, keeps its plug-in. ``config`` has the settings of a new
-    plug-in. The tokenizer is by default that of the encoder's folder. ``settings`` are values of
+    plug-in. A ``document_encoder`` is for a document tower that does not share weights. The
+    tokenizer is by default that of the encoder's folder. ``settings`` are values of
     :class:`TowerConfig`.
     """
     towers = build(TowerConfig, settings, source="build_towers")
@@ -94,7 +96,8 @@ def build_towers(
         builder = _TowerBuilder(model, tokenizer, towers, Path(folder))
         query = document = builder.query_tower(config)
         if not towers.is_shared:
-            document = builder.document_tower()
+            plain = model if document_encoder is None else _load(document_encoder)
+            document = replace(builder, encoder=plain).document_tower()
     pooling = Pooling(query.get_embedding_dimension(), cast("Any", towers.pooling))
     router = Router.for_query_document([query], [document], default_route=DOCUMENT)
     return SentenceTransformer(

@@ -21,6 +21,7 @@ from boolattn.errors import BoolattnError
 from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import DEFAULT, mean, measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
+from boolattn.files import atomic_file
 from boolattn.logic.operators import OPERATORS
 from boolattn.reproduction.requests import RunInputs, find_finished, resolve
 from boolattn.reproduction.runs import Row, Run, save_queries
@@ -30,7 +31,7 @@ from boolattn.training.batches.sampling import label_columns
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.corpus import Corpus
 from boolattn.training.retrieval.training import release_memory
-from boolattn.training.run_folder import about_machine
+from boolattn.training.run_folder import about_machine, text_hash
 from boolattn.training.towers import load_encoder, make_towers
 from boolattn.training.validation import encode
 
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
     Values = dict[str, NDArray[np.float64]]
 
 logger = logging.getLogger(__name__)
+
+#: Documents of a BM25 ranking that hard negatives are drawn from.
+_N_RANKED = 100
 
 
 @dataclass
@@ -159,7 +163,13 @@ def execute(
     if spec.system.kind == "trained":
         source = inputs.pretrained / "model" if inputs.pretrained else inputs.start
         queries, command = inputs.parser_queries, paths.command
-        where = launch.Launch(out=home, pretrained=source, parser_queries=queries, command=command)
+        where = launch.Launch(
+            out=home,
+            pretrained=source,
+            rankings=_bm25(corpus, preset, paths.work) if preset.train.n_bm25 else None,
+            parser_queries=queries,
+            command=command,
+        )
         result = launch.train(preset, where, corpus)
         details["training"] = {"steps": result.n_steps, **result.metrics}
         clock.lap("train")
@@ -190,6 +200,27 @@ def execute(
     if not paths.keep_models:
         shutil.rmtree(home, ignore_errors=True)
     return words
+
+
+def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:
+    """Rank the training queries by BM25, for hard negatives; return the file."""
+    from boolattn.search.lexical import Bm25Ranker
+
+    split, documents = preset.data.train, corpus.dataset.documents
+    digest = text_hash((one.id, one.text[:200]) for one in documents)[:10]
+    path = work / "bm25" / f"{corpus.dataset.name}-{split}-{digest}.json"
+    if not path.is_file():
+        queries = corpus.split(split)
+        ranker = Bm25Ranker([document.text for document in documents])
+        found = ranker.rank([query.text for query in queries], _N_RANKED).rows.tolist()
+        ids = list(corpus.rows)
+        ranked = {
+            query.id: [ids[row] for row in rows if row >= 0]
+            for query, rows in zip(queries, found, strict=True)
+        }
+        with atomic_file(path) as handle:
+            handle.write(json.dumps(ranked, ensure_ascii=False))
+    return path
 
 
 def write_run(

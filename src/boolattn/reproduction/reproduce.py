@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
     from boolattn.evaluation.results import Results
     from boolattn.reproduction.requests import Paths
     from boolattn.reproduction.systems import DatasetSpec
@@ -90,7 +92,8 @@ def reproduce(name: str, request: RunRequest, paths: Paths, progress: Progress) 
     target = targets()[name]
     dataset = paper_registry().dataset(request.datasets[0])
     own = _own_results(request, run_all(request, paths, progress), paths)
-    rows = [*target.rows, *(_own_row(target, one, n, dataset) for one, n in own)]
+    encoder = paper_registry().encoder(request.encoders[0]).label
+    rows = [*target.rows, *(_own_row(target, one, n, dataset, encoder) for one, n in own)]
     is_figure = name == "figure3"
     body = _by_template(own) if is_figure else _rows_table(target, rows)
     text = f"**{target.title}**\n\n{body}\n\n{_note(target, dataset)}"
@@ -147,17 +150,10 @@ def make_request(
 
 def figure1(model: Path | None, out: Path, text: str = SENTENCE) -> str:
     """Draw the effect of BoolAttn on one sentence, which the paper's Figure 1 sketches."""
-    from transformers import AutoModel, AutoTokenizer
-
-    import boolattn.encoder  # noqa: F401 - registers Bool-BERT in transformers
     from boolattn.embedding.int8_storage import shipped_model
-    from boolattn.plugin import load
     from boolattn.plugin.explain import explain
 
-    home = model or shipped_model()
-    is_towers = (home / "modules.json").is_file()
-    encoder = AutoModel.from_pretrained(home, local_files_only=True) if is_towers else load(home)
-    found = explain(encoder, AutoTokenizer.from_pretrained(home, local_files_only=True), text)
+    found = explain(*load_query_encoder(model or shipped_model()), text)
     _write(out / "figure1.json", json.dumps(found.to_dict(), ensure_ascii=False))
     figures.save(found.figure(), out / "figure1.png")
     rows = []
@@ -170,6 +166,18 @@ def figure1(model: Path | None, out: Path, text: str = SENTENCE) -> str:
     text = f"**Figure 1: attention changed by the operators**\n\n“{text}”\n\n{table}"
     _write(out / "figure1.md", text)
     return text
+
+
+def load_query_encoder(home: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load the encoder with BoolAttn, and its tokenizer, from a trained model or a pretraining."""
+    from transformers import AutoModel, AutoTokenizer
+
+    import boolattn.encoder  # noqa: F401 - registers Bool-BERT in transformers
+    from boolattn.plugin import load
+
+    is_towers = (home / "modules.json").is_file()
+    encoder = AutoModel.from_pretrained(home, local_files_only=True) if is_towers else load(home)
+    return encoder, AutoTokenizer.from_pretrained(home, local_files_only=True)
 
 
 def sizes() -> list[dict[str, Any]]:
@@ -234,11 +242,13 @@ def _own_results(request: RunRequest, files: Sequence[Path], paths: Paths) -> li
     return [(average(group), len(group)) for group in groups.values()]
 
 
-def _own_row(target: Target, results: Results, n_seeds: int, dataset: DatasetSpec) -> Reported:
+def _own_row(
+    target: Target, results: Results, n_seeds: int, dataset: DatasetSpec, encoder: str
+) -> Reported:
     values = {metric: _value(results, metric) for metric in target.metrics}
     seeds = f"{n_seeds} seed" + ("s" if n_seeds > 1 else "")
     queries = f"{dataset.label}, {dataset.splits.get(results.split, results.split)}"
-    note = f"{queries}; {seeds}; operator labels: {results.gate}"
+    note = f"{encoder}, {queries}; {seeds}; operator labels: {results.gate}"
     return Reported(results.system, OURS, values, note)
 
 

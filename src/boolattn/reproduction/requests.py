@@ -12,7 +12,7 @@ from boolattn.errors import ConfigError
 from boolattn.files import atomic_file
 from boolattn.reproduction.runs import Run
 from boolattn.reproduction.systems import RunSpec
-from boolattn.training.preset_files import current_names, make_preset, read_preset
+from boolattn.training.preset_files import make_preset, read_preset, saved_tables
 from boolattn.training.settings import Preset
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ SEEDS = (0, 42, 1234)
 _NEVER = 1_000_000
 #: Settings that change no result: the encoder's folder, and speed.
 _IRRELEVANT = ("model.encoder", "train.chunk", "train.captured", "train.n_workers")
+#: Settings without effect on towers without a plug-in.
+_PLUGIN_ONLY = ("train.scope_weight",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +143,7 @@ def find_finished(spec: RunSpec, preset: Preset, folders: Sequence[Path]) -> Pat
     for path in (folder / name for folder in folders for name in names):
         if not path.is_file():
             continue
-        settings = current_names(Run.load(path).details.get("settings") or {})
+        settings = saved_tables(Run.load(path).details.get("settings") or {})
         if spec.system.kind != "bm25" and (other := _difference(settings, preset, spec)):
             raise ConfigError(
                 f"{path} was run with {other}; name another --out, or remove it to run again"
@@ -162,6 +164,7 @@ def _difference(found: Mapping[str, Mapping[str, object]], preset: Preset, spec:
         there = found.get(table, {})
         for name, value in values.items():
             other, path = there.get(name, default[table][name]), f"{table}.{name}"
-            if path not in _IRRELEVANT and other != value:
+            is_used = preset.model.use_plugin or path not in _PLUGIN_ONLY
+            if is_used and path not in _IRRELEVANT and other != value:
                 return f"{path} = {other!r}, not {value!r}"
     return ""

@@ -61,7 +61,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--preset", required=True, help="name of a preset, or a TOML file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--out", type=Path, required=True, help="the run's folder")
-    parser.add_argument("--data", type=Path, help="folder of the data set")
+    parser.add_argument(
+        "--data", type=Path, help="folder of the data set, or of SetBERT's sentences"
+    )
     parser.add_argument("--pretrained", type=Path, help="model folder of a pretraining")
     parser.add_argument("--rankings", type=Path, help="a TREC run, or JSON, for n_bm25")
     parser.add_argument("--parser-queries", type=Path, help="file of labelled queries")

@@ -20,6 +20,7 @@ from boolattn.training.batches.parser_batches import (
     read_parser_sources,
 )
 from boolattn.training.batches.sampling import Collator, Sampler, Steps, make_examples
+from boolattn.training.batches.sentences import PretrainingSet, ScopeSentences
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.corpus import Corpus, label_operators, read_rankings
 from boolattn.training.graphs.capture import documents_at_once
@@ -30,7 +31,7 @@ from boolattn.training.pretrain import Pretrainer
 from boolattn.training.retrieval.composing import make_composing
 from boolattn.training.retrieval.trainer import Job
 from boolattn.training.retrieval.training import Result, release_memory, require_gpu, train_towers
-from boolattn.training.run_folder import RunFolder, data_hashes, save_model
+from boolattn.training.run_folder import RunFolder, data_hashes, save_model, text_hash
 from boolattn.training.towers import freeze_heads, load_encoder, make_towers
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Launch:
     """Where a run reads and writes."""
 
     out: Path  # The run's folder
-    data: Path | None = None  # Folder of the data set; the data set's own by default
+    data: Path | None = None  # Folder of the data set, or of SetBERT's files to pretrain on
     pretrained: Path | None = None  # Initial weights: ``model`` of a pretraining or a training
     rankings: Path | None = None  # A ranking of the training queries: a TREC run, or JSON
     parser_queries: Path | None = None  # File of labelled queries for the parser
@@ -73,13 +74,16 @@ def pretrain(preset: Preset, launch: Launch) -> dict[str, float]:
     """Pretrain the heads of a plug-in, save it with its encoder, return metrics of the heads."""
     require_gpu(preset)
     run = RunFolder(launch.out)
-    data = {"name": "sentences"}
+    data, given = {"name": "sentences"}, None
+    if launch.data is not None:
+        given = PretrainingSet.setbert(launch.data, preset.pretrain)
+        data = {"name": "setbert", "train": text_hash((one.text,) for one in given.sentences)}
     run.open(preset, data, kind="pretrain", command=launch.command, resume=launch.resume)
     torch.manual_seed(preset.pretrain.seed)
     encoder, tokenizer = load_encoder(preset.model.encoder)
     attach(encoder, preset.plugin, tokenizer=tokenizer)
     nn.Module.to(encoder, "cuda" if torch.cuda.is_available() else "cpu")
-    trainer = Pretrainer(encoder, tokenizer, preset.pretrain, preset.model.pooling)
+    trainer = Pretrainer(encoder, tokenizer, preset.pretrain, preset.model.pooling, given)
     run.rewind(0)
     history: list[dict[str, float]] = []
 
@@ -231,25 +235,25 @@ def _collator(
     texts = [example.text for example in examples]
     rows = {example.id: row for row, example in enumerate(examples)}
     documents, chunk = corpus.documents, documents_at_once(preset.train)
-    operators, length = label_operators(preset), preset.model.query_length
+    length, scoped = preset.model.query_length, None
+    if preset.model.use_plugin and preset.train.scope_weight:
+        scoped = ScopeSentences(preset, corpus.tokenizer)
+    more: Any = {"chunk": chunk, "operators": label_operators(preset), "scoped": scoped}
     if not preset.compose.use_parser:
         tokens, in_batch = Tokens(corpus.tokenizer, texts, length), preset.train.use_in_batch
-        return Collator(
-            tokens, rows, documents, chunk=chunk, use_in_batch=in_batch, operators=operators
-        )
+        return Collator(tokens, rows, documents, use_in_batch=in_batch, **more)
     queries, n_slots = corpus.split(preset.data.train), preset.compose.n_slots
     labels, sources = read_parser_sources(queries, parser_queries, preset.compose)
     parsed = ParserTexts(
         corpus.tokenizer, sources, length=length, n_slots=n_slots, queries=texts, labels=labels
     )
-    return ComposingCollator(
-        parsed, rows, documents, preset=preset, chunk=chunk, operators=operators
-    )
+    return ComposingCollator(parsed, rows, documents, preset=preset, **more)
 
 
 def open_data(preset: Preset, folder: Path | None) -> Dataset:
     """Open a preset's data set."""
-    options = Options(folder=folder, size=preset.data.size, tell=logger.info)
+    splits = preset.data.train.split("+")
+    options = Options(folder=folder, size=preset.data.size, tell=logger.info, splits=splits)
     return open_dataset(preset.data.name, options)
 
 

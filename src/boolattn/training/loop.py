@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from transformers import get_linear_schedule_with_warmup
+from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
 
 from boolattn.errors import ConfigError
 
@@ -25,8 +25,9 @@ class LoopSettings:
 
     name: str  # What is trained, for the error message
     n_steps: int
-    learning_rate: float  # Highest; it falls linearly to 0 after the warm-up
+    learning_rate: float  # Highest; after the warm-up it falls to 0, or is constant
     warmup_steps: int = 0
+    schedule: str = "linear"  # or "constant"
     #: Whether the first step has learning rate 0, as transformers' schedule has, or one
     #: ``warmup_steps``-th of the highest
     starts_at_zero: bool = True
@@ -52,9 +53,11 @@ def run_loop(
     is_ahead = settings.warmup_steps > 0 and not settings.starts_at_zero
     for group in optimizer.param_groups:
         group["initial_lr"] = group["lr"]
-    schedule = get_linear_schedule_with_warmup(
-        optimizer, settings.warmup_steps, settings.n_steps, last_epoch=0 if is_ahead else -1
-    )
+    last, warmup = 0 if is_ahead else -1, settings.warmup_steps
+    if settings.schedule == "linear":
+        schedule = get_linear_schedule_with_warmup(optimizer, warmup, settings.n_steps, last)
+    else:
+        schedule = get_constant_schedule_with_warmup(optimizer, warmup, last)
     since: list[dict[str, float]] = []
     for step in range(settings.n_steps):
         losses = losses_of(step)

@@ -108,7 +108,8 @@ def softmax_loss(
 
 
 def _cross_entropy(logits: Tensor, labels: Tensor, positive_weight: float = 1) -> Tensor:
-    weight = torch.tensor(positive_weight, device=logits.device, dtype=torch.float32)
+    # Filled on the device: a recorded pass takes no value from the host.
+    weight = torch.full((), positive_weight, device=logits.device, dtype=torch.float32)
     return F.binary_cross_entropy_with_logits(
         logits.float(), labels.float(), pos_weight=weight, reduction="none"
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import tomllib
-from dataclasses import fields
+from dataclasses import asdict, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from boolattn.attention.config import OLDER, BoolAttnConfig
 from boolattn.errors import ConfigError
 from boolattn.settings import build
 from boolattn.training.settings import TABLES, Preset
@@ -108,6 +110,14 @@ def current_names(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     for table in TABLES:
         for key, value in values.get(table, {}).items():
             _put(tables, table, key, value)
+    return tables
+
+
+def saved_tables(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the tables of a saved run; what older versions lack is as it was then."""
+    tables = current_names(values)
+    plugin = build(BoolAttnConfig, OLDER | tables["plugin"], source="a saved run")
+    tables["plugin"] = json.loads(json.dumps(asdict(plugin)))
     return tables
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from boolattn.encoder import Card, save_towers
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_file, atomic_folder
-from boolattn.training.preset_files import make_preset
+from boolattn.training.preset_files import make_preset, saved_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -141,13 +141,14 @@ def copy_folder(source: Path, folder: Path) -> None:
 def data_hashes(dataset: Dataset) -> dict[str, str]:
     """Hash documents and queries of each split, whatever file they come from."""
     documents = ((document.id, document.text) for document in dataset.documents)
-    hashes = {"name": dataset.name, "documents": _hash(documents)}
+    hashes = {"name": dataset.name, "documents": text_hash(documents)}
     for split, queries in dataset.splits.items():
-        hashes[split] = _hash((q.id, q.text, " ".join(sorted(q.gold))) for q in queries)
+        hashes[split] = text_hash((q.id, q.text, " ".join(sorted(q.gold))) for q in queries)
     return hashes
 
 
-def _hash(rows: Iterable[Sequence[str]]) -> str:
+def text_hash(rows: Iterable[Sequence[str]]) -> str:
+    """Hash rows of text."""
     digest = hashlib.sha256()
     for row in rows:
         digest.update("".join(f"{value}\0" for value in row).encode())
@@ -162,7 +163,7 @@ def _check_same(path: Path, own: Mapping[str, Any]) -> None:
     except (OSError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
     # Older runs have old names, and lack newer settings.
-    found["settings"] = make_preset(name, settings, source=str(path)).to_dict()
+    found["settings"] = make_preset(name, saved_tables(settings), source=str(path)).to_dict()
     here, there = _flat(own), _flat({name: found.get(name) for name in own})
     for name in sorted(here.keys() | there.keys()):
         if here.get(name) != there.get(name):

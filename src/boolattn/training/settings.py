@@ -19,6 +19,8 @@ _CHOICES = {
     "keep": ("best", "last"),
     "captured": ("none", "queries", "all"),
     "size": ("small", "full"),
+    "schedule": ("linear", "constant"),
+    "best_by": ("r_precision", "recall@100"),
 }
 _KINDS: Mapping[str, Any] = {"int": int, "float": (int, float), "bool": bool, "str": str}
 
@@ -71,19 +73,23 @@ class DataSettings(_Checked):
 class PretrainSettings(_Checked):
     """Auxiliary pretraining; the defaults are the paper's, or *ours* where it gives none."""
 
-    n_sentences: int = _at_least(1, 20_000)  # Sentences to generate (*ours*)
+    n_sentences: int = _at_least(1, 20_000)  # Sentences to generate (*ours*); --data takes all
     varied_share: float = 0.0  # Share of them in many more wordings than the benchmark's (*ours*)
     n_held_out: int = 500  # Sentences to evaluate on, of seen and of unseen wordings (*ours*)
     batch_size: int = _at_least(1, 32)  # Sentences per step (*ours*)
     n_epochs: int = _at_least(1, 1)  # Passes over the sentences
     max_steps: int = 0  # Stop after so many steps; 0: when the epochs are over
-    warmup_steps: int = 0  # Over which the learning rate rises; then it falls to 0 (*ours*)
+    warmup_steps: int = 0  # Over which the learning rate rises (*ours*)
+    schedule: str = "linear"  # Then it falls to 0, "linear", or is "constant" (*ours*)
     learning_rate: float = 1e-5  # Highest learning rate
     weight_decay: float = 0.01  # Of AdamW
+    max_grad_norm: float = 1.0  # Longer gradients are clipped to this norm (*ours*)
     cue_weight: float = 1.0  # Weight of the cue loss
     cue_positive_weight: float = 1.0  # Weight of a cue token against another (*ours*)
-    gate_weight: float = 1.0  # Weight of the gate loss, where the gate is learned
+    #: Weight of the gate loss; without effect if neither a gate nor embeddings are trained
+    gate_weight: float = 1.0
     triplet_weight: float = 0.2  # Weight of the triplet loss
+    triplet_batch_size: int = 0  # Triplets per step; 0: a third of the sentences (*ours*)
     scope_weight: float = 0.0  # Weight of the scope loss, which the paper does not have
     margin: float = 1.0  # Of the triplet loss (*ours*)
     train_embeddings: bool = True  # Whether the encoder's embedding layer is trained too
@@ -97,10 +103,12 @@ class TrainSettings(_Checked):
     batch_size: int = _at_least(1, 32)  # Queries per step, over all processes
     n_epochs: int = _at_least(1, 40)  # Passes over the queries
     max_steps: int = 0  # Stop after so many steps; 0: when the epochs are over
-    warmup_steps: int = 0  # Over which the learning rate rises; then it falls to 0 (*ours*)
+    warmup_steps: int = 0  # Over which the learning rate rises (*ours*)
+    schedule: str = "linear"  # Then it falls to 0, "linear", or is "constant" (*ours*)
     learning_rate: float = 5e-5  # Highest learning rate of the encoders
     plugin_learning_rate: float = 0.0  # Of plug-in and query parser; 0: the encoders' (*ours*)
     freeze_heads: bool = False  # Whether gate and cue predictor stay as pretrained (*ours*)
+    scope_weight: float = 0.0  # Weight of the scope loss of as many generated sentences (*ours*)
     weight_decay: float = 0.01  # Of AdamW
     max_grad_norm: float = 1.0  # Longer gradients are clipped to this norm (*ours*)
     positives: str = "drawn"  # "drawn" at each step, or one "fixed" for each query (the ablation)
@@ -114,6 +122,7 @@ class TrainSettings(_Checked):
     save_every: int = 0  # Steps between checkpoints; 0: once an epoch
     patience: int = 0  # Stop after so many evaluations without a better one; 0: never
     keep: str = "best"  # Which weights are saved, "best" or "last"
+    best_by: str = "r_precision"  # Metric of the best, or "recall@100" (*ours*)
     n_validation_queries: int = 200  # Most validation queries; 0: all (*ours*)
     #: Sampled documents that are ranked beside the gold and excluded ones; 0: all (*ours*)
     n_validation_documents: int = 20_000
@@ -121,7 +130,7 @@ class TrainSettings(_Checked):
     #: Forward passes that a single GPU records as CUDA graphs: "none", "queries", "all" (*ours*)
     captured: str = "all"
     n_workers: int = 1  # Processes that make batches for a GPU (*ours*); a CPU has none
-    use_bf16: bool = True  # Whether a GPU computes in bfloat16
+    use_bf16: bool = True  # Whether a GPU computes in bfloat16 (*ours*)
     needs_gpu: bool = False  # Whether to refuse a machine without one
 
     def __post_init__(self) -> None:

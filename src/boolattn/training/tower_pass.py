@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, distributed, nn
 
+from boolattn.encoder import query_encoder
+from boolattn.plugin import recording
+from boolattn.training.losses import scope_loss
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sentence_transformers import SentenceTransformer
 
     from boolattn.training.batches.tokens import Features
+
+#: The task whose result is the scope loss of labelled sentences, not vectors.
+SCOPE = "scope"
 
 
 class TowerPass(nn.Module):
@@ -32,28 +39,45 @@ class TowerPass(nn.Module):
         self.encode_batch = encode_batch
 
     def forward(
-        self, queries: Features, documents: list[Features], places: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        self,
+        queries: Features,
+        documents: list[Features],
+        places: Tensor,
+        scoped: Features | None = None,
+    ) -> tuple[Tensor, ...]:
         """Encode a process's queries, ``(queries, dim)``, and documents, ``(documents, dim)``.
 
-        ``places`` says where each document is in the batches laid end to end.
+        ``places`` says where each document is in the batches laid end to end. With sentences whose
+        scopes are supervised, their loss is a third result.
         """
         vectors = self.encode_documents(documents, places)
-        return self._encode(queries, "query", 0), vectors
+        found = (self.encode(queries, "query", 0), vectors)
+        return found if scoped is None else (*found, self.encode(scoped, SCOPE))
 
     def encode_documents(self, documents: list[Features], places: Tensor) -> Tensor:
         """Encode a step's documents. Shape ``(documents, dim)``."""
-        parts = [self._encode(part, "document", slot) for slot, part in enumerate(documents)]
+        parts = [self.encode(part, "document", slot) for slot, part in enumerate(documents)]
         return torch.cat(parts)[places]
 
-    def _encode(self, features: Features, task: str, slot: int) -> Tensor:
+    def encode(self, features: Features, task: str, slot: int = 0) -> Tensor:
+        """Encode one batch; ``slot`` is its number among the step's batches of this task."""
         if self.encode_batch is None:
             return encode(self.towers, features, task)
         return self.encode_batch(features, task, slot)
 
 
 def encode(towers: SentenceTransformer, features: Features, task: str) -> Tensor:
-    """Encode one batch of "query" or "document" texts. Shape ``(texts, dim)``."""
+    """Encode one batch of "query" or "document" texts. Shape ``(texts, dim)``.
+
+    For the task "scope" return the scope loss of labelled sentences.
+    """
+    if task == SCOPE:
+        given = {name: value for name, value in features.items() if name != "scopes"}
+        with recording() as record:
+            query_encoder(towers)(**given)
+        logits = [layer.scope.logits for layer in record.biases.values()]
+        used, mask = features["operators"], features["attention_mask"]
+        return scope_loss(logits, features["scopes"], used, mask)
     # The task is given twice: the router reads the argument, and Bool-BERT, which encodes
     # documents without BoolAttn, the features. A copy, because modules write results into it.
     vectors: Tensor = towers({**features, "task": task}, task=task)["sentence_embedding"]

@@ -49,10 +49,14 @@ def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTrans
     if pretrained is not None and not model.use_plugin:
         raise ConfigError("plain towers take no pretrained plug-in; leave out --pretrained")
     config = preset.plugin if model.use_plugin else None
-    source = str(pretrained) if pretrained else encoder_source(model.encoder)
+    source = own = encoder_source(model.encoder)
+    more = {n: getattr(model, n) for n in _TOWERS}
+    if pretrained:
+        # The paper's document encoder is BERT, without the embeddings that pretraining moved.
+        source, more["document_encoder"] = str(pretrained), None if model.is_shared else own
     try:
         # Weights stored in half precision would be trained in it.
-        return build_towers(source, config, **{n: getattr(model, n) for n in _TOWERS}).float()
+        return build_towers(source, config, **more).float()
     except OSError as error:
         raise ConfigError(_not_found(source, error)) from error
 

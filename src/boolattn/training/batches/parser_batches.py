@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from itertools import accumulate, cycle, pairwise, starmap
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -159,17 +159,10 @@ class ComposingCollator(Collator):
         documents: Tokens,
         *,
         preset: Preset,
-        chunk: int = 64,
-        operators: Sequence[str] | None = None,
+        **more: Any,
     ) -> None:
-        super().__init__(
-            texts.tokens,
-            rows,
-            documents,
-            chunk=chunk,
-            use_in_batch=preset.train.use_in_batch,
-            operators=operators,
-        )
+        in_batch = preset.train.use_in_batch
+        super().__init__(texts.tokens, rows, documents, use_in_batch=in_batch, **more)
         self.texts = texts
         self.seed = preset.train.seed
         self.settings = preset.compose

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.data.records import Query
+    from boolattn.training.batches.sentences import ScopeSentences
     from boolattn.training.settings import TrainSettings
 
 #: Purposes of random generators, so that no two share draws.
@@ -181,13 +182,15 @@ class Collator:
     chunk: int = 64  # Documents encoded at once
     use_in_batch: bool = True  # Whether other queries' documents are negatives
     operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
+    scoped: ScopeSentences | None = None  # Sentences whose scopes are supervised
 
     def __call__(self, batch: Batch, process: int = 0, n_processes: int = 1) -> Features:
         """Return a process's share of a batch.
 
         Returns:
             ``queries`` and ``documents`` (a list of batches, and ``places`` to undo their order)
-            for the encoders, ``targets`` and ``blocked`` for the loss over the whole batch.
+            for the encoders, ``targets`` and ``blocked`` for the loss over the whole batch, and
+            as many sentences with scopes, where these are supervised.
         """
         share = len(batch.examples) // n_processes
         start, end = process * share, (process + 1) * share
@@ -195,7 +198,11 @@ class Collator:
             batch.documents[start:end].ravel().tolist(), self.chunk
         )
         blocked = batch.blocked(start, end, use_in_batch=self.use_in_batch)
+        scoped = {}
+        if self.scoped is not None:
+            scoped["scoped"] = self.scoped.features(share, batch.step, process)
         return {
+            **scoped,
             **self.query_features(batch.examples[start:end], batch.step, process, n_processes),
             "documents": documents,
             "places": places,

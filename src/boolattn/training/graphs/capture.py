@@ -17,7 +17,7 @@ from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 
 from boolattn.training.graphs.cuda_graph import Recorder, Weights
-from boolattn.training.tower_pass import encode
+from boolattn.training.tower_pass import SCOPE, encode
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: Lengths are padded to multiples of these, so that few graphs serve all batches.
-MULTIPLES = {"query": 16, "document": 32}
+MULTIPLES = {"query": 16, "document": 32, SCOPE: 16}
 #: Features with one column per token.
-_BY_TOKEN = ("input_ids", "attention_mask", "token_type_ids")
+_BY_TOKEN = ("input_ids", "attention_mask", "token_type_ids", "scopes")
 #: Tasks that are recorded, by the setting ``captured``.
-_TASKS = {"none": (), "queries": ("query",), "all": ("query", "document")}
+_TASKS = {"none": (), "queries": ("query", SCOPE), "all": ("query", SCOPE, "document")}
 #: Documents encoded at once by default. Small batches of similar length have little padding; one
 #: large recorded batch needs one graph and one graph's memory.
 _USUAL, _RECORDED = 64, 192
@@ -195,7 +195,7 @@ def padded_length(n_tokens: int, task: str) -> int:
 def padded(features: Features, n_tokens: int, pad: int) -> Features:
     """Copy a batch with longer texts; features without one column per token keep their shape."""
     return {
-        name: F.pad(value, (0, n_tokens - value.shape[1]), value=pad if name == "input_ids" else 0)
+        name: F.pad(value, (0, n_tokens - value.shape[-1]), value=pad if name == "input_ids" else 0)
         if name in _BY_TOKEN
         else value.clone()
         for name, value in features.items()
@@ -208,4 +208,4 @@ def fill(place: Tensor, value: Tensor, name: str, pad: int) -> None:
         place.copy_(value, non_blocking=True)
         return
     place.fill_(pad if name == "input_ids" else 0)
-    place[:, : value.shape[1]].copy_(value, non_blocking=True)
+    place[..., : value.shape[-1]].copy_(value, non_blocking=True)

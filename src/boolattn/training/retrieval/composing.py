@@ -23,7 +23,7 @@ from boolattn.encoder.retriever_storage import SETTINGS
 from boolattn.errors import ConfigError
 from boolattn.parsing.decoding import NEGATED, POSITIVE, ParserLogits
 from boolattn.training.losses import SIMILARITIES, softmax_loss, weighted_mean
-from boolattn.training.tower_pass import TowerPass, encode, gather
+from boolattn.training.tower_pass import SCOPE, TowerPass, encode, gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +42,7 @@ class Encoded(NamedTuple):
     documents: Tensor
     operands: Tensor
     parsed: ParserLogits  # Of the queries and of the texts that are only parsed
+    scope: Tensor | None  # Scope loss of sentences, where it is supervised
 
 
 class Composing(TowerPass):
@@ -63,13 +64,14 @@ class Composing(TowerPass):
         places: Tensor,
         operands: Features,
         n_queries: int,
+        scoped: Features | None = None,
     ) -> Encoded:
         """Encode a step; arguments as in ``TowerPass``, and the operands."""
         vectors = self.encode_documents(documents, places)
         queries_and_texts, parsed = encode_and_parse(self.towers, self.parser, queries)
-        return Encoded(
-            queries_and_texts[:n_queries], vectors, encode(self.towers, operands, "query"), parsed
-        )
+        found = encode(self.towers, operands, "query")
+        scope = None if scoped is None else self.encode(scoped, SCOPE)
+        return Encoded(queries_and_texts[:n_queries], vectors, found, parsed, scope)
 
     @property
     def parser(self) -> ParserHead:
@@ -110,6 +112,8 @@ class Objective:
             similarity=self.preset.model.similarity,
             scale=self.preset.train.scale,
         )
+        if found.scope is not None:
+            loss = loss + self.preset.train.scope_weight * found.scope
         with torch.autocast(targets.device.type, enabled=False):
             wanted = ParserLabels(**labels)
             if settings.composed_weight:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from boolattn.attention.bias import BiasPredictor
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.encoder.calibration import TrainableCalibration
 from boolattn.encoder.parser_head import ParserHead
@@ -18,9 +17,10 @@ if TYPE_CHECKING:
 
 #: Parts that begin untrained, and learn at the plug-in's rate.
 _NEW = (BoolAttn, ParserHead, TrainableCalibration)
-#: Parts without weight decay. Without BiasPredictor its weights are decayed like all others.
-_NO_DECAY = (nn.LayerNorm, TrainableCalibration, BiasPredictor)
-#: Parameters without weight decay, by the end of their name or their module's.
+#: Parts without weight decay.
+_NO_DECAY = (nn.LayerNorm, TrainableCalibration)
+#: Parameters without weight decay, by the end of their own name: constants that are added, and
+#: widths and thresholds. The name of their module says nothing: the bias predictor has weights.
 _NO_DECAY_NAMES = ("bias", "sigma", "threshold")
 
 
@@ -28,22 +28,30 @@ def parameter_groups(model: nn.Module, preset: Preset) -> Iterator[dict[str, Any
     """Yield the trained parameters by learning rate and weight decay, for an optimizer."""
     settings = preset.train
     new_rate = settings.plugin_learning_rate or settings.learning_rate
-    is_new, is_calibration, is_exempt = (
-        _inside(model, kinds) for kinds in (_NEW, (TrainableCalibration,), _NO_DECAY)
-    )
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    is_new, is_calibration = (_inside(model, kinds) for kinds in (_NEW, (TrainableCalibration,)))
+    for group in decay_groups(model, settings.weight_decay):
+        rates: dict[float, list[nn.Parameter]] = {}
+        for parameter in group["params"]:
+            key = id(parameter)
+            rate = new_rate if key in is_new else settings.learning_rate
+            if key in is_calibration:
+                rate = preset.compose.calibration_rate_factor * new_rate
+            rates.setdefault(rate, []).append(parameter)
+        for rate, chosen in rates.items():
+            yield {**group, "params": chosen, "lr": rate}
+
+
+def decay_groups(model: nn.Module, weight_decay: float) -> Iterator[dict[str, Any]]:
+    """Yield the trained parameters with and without weight decay, by their kind."""
+    exempt = _inside(model, _NO_DECAY)
+    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
     for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
-            continue
-        key = id(parameter)
-        rate = new_rate if key in is_new else settings.learning_rate
-        if key in is_calibration:
-            rate = preset.compose.calibration_rate_factor * new_rate
-        is_named = any(part.endswith(_NO_DECAY_NAMES) for part in name.split(".")[-2:])
-        decay = 0.0 if is_named or key in is_exempt else settings.weight_decay
-        groups.setdefault((rate, decay), []).append(parameter)
-    for (rate, decay), chosen in groups.items():
-        yield {"params": chosen, "lr": rate, "weight_decay": decay}
+        if parameter.requires_grad:
+            decays = id(parameter) not in exempt and not name.endswith(_NO_DECAY_NAMES)
+            groups[decays].append(parameter)
+    for decays, chosen in groups.items():
+        if chosen:
+            yield {"params": chosen, "weight_decay": weight_decay if decays else 0.0}
 
 
 def _inside(model: nn.Module, kinds: tuple[type[nn.Module], ...]) -> set[int]:

@@ -53,7 +53,6 @@ class Job:
     steps: Steps
     run: RunFolder
     validate: Validate | None = None  # Without it the last weights are saved
-    best_by: str = "r_precision"  # The metric that decides which weights are best
     show_progress: bool = False
     composing: Composing | None = None  # Where a parser and a calibration are trained too
     command: str = ""  # As typed, for the model card
@@ -159,7 +158,7 @@ class RetrievalTrainer(Trainer):
             loss, found = Objective(self.job.preset)(model, inputs)
         else:
             targets, blocked = inputs.pop("targets"), inputs.pop("blocked")
-            queries, documents = found = model(**inputs)
+            queries, documents, *scope = found = model(**inputs)
             loss = softmax_loss(
                 queries,
                 gather(documents),
@@ -168,6 +167,8 @@ class RetrievalTrainer(Trainer):
                 similarity=self.job.preset.model.similarity,
                 scale=self.job.preset.train.scale,
             )
+            if scope:
+                loss = loss + self.job.preset.train.scope_weight * scope[0]
         self.losses.append((self.state.global_step, loss.detach()))
         # Reading every loss would make a GPU wait; there all are read when something is logged.
         if loss.device.type == "cpu":
@@ -219,7 +220,7 @@ class RetrievalTrainer(Trainer):
             measured = validate(self.job.towers)
         self.model.train()
         metrics = {f"{metric_key_prefix}_{name}": float(v) for name, v in measured.items()}
-        name = f"{metric_key_prefix}_{self.job.best_by}"
+        name = f"{metric_key_prefix}_{self.job.preset.train.best_by}"
         if name not in metrics:
             raise ConfigError(f"no metric {name!r} to choose by; there are {', '.join(metrics)}")
         earlier = [row[name] for row in self.state.log_history if name in row]
@@ -306,7 +307,9 @@ def _arguments(job: Job) -> TrainingArguments:
         per_device_train_batch_size=1,
         learning_rate=settings.learning_rate,
         warmup_steps=settings.warmup_steps,
-        lr_scheduler_type="linear",
+        lr_scheduler_type={"constant": "constant_with_warmup"}.get(
+            settings.schedule, settings.schedule
+        ),
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,
         bf16=settings.use_bf16 and has_gpu,
