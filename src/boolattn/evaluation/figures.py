@@ -102,6 +102,24 @@ def reported_rows(
     return figure
 
 
+def by_layer(found: Mapping[str, Mapping[str, Sequence[float]]], titles: Mapping[str, str]) -> Any:  # noqa: ANN401 - a Figure
+    """Draw values by layer, with a panel for each title and a line for each name."""
+    figure = _figure((4.2 * len(titles), 3.6))
+    for panel, (key, title) in zip(figure.subplots(1, len(titles)), titles.items(), strict=True):
+        panel.axhline(0, color="0.7", linestyle=":")
+        for index, (name, values) in enumerate(found.items()):
+            places, colour = range(1, len(values[key]) + 1), _COLOURS[index % len(_COLOURS)]
+            panel.plot(places, values[key], "o-", color=colour, markersize=3.5, label=name)
+        panel.set_title(title, fontsize=9)
+        panel.set_xlabel("layer")
+        panel.spines[["top", "right"]].set_visible(False)
+    names, lines = len(found), figure.axes[0].get_lines()[1:]
+    figure.legend(
+        lines, list(found), loc="outside lower center", ncols=min(names, 4), frameon=False
+    )
+    return figure
+
+
 def save(figure: Any, path: Path) -> None:  # noqa: ANN401 - a Figure
     """Write a figure; the suffix selects the format."""
     try:

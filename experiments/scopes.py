@@ -1,0 +1,229 @@
+r"""Scopes and the attention that excluded tokens receive, by layer; and the runs that compare them.
+
+    python -m experiments.scopes measure shipped heads=FOLDER trained=FOLDER --out FOLDER
+    python -m experiments.scopes run --data taxa-full --encoder bge-small=FOLDER \
+        --out results --work work --time-limit 560
+
+``measure`` writes ``scopes.json``, ``scopes.md`` and ``scopes.png``. ``run`` trains the corrected
+variant with bounded and with unbounded scopes beside plain towers, measures all, and can be
+repeated until nothing is left to do; its run files are in ``runs.tar``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from boolattn.data.sentences import HELD_OUT_SEED, generate
+from boolattn.embedding.int8_storage import shipped_model
+from boolattn.errors import BoolattnError
+from boolattn.evaluation import figures
+from boolattn.evaluation.tables import markdown, short
+from boolattn.files import atomic_file
+from boolattn.plugin import plugin_of, recording
+from boolattn.reproduction.reproduce import load_query_encoder
+from boolattn.training.batches.sentences import LabelledSentences
+from boolattn.training.pretrain import f1, token_counts
+from experiments.__main__ import main as experiments
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from boolattn.attention.boolattn import BoolAttnLayer
+    from boolattn.data.sentences import Sentence
+
+    #: By name: a value for each layer.
+    Measured = dict[str, list[float]]
+
+SYSTEMS = ("plain", "corrected-frozen", "corrected-unbounded")
+N_SENTENCES = 200
+_AT_ONCE = 50
+#: When a model is measured, by the folder of its run.
+_STAGES = {"heads": "pretrained", "models": "trained"}
+_TITLES = {
+    "scope_f1": "scope F1, all operators",
+    "scope_f1_not": "scope F1 of NOT",
+    "attention": "change of the attention that excluded tokens receive",
+    "threshold": "scope threshold of NOT",
+}
+
+
+def held_out_sentences() -> list[Sentence]:
+    """Return generated sentences with a NOT that no training saw."""
+    every = generate(10 * N_SENTENCES, HELD_OUT_SEED)
+    return [one for one in every if "not" in one.operators][:N_SENTENCES]
+
+
+@torch.inference_mode()
+def measure_scopes(
+    encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sentence]
+) -> Measured:
+    """Measure scopes and attention by layer, with oracle labels.
+
+    Attention is the relative change, by the layer's own bias, of the share of attention that the
+    tokens in the labelled scope of NOT receive, mean over heads and tokens.
+    """
+    plugin = plugin_of(encoder)
+    names, is_bounded = plugin.config.operators, plugin.config.bounded_scope
+    labelled = LabelledSentences(sentences, tokenizer, names)
+    layers = [int(name) for name in plugin.layers]
+    counts = {layer: torch.zeros(3, len(names)) for layer in layers}
+    received = {layer: torch.zeros(2, dtype=torch.float64) for layer in layers}
+    encoder.eval()
+    for rows in torch.arange(len(sentences)).split(_AT_ONCE):
+        part = labelled.batch(rows.tolist()).to(encoder.device)
+        with recording(attention=True) as record:
+            encoder(**part.features, operators=part.operators)
+        used = part.mask[:, None] * part.operators[..., None]
+        excluded = part.scopes[:, names.index("not")]
+        for index, layer in record.biases.items():
+            for head in layer.scope.inside.unbind(-1):
+                counts[index] += token_counts(head.transpose(1, 2), part.scopes, used)
+            after = record.attention[index].double()
+            # softmax(z + b) / e^b, normalised, is softmax(z).
+            before = after * torch.exp(-layer.factors.dense().double())
+            before = before / before.sum(-1, keepdim=True)
+            shares = [_received(weights, part.mask, excluded) for weights in (before, after)]
+            received[index] += torch.stack(shares).cpu()
+    found: Measured = {name: [] for name in _TITLES}
+    for index in layers:
+        before, after = received[index].tolist()
+        raw = cast("BoolAttnLayer", plugin.layers[str(index)]).scope.threshold[names.index("not")]
+        found["scope_f1"].append(f1(counts[index].sum(1)))
+        found["scope_f1_not"].append(f1(counts[index][:, names.index("not")]))
+        found["attention"].append(after / before - 1 if before else 0.0)
+        found["threshold"].append(float(torch.sigmoid(raw) if is_bounded else raw))
+    return found
+
+
+def _received(weights: Tensor, mask: Tensor, chosen: Tensor) -> Tensor:
+    """Sum the attention that chosen tokens receive from all tokens, mean over heads."""
+    by_key = (weights.mean(1) * mask[:, :, None]).sum(1)
+    return (by_key * chosen).sum()
+
+
+def report(found: Mapping[str, Measured], out: Path) -> str:
+    """Write JSON, a table of means over layers and a figure; return the table."""
+    heads = ["model", *_TITLES.values(), "layers where excluded tokens receive more"]
+    rows = []
+    for name, values in found.items():
+        means = {key: sum(row) / len(row) for key, row in values.items()}
+        n_more = sum(change > 0 for change in values["attention"])
+        change = f"{100 * means.pop('attention'):+.1f}%"
+        cells = [short(value) for value in means.values()]
+        rows.append([name, *cells[:2], change, cells[2], f"{n_more} of {len(values['attention'])}"])
+    text = markdown(heads, rows)
+    for name, written in (("scopes.json", json.dumps(found, indent=1)), ("scopes.md", text)):
+        with atomic_file(out / name) as handle:
+            handle.write(written + "\n")
+    drawn = {key: _TITLES[key] for key in ("scope_f1_not", "attention")}
+    try:
+        figures.save(figures.by_layer(found, drawn), out / "scopes.png")
+    except BoolattnError as error:
+        sys.stderr.write(f"{error}\n")
+    return text
+
+
+def measure(models: Mapping[str, Path]) -> dict[str, Measured]:
+    """Measure models by name."""
+    sentences, device = held_out_sentences(), "cuda" if torch.cuda.is_available() else "cpu"
+    found = {}
+    for name, home in models.items():
+        encoder, tokenizer = load_query_encoder(home)
+        found[name] = measure_scopes(encoder.to(device), tokenizer, sentences)  # type: ignore[arg-type]
+    return found
+
+
+def _measure(options: argparse.Namespace) -> str:
+    models = {}
+    for one in options.models:
+        name, _, folder = one.partition("=")
+        models[name] = Path(folder) if folder else shipped_model()
+    return report(measure(models), options.out)
+
+
+def _run(options: argparse.Namespace) -> str:
+    """Do the runs that are left, then measure the models of all runs."""
+    runs, work = options.work / "results", options.work / "work"
+    if (packed := options.out / "runs.tar").is_file():
+        with tarfile.open(packed) as archive:
+            archive.extractall(runs, filter="data")
+    words = ["run", "--systems", ",".join(SYSTEMS), "--on", options.on, "--seeds", options.seeds]
+    words += ["--encoders", options.encoder.partition("=")[0], "--encoder", options.encoder]
+    words += ["--out", runs, "--work", work, "--keep", "--time-limit", options.time_limit]
+    words += ["--workers", options.workers]
+    for name in ("data", "preset", "size", "done"):
+        if value := getattr(options, name):
+            words += [f"--{name}", value]
+    words += [word for change in options.set for word in ("--set", change)]
+    # The command that run files record.
+    sys.argv = ["experiments", *map(str, words)]
+    code = experiments(sys.argv[1:])
+    options.out.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(packed, "w") as archive:
+        for path in sorted(runs.rglob("*")):
+            if path.is_file():
+                archive.add(path, path.relative_to(runs))
+    # Models of an earlier call may be gone.
+    written = options.out / "scopes.json"
+    found = json.loads(written.read_text("utf-8")) if written.is_file() else {}
+    for stage in ("heads", "models"):
+        for path in sorted(work.glob(f"{stage}/*/run.json")):
+            settings = json.loads(path.read_text("utf-8"))["settings"]
+            if (path.parent / "model").is_dir() and settings["model"]["use_plugin"]:
+                kind = "bounded" if settings["plugin"]["bounded_scope"] else "unbounded"
+                name = f"{kind}, {_STAGES[stage]}, seed {settings['train']['seed']}"
+                found |= measure({name: path.parent / "model"})
+    text = report(found, options.out) if found else "no model is trained yet"
+    return f"{text}\n\nexit status of the runs: {code}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the table goes to stdout."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.scopes",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs: Any = parser.add_subparsers(required=True, metavar="VERB")
+    verb = verbs.add_parser("measure", help="measure models")
+    verb.set_defaults(command=_measure)
+    verb.add_argument("models", nargs="+", metavar="NAME=FOLDER", help='or "shipped"')
+    verb.add_argument("--out", type=Path, required=True, help="folder to write to")
+    verb = verbs.add_parser("run", help="train and measure bounded and unbounded scopes")
+    verb.set_defaults(command=_run)
+    verb.add_argument("--on", default="taxa", help="data set")
+    verb.add_argument("--data", help="folder of the data set")
+    verb.add_argument("--encoder", required=True, metavar="NAME=FOLDER")
+    verb.add_argument("--out", type=Path, required=True, help="folder of results: a few files")
+    verb.add_argument("--work", type=Path, required=True, help="folder of models and corpora")
+    verb.add_argument("--done", help="folder of more finished runs")
+    verb.add_argument("--seeds", default="0,42,1234")
+    verb.add_argument("--workers", type=int, default=3)
+    verb.add_argument("--time-limit", type=float, default=0, metavar="SECONDS")
+    verb.add_argument("--preset", default="")
+    verb.add_argument("--size", default="")
+    verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    try:
+        text = options.command(options)
+    except BoolattnError as error:
+        sys.stderr.write(f"experiments.scopes: {error}\n")
+        return 2
+    sys.stdout.write(text + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

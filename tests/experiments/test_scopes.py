@@ -1,0 +1,49 @@
+"""Scopes and attention by layer."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from boolattn.attention.config import BoolAttnConfig
+from boolattn.data.sentences import generate
+from boolattn.plugin import attach, save
+from experiments.scopes import held_out_sentences, main, measure_scopes, report
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    return [one for one in generate(60, seed=5) if "not" in one.operators][:12]
+
+
+def test_held_out_sentences_have_a_not():
+    found = held_out_sentences()
+    assert len(found) == 200
+    assert all("not" in one.operators for one in found)
+
+
+def test_a_not_with_all_words_in_scope_takes_attention_from_them(
+    tiny_encoder, tokenizer, sentences
+):
+    encoder = tiny_encoder(vocab_size=len(tokenizer))
+    plugin = attach(encoder, BoolAttnConfig(rank=4, operators=("not",)))
+    for moved, change in ((-50.0, -1), (50.0, 0)):
+        for layer in plugin.layers.values():
+            layer.scope.threshold.data.fill_(moved)
+        found = measure_scopes(encoder, tokenizer, sentences)
+        assert [np.sign(round(value, 6)) for value in found["attention"]] == [change] * 2
+        assert all((v > 0) == (change < 0) for v in found["scope_f1_not"])
+        assert found["threshold"] == pytest.approx([float(change == 0)] * 2)
+
+
+def test_models_are_measured_by_name(tiny_encoder, tokenizer, tmp_path, capsys):
+    encoder = tiny_encoder(vocab_size=len(tokenizer))
+    attach(encoder, BoolAttnConfig(rank=4))
+    save(encoder, tmp_path / "model", tokenizer=tokenizer)
+    assert main(["measure", f"own={tmp_path / 'model'}", "--out", str(tmp_path / "out")]) == 0
+    assert "| own | ." in capsys.readouterr().out
+    found = json.loads((tmp_path / "out" / "scopes.json").read_text())
+    assert report(found, tmp_path / "again").startswith("| model |")
+    assert (tmp_path / "out" / "scopes.png").stat().st_size > 1000
