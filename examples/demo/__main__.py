@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,17 +13,14 @@ import typer
 from examples.demo.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.console import Console
 
     from boolattn.data.records import Query
     from examples.demo.queries import DemoQuery
     from examples.demo.setup import Setup
 
-#: Half of the small corpus: all documents that a query names, and others. Two encoders take a
-#: minute for them on two cores.
-N_DOCUMENTS = 2000
+#: A quarter of the small corpus: all documents that a query names.
+N_DOCUMENTS = 1000
 #: Columns where the output is no terminal, and at most.
 _WIDTH, _MAX_WIDTH = 100, 120
 _JUDGEMENTS = "queries.jsonl"
@@ -51,7 +47,6 @@ def demo(
     Corpus and indexes are built once, in the user's cache.
     """
     progress = Progress()
-    progress.log("loading PyTorch and the libraries")
     from rich.markup import escape
 
     from boolattn.cli.output import console, quiet_libraries
@@ -67,32 +62,18 @@ def demo(
     _print_introduction(screen, setup, names)
     limit = f" --limit-documents {documents}" if documents else ""
     folder = f" --data {_short(data)}" if data else ""
-    with _one_thread():
-        _search(screen, setup, queries, names, k)
-        progress.log("evaluating: all documents are ranked for all queries, by three systems")
-        _evaluate(screen, setup, names, f"{model} --on taxa --split {SPLIT}{limit}{folder}")
+    _search(screen, setup, queries, names, k)
+    progress.log("evaluating: all documents are ranked for all queries, by three systems")
+    _evaluate(screen, setup, names, f"{model} --on taxa --split {SPLIT}{limit}{folder}")
     _print_next_steps(setup)
     progress.log(f"done; corpus and indexes are in {_short(setup.folder)}")
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute with one thread: for short texts, two mostly wait for each other."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _print_introduction(screen: Console, setup: Setup, names: list[str]) -> None:
     from examples.demo.side_by_side import legend
 
     about = "queries are parsed, operands scored one by one, the scores composed"
-    if setup.boolean.retriever.parser is None:
+    if not setup.boolean.retriever.has_parser:
         about = "it has no query parser, so plain language is one operand and one vector"
     screen.print(
         f"\n{len(setup.benchmark.documents):,} Wikipedia introductions about animals and plants: "

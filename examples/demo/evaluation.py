@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 METRICS = ("r_precision", "leak", "excluded_before_full")
 #: Kinds of queries by their operators, in the order of the table.
 _KINDS = {(): "none", ("or",): "OR", ("and",): "AND", ("not",): "NOT", ("and", "not"): "AND NOT"}
-_BATCH_SIZE = 32
 
 
 @dataclass(frozen=True)
@@ -51,20 +49,15 @@ def evaluate(
         boolean: The Boolean model's index; without a query parser it composes nothing.
         names: Names of the plain encoder and of the model.
     """
-    import torch
-
     from boolattn.evaluation.metrics import measure, needed_depth
 
     depth = needed_depth(judgements, METRICS)
-    # One thread for each model: two threads for one model mostly wait for each other.
-    with ThreadPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        waiting = [pool.submit(_plans, one, judgements.texts) for one in (plain, boolean)]
-        plain_plans, plans = (one.result() for one in waiting)
+    plain_plans, plans = (one.retriever.plan(judgements.texts) for one in (plain, boolean))
     rankings = {
         names[0]: _by_vector(plain, plain_plans, depth),
         f"{names[1]}, one vector": _by_vector(boolean, plans, depth),
     }
-    if boolean.retriever.parser is not None:
+    if boolean.retriever.has_parser:
         rankings[f"{names[1]}, composed"] = _composed(boolean, plans, depth)
     systems = {name: measure(one, judgements, METRICS) for name, one in rankings.items()}
     return Evaluation(judgements, systems, sum(plan.is_composed for plan in plans))
@@ -99,17 +92,6 @@ def results_table(found: Evaluation) -> Table:
 def _mean(values: NDArray[np.float64]) -> float:
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else float("nan")
-
-
-def _plans(searcher: Searcher, texts: Sequence[str]) -> list[Plan]:
-    """Plan queries in batches of similar length."""
-    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
-    found: dict[int, Plan] = {}
-    for start in range(0, len(order), _BATCH_SIZE):
-        rows = order[start : start + _BATCH_SIZE]
-        plans = searcher.retriever.plan([texts[row] for row in rows])
-        found |= dict(zip(rows, plans, strict=True))
-    return [found[row] for row in range(len(texts))]
 
 
 def _by_vector(searcher: Searcher, plans: Sequence[Plan], depth: int) -> Ranking:

@@ -6,26 +6,19 @@ The folders are named after the documents and the model. A build that was stoppe
 from __future__ import annotations
 
 import hashlib
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from threading import local
 from typing import TYPE_CHECKING
 
-from boolattn.errors import ConfigError, IndexFolderError
+from boolattn.errors import IndexFolderError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-    from sentence_transformers import SentenceTransformer
+    from collections.abc import Sequence
 
     from boolattn.data.records import Document
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.judgements import Judgements
     from boolattn.search import Searcher
-    from boolattn.search.index.writer import Encode
     from examples.demo.progress import Progress
 
 #: Name of the plain encoder.
@@ -91,8 +84,7 @@ def _folder(documents: Sequence[Document]) -> Path:
 
 def _index(folder: Path, model: str, documents: Sequence[Document], progress: Progress) -> Searcher:
     """Open a model's index of the documents, or build it."""
-    from boolattn.embedding.models import absolute_name, resolve
-    from boolattn.encoder import build_towers
+    from boolattn.embedding.models import absolute_name
     from boolattn.search import Searcher, load_model
 
     retriever = load_model(model)
@@ -110,43 +102,8 @@ def _index(folder: Path, model: str, documents: Sequence[Document], progress: Pr
             path,
             documents,
             retriever,
-            # With two towers, whose vectors are the same, the plain encoder is faster too.
-            encode=_parallel_encoder(
-                build_towers(resolve(model)) if model == "minilm" else retriever.towers
-            ),
             progress=count,
             model=absolute_name(model),
             segment_size=_SEGMENT,
             resume=True,
         )
-
-
-def _parallel_encoder(towers: SentenceTransformer) -> Encode | None:
-    """Return an encoder that uses every core, one thread with its own texts each.
-
-    Threads that share the small matrices of one batch mostly wait for each other.
-    """
-    import torch
-
-    from boolattn.encoder import DocumentEncoder
-
-    try:
-        DocumentEncoder(towers)
-    except ConfigError:
-        return None  # a model with one tower
-    own, n_threads = local(), torch.get_num_threads() if towers.device.type == "cpu" else 1
-
-    def begin() -> None:
-        torch.set_num_threads(1)
-        # One for each thread, because a tokenizer must not be shared.
-        own.encode = DocumentEncoder(towers)
-
-    def run(batches: Iterable[list[str]], /) -> Iterator[NDArray[np.float32]]:
-        pool = ThreadPoolExecutor(n_threads, initializer=begin)
-        try:
-            yield from pool.map(lambda texts: own.encode(texts).cpu().numpy(), batches)
-        finally:
-            pool.shutdown(cancel_futures=True)
-            torch.set_num_threads(n_threads)
-
-    return run

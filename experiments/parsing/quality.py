@@ -20,7 +20,7 @@ _SHARES = ("structure", "obeyed", "words", "word_f1")
 def measure_parser(model: str, path: Path | None = None) -> str:
     """Lay out the parse accuracy of a model (a folder or "shipped"); write all results as JSON."""
     retriever = load_model(model)
-    if retriever.parser is None:
+    if not retriever.has_parser:
         raise ConfigError(f"{model} has no query parser: every text is one operand")
     names, unseen = split_names(retriever.plan), unseen_accuracy(retriever.plan)
     if path is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from boolattn.attention.config import BoolAttnConfig
-    from boolattn.embedding.int8_storage import shipped_model
+    from boolattn.embedding.models import shipped_model
     from boolattn.encoder import build_towers, encode_queries, query_encoder, save_towers
     from boolattn.encoder.retriever import Retriever
     from boolattn.errors import BoolattnError
@@ -38,7 +38,7 @@ _HOME = {
     "save": "boolattn.plugin",
     "save_plugin": "boolattn.plugin",
     "save_towers": "boolattn.encoder",
-    "shipped_model": "boolattn.embedding.int8_storage",
+    "shipped_model": "boolattn.embedding.models",
 }
 
 __all__ = [  # noqa: RUF022 - grouped as a reader meets them

@@ -10,6 +10,7 @@ import shutil
 import sys
 from contextlib import closing, contextmanager, suppress
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +111,12 @@ def _keep_other_files(folder: Path, draft: Path) -> None:
         is_weights = path.name.endswith((".safetensors", ".safetensors.index.json"))
         if path.is_file() and not is_weights and not (draft / path.name).exists():
             shutil.copy2(path, draft / path.name)
+
+
+def require(what: str, packages: tuple[str, ...], extra: str) -> None:
+    """Raise if a package of an extra is not installed."""
+    if missing := [name for name in packages if find_spec(name) is None]:
+        raise MissingDataError(f"{what} needs {missing[0]}; pip install 'boolattn[{extra}]'")
 
 
 def import_zstandard() -> Any:  # noqa: ANN401 - a module

@@ -1,27 +1,39 @@
+from __future__ import annotations
+
+import json
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import LayerNorm
 from typer.testing import CliRunner
 
-from boolattn import BoolAttnConfig
-from boolattn.encoder import build_towers, export, query_encoder, save_towers
-from boolattn.encoder.export import QueryTower, export_query_tower
+from boolattn import BoolAttnConfig, Retriever
+from boolattn.embedding.int8 import write_torch
+from boolattn.embedding.models import load_model, torch_folder
+from boolattn.embedding.onnx_retriever import OnnxRetriever
+from boolattn.encoder import build_towers, query_encoder
+from boolattn.encoder.export import quantisation
+from boolattn.encoder.export.folder import export_model
+from boolattn.encoder.export.graphs import TowerGraph
+from boolattn.encoder.parser_head import ParserConfig, ParserHead
 from boolattn.errors import ConfigError, MissingDataError, UnsupportedEncoderError
 from boolattn.plugin import plugin_of
 
-ort = pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
-
-TEXTS = ["moths but not birds", "a and b", "plain words", "but not"]
+TEXTS = ["moths but not birds", "a and b", "plain words", "but not", "x", "not " * 60]
 
 
 @pytest.fixture
 def towers(tiny_encoder, tokenizer):
     def build(gate, **options):
-        config = BoolAttnConfig(gate=gate, rank=4)
         encoder = tiny_encoder(num_hidden_layers=1)
+        config = BoolAttnConfig(gate=gate, rank=4) if gate else None
         model = build_towers(encoder, config, tokenizer=tokenizer, **options)
+        if not gate:
+            return model
         plugin = plugin_of(query_encoder(model))
         # Large weights, so that a missing bias is visible.
         for part in query_encoder(model).backbone.encoder.layer[0].attention.modules():
@@ -32,6 +44,8 @@ def towers(tiny_encoder, tokenizer):
             lexicon = plugin.gate
             short = (lexicon.cues[:, 2:] < 0).all(1)
             lexicon.cues, lexicon.owners = lexicon.cues[short, :2], lexicon.owners[short]
+            shape = [*lexicon.cues.shape, len(lexicon.word_flags)]
+            query_encoder(model).config.lexicon_shape = shape
         else:
             # AND is open; OR and NOT depend on the text.
             plugin.gate.outer.bias.data.copy_(torch.tensor([9.0, 0.0, 0.0]))
@@ -40,26 +54,91 @@ def towers(tiny_encoder, tokenizer):
     return build
 
 
+@pytest.fixture
+def saved(towers, tmp_path):
+    def save(gate, *, parser=False, **options):
+        head = None
+        if parser:
+            torch.manual_seed(3)
+            head = ParserHead(ParserConfig(hidden_size=32, n_states=2, depth=1, inner=16))
+        retriever = Retriever(towers(gate, **options), head)
+        retriever.calibration.threshold.data.fill_(0.25)
+        retriever.save(tmp_path / "model")
+        return tmp_path / "model"
+
+    return save
+
+
+def _far(a, b):
+    return float(np.abs(a - b).max())
+
+
 @pytest.mark.parametrize(
     ("gate", "options"),
     [("lexicon", {}), ("learned", {"pooling": "cls", "similarity": "dot"})],
 )
-def test_vectors_are_the_same_for_every_batch_and_length(towers, tmp_path, gate, options):
-    model = towers(gate, **options)
-    path = export_query_tower(model, tmp_path / "new" / "query.onnx")
-    assert [p.name for p in path.parent.iterdir()] == ["query.onnx"]
-    session = ort.InferenceSession(path)
-    names = [value.name for value in session.get_inputs()]
-    assert names == ["input_ids", "attention_mask"]
-    for texts in (TEXTS, TEXTS[:1], ["x"], ["not " * 60, "or"], TEXTS * 5):
-        features = model.preprocess(texts, task="query")
-        inputs = {name: features[name].numpy() for name in names}
-        [vectors] = session.run(["vectors"], inputs)
-        expected = model.encode_query(texts, batch_size=64)
-        assert abs(vectors - expected).max() < 1e-4
-        is_boolean = any(word in " ".join(texts).split() for word in ("not", "or", "and"))
-        moved = abs(vectors - model.encode_document(texts, batch_size=64)).max()
-        assert bool(moved > 1e-3) is (is_boolean or gate == "learned")
+def test_every_graph_gives_the_vectors_of_torch(saved, tmp_path, gate, options):
+    source = saved(gate, parser=gate == "learned", **options)
+    export_model(source, tmp_path / "out", int8=False)
+    ours, theirs = load_model(str(tmp_path / "out")), Retriever.load(source)
+    assert isinstance(ours, OnnxRetriever)
+    assert (ours.fingerprint, ours.similarity) == (theirs.fingerprint, theirs.similarity)
+    assert (ours.gate, ours.has_parser) == (gate, gate == "learned")
+    size = np.abs(theirs.encode_queries(TEXTS)).max()
+    for name in ("encode_queries", "encode_operands", "encode_documents"):
+        assert _far(getattr(ours, name)(TEXTS), getattr(theirs, name)(TEXTS)) < 1e-4 * size
+    # The query graph has the bias; the operand graph has none.
+    moved = np.abs(ours.encode_queries(TEXTS) - ours.encode_operands(TEXTS)).max(1)
+    is_boolean = [gate == "learned" or "not" in text or "and" in text for text in TEXTS]
+    assert (moved > 1e-3 * size).tolist() == is_boolean
+    found, expected = (one.encode_and_parse(TEXTS)[1] for one in (ours, theirs))
+    assert [one.parsed for one in found] == [one.parsed for one in expected]
+    assert ours.calibration_arrays.threshold == np.float32(0.25)
+
+
+def test_separate_towers_have_an_operand_graph(saved, tmp_path):
+    source = saved("", is_shared=False)
+    folder = tmp_path / "out"
+    export_model(source, folder, int8=False)
+    ours, theirs = OnnxRetriever.load(folder), Retriever.load(source)
+    assert len(set(ours.manifest.graphs.values())) == 3
+    assert _far(ours.encode_operands(TEXTS), theirs.encode_operands(TEXTS)) < 1e-4
+
+
+def test_a_model_without_boolattn_has_one_graph(saved, tmp_path):
+    export_model(saved(""), tmp_path / "out", int8=False)
+    assert set(OnnxRetriever.load(tmp_path / "out").manifest.graphs.values()) == {"document.onnx"}
+
+
+def test_rounded_weights_are_close_and_serve_torch_too(saved, tmp_path, monkeypatch):
+    monkeypatch.setattr(quantisation, "MIN_VALUES", 512)
+    monkeypatch.setattr(quantisation, "MIN_TABLE", 1024)
+    source = saved("", parser=True)
+    manifest = export_model(source, tmp_path / "a")
+    assert manifest.bits == 7
+    assert 0.98 < manifest.agreement["document_cosine"] < 1
+    assert 0.98 < manifest.agreement["query_cosine"] < 1
+    rounded = OnnxRetriever.load(tmp_path / "a")
+    # A vector does not depend on the texts beside it.
+    together = rounded.encode_documents(TEXTS)
+    assert np.array_equal(together[:1], rounded.encode_documents(TEXTS[:1]))
+    # Back to torch: the same tensors, rounded, and with the same export.
+    write_torch(tmp_path / "a", tmp_path / "b")
+    files = [p.relative_to(source) for p in source.rglob("*.safetensors")]
+    n_rounded = 0
+    for file in files:
+        before, after = load_file(source / file), load_file(tmp_path / "b" / file)
+        assert before.keys() == after.keys()
+        for name, value in before.items():
+            assert torch.allclose(value, after[name], atol=float(value.abs().max()) / 120), name
+            n_rounded += not torch.equal(value, after[name])
+    assert 0 < n_rounded < 10
+    again = export_model(tmp_path / "b", tmp_path / "c")
+    assert again.fingerprint == Retriever.load(tmp_path / "b").fingerprint
+    write_torch(tmp_path / "c", tmp_path / "d")
+    for file in files:
+        one, other = load_file(tmp_path / "b" / file), load_file(tmp_path / "d" / file)
+        assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_token_types_are_inputs_if_tokenizer_and_family_have_them(tiny_encoder, tokenizer):
@@ -67,46 +146,49 @@ def test_token_types_are_inputs_if_tokenizer_and_family_have_them(tiny_encoder, 
         names = ["input_ids", "attention_mask", *["token_type_ids"] * has_types]
         model = build_towers(tiny_encoder(family), tokenizer=tokenizer)
         model.tokenizer.model_input_names = names
-        tower = QueryTower(model).eval()
+        tower = TowerGraph(model, "query").eval()
         assert len(tower.input_names) == expected
         batch = [torch.ones(2, 5, dtype=torch.int64)] * expected
-        assert tower(*batch).shape == (2, 32)
+        assert tower(*batch)[0].shape == (2, 32)
 
 
-def test_a_constant_size_is_rejected(towers, tmp_path, monkeypatch):
+def test_a_constant_size_is_rejected_and_nothing_is_left(saved, tmp_path, monkeypatch):
     def fixed(_tower, _example, path, **_options):
         path.write_bytes(b"")
         inputs = [SimpleNamespace(shape=("batch", 8))]
         return SimpleNamespace(model=SimpleNamespace(graph=SimpleNamespace(inputs=inputs)))
 
+    source = saved("learned")
     monkeypatch.setattr(torch.onnx, "export", fixed)
     with pytest.raises(UnsupportedEncoderError, match="made batch or length"):
-        export_query_tower(towers("learned"), tmp_path / "query.onnx")
-    assert not list(tmp_path.iterdir())
+        export_model(source, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_the_verb_writes_a_file_or_says_what_is_wrong(towers, tmp_path, monkeypatch):
-    import typer
+def test_modules_that_cannot_be_exported_are_named(towers):
+    model = SentenceTransformer(modules=[*towers("").children(), LayerNorm(32)])
+    with pytest.raises(UnsupportedEncoderError, match="cannot export a LayerNorm module"):
+        TowerGraph(model, "query")
 
-    from boolattn.cli.train import export as verb
 
-    app = typer.Typer()
-    app.command()(verb)
-    result = CliRunner().invoke(app, [str(tmp_path), str(tmp_path / "query.onnx")])
+def test_wrong_arguments_are_rejected(tmp_path, monkeypatch):
+    with pytest.raises(ConfigError, match="names a file; name a folder"):
+        export_model(tmp_path, tmp_path / "query.onnx")
+    monkeypatch.setattr("boolattn.files.find_spec", lambda name: None)
+    with pytest.raises(MissingDataError, match=r"export needs onnx; .*boolattn\[train\]"):
+        export_model(tmp_path, tmp_path / "out")
+
+
+def test_the_verb_writes_a_folder_or_says_what_is_wrong(saved, tmp_path):
+    from boolattn.cli import app
+
+    result = CliRunner().invoke(app, ["export", str(tmp_path), str(tmp_path / "out")])
     assert isinstance(result.exception, MissingDataError)
-    save_towers(towers("learned"), tmp_path / "model")
-    seen = []
-    monkeypatch.setattr(export, "export_query_tower", lambda model, out: seen.append(model) or out)
-    result = CliRunner().invoke(app, [str(tmp_path / "model"), str(tmp_path / "query.onnx")])
+    source = saved("")
+    command = ["export", str(source), str(tmp_path / "out"), "--float32", "--json"]
+    result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
-    assert result.output.strip() == str(tmp_path / "query.onnx")
-    assert type(query_encoder(seen[0])).__name__ == "BoolBertModel"
-
-
-def test_wrong_arguments_are_rejected(towers, tmp_path, monkeypatch):
-    model = towers("lexicon")
-    with pytest.raises(ConfigError, match=r"named \*\.onnx; got 'query'"):
-        export_query_tower(model, tmp_path / "query")
-    monkeypatch.setattr(export, "find_spec", lambda name: None)
-    with pytest.raises(MissingDataError, match=r"pip install 'boolattn\[onnx\]'"):
-        export_query_tower(model, tmp_path / "query.onnx")
+    values = json.loads(result.stdout)
+    assert values["document_cosine"] == pytest.approx(1, abs=1e-5)
+    assert torch_folder(source) == source
+    assert Retriever.load(tmp_path / "out").fingerprint == Retriever.load(source).fingerprint

@@ -14,8 +14,7 @@ from boolattn.data import taxa
 from boolattn.data.records import Dataset, Document
 from boolattn.data.taxa.benchmark import FORMAT, SPLITS
 from boolattn.data.taxa.wordings import digest, version
-from boolattn.embedding.int8_storage import shipped_model
-from boolattn.embedding.models import MINILM_VARIABLE, minilm_folder
+from boolattn.embedding.models import MINILM_VARIABLE, minilm_folder, shipped_model
 from boolattn.errors import MissingDataError, QueryError
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure

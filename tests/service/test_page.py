@@ -11,7 +11,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import boolattn.encoder  # noqa: F401 - registers Bool-BERT with transformers
-from boolattn.embedding.int8_storage import shipped_model
+from boolattn.embedding.models import shipped_model
 from boolattn.service.app import create_app
 from boolattn.service.server import Server, address_of, listen
 from boolattn.service.settings import ServiceSettings

@@ -36,6 +36,8 @@ for panel, verbs in _VERBS.items():
 app.add_typer(data.app, name="data", rich_help_panel="Data and paper")
 
 
+#: Packages of the extra ``train``.
+_TRAIN = ("accelerate", "sentence_transformers", "torch", "transformers")
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -69,4 +71,11 @@ def main() -> None:
         app()
     except BoolattnError as error:
         typer.echo(f"boolattn: {error}", err=True)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name not in _TRAIN:
+            raise
+        line = f"boolattn: this needs {name}; pip install 'boolattn[train]'"
+        typer.echo(line, err=True)
         sys.exit(2)

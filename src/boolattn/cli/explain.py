@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,12 +34,18 @@ def explain(
     """Show the parsed query, and cue, scope, bias and change of attention by token."""
     if not text.strip():
         raise QueryError("the text is empty; there is nothing to explain")
-    from boolattn.embedding.models import SHIPPED, resolve
+    from boolattn.embedding.models import SHIPPED, require_torch, resolve, torch_folder
+
+    quiet_libraries()
+    folder = resolve(SHIPPED) if model is None else Path(model)
+    if find_spec("torch") is None and not (operator or figure):
+        _explain_parse(folder, text, as_json=as_json)
+        return
+    require_torch("cue, scope and bias")
     from boolattn.plugin.explain import explain as explain_text
     from boolattn.search.queries import prepare_queries
 
-    quiet_libraries()
-    encoder, tokenizer, retriever = _load(resolve(SHIPPED) if model is None else Path(model))
+    encoder, tokenizer, retriever = _load(torch_folder(folder))
     result = explain_text(encoder, tokenizer, text, operators=operator)
     plan = None
     if retriever is not None:
@@ -56,6 +63,21 @@ def explain(
     if figure is not None:
         result.figure().savefig(figure, dpi=130)
         note(f"heat map: {figure}")
+
+
+def _explain_parse(folder: Path, text: str, *, as_json: bool) -> None:
+    """Show the parsed query alone, which needs no torch."""
+    from boolattn.embedding.models import load_model
+    from boolattn.search.queries import prepare_queries
+
+    plan = prepare_queries(load_model(str(folder)), [text], "auto", compose=True)[0].plan
+    if as_json:
+        print_json({"text": text, "reading": _parse_values(plan)})
+    else:
+        out = console()
+        out.print(f"\n{text}", style="bold", soft_wrap=True)
+        out.print(_parse_line(plan), soft_wrap=True)
+    note("cue, scope and bias by token need PyTorch; pip install 'boolattn[train]'")
 
 
 def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Retriever | None]:

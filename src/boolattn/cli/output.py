@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,10 +70,11 @@ def progress_lines() -> Callable[[str, int, int], None]:
 
 def quiet_libraries(log_format: str = "") -> None:
     """Turn off progress bars of libraries; with a format, send our log to stderr."""
-    from transformers.utils.logging import disable_progress_bar
-
     if log_format:
         logging.basicConfig(level=logging.INFO, format=log_format, stream=sys.stderr)
         for name in _LOUD:
             logging.getLogger(name).setLevel(logging.WARNING)
-    disable_progress_bar()
+    # Read when transformers is imported, which most verbs never do.
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    if (library := sys.modules.get("transformers.utils.logging")) is not None:
+        library.disable_progress_bar()

@@ -134,11 +134,18 @@ def search(  # noqa: PLR0913 - options of a command line
         _print_result(result, explain=explain)
 
 
-def open_index(folder: Path, model: str = "", *, verify: bool = False) -> Searcher:
+def open_index(
+    folder: Path, model: str = "", *, device: str | None = None, verify: bool = False
+) -> Searcher:
     """Open an index; without a model's name, with the model that the index names."""
     from boolattn.search import Searcher, load_model
 
-    return Searcher.open(folder, load_model(model) if model else None, verify=verify)
+    if device and not model:
+        from boolattn.search.storage.manifest import read_manifest
+
+        model = read_manifest(folder).model
+    found = load_model(model, device=device) if model else None
+    return Searcher.open(folder, found, verify=verify)
 
 
 def _print_result(result: SearchResult, *, explain: bool) -> None:

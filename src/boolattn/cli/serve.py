@@ -36,6 +36,7 @@ def serve(  # noqa: PLR0913 - options of a command line
         Option(help="JSON lines with text, gold, excluded, to mark violations; repeatable."),
     ] = None,
     model: Annotated[str | None, Option(help="Default: the model named by the index.")] = None,
+    device: Annotated[str | None, Option(help="Run the model in PyTorch: cpu, cuda.")] = None,
     label: Annotated[str | None, Option(help="Name of the model on the page.")] = None,
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(help="Port to listen on; 0: any free port.")] = 8000,
@@ -73,7 +74,7 @@ def serve(  # noqa: PLR0913 - options of a command line
         api_key=None if api_key_env is None else key_from(api_key_env),
     )
     judged = read_judgements(judgements or [])
-    searcher = open_index(index, model or "")
+    searcher = open_index(index, model or "", device=device)
     settings = replace(settings, label=label or _name(searcher))
     plain = None
     if plain_index is not None:

@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from typer import Argument, Option
 
-from boolattn.cli.output import print_json, quiet_libraries
+from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
 from boolattn.errors import MissingDataError
 
 PresetName = Annotated[str, Option(help="Name of a preset, or a TOML file.")]
@@ -50,20 +49,32 @@ def train(  # noqa: PLR0913 - options of a command line
 
 
 def export(
-    model: Annotated[Path, Argument(help="Folder of a trained two-tower model.")],
-    out: Annotated[Path, Argument(help="The ONNX file to write.")] = Path("query.onnx"),
+    model: Annotated[Path, Argument(help="Folder of a trained or sentence-transformers model.")],
+    out: Annotated[Path, Argument(help="The folder to write.")],
+    float32: Annotated[bool, Option("--float32", help="Do not round the weights.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Write the query tower of a model as ONNX, including its gate."""
+    """Write a model for onnxruntime, which needs no PyTorch, and compare the two."""
     if not (model / "modules.json").is_file():
         raise MissingDataError(f"{model} holds no modules.json; give the folder of a trained model")
-    from sentence_transformers import SentenceTransformer
+    from boolattn.embedding.models import require_torch
 
-    # Registers Bool-BERT with transformers, too.
-    from boolattn.encoder.export import export_query_tower
+    require_torch("export")
+    from rich.table import Table
+
+    from boolattn.encoder.export.folder import export_model
 
     quiet_libraries()
-    towers = SentenceTransformer(str(model), device="cpu", local_files_only=True)
-    typer.echo(export_query_tower(towers, out))
+    manifest = export_model(model, out, int8=not float32, log=note)
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    if as_json:
+        print_json({"folder": str(out), "bytes": size, **manifest.agreement})
+        return
+    table = Table("agreement with torch", "", box=None)
+    for name, value in manifest.agreement.items():
+        table.add_row(name.replace("_", " "), f"{value:.4f}")
+    console().print(table)
+    note(f"{out}: {size / 1e6:.1f} MB")
 
 
 def _run(verb: str, preset: str, changes: list[str] | None, **options: Any) -> None:

@@ -14,7 +14,7 @@ from boolattn.logic.structure import in_words
 from boolattn.logic.tree import And, Atom, Or, QueryTree, atoms, positive_part
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 #: A parse of lower confidence is not used, and the query stays one vector.
 THRESHOLD = 0.5
+
+
+def ignore(_: int) -> None:
+    """Report no progress."""
 
 
 class BaseRetriever(ABC):
@@ -70,9 +74,25 @@ class BaseRetriever(ABC):
     def encode_operands(self, texts: Sequence[str]) -> Array:
         """Encode operands, as queries without an operator. Shape ``(texts, dim)``."""
 
+    @property
     @abstractmethod
-    def encode_documents(self, texts: Sequence[str], *, batch_size: int | None = None) -> Array:
-        """Encode documents. Shape ``(texts, dim)``."""
+    def gate(self) -> str:
+        """What opens BoolAttn's gate without labels; empty without BoolAttn."""
+
+    @property
+    @abstractmethod
+    def max_tokens(self) -> int:
+        """Most tokens of a document that are read."""
+
+    @abstractmethod
+    def encode_documents(
+        self,
+        texts: Sequence[str],
+        *,
+        batch_size: int | None = None,
+        progress: Callable[[int], None] = ignore,
+    ) -> Array:
+        """Encode documents; ``progress`` gets the number just encoded. Shape ``(texts, dim)``."""
 
     @abstractmethod
     def encode_and_parse(self, texts: Sequence[str]) -> tuple[Array, list[ParserOutput]]:

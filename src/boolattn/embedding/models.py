@@ -1,45 +1,81 @@
-"""Where a model is: the one place that resolves model names, without asking any model hub."""
+"""Where a model is: the one place that resolves model names, without asking any model hub.
+
+A model folder is of one of two kinds: for onnxruntime (``model.json``), or for torch
+(``modules.json`` or ``config.json``).
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boolattn.embedding.int8_storage import shipped_model
-from boolattn.errors import MissingDataError
+from boolattn.embedding.int8 import fill_weights, write_torch
+from boolattn.embedding.onnx_storage import (
+    MANIFEST,
+    TOKENIZER,
+    is_onnx_folder,
+    read_onnx_manifest,
+    verify,
+)
+from boolattn.errors import DataError, MissingDataError
+from boolattn.files import atomic_folder, cache_folder, require
 
 if TYPE_CHECKING:
-    from boolattn.encoder.retriever import Retriever
+    from boolattn.embedding.base import BaseRetriever
 
 SHIPPED, MINILM = "shipped", "minilm"
 NAMES = (SHIPPED, MINILM)
 #: Names a folder that is used instead of the installed package's.
 MINILM_VARIABLE = "BOOLATTN_MINILM"
+_MODELS = Path(__file__).parents[1] / "models"
+_FOLDERS = {SHIPPED: _MODELS / "bge-small-taxa", MINILM: _MODELS / "all-minilm-l6-v2"}
+_GPU = Path("/dev/nvidiactl")
 
 
 def resolve(name: str) -> Path:
-    """Return the folder of a model.
-
-    It is named ``shipped`` (unpacked into the cache on first use), ``minilm``, or by its folder.
-    """
+    """Return the folder of a model: ``shipped``, ``minilm``, or a folder's name."""
     if name == SHIPPED:
-        return shipped_model()
+        return _FOLDERS[SHIPPED]
     if name == MINILM:
-        return minilm_folder()
+        named = os.environ.get(MINILM_VARIABLE)
+        return minilm_folder() if named else _minilm_graphs()
     folder = Path(name)
-    if not any((folder / file).is_file() for file in ("modules.json", "config.json")):
+    if not any((folder / file).is_file() for file in (MANIFEST, "modules.json", "config.json")):
         raise MissingDataError(
-            f"there is no model at {name} (no modules.json, no config.json); name a folder, "
-            f"{SHIPPED!r} or {MINILM!r}"
+            f"there is no model at {name} (no {MANIFEST}, modules.json or config.json); name a "
+            f"folder, {SHIPPED!r} or {MINILM!r}"
         )
     return folder
 
 
-def encoder_source(name: str) -> str:
-    """Return what ``from_pretrained`` loads: the folder of a known name, else the name itself."""
-    return str(resolve(name)) if name in NAMES else name
+def torch_folder(folder: str | Path) -> Path:
+    """Return a folder that torch can load; of a folder for onnxruntime, a copy in the cache."""
+    folder = Path(folder)
+    if not is_onnx_folder(folder):
+        return folder
+    manifest = read_onnx_manifest(folder)
+    verify(folder, manifest)
+    name = folder.resolve().name
+    target = cache_folder() / "models" / f"{name}-{manifest.fingerprint[:12]}"
+    if not (target / "modules.json").is_file():
+        with atomic_folder(target, replace=True) as draft:
+            write_torch(folder, draft)
+    return target
+
+
+def shipped_model() -> Path:
+    """Return a folder with the shipped model for torch, made in the cache on first use."""
+    return torch_folder(_FOLDERS[SHIPPED])
+
+
+def torch_source(name: str) -> str:
+    """Return what torch loads: the folder of a known name, else the folder or name itself."""
+    if name == MINILM:
+        return str(minilm_folder())
+    return str(shipped_model() if name == SHIPPED else torch_folder(name))
 
 
 def absolute_name(name: str) -> str:
@@ -47,11 +83,47 @@ def absolute_name(name: str) -> str:
     return name if name in NAMES or not name else str(Path(name).resolve())
 
 
-def load_model(name: str, *, device: str | None = None) -> Retriever:
-    """Load a model by its name or folder; by default on a GPU if there is one."""
+def load_model(name: str, *, device: str | None = None) -> BaseRetriever:
+    """Load a model by its name or folder.
+
+    A folder for onnxruntime runs there, unless a device is named or torch finds a GPU; other
+    folders run in torch.
+    """
+    folder = resolve(name)
+    if runs_in_onnx(folder, device):
+        from boolattn.embedding.onnx_retriever import OnnxRetriever
+
+        return OnnxRetriever.load(folder)
+    require_torch(f"{name} on {device}" if is_onnx_folder(folder) else f"{name}, a torch model,")
     from boolattn.encoder.retriever import Retriever
 
-    return Retriever.load(resolve(name), device=device)
+    return Retriever.load(torch_source(name), device=device)
+
+
+def runs_in_onnx(folder: Path, device: str | None = None) -> bool:
+    """Whether a model folder runs in onnxruntime, given the device that a user named."""
+    return is_onnx_folder(folder) and device is None and not _has_gpu()
+
+
+def has_composition(folder: Path) -> bool:
+    """Whether a model folder has a query parser or a calibration."""
+    if is_onnx_folder(folder):
+        return read_onnx_manifest(folder).has_parser
+    return (folder / "composition.json").is_file()
+
+
+def require_torch(what: str) -> None:
+    """Raise if torch or sentence-transformers is not installed."""
+    require(what, ("torch", "sentence_transformers"), "train")
+
+
+def _has_gpu() -> bool:
+    """Whether torch can use a GPU; torch is not imported where there is none."""
+    if not _GPU.exists() or find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def minilm_folder() -> Path:
@@ -71,3 +143,20 @@ def minilm_folder() -> Path:
     if not (folder / "config.json").is_file():
         raise MissingDataError(f"{where} holds no config.json; install the package again")
     return folder
+
+
+def _minilm_graphs() -> Path:
+    """Return MiniLM for onnxruntime: our graphs, with the weights of its package."""
+    source, template = minilm_folder(), _FOLDERS[MINILM]
+    manifest = read_onnx_manifest(template)
+    target = cache_folder() / "models" / f"onnx-minilm-{manifest.fingerprint[:12]}"
+    if not is_onnx_folder(target):
+        with atomic_folder(target, replace=True) as draft:
+            shutil.copytree(template, draft, dirs_exist_ok=True)
+            shutil.copyfile(source / TOKENIZER, draft / TOKENIZER)
+            fill_weights(template, source, draft)
+            try:
+                verify(draft, manifest)
+            except DataError as error:
+                raise DataError(f"{source} is another model than all-MiniLM-L6-v2") from error
+    return target

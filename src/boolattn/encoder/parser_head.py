@@ -80,7 +80,9 @@ class _Block(nn.Module):
         shape = (*states.shape[:2], self.n_heads, -1)
         parts = self.inputs(self.norm(states)).chunk(3, -1)
         query, key, value = (part.view(shape).transpose(1, 2) for part in parts)
-        seen = F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None] > 0)
+        # In full size: onnxruntime does not broadcast a mask over the queries.
+        keys = (mask[:, None, None] > 0).expand(-1, -1, mask.shape[1], -1)
+        seen = F.scaled_dot_product_attention(query, key, value, attn_mask=keys)
         states = states + self._drop(self.output(seen.transpose(1, 2).flatten(2)))
         inner = F.gelu(self.grown(self.outer_norm(states)))
         return states + self._drop(self.shrunk(inner))

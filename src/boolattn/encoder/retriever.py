@@ -11,7 +11,8 @@ import torch
 from sentence_transformers.sentence_transformer.modules import Normalize
 from torch.nn import functional as F
 
-from boolattn.embedding.base import THRESHOLD, BaseRetriever
+from boolattn.embedding.base import THRESHOLD, BaseRetriever, ignore
+from boolattn.embedding.models import torch_folder
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel
 from boolattn.encoder.calibration import TrainableCalibration
 from boolattn.encoder.document_encoder import document_encoder
@@ -28,7 +29,7 @@ from boolattn.errors import ConfigError
 from boolattn.parsing.decoding import ParserLogits, ParserOutput, decode, is_boolean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
     from boolattn.encoder.parser_head import ParserHead
 
     Array = NDArray[np.float32]
+
+
+#: No encoder reads more tokens of a text.
+MAX_TOKENS = 8192
 
 
 @dataclass
@@ -73,6 +78,7 @@ class Retriever(BaseRetriever):
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Retriever:
         """Load a saved retriever, or any sentence-transformers folder."""
+        folder = torch_folder(folder)
         parts = read_retriever(folder, device=device)
         return cls(load_towers(folder, device=device)) if parts is None else cls(*parts)
 
@@ -99,6 +105,21 @@ class Retriever(BaseRetriever):
     def has_parser(self) -> bool:
         """Whether plain text is parsed."""
         return self.parser is not None
+
+    @property
+    def gate(self) -> str:
+        """What opens BoolAttn's gate without labels; empty without BoolAttn."""
+        encoder = _query_encoder(self.towers)
+        if not isinstance(encoder, BoolBertModel):
+            return ""
+        gate = encoder.config.boolattn_config.gate
+        return "closed" if gate == "label" else gate
+
+    @property
+    def max_tokens(self) -> int:
+        """Most tokens of a document that are read."""
+        # Models without a limit have none, or infinity.
+        return int(min(getattr(self.towers, "max_seq_length", None) or 512, MAX_TOKENS))
 
     @property
     def calibration_arrays(self) -> Calibration:
@@ -134,11 +155,22 @@ class Retriever(BaseRetriever):
             self.towers.encode_query(list(texts), convert_to_tensor=True, show_progress_bar=False)
         )
 
-    def encode_documents(self, texts: Sequence[str], *, batch_size: int | None = None) -> Array:
+    def encode_documents(
+        self,
+        texts: Sequence[str],
+        *,
+        batch_size: int | None = None,
+        progress: Callable[[int], None] = ignore,
+    ) -> Array:
         """Encode documents; see :func:`document_encoder`. Shape ``(texts, dim)``."""
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        return self._array(document_encoder(self.towers, batch_size=batch_size)(texts))
+        # The last module runs once for each batch.
+        hook = list(self.towers.children())[-1].register_forward_hook(
+            lambda _module, _inputs, outputs: progress(len(outputs["sentence_embedding"]))
+        )
+        with hook:
+            return self._array(document_encoder(self.towers, batch_size=batch_size)(texts))
 
     def encode_and_parse(self, texts: Sequence[str]) -> tuple[Array, list[ParserOutput]]:
         """Encode queries and parse them from the same pass."""

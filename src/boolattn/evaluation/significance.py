@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boolattn.errors import ConfigError
+from boolattn.files import require
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,6 +67,7 @@ def randomisation_test(differences: Floats, *, n_draws: int = N_DRAWS, seed: int
     Under the null hypothesis every query's difference has a random sign. The observed difference
     counts as one of the draws, so the p value is never 0.
     """
+    require("significance", ("scipy",), "evaluate")
     from scipy.stats import monte_carlo_test
 
     rng = np.random.default_rng(seed)
@@ -86,6 +88,7 @@ def bootstrap_interval(
     differences: Floats, *, confidence: float = 0.95, n_draws: int = N_DRAWS, seed: int = 0
 ) -> tuple[float, float]:
     """Return the percentile bootstrap interval of the mean difference."""
+    require("an interval", ("scipy",), "evaluate")
     from scipy.stats import bootstrap
 
     if not 0 < confidence < 1:

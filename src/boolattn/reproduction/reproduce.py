@@ -150,10 +150,11 @@ def make_request(
 
 def figure1(model: Path | None, out: Path, text: str = SENTENCE) -> str:
     """Draw the effect of BoolAttn on one sentence, which the paper's Figure 1 sketches."""
-    from boolattn.embedding.int8_storage import shipped_model
+    from boolattn.embedding.models import shipped_model, torch_folder
     from boolattn.plugin.explain import explain
 
-    found = explain(*load_query_encoder(model or shipped_model()), text)
+    home = torch_folder(model) if model else shipped_model()
+    found = explain(*load_query_encoder(home), text)
     _write(out / "figure1.json", json.dumps(found.to_dict(), ensure_ascii=False))
     figures.save(found.figure(), out / "figure1.png")
     rows = []

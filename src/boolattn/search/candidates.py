@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from boolattn.composition.plan import Plan
-    from boolattn.encoder.retriever import Retriever
+    from boolattn.embedding.base import BaseRetriever
     from boolattn.search.engines.base import Engine, Selection
     from boolattn.search.storage.segments import Array, RowNumbers
 
@@ -50,7 +50,11 @@ def probes(plan: Plan) -> Array:
 
 
 def rank(
-    engine: Engine, retriever: Retriever, plans: Sequence[Plan], depth: int, selection: Selection
+    engine: Engine,
+    retriever: BaseRetriever,
+    plans: Sequence[Plan],
+    depth: int,
+    selection: Selection,
 ) -> list[Ranked]:
     """Rank rows for each plan, at most ``depth``: one row of rows and one of scores."""
     if isinstance(engine, Flat):
@@ -75,7 +79,11 @@ def _rank_single(
 
 
 def _rank_composed(
-    engine: Engine, retriever: Retriever, plans: Sequence[Plan], depth: int, selection: Selection
+    engine: Engine,
+    retriever: BaseRetriever,
+    plans: Sequence[Plan],
+    depth: int,
+    selection: Selection,
 ) -> Iterator[Ranked]:
     if not plans:
         return
@@ -90,7 +98,7 @@ def _rank_composed(
 
 
 def _rank_all(
-    flat: Flat, retriever: Retriever, plans: Sequence[Plan], depth: int, selection: Selection
+    flat: Flat, retriever: BaseRetriever, plans: Sequence[Plan], depth: int, selection: Selection
 ) -> Iterator[Ranked]:
     """Score every selected row for each plan."""
     size = max(1, flat.n_queries // max((len(plan.vectors) for plan in plans), default=1))

@@ -46,7 +46,7 @@ def tantivy_module() -> Any:  # noqa: ANN401 - a module
         import tantivy
     except ImportError as error:
         raise MissingDataError(
-            "lexical search and BM25 need tantivy; pip install 'boolattn[search]'"
+            "lexical search and BM25 need tantivy; pip install tantivy"
         ) from error
     return tantivy
 

@@ -1,8 +1,8 @@
-"""Rankers over the vectors of a model, for evaluation; torch is imported when one is made."""
+"""Rankers over the vectors of a model, for evaluation; torch is imported only for torch models."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.attention.config import BoolAttnConfig
-    from boolattn.encoder.retriever import Retriever
+    from boolattn.embedding.base import BaseRetriever
     from boolattn.logic.tree import QueryTree
 
     #: Called with what is done, how much of it is done, and of how much.
@@ -26,7 +26,30 @@ if TYPE_CHECKING:
     ExclusionFilter = Callable[[QueryTree], Callable[[int], bool]]
 
 _CHUNK = 4096  # documents encoded between two calls of ``progress``
+_STEP = 64  # the same, where each is encoded alone
 _QUERIES = 64  # planned at once
+
+
+class VectorRanker:
+    """Ranks exactly by the similarity of one vector per text.
+
+    The documents are encoded on construction.
+    """
+
+    def __init__(
+        self,
+        retriever: BaseRetriever,
+        documents: Sequence[str],
+        *,
+        progress: Progress | None = None,
+    ) -> None:
+        self.retriever = retriever
+        self._documents = _encode_documents(retriever, documents, progress)
+
+    def rank(self, texts: Sequence[str], depth: int) -> Ranking:
+        """Rank the corpus."""
+        queries = _comparable(self.retriever.encode_queries(texts), self.retriever.similarity)
+        return Ranking(*exact_search(queries, self._documents, depth))
 
 
 class TowersRanker:
@@ -43,7 +66,7 @@ class TowersRanker:
         progress: Progress | None = None,
     ) -> None:
         self.model = model.eval()
-        encoded = _encode_documents(model, documents, progress)
+        encoded = _encode_in_torch(model, documents, progress)
         self._documents = _comparable(encoded, model.similarity_fn_name)
 
     def rank(
@@ -77,7 +100,7 @@ class RetrieverRanker:
 
     def __init__(
         self,
-        retriever: Retriever,
+        retriever: BaseRetriever,
         documents: Sequence[str],
         *,
         progress: Progress | None = None,
@@ -85,8 +108,7 @@ class RetrieverRanker:
     ) -> None:
         self.retriever = retriever
         self._filter = exclusion_filter
-        encoded = _encode_documents(retriever.towers, documents, progress)
-        self._documents = _comparable(encoded, retriever.similarity)
+        self._documents = _encode_documents(retriever, documents, progress)
 
     def rank(self, texts: Sequence[str], depth: int) -> Ranking:
         """Rank the corpus; every document is scored exactly."""
@@ -110,8 +132,11 @@ class RetrieverRanker:
         return Ranking(rows[:, :depth], scores[:, :depth])
 
 
-def _comparable(vectors: Tensor, similarity: str | None) -> Tensor:
+def _comparable(vectors: Any, similarity: str | None) -> Any:  # noqa: ANN401 - numpy or torch
     """Normalise vectors for cosine similarity, so that it is a product."""
+    if isinstance(vectors, np.ndarray):
+        norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        return vectors / np.maximum(norms, 1e-12) if similarity == "cosine" else vectors
     from torch.nn import functional as F
 
     vectors = vectors.float()
@@ -119,6 +144,25 @@ def _comparable(vectors: Tensor, similarity: str | None) -> Tensor:
 
 
 def _encode_documents(
+    retriever: BaseRetriever, texts: Sequence[str], progress: Progress | None
+) -> Any:  # noqa: ANN401 - numpy or torch
+    """Encode documents; those of a torch model stay on its device."""
+    if not texts:
+        raise DataError("there are no documents to rank")
+    if (towers := getattr(retriever, "towers", None)) is not None:
+        return _comparable(_encode_in_torch(towers, texts, progress), retriever.similarity)
+    done = 0
+
+    def count(n: int) -> None:
+        nonlocal done
+        done += n
+        if progress and (done % _STEP == 0 or done == len(texts)):
+            progress("documents", done, len(texts))
+
+    return _comparable(retriever.encode_documents(texts, progress=count), retriever.similarity)
+
+
+def _encode_in_torch(
     model: SentenceTransformer, texts: Sequence[str], progress: Progress | None
 ) -> Tensor:
     import torch

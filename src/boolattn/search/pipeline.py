@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from boolattn.composition.plan import Plan
-    from boolattn.encoder.retriever import Retriever
+    from boolattn.embedding.base import BaseRetriever
     from boolattn.search.index.open_index import OpenIndex
     from boolattn.search.queries import PreparedQuery
     from boolattn.search.storage.segments import Array, RowNumbers
@@ -51,7 +51,7 @@ class Pipeline:
     """One call of ``Searcher.search_many``."""
 
     index: OpenIndex
-    retriever: Retriever
+    retriever: BaseRetriever
     options: SearchOptions
     k: int
     _took: dict[str, float] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from boolattn.search.verdicts import probability
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from boolattn.encoder.retriever import Retriever
+    from boolattn.embedding.base import BaseRetriever
     from boolattn.logic.tree import QueryTree
     from boolattn.search.storage.segments import Array
 
@@ -36,7 +36,7 @@ class PreparedQuery:
 
 
 def prepare_queries(
-    retriever: Retriever, texts: Sequence[str], mode: str, *, compose: bool
+    retriever: BaseRetriever, texts: Sequence[str], mode: str, *, compose: bool
 ) -> list[PreparedQuery]:
     """Parse and encode queries; those in plain language in one batch, explicit ones in another.
 

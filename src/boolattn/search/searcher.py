@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from boolattn.embedding.base import BaseRetriever
 from boolattn.embedding.models import load_model
 from boolattn.errors import ConfigError, DataError, IndexFolderError, QueryError
 from boolattn.search.index.open_index import OpenIndex
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from boolattn.data.records import Document
-    from boolattn.encoder.retriever import Retriever
     from boolattn.search.engines.base import Engine
     from boolattn.search.index.writer import Encode
     from boolattn.search.result import SearchResult
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Searcher:
     """An open index. Many processes may read an index while one writes to it."""
 
-    def __init__(self, folder: Path, manifest: Manifest, retriever: Retriever) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, retriever: BaseRetriever) -> None:
         check_model(folder, manifest, retriever.fingerprint)
         self.folder, self.retriever = folder, retriever
         self._index = OpenIndex.open(folder, manifest)
@@ -38,7 +38,7 @@ class Searcher:
     def open(
         cls,
         folder: str | Path,
-        retriever: Retriever | SentenceTransformer | None = None,
+        retriever: BaseRetriever | SentenceTransformer | None = None,
         *,
         verify: bool = False,
     ) -> Searcher:
@@ -71,7 +71,7 @@ class Searcher:
         cls,
         folder: str | Path,
         documents: Iterable[Document],
-        retriever: Retriever | SentenceTransformer,
+        retriever: BaseRetriever | SentenceTransformer,
         *,
         encode: Encode | None = None,
         progress: Callable[[int], None] = lambda _: None,
@@ -173,13 +173,14 @@ class Searcher:
         return Pipeline(self._index, self.retriever, how, k).run(queries)
 
 
-def _retriever(model: Retriever | SentenceTransformer) -> Retriever:
-    from boolattn.encoder.retriever import Retriever
+def _retriever(model: BaseRetriever | SentenceTransformer) -> BaseRetriever:
+    if not isinstance(model, BaseRetriever):
+        from boolattn.encoder.retriever import Retriever
 
-    found = model if isinstance(model, Retriever) else Retriever(model)
-    if found.similarity not in ("cosine", "dot"):
+        model = Retriever(model)
+    if model.similarity not in ("cosine", "dot"):
         raise ConfigError(
             f"vectors are compared by cosine or dot product, and this model asks for "
-            f"{found.similarity!r}"
+            f"{model.similarity!r}"
         )
-    return found
+    return model

@@ -82,23 +82,26 @@ def _run(path: Path, benchmark: Benchmark, options: SystemOptions) -> OpenSystem
 
 
 def _model(model_name: str, benchmark: Benchmark, options: SystemOptions) -> OpenSystem:
-    from boolattn.encoder.retriever import Retriever
-    from boolattn.encoder.retriever_storage import SETTINGS
-    from boolattn.search.model_rankers import RetrieverRanker, TowersRanker
+    from boolattn.search.model_rankers import RetrieverRanker, TowersRanker, VectorRanker
 
     folder, name = _folder(model_name)
     texts, progress = benchmark.texts, options.progress
-    if options.is_composed and (folder / SETTINGS).is_file():
+    has_parser = models.has_composition(folder)
+    if options.is_composed and has_parser:
         _refuse_label("a model with composed scores (add --no-compose for one vector)", options)
-        retriever = Retriever.load(folder, device=options.device)
+        retriever = models.load_model(model_name, device=options.device)
         ranker = RetrieverRanker(
             retriever, texts, progress=progress, exclusion_filter=options.exclusion_filter
         )
         name = name if options.exclusion_filter is None else f"{name}, strict NOT"
-        return _system(name, ranker, _gate(retriever.towers), is_composed=True)
+        return _system(name, ranker, retriever.gate, is_composed=True)
     if options.exclusion_filter is not None:
         raise ConfigError(f"{name} has no query parser: leave out strict NOT")
-    model = _load(folder, options.device)
+    if models.runs_in_onnx(folder, options.device) and options.gate == "own":
+        found = models.load_model(model_name)
+        return _system(name, VectorRanker(found, texts, progress=progress), found.gate)
+    models.require_torch(name)
+    model = _load(Path(models.torch_source(model_name)), options.device)
     gate = _gate(model)
     if options.gate == "label" and not gate:
         raise ConfigError(f"{name} has no BoolAttn: leave out --gate label")

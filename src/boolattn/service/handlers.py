@@ -124,8 +124,8 @@ class Handlers:
         words: list[schemas.WordReply] = []
         # No encoder sees explicit syntax as a sentence.
         if mode == "plain" or (mode == "auto" and not is_explicit(q)):
-            towers = self.searcher.retriever.towers
-            gate, words = await self.batcher.call(lambda: replies.explain_words(towers, q))
+            retriever = self.searcher.retriever
+            gate, words = await self.batcher.call(lambda: replies.explain_words(retriever, q))
         return schemas.ExplainReply(**replies.parse_fields(found), gate=gate, words=words)
 
     async def document(self, document_id: str) -> schemas.DocumentReply:

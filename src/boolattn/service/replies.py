@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-    from sentence_transformers import SentenceTransformer
 
+    from boolattn.embedding.base import BaseRetriever
     from boolattn.logic.tree import QueryTree
     from boolattn.plugin.explain import Explanation
     from boolattn.search import Hit, SearchResult
@@ -111,10 +111,13 @@ def count_judged(hits: Sequence[HitReply], judged: JudgedQuery | None) -> Judged
     )
 
 
-def explain_words(
-    towers: SentenceTransformer, text: str
-) -> tuple[dict[str, bool], list[WordReply]]:
-    """Return the open gates and the words of a text; both empty for a model without BoolAttn."""
+def explain_words(retriever: BaseRetriever, text: str) -> tuple[dict[str, bool], list[WordReply]]:
+    """Return the open gates and the words of a text.
+
+    Both are empty for a model without BoolAttn, and for one that runs in onnxruntime.
+    """
+    if (towers := getattr(retriever, "towers", None)) is None:
+        return {}, []
     from boolattn.encoder import BoolBertModel, query_encoder
     from boolattn.plugin.explain import explain
 

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from boolattn.embedding.models import encoder_source
+from boolattn.embedding.models import torch_source
 from boolattn.encoder import BoolBertModel, build_towers, query_encoder, settings_of
 from boolattn.errors import ConfigError
 from boolattn.plugin import plugin_of
@@ -28,7 +28,7 @@ _SHAPE = ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")
 
 def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load an encoder and its tokenizer by name."""
-    source = encoder_source(name)
+    source = torch_source(name)
     is_local = Path(source).is_dir()
     try:
         # Weights stored in half precision would be trained in it, and become nan.
@@ -49,7 +49,7 @@ def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTrans
     if pretrained is not None and not model.use_plugin:
         raise ConfigError("plain towers take no pretrained plug-in; leave out --pretrained")
     config = preset.plugin if model.use_plugin else None
-    source = own = encoder_source(model.encoder)
+    source = own = torch_source(model.encoder)
     more = {n: getattr(model, n) for n in _TOWERS}
     if pretrained:
         # The paper's document encoder is BERT, without the embeddings that pretraining moved.
@@ -101,7 +101,7 @@ def _differences(preset: Preset, towers: SentenceTransformer) -> Iterator[str]:
         yield f"it has {'a' if plugin else 'no'} plug-in; --set model.use_plugin says which"
     elif plugin != wanted_plugin:
         yield "its plug-in has other settings"
-    source = encoder_source(preset.model.encoder)
+    source = torch_source(preset.model.encoder)
     # An encoder that is not on disk is not needed, and not compared.
     if Path(source).is_dir():
         config = AutoConfig.from_pretrained(source, local_files_only=True)

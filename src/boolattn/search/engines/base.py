@@ -74,13 +74,9 @@ class Engine(ABC):
 
 def similarities(queries: Array, vectors: Array) -> Array:
     """Return inner products. Shape ``(queries, vectors)``."""
-    # By torch: numpy's threads spin when they are done, and delay the next query's encoder.
-    import torch
-
-    left, right = (torch.from_numpy(np.ascontiguousarray(m)) for m in (queries, vectors))
     # A product with a vector is faster than one with a matrix of one row.
-    found = left @ right.T if len(left) > 1 else torch.mv(right, left[0])[None]
-    return np.asarray(found.numpy(), np.float32)
+    found = queries @ vectors.T if len(queries) > 1 else (vectors @ queries[0])[None]
+    return np.asarray(found, np.float32)
 
 
 def best(scores: Array, n: int) -> Ranked:

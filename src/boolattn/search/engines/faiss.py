@@ -35,7 +35,7 @@ def faiss_module() -> Any:  # noqa: ANN401 - a module
         import faiss
     except ImportError as error:
         raise MissingDataError(
-            "ivf and hnsw need faiss; pip install 'boolattn[search]', or use --engine flat"
+            "ivf and hnsw need faiss; pip install faiss-cpu, or use --engine flat"
         ) from error
     return faiss
 

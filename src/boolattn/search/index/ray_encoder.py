@@ -32,12 +32,13 @@ class Worker:
     """Encodes texts in its own process."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
-        with TemporaryDirectory(prefix="boolattn-") as folder:
-            for name, content in files.items():
-                path = Path(folder) / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
-            self._retriever = load_model(folder)
+        # Kept as long as the worker: a model may open its files late.
+        self._folder = TemporaryDirectory(prefix="boolattn-")
+        for name, content in files.items():
+            path = Path(self._folder.name) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        self._retriever = load_model(self._folder.name)
 
     def fingerprint(self) -> str:
         """Return the model's fingerprint."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.data.records import Document
-    from boolattn.encoder.retriever import Retriever
+    from boolattn.embedding.base import BaseRetriever
     from boolattn.search.storage.manifest import SegmentEntry
     from boolattn.search.storage.segments import Array, Draft
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 Encode: TypeAlias = "Callable[[Iterable[list[str]]], Iterator[Array]]"
 #: Most characters of a token: a text is cut at so many for each token of the model's length.
 _CHARACTERS = 32
-_TOKENS = 8192
 #: Queries with which the recall of an approximate engine is measured.
 _N_SAMPLE = 200
 
@@ -73,7 +72,7 @@ class Writer:
     """Writes one index."""
 
     folder: Path
-    retriever: Retriever
+    retriever: BaseRetriever
     settings: IndexSettings = field(default_factory=IndexSettings)
     encode: Encode | None = None  # None: the retriever encodes
     progress: Callable[[int], None] = lambda _: None  # documents just encoded, a batch or a segment
@@ -190,22 +189,17 @@ class Writer:
         return [segment for segment in found if segment is not None]
 
     def _encode(self, batches: Iterable[list[str]]) -> Iterator[Array]:
-        # A segment takes minutes, so progress is reported for each batch, by its last module.
-        hook = list(self.retriever.towers.children())[-1].register_forward_hook(
-            lambda _module, _inputs, outputs: self.progress(len(outputs["sentence_embedding"]))
-        )
-        with hook:
-            for texts in batches:
-                yield self.retriever.encode_documents(texts, batch_size=self.settings.batch_size)
+        for texts in batches:
+            yield self.retriever.encode_documents(
+                texts, batch_size=self.settings.batch_size, progress=self.progress
+            )
 
     def _encodable(self, document: Document) -> str:
         """Return the text to encode, cut where no encoder reads on."""
         text = document.text if document.text.strip() else document.title
         if not text.strip():
             raise DataError(f"document {document.id!r} has no text; leave it out")
-        # Models without a limit have none, or infinity.
-        length = min(getattr(self.retriever.towers, "max_seq_length", None) or 512, _TOKENS)
-        return text[: _CHARACTERS * int(length)]
+        return text[: _CHARACTERS * self.retriever.max_tokens]
 
     def _checked(self, vectors: Array, draft: Draft) -> Array:
         if vectors.shape != (len(draft.documents), self.retriever.dimension):

@@ -1,0 +1,255 @@
+"""The retriever that runs in onnxruntime; needs no torch.
+
+A text runs alone: nothing is padded, and its vector does not depend on other texts, although
+activations are rounded to 8 bits with one scale for each run. Several texts run in several threads.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from boolattn.embedding.base import BaseRetriever, ignore
+from boolattn.embedding.onnx_storage import (
+    DOCUMENT,
+    MANIFEST,
+    OPERAND,
+    QUERY,
+    TOKENIZER,
+    OnnxManifest,
+    read_calibration,
+    read_onnx_manifest,
+    verify,
+)
+from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.parsing.decoding import ParserLogits, ParserOutput, decode, is_boolean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from boolattn.composition.calibration import Calibration
+
+    Array = NDArray[np.float32]
+
+#: Number of threads; by default as many as there are processors.
+THREADS_VARIABLE = "BOOLATTN_THREADS"
+VECTORS = "vectors"
+PARSE = ("tags", "roles", "joiner")
+#: Texts tokenised at once.
+_CHUNK = 256
+
+
+class OnnxRetriever(BaseRetriever):
+    """A saved model for onnxruntime."""
+
+    def __init__(self, folder: Path, manifest: OnnxManifest, *, threads: int | None = None) -> None:
+        self.folder, self.manifest = folder, manifest
+        self.threshold = manifest.threshold
+        self.threads = threads or default_threads()
+        self._sessions: dict[str, Any] = {}
+        self._tokenizers: dict[int, Tokenizer] = {}
+        self._lock = Lock()
+
+    @classmethod
+    def load(cls, folder: str | Path, *, threads: int | None = None) -> OnnxRetriever:
+        """Open a folder, after comparing its files with their hashes."""
+        folder = Path(folder)
+        manifest = read_onnx_manifest(folder)
+        _check_runtime(folder, manifest)
+        verify(folder, manifest)
+        return cls(folder, manifest, threads=threads)
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self.manifest.dimension
+
+    @property
+    def similarity(self) -> str:
+        """``cosine`` or ``dot``."""
+        return self.manifest.similarity
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the torch model: vectors of both backends may be compared."""
+        return self.manifest.fingerprint
+
+    @property
+    def has_parser(self) -> bool:
+        """Whether plain text is parsed."""
+        return self.manifest.has_parser
+
+    @property
+    def gate(self) -> str:
+        """What opens BoolAttn's gate; empty without BoolAttn."""
+        return self.manifest.gate
+
+    @property
+    def max_tokens(self) -> int:
+        """Most tokens of a document."""
+        return self.manifest.document_length
+
+    @cached_property
+    def calibration_arrays(self) -> Calibration:
+        """The calibration."""
+        return read_calibration(self.folder, self.dimension)
+
+    def encode_queries(self, texts: Sequence[str]) -> Array:
+        """Encode whole queries, with BoolAttn if the model has it."""
+        prompt, length = self.manifest.query_prompt, self.manifest.query_length
+        return self._vectors(QUERY, texts, prompt, length)
+
+    def encode_operands(self, texts: Sequence[str]) -> Array:
+        """Encode operands: queries with every gate closed."""
+        prompt, length = self.manifest.query_prompt, self.manifest.query_length
+        return self._vectors(OPERAND, texts, prompt, length)
+
+    def encode_documents(
+        self,
+        texts: Sequence[str],
+        *,
+        batch_size: int | None = None,
+        progress: Callable[[int], None] = ignore,
+    ) -> Array:
+        """Encode documents; ``progress`` is called with the number of those just encoded."""
+        prompt, length = self.manifest.document_prompt, self.manifest.document_length
+        return self._vectors(DOCUMENT, texts, prompt, length, progress)
+
+    def encode_and_parse(self, texts: Sequence[str]) -> tuple[Array, list[ParserOutput]]:
+        """Encode queries and parse them from the same pass."""
+        if not self.has_parser:
+            return self.encode_queries(texts), [ParserOutput()] * len(texts)
+        vectors, outputs = self._empty(len(texts)), []
+        names = [VECTORS, *PARSE]
+        found = self._run(QUERY, texts, self.manifest.query_length, names)
+        for row, (encoding, values) in enumerate(found):
+            vectors[row] = values[0][0]
+            logits = ParserLogits(*values[1:])
+            output = ParserOutput()
+            if is_boolean(logits)[0]:
+                output = decode(logits, texts[row], encoding.offsets, 0)
+            outputs.append(output)
+        return vectors, outputs
+
+    def _vectors(
+        self,
+        task: str,
+        texts: Sequence[str],
+        prompt: str,
+        length: int,
+        progress: Callable[[int], None] = ignore,
+    ) -> Array:
+        if isinstance(texts, str):
+            raise ConfigError("texts must be a list of texts, got one text")
+        vectors = self._empty(len(texts))
+        worded = [prompt + text for text in texts] if prompt else texts
+        for row, (_, values) in enumerate(self._run(task, worded, length, [VECTORS])):
+            vectors[row] = values[0][0]
+            progress(1)
+        return vectors
+
+    def _empty(self, n: int) -> Array:
+        return np.zeros((n, self.dimension), np.float32)
+
+    def _run(
+        self, task: str, texts: Sequence[str], length: int, outputs: list[str]
+    ) -> Iterator[tuple[Any, list[Any]]]:
+        """Run texts, each alone; yield each one's tokens and outputs, in order."""
+        session, tokenizer = self._session(task), self._tokenizer(length)
+
+        def one(encoding: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401 - an Encoding
+            ids = np.array([encoding.ids], np.int64)
+            if not ids.size:
+                # A tokenizer without special tokens, and an empty text.
+                return encoding, [np.zeros((1, self.dimension), np.float32)]
+            filled = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+            filled["token_type_ids"] = np.zeros_like(ids)
+            given = {name: filled[name] for name in self.manifest.inputs}
+            return encoding, session.run(outputs, given)
+
+        threads = min(self.threads, len(texts))
+        pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        try:
+            for start in range(0, len(texts), _CHUNK):
+                encodings = tokenizer.encode_batch(list(texts[start : start + _CHUNK]))
+                yield from (pool.map(one, encodings) if pool else map(one, encodings))
+        finally:
+            if pool:
+                pool.shutdown(cancel_futures=True)
+
+    def _session(self, task: str) -> Any:  # noqa: ANN401 - an InferenceSession
+        """Open a graph on first use."""
+        try:
+            path = self.folder / self.manifest.graphs[task]
+        except KeyError as error:
+            raise DataError(f"{self.folder / MANIFEST} names no graph for {task!r}") from error
+        with self._lock:
+            if path.name not in self._sessions:
+                self._sessions[path.name] = open_graph(path)
+            return self._sessions[path.name]
+
+    def _tokenizer(self, length: int) -> Tokenizer:
+        with self._lock:
+            if length not in self._tokenizers:
+                self._tokenizers[length] = _open_tokenizer(self.folder / TOKENIZER, length)
+            return self._tokenizers[length]
+
+
+def default_threads() -> int:
+    """Return the number of threads: :data:`THREADS_VARIABLE`, or one for each processor."""
+    named = os.environ.get(THREADS_VARIABLE)
+    if named is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if not named.isdecimal() or not int(named):
+        raise ConfigError(f"{THREADS_VARIABLE} must be a number of threads; got {named!r}")
+    return int(named)
+
+
+def open_graph(path: Path) -> Any:  # noqa: ANN401 - an InferenceSession
+    """Open a graph for one thread; errors of onnxruntime become one line."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    # A text is too short for several threads; several texts run at once instead.
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    # The graph was optimised when it was exported.
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    try:
+        return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        reason = str(error).splitlines()[0][:200]
+        raise DataError(f"onnxruntime {ort.__version__} cannot open {path}: {reason}") from error
+
+
+def _open_tokenizer(path: Path, length: int) -> Tokenizer:
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:
+        raise DataError(f"{path} cannot be opened: {error}") from error
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(length)
+    return tokenizer
+
+
+def _check_runtime(folder: Path, manifest: OnnxManifest) -> None:
+    found = version("onnxruntime")
+    if _numbers(found) < _numbers(manifest.needs):
+        raise MissingDataError(
+            f"{folder} needs onnxruntime {manifest.needs} or newer, not {found}; "
+            "pip install --upgrade onnxruntime"
+        )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdecimal())

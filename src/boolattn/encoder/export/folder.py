@@ -1,0 +1,228 @@
+"""Export of a trained model to a folder for onnxruntime, with a check against torch."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from boolattn.embedding.int8 import TORCH, WEIGHTS_MAP, read_tensors, write_parts
+from boolattn.embedding.onnx_retriever import OnnxRetriever
+from boolattn.embedding.onnx_storage import (
+    CALIBRATION,
+    DOCUMENT,
+    MANIFEST,
+    OPERAND,
+    QUERY,
+    TOKENIZER,
+    OnnxManifest,
+    calibration_tensors,
+)
+from boolattn.encoder.export.agreement import TEXTS, check_agreement
+from boolattn.encoder.export.graphs import TowerGraph, operand_graph, tower_graphs, write_graph
+from boolattn.encoder.retriever import Retriever
+from boolattn.encoder.towers import settings_of
+from boolattn.errors import ConfigError
+from boolattn.files import atomic_folder, require
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+#: Files of a torch model that are text and small; weights and tokenizers are stored once.
+_SMALL = (".json", ".txt", ".md")
+
+
+def export_model(
+    source: str | Path,
+    target: str | Path,
+    *,
+    int8: bool = True,
+    texts: Sequence[str] = TEXTS,
+    log: Callable[[str], None] = lambda _: None,
+) -> OnnxManifest:
+    """Write a model folder for onnxruntime, complete or not at all, and compare it with torch.
+
+    Args:
+        source: Folder of a trained model, or of any sentence-transformers model.
+        target: The new folder.
+        int8: Whether weights are rounded; else they stay float32.
+        texts: Queries whose vectors, parses and scores are compared.
+        log: Called with a line before each step.
+    """
+    require("export", ("onnx", "onnxscript"), "train")
+    source, target = Path(source), Path(target)
+    if target.suffix == ".onnx":
+        raise ConfigError(f"{target} names a file; name a folder, which will hold several graphs")
+    log(f"loading {source}")
+    retriever = Retriever.load(source, device="cpu")
+    with (
+        atomic_folder(target, replace=True, marker=MANIFEST) as draft,
+        TemporaryDirectory(prefix="boolattn-") as scratch,
+    ):
+        builder = _Export(retriever, source, draft, Path(scratch), int8=int8)
+        for name, graph in _graphs(retriever).items():
+            log(f"tracing the {name} graph")
+            builder.add(name, graph)
+        builder.write_weights()
+        manifest = builder.write_rest()
+        log("comparing with torch")
+        agreement = check_agreement(retriever, OnnxRetriever.load(draft), texts)
+        manifest = OnnxManifest(**(vars(manifest) | {"agreement": agreement}))
+        manifest.write(draft)
+    return manifest
+
+
+def _graphs(retriever: Retriever) -> dict[str, TowerGraph]:
+    graphs = tower_graphs(retriever)
+    if (operand := operand_graph(retriever)) is not None:
+        graphs[OPERAND] = operand
+    return graphs
+
+
+@dataclass
+class _Export:
+    """Writes a folder step by step."""
+
+    retriever: Retriever
+    source: Path
+    draft: Path
+    scratch: Path
+    int8: bool
+    _inputs: list[str] = field(default_factory=list)
+    _graphs: dict[str, Any] = field(default_factory=dict)
+    _tensors: dict[str, Array] = field(default_factory=dict)
+    _keys: dict[str, str] = field(default_factory=dict)  # by content
+    #: Where a tensor of the torch model is, by content: its key, and that of its scale.
+    _found: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, name: str, graph: TowerGraph) -> None:
+        """Trace a graph, round its weights, and collect its tensors."""
+        from boolattn.encoder.export.quantisation import (
+            MIN_BYTES,
+            content,
+            initialisers,
+            optimise_graph,
+            quantise_graph,
+            read_graph,
+        )
+
+        plain, rounded, fused = (self.scratch / f"{name}.{k}.onnx" for k in ("f", "q", "o"))
+        write_graph(graph, plain)
+        self._inputs = graph.input_names
+        model = read_graph(plain)
+        before = initialisers(model)
+        axes = {}
+        if self.int8:
+            axes = quantise_graph(model, rounded)
+        else:
+            import onnx
+
+            onnx.save(model, rounded)
+        final = optimise_graph(rounded, fused)
+        values = initialisers(final)
+        places: dict[str, str] = {}
+        for key, value in values.items():
+            if value.nbytes >= MIN_BYTES:
+                same = content(value)
+                places[key] = self._keys.setdefault(same, f"{name}.{key}")
+                self._tensors.setdefault(places[key], value)
+        self._graphs[name] = (final, places)
+        for key, value in before.items():
+            entry: dict[str, Any] | None = None
+            if key in axes and f"{key}_quantized" in places:
+                scale = f"{key}_scale"
+                if scale not in places:
+                    continue
+                entry = {"key": places[f"{key}_quantized"], "scale": places[scale]}
+                entry["axis"] = axes[key]
+            elif key in places and np.array_equal(values[key], value):
+                entry = {"key": places[key]}
+            if entry is not None:
+                self._found.setdefault(content(value), entry | {"is_transposed": False})
+                if value.ndim == 2:
+                    flipped = entry | {"is_transposed": True}
+                    self._found.setdefault(content(value.T), flipped)
+
+    def write_weights(self) -> None:
+        """Write all tensors once, the graphs that refer to them, and where torch's are."""
+        import onnx
+
+        from boolattn.encoder.export.quantisation import content, refer
+
+        entries: dict[str, dict[str, dict[str, Any]]] = {}
+        for path in sorted(self.source.rglob("*.safetensors")):
+            file = path.relative_to(self.source).as_posix()
+            entries[file] = {}
+            for name, value in read_tensors([path]).items():
+                entry = self._found.get(content(value.astype(np.float32)))
+                if entry is None:
+                    key = f"{TORCH}.{file}.{name}"
+                    self._tensors[key] = value
+                    entry = {"key": key, "is_transposed": False}
+                entries[file][name] = entry
+        used = [entry for file in entries.values() for entry in file.values()]
+        keys = {entry[part] for entry in used for part in ("key", "scale") if part in entry}
+        text = json.dumps(entries, indent=0, sort_keys=True)
+        (self.draft / WEIGHTS_MAP).write_text(text + "\n", encoding="utf-8")
+        # All else stays in the graphs, so that the files can be made from the torch model alone.
+        where = write_parts({key: self._tensors[key] for key in keys}, self.draft)
+        for name, (model, places) in self._graphs.items():
+            for tensor in model.graph.initializer:
+                if places.get(tensor.name) in where:
+                    refer(tensor, where[places[tensor.name]])
+            onnx.save(model, self.draft / f"{name}.onnx")
+
+    def write_rest(self) -> OnnxManifest:
+        """Write tokenizer, calibration, torch's small files and the manifest."""
+        retriever, towers = self.retriever, self.retriever.towers
+        if (own := self.source / TOKENIZER).is_file():
+            shutil.copyfile(own, self.draft / TOKENIZER)
+        else:
+            tokenizer: Any = towers.tokenizer
+            tokenizer.backend_tokenizer.save(str(self.draft / TOKENIZER))
+        save_file(calibration_tensors(retriever.calibration_arrays), self.draft / CALIBRATION)
+        for path in sorted(self.source.rglob("*")):
+            if path.is_file() and path.suffix in _SMALL and path.name != TOKENIZER:
+                copy = self.draft / TORCH / path.relative_to(self.source)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+        try:
+            settings = settings_of(towers)
+            lengths = (settings.query_length, settings.document_length)
+        except ConfigError:
+            lengths = (int(towers.max_seq_length or 512),) * 2
+        prompts = {name: text or "" for name, text in towers.prompts.items()}
+        names = [name for name in (DOCUMENT, "passage", "corpus") if name in prompts]
+        query = QUERY if QUERY in self._graphs else DOCUMENT
+        operand = OPERAND if OPERAND in self._graphs else DOCUMENT
+        manifest = OnnxManifest(
+            fingerprint=retriever.fingerprint,
+            dimension=retriever.dimension,
+            similarity=retriever.similarity,
+            query_length=lengths[0],
+            document_length=lengths[1],
+            query_prompt=prompts.get(QUERY, ""),
+            document_prompt=prompts[names[0]] if names else "",
+            threshold=retriever.threshold,
+            has_parser=retriever.has_parser,
+            gate=retriever.gate,
+            inputs=tuple(self._inputs),
+            graphs={
+                QUERY: f"{query}.onnx",
+                OPERAND: f"{operand}.onnx",
+                DOCUMENT: f"{DOCUMENT}.onnx",
+            },
+            bits=7 if self.int8 else 32,
+        )
+        manifest.write(self.draft)
+        return manifest

@@ -1,0 +1,156 @@
+"""The towers of a model as ONNX graphs: gate, bias, pooling, normalisation and parser head."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from sentence_transformers.base.modules import Router
+from sentence_transformers.sentence_transformer.modules import (
+    Dense,
+    Normalize,
+    Pooling,
+    Transformer,
+)
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from boolattn.embedding.onnx_retriever import PARSE, VECTORS
+from boolattn.embedding.onnx_storage import DOCUMENT, QUERY
+from boolattn.encoder.bool_bert import BoolBertModel
+from boolattn.errors import UnsupportedEncoderError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sentence_transformers import SentenceTransformer
+
+    from boolattn.encoder.parser_head import ParserHead
+    from boolattn.encoder.retriever import Retriever
+
+#: Has attention as one operator.
+OPSET = 23
+
+
+class TowerGraph(nn.Module):
+    """One tower from token ids to vectors; with a parser, to the parser's logits as well."""
+
+    def __init__(
+        self, model: SentenceTransformer, route: str, parser: ParserHead | None = None
+    ) -> None:
+        super().__init__()
+        first, *after = model.children()
+        if isinstance(first, Router):
+            first = next(iter(first.sub_modules[route].children()))
+        for part in (first, *after):
+            if not isinstance(part, Transformer | Pooling | Normalize | Dense):
+                raise UnsupportedEncoderError(f"cannot export a {type(part).__name__} module")
+        self.encoder = cast("Transformer", first).model
+        self.after = nn.ModuleList(after)
+        self.parser = parser
+        # Cosine needs unit vectors, and not every model ends with Normalize.
+        self.normalises = model.similarity_fn_name == "cosine" and not any(
+            isinstance(part, Normalize) for part in after
+        )
+        self.is_bool_bert = isinstance(self.encoder, BoolBertModel)
+        bare: Any = self.encoder.backbone if self.is_bool_bert else self.encoder
+        tokenizer: Any = first.tokenizer
+        accepted = inspect.signature(bare.forward).parameters
+        rest = "token_type_ids"
+        has_types = rest in accepted and rest in tokenizer.model_input_names
+        self.input_names = ["input_ids", "attention_mask", *([rest] if has_types else [])]
+        self.task = route
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the outputs."""
+        return [VECTORS, *(PARSE if self.parser is not None else ())]
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """Encode texts. Shapes ``(batch, tokens)`` to ``(batch, dim)``."""
+        options: dict[str, Any] = {"task": self.task} if self.is_bool_bert else {}
+        if token_type_ids is not None:
+            options["token_type_ids"] = token_type_ids
+        if self.parser is not None:
+            options["output_hidden_states"] = True
+        output = self.encoder(input_ids, attention_mask=attention_mask, **options)
+        features: dict[str, Tensor] = {
+            "token_embeddings": output.last_hidden_state,
+            "attention_mask": attention_mask,
+        }
+        for part in self.after:
+            features = part(features)
+        vectors = features["sentence_embedding"]
+        if self.normalises:
+            vectors = F.normalize(vectors, dim=-1)
+        if self.parser is None:
+            return (vectors,)
+        return (vectors, *self.parser(output.hidden_states, attention_mask))
+
+
+def tower_graphs(retriever: Retriever) -> dict[str, TowerGraph]:
+    """Return the graphs of a model, by name."""
+    towers = retriever.towers
+    document = TowerGraph(towers, DOCUMENT)
+    graphs = {DOCUMENT: document}
+    query = TowerGraph(towers, QUERY, retriever.parser)
+    if query.parser is not None or query.is_bool_bert or query.encoder is not document.encoder:
+        graphs[QUERY] = query
+    return graphs
+
+
+def operand_graph(retriever: Retriever) -> TowerGraph | None:
+    """Return the query tower with every gate closed; ``None`` if it is the document tower."""
+    query = TowerGraph(retriever.towers, QUERY)
+    if query.encoder is TowerGraph(retriever.towers, DOCUMENT).encoder:
+        return None
+    # Any task but ``query`` runs without the plug-in.
+    query.task = DOCUMENT
+    return query
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Hide what the exporter and the quantiser say of parts of their own."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def write_graph(graph: TowerGraph, path: Path) -> None:
+    """Trace a tower and write it in float32."""
+    graph = graph.eval()
+    device = next(graph.parameters()).device
+    names = graph.input_names
+    example = tuple(torch.ones(2, 8, dtype=torch.int64, device=device) for _ in names)
+    # The exporter finds the range of the length by itself.
+    shape = dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
+    with torch.no_grad(), quiet():
+        program = torch.onnx.export(
+            graph,
+            example,
+            path,
+            input_names=names,
+            output_names=graph.output_names,
+            dynamic_shapes=(shape,) * len(names),
+            dynamo=True,
+            external_data=False,
+            opset_version=OPSET,
+            verbose=False,
+        )
+    sizes = [s for v in (program.model.graph.inputs if program else ()) for s in v.shape or ()]
+    # The exporter does that silently.
+    if program is None or any(isinstance(size, int) for size in sizes):
+        raise UnsupportedEncoderError("the exporter made batch or length of this encoder constant")

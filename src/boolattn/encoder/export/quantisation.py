@@ -1,0 +1,167 @@
+"""Rewrites of ONNX graphs: 7-bit weights, fused operators, weights in shared files.
+
+Large matrices are multiplied in integers, with activations rounded at run time. Embeddings are
+looked up in 7 bits, with one scale for each token. All else stays float32.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import QuantType, quantize_dynamic
+
+from boolattn.embedding.int8 import quantise
+from boolattn.encoder.export.graphs import quiet
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+#: Smaller matrices stay float32: they save nothing.
+MIN_VALUES = 65_536
+#: Larger tables that are looked up are rounded.
+MIN_TABLE = 1_000_000
+#: Smaller tensors stay in the graph's file.
+MIN_BYTES = 512
+_LEAST, _LAST_AXIS = "boolattn_least", "boolattn_last_axis"
+#: Slower than the two operators that it replaces.
+SLOW_FUSIONS = ["SkipLayerNormFusion"]
+
+
+def content(array: Array) -> str:
+    """Identify a tensor by type, shape and bytes."""
+    head = f"{array.dtype} {array.shape} ".encode()
+    return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def read_graph(path: Path) -> onnx.ModelProto:
+    """Read a graph without the sizes that the exporter noted, some of them wrong."""
+    model = onnx.load(path)
+    del model.graph.value_info[:]
+    return model
+
+
+def initialisers(model: onnx.ModelProto) -> dict[str, Array]:
+    """Return the tensors of a graph by name."""
+    return {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+
+
+def quantise_graph(model: onnx.ModelProto, path: Path) -> dict[str, int]:
+    """Write a graph with 7-bit weights; return the axis of the scales of each rounded tensor.
+
+    A rounded tensor ``w`` becomes ``w_quantized``, ``w_scale`` and ``w_zero_point``.
+    """
+    values = initialisers(model)
+    axes: dict[str, int] = {}
+    chosen = []
+    for node in list(model.graph.node):
+        if node.op_type == "MatMul" and _is_large(values, node.input[1], MIN_VALUES):
+            chosen.append(node.name)
+            axes[node.input[1]] = 1
+            if len(set(values[node.input[1]].shape)) > 1:
+                _scale_rows(model, node)
+        elif node.op_type == "Gather" and _is_large(values, node.input[0], MIN_TABLE):
+            axes[node.input[0]] = 0
+            _quantise_lookup(model, node, values[node.input[0]])
+    with quiet():
+        quantize_dynamic(
+            model,
+            path,
+            per_channel=True,
+            reduce_range=True,
+            weight_type=QuantType.QInt8,
+            nodes_to_quantize=chosen,
+        )
+    written = onnx.load(path)
+    for tensor in written.graph.initializer:
+        name, _, kind = tensor.name.rpartition("_")
+        # By our own formula, so that other code can make the same bytes.
+        if kind in ("quantized", "scale") and axes.get(name) == 1:
+            rounded, scale = quantise(values[name], 1)
+            own = rounded if kind == "quantized" else scale
+            tensor.CopyFrom(numpy_helper.from_array(own, tensor.name))
+    onnx.save(written, path)
+    return axes
+
+
+def _scale_rows(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
+    """Divide the rows of a product's input by their largest value, and multiply its output.
+
+    One scale serves all rows of the rounded input, and a few tokens have values that are many
+    times larger than the others'. That matters in feed-forward layers, whose matrices are not
+    square; in the others it does not.
+    """
+    graph, source, out = model.graph, node.input[0], node.output[0]
+    place = list(graph.node).index(node)
+    if not any(tensor.name == _LEAST for tensor in graph.initializer):
+        graph.initializer.append(numpy_helper.from_array(np.array(1e-6, np.float32), _LEAST))
+        graph.initializer.append(numpy_helper.from_array(np.array([-1]), _LAST_AXIS))
+    if not any(f"{source}_rows" in other.output for other in graph.node):
+        for kind, inputs, output in (
+            ("Abs", [source], f"{source}_abs"),
+            ("ReduceMax", [f"{source}_abs", _LAST_AXIS], f"{source}_top"),
+            ("Max", [f"{source}_top", _LEAST], f"{source}_size"),
+            ("Div", [source, f"{source}_size"], f"{source}_rows"),
+        ):
+            graph.node.insert(place, helper.make_node(kind, inputs, [output], f"{source}_{kind}"))
+            place += 1
+    node.input[0], node.output[0] = f"{source}_rows", f"{out}_rows"
+    product = helper.make_node("Mul", [f"{out}_rows", f"{source}_size"], [out], f"{out}_size")
+    graph.node.insert(list(graph.node).index(node) + 1, product)
+
+
+def _is_large(values: dict[str, Array], name: str, least: int) -> bool:
+    return name in values and values[name].ndim == 2 and values[name].size >= least
+
+
+def _quantise_lookup(model: onnx.ModelProto, node: onnx.NodeProto, table: Array) -> None:
+    """Replace a lookup in a table by one in rounded values, times one in scales."""
+    graph, name, ids, out = model.graph, node.input[0], node.input[1], node.output[0]
+    rounded, scale = quantise(table, 0)
+    graph.initializer.append(numpy_helper.from_array(rounded, f"{name}_quantized"))
+    graph.initializer.append(numpy_helper.from_array(scale, f"{name}_scale"))
+    place = list(graph.node).index(node)
+    graph.node.remove(node)
+    new = [
+        helper.make_node("Gather", [f"{name}_quantized", ids], [f"{out}_int8"], axis=0),
+        helper.make_node("Cast", [f"{out}_int8"], [f"{out}_float"], to=TensorProto.FLOAT),
+        helper.make_node("Gather", [f"{name}_scale", ids], [f"{out}_scale"], axis=0),
+        helper.make_node("Mul", [f"{out}_float", f"{out}_scale"], [out]),
+    ]
+    for step, added in enumerate(new):
+        added.name = f"{node.name}_int8_{step}"
+        graph.node.insert(place + step, added)
+    if not any(name in other.input for other in graph.node):
+        [old] = [tensor for tensor in graph.initializer if tensor.name == name]
+        graph.initializer.remove(old)
+
+
+def optimise_graph(source: Path, target: Path) -> onnx.ModelProto:
+    """Let onnxruntime fuse operators once, so that no start has to."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(target)
+    options.log_severity_level = 3
+    ort.InferenceSession(
+        str(source), options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOW_FUSIONS
+    )
+    return onnx.load(target)
+
+
+def refer(tensor: onnx.TensorProto, place: tuple[str, int, int]) -> None:
+    """Replace a tensor's values by a reference to a file, an offset and a length."""
+    tensor.ClearField("raw_data")
+    tensor.ClearField("float_data")
+    tensor.ClearField("int32_data")
+    tensor.ClearField("int64_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in zip(("location", "offset", "length"), place, strict=True):
+        tensor.external_data.add(key=key, value=str(value))
