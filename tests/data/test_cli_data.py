@@ -196,7 +196,7 @@ def test_sentences(tmp_path):
 def test_errors_are_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("BOOLATTN_CACHE", str(tmp_path))
     monkeypatch.delenv("BOOLATTN_QUEST_INTRO", raising=False)
-    with pytest.raises(ConfigError, match="no data set 'trec'; there are taxa, quest"):
+    with pytest.raises(ConfigError, match="no data set 'trec'; there are taxa, domains, quest"):
         run("stats", "trec")
     with pytest.raises(MissingDataError, match=r"no folder .*quest-intro for quest-intro; put"):
         run("stats", "quest-intro")
@@ -207,7 +207,7 @@ def test_errors_are_one_line(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConfigError, match="no output given for beir: add --out FOLDER"):
         run("build", "beir")
-    with pytest.raises(DataError, match="name the BEIR folder"):
+    with pytest.raises(DataError, match="name the folder of beir"):
         open_dataset("beir")
     monkeypatch.setenv("BOOLATTN_QUEST_INTRO", str(SAMPLES / "quest-intro"))
     assert len(open_dataset("quest-intro", Options()).documents) == 30

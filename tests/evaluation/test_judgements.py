@@ -24,9 +24,9 @@ def test_properties_of_the_queries(queries):
     judgements = Judgements.of(queries, ROWS)
     assert judgements.operators == ((), ("not",), ("and",))
     assert judgements.infos == (
-        QueryInfo("plain", "_", (), "animals", ""),
-        QueryInfo("not", "_ that are not _", ("not",), "animals", "seen"),
-        QueryInfo("and", "_ that are also _", ("and",), "plants", ""),
+        QueryInfo("plain", "_", (), "animals", "", "plain"),
+        QueryInfo("not", "_ that are not _", ("not",), "animals", "seen", "NOT"),
+        QueryInfo("and", "_ that are also _", ("and",), "plants", "", "AND/OR"),
     )
 
 

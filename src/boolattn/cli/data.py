@@ -59,9 +59,10 @@ def build(  # noqa: PLR0913 - options of a command line
     size: Size = "small",
     seed: Seed = 0,
     n: Annotated[int, Option("-n", min=1, help="Number of sentences.")] = 10_000,
-    beir: Annotated[bool, Option("--beir", help="Write taxa as a BEIR folder.")] = False,
+    beir: Annotated[bool, Option("--beir", help="Write a benchmark as a BEIR folder.")] = False,
+    only: Annotated[list[str] | None, Option(help="Domains to build; repeatable.")] = None,
 ) -> None:
-    """Write a data set: a BEIR folder, taxa with their manifest, sentences as JSON lines."""
+    """Write a data set: a BEIR folder, taxa or domains with a manifest, sentences as JSON lines."""
     from boolattn.data import catalog
     from boolattn.data.beir import write_beir
     from boolattn.data.sentences import generate
@@ -72,6 +73,10 @@ def build(  # noqa: PLR0913 - options of a command line
     if name == "taxa" and not beir:
         out = out or catalog.taxa_folder(size)
         catalog.build_taxa(out, options)
+    elif name == "domains" and not beir:
+        options = replace(options, only=tuple(only or ()))
+        out = out or catalog.domains_folder(options)
+        catalog.build_domains(out, options)
     elif out is None:
         raise ConfigError(f"no output given for {name}: add --out FOLDER")
     elif kind == "sentences":

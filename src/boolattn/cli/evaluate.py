@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import time
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -11,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-import boolattn
 from boolattn.cli import output
+from boolattn.cli.measured import file_stem, measure_split
 from boolattn.cli.output import AsJson, StrictNot, console, note, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from boolattn.evaluation.benchmark import Benchmark
-    from boolattn.evaluation.ranking import Ranking
     from boolattn.evaluation.results import Results
     from boolattn.logic.tree import QueryTree
     from boolattn.search.model_rankers import ExclusionFilter
@@ -41,6 +38,7 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     gate: Annotated[str, Option(help="Operator labels: own or label (oracle).")] = "own",
     compose: Annotated[bool, Option(help="Compose operand scores, if it can.")] = True,
     strict_not: StrictNot = False,
+    hybrid: Annotated[bool, Option("--hybrid", help="Domains: hybrid search too.")] = False,
     metrics: Metrics = None,
     limit_documents: Annotated[
         int, Option(min=0, help="Rank about so many: those named by queries, and others; 0: all.")
@@ -56,6 +54,7 @@ def evaluate(  # noqa: PLR0913 - options of a command line
 
     Writes for each split the results (JSON, values of every query), the run (TREC) and a figure.
     """
+    from boolattn.cli.domains import Domains
     from boolattn.data.catalog import Options, open_dataset
     from boolattn.evaluation import tables
     from boolattn.evaluation.benchmark import prepare
@@ -64,7 +63,7 @@ def evaluate(  # noqa: PLR0913 - options of a command line
 
     if model != "bm25" and not model.endswith(RUNS):
         output.quiet_libraries()
-    chosen = metrics or list(DEFAULT)
+    chosen = metrics or [*(["pairwise"] if on == "pairs" else []), *DEFAULT]
     for metric in chosen:
         parse(metric)
     options = SystemOptions(
@@ -73,6 +72,14 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     data_set = open_dataset(
         on, Options(folder=data, size=size, seed=seed, tell=note, splits=split or ())
     )
+    if on == "domains":
+        from boolattn.search.index_ranker import WAYS
+
+        uses = (True, compose, hybrid, strict_not)
+        ways = [way for way, is_used in zip(WAYS, uses, strict=True) if is_used]
+        evaluation = Domains(model, name, device, ways, out, limit_queries)
+        evaluation.run(data_set, split or ["test", "unseen"], as_json=as_json)
+        return
     benchmark = prepare(
         data_set, split or (), n_documents=limit_documents, n_queries=limit_queries, seed=seed
     )
@@ -98,7 +105,7 @@ def compare(  # noqa: PLR0913 - options of a command line
     first: Annotated[str, Argument(help="Results; of several seeds, separated by commas.")],
     second: Annotated[str, Argument(help="Results of another system, same queries.")],
     metrics: Metrics = None,
-    by: Annotated[str, Option(help="template, operator, domain or wording.")] = "",
+    by: Annotated[str, Option(help="template, operator, domain, wording or kind.")] = "",
     figure: Annotated[Path | None, Option(help="Draw both by template.")] = None,
     seed: Annotated[int, Option(help="Random seed of the test.")] = 0,
     as_json: AsJson = False,
@@ -116,8 +123,9 @@ def compare(  # noqa: PLR0913 - options of a command line
     groups = {"": systems}
     if by:
         groups = {name: [one.only(by, name) for one in systems] for name in systems[0].by(by)}
+    grouped = [name for name in _GROUPED if all(name in one.values for one in systems)]
     compared = {
-        name: compare_results(*pair, metrics=metrics or (_GROUPED if by else None), seed=seed)
+        name: compare_results(*pair, metrics=metrics or (grouped if by else None), seed=seed)
         for name, pair in groups.items()
     }
     if as_json:
@@ -127,7 +135,9 @@ def compare(  # noqa: PLR0913 - options of a command line
     else:
         console(width=tables.WIDTH).print(tables.comparison_table(systems, compared))
     if figure is not None:
-        figures.save(figures.by_template(systems, FIGURE), figure)
+        is_domains = systems[0].dataset.startswith("domains-")
+        drawn = figures.by_domain(systems) if is_domains else figures.by_template(systems, FIGURE)
+        figures.save(drawn, figure)
         note(f"figure: {figure}")
 
 
@@ -155,50 +165,14 @@ def _evaluate_split(
     name: str,
     out: Path,
 ) -> Results:
-    """Rank and measure the queries of one split, and write the files."""
+    """Rank and measure the queries of one split, and write results, run and figure."""
     from boolattn.evaluation import figures
-    from boolattn.evaluation.metrics import measure, needed_depth
-    from boolattn.evaluation.ranking import write_run
-    from boolattn.evaluation.results import results_of
 
-    judgements = benchmark.splits[split]
-    depth = needed_depth(judgements, metrics)
-    start = time.perf_counter()
-    ranking = system.rank(judgements, depth)
-    seconds = time.perf_counter() - start
-    _note_missing(ranking, split, depth)
-    results = results_of(
-        judgements,
-        measure(ranking, judgements, metrics),
-        system=name or system.name,
-        dataset=benchmark.name,
-        split=split,
-        gate=system.gate,
-        details={
-            "version": boolattn.__version__,
-            "is_composed": system.is_composed,
-            "depth": depth,
-            "seconds_to_rank": round(seconds, 2),
-        },
-    )
-    composed = "composed" if system.is_composed else ""
-    parts = (results.system, composed, results.gate, results.dataset, results.split)
-    stem = re.sub(r"[^\w.]+", "-", "-".join(parts)).strip("-")
+    results = measure_split(system, benchmark, split, metrics, name, out)
+    stem = file_stem(results)
     results.save(out / f"{stem}.json")
-    run = out / f"{stem}.run.gz"
-    write_run(run, ranking, judgements.ids, benchmark.ids, system=results.system)
-    note(f"results: {out / stem}.json, run: {run}")
+    note(f"results: {out / stem}.json, run: {out / stem}.run.gz")
     if FIGURE in results.values:
         figures.save(figures.by_template([results], FIGURE), out / f"{stem}.png")
         note(f"figure: {out / stem}.png")
     return results
-
-
-def _note_missing(ranking: Ranking, split: str, depth: int) -> None:
-    """Print what a ranking lacks, because a mean does not show it."""
-    lengths = (ranking.rows >= 0).sum(axis=1)
-    if n_empty := int((lengths == 0).sum()):
-        note(f"note: {n_empty:,} of {len(lengths):,} queries of {split} have no results")
-    if (longest := int(lengths.max())) < depth:
-        limit = f"no query of {split} has more than {longest:,} results"
-        note(f"note: {limit}, and metrics use up to {depth:,}; the rest counts as not found")

@@ -13,7 +13,7 @@ from boolattn.data.records import Dataset, Document, Query, read_query
 from boolattn.errors import DataError
 from boolattn.files import atomic_file, atomic_folder
 from boolattn.jsonl import find_file, read_jsonl, read_lines, write_jsonl
-from boolattn.logic.templates import TEMPLATES
+from boolattn.logic.templates import LONGER, TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -100,6 +100,7 @@ def _query_row(query: Query, split: str) -> dict[str, Any]:
         "operators": [operator.value for operator in query.operators],
         "operands": [{"text": part.text, "spans": part.spans} for part in query.operands],
         "partial": sorted(query.partial),
+        "undecided": sorted(query.undecided),
         "domain": query.domain,
         "wording": query.wording,
     }
@@ -132,8 +133,9 @@ def _read_queries(path: Path, known: frozenset[str]) -> dict[str, tuple[Query, s
 
 def _query(row: Mapping[str, Any], metadata: Mapping[str, Any], where: str) -> Query:
     template = metadata.get("template", "")
-    if template and template not in TEMPLATES:
-        raise DataError(f"{where}: unknown template {template!r}; known: {', '.join(TEMPLATES)}")
+    known = (*TEMPLATES, *LONGER)
+    if template and template not in known:
+        raise DataError(f"{where}: unknown template {template!r}; known: {', '.join(known)}")
     try:
         own = {"id": row["_id"], "text": row["text"], "gold": (), "excluded": ()}
         return read_query({**_NO_METADATA, **metadata, **own})

@@ -34,6 +34,8 @@ class Options:
     n: int = 10_000  # number of records of a generated data set
     tell: Callable[[str], None] | None = None  # called with a line of progress
     splits: Sequence[str] = ()  # splits that are needed, beside those that are always read
+    only: tuple[str, ...] = ()  # domains of a benchmark of domains; none means all
+    training: bool = False  # leave out what is never trained on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +123,7 @@ def _open_boolquestions(collection: str, options: Options) -> Dataset:
 def _open_beir(options: Options) -> Dataset:
     from boolattn.data.beir import read_beir
 
-    if options.folder is None:
-        raise DataError("name the BEIR folder with --from")
-    return read_beir(options.folder)
+    return read_beir(_named_path("beir", options))
 
 
 def _open_taxa(options: Options) -> Dataset:
@@ -153,11 +153,59 @@ def build_taxa(folder: Path, options: Options) -> None:
     )
 
 
+def _open_domains(options: Options) -> Dataset:
+    from boolattn.data import domains
+
+    folder = options.folder or domains_folder(options)
+    if options.folder is None and not folder.is_dir():
+        build_domains(folder, options)
+    return domains.load(folder).dataset(options.only, training=options.training)
+
+
+def domains_folder(options: Options) -> Path:
+    """Return the cache folder of the domains benchmark; its name changes with its tables."""
+    from boolattn.data.domains.benchmark import FORMAT
+    from boolattn.data.domains.wordings import digest
+
+    parts = (FORMAT, options.size, *options.only, digest()[:8])
+    return cache_folder() / "-".join(parts)
+
+
+def build_domains(folder: Path, options: Options) -> None:
+    """Build the domains benchmark; ``options.folder`` has files of the sources."""
+    from boolattn.data import domains
+
+    own = os.environ.get("BOOLATTN_DOMAINS")
+    source = options.folder or (Path(own).expanduser() if own else None)
+    domains.build(folder, options.size, only=options.only, source=source, tell=options.tell)
+
+
+def _open_pairs(options: Options) -> Dataset:
+    from boolattn.data.passages import read_pairs
+
+    return read_pairs(_named_path("pairs", options))
+
+
+def _open_msmarco(options: Options) -> Dataset:
+    from boolattn.data.passages import read_msmarco
+
+    return read_msmarco(_named_path("msmarco", options))
+
+
+def _named_path(name: str, options: Options) -> Path:
+    if options.folder is None:
+        raise DataError(f"name the folder of {name} with --from, or --data of evaluate")
+    return options.folder
+
+
 _OPENERS: Mapping[str, Callable[[Options], Dataset]] = {
     "taxa": _open_taxa,
+    "domains": _open_domains,
     "quest": _open_quest,
     "quest-intro": _open_quest_intro,
     "boolquestions-msmarco": partial(_open_boolquestions, "MSMARCO"),
     "boolquestions-nq": partial(_open_boolquestions, "NaturalQuestions"),
     "beir": _open_beir,
+    "pairs": _open_pairs,
+    "msmarco": _open_msmarco,
 }

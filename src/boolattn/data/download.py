@@ -42,7 +42,7 @@ def fetch(url: str, target: Path, *, sha256: str = "", progress: Progress | None
     ``sha256`` is its checksum, where known. Without ``progress`` a progress bar is drawn.
     """
     if target.is_file():
-        _check_sum(target, sha256, f"{target} is not the file it should be: remove it")
+        check_sum(target, sha256, f"{target} is not the file it should be: remove it")
         return target
     if is_offline(url):
         raise MissingDataError(f"offline, and no {target}; fetch {url} and put it there")
@@ -54,7 +54,7 @@ def fetch(url: str, target: Path, *, sha256: str = "", progress: Progress | None
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         raise _download_error(url, target, part, error) from error
     try:
-        _check_sum(part, sha256, f"{url} did not give the file that was expected: try again")
+        check_sum(part, sha256, f"{url} did not give the file that was expected: try again")
     except DataError:
         # The next call must not resume from wrong bytes.
         _discard(part)
@@ -151,7 +151,8 @@ def _download_error(url: str, target: Path, part: Path, error: Exception) -> Dat
     return MissingDataError(f"cannot reach {url} ({reason}); fetch it and put it at {target}")
 
 
-def _check_sum(path: Path, sha256: str, message: str) -> None:
+def check_sum(path: Path, sha256: str, message: str) -> None:
+    """Refuse a file with another SHA-256; an empty one is not checked."""
     if not sha256:
         return
     with path.open("rb") as handle:

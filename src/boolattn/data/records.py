@@ -48,6 +48,7 @@ class Query:
     operands: tuple[Operand, ...] = ()  # in the template's order
     excluded: frozenset[str] = frozenset()  # documents that would be relevant without the NOT
     partial: frozenset[str] = frozenset()  # match some but not all operands of an AND
+    undecided: frozenset[str] = frozenset()  # may be relevant; a ranking is judged without them
     domain: str = ""  # topic ("films", "plants")
     wording: str = ""  # name of the wording of a generated query
 
@@ -78,6 +79,7 @@ def read_query(
         ),
         excluded=frozenset(row["excluded"]),
         partial=frozenset(row["partial"]),
+        undecided=frozenset(row.get("undecided", ())),
         domain=row["domain"],
         wording=row["wording"],
     )

@@ -74,6 +74,8 @@ def _default_splits(data: Dataset) -> tuple[str, ...]:
     for names in DEFAULT_SPLITS:
         if found := tuple(name for name in names if data.splits.get(name)):
             return found
+    if len(data.splits) == 1 and "train" not in data.splits:
+        return tuple(data.splits)
     raise ConfigError(f"name a split of {data.name}: {', '.join(data.splits)}")
 
 

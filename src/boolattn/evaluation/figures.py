@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import ConfigError, MissingDataError
+from boolattn.evaluation import domains
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,6 +46,33 @@ def by_template(results: Sequence[Results], metric: str = "recall@100") -> Any: 
     title = f"{_title(metric)} by template: {first.dataset}, {first.split}, {size}"
     axes.set_title(title, fontsize=9, loc="left")
     figure.legend(loc="outside lower center", ncols=min(len(results), 4), frameon=False, fontsize=8)
+    return figure
+
+
+def by_domain(results: Sequence[Results]) -> Any:  # noqa: ANN401 - a Figure
+    """Draw a panel for each column of the table of domains, with a bar for each system."""
+    all_rows = [domains.rows_of(one) for one in results]
+    names = list(all_rows[0])
+    figure = _figure((1.6 * len(names) + 2, 2.2 * len(domains.COLUMNS)))
+    panels = figure.subplots(len(domains.COLUMNS), 1, sharex=True)
+    width = 0.8 / len(results)
+    for column, (panel, (heading, _, metric)) in enumerate(
+        zip(panels, domains.COLUMNS, strict=True)
+    ):
+        for index, (one, rows) in enumerate(zip(results, all_rows, strict=True)):
+            left = np.arange(len(names)) + (index - (len(results) - 1) / 2) * width
+            heights = [rows[name][column] for name in names]
+            colour = _COLOURS[index % len(_COLOURS)]
+            panel.bar(left, heights, width * 0.94, color=colour, label=domains.label(one))
+        panel.set_ylabel(heading if metric == "leak" else f"{heading}\nR-precision", fontsize=8)
+        panel.set_ylim(0, 1)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.grid(axis="y", color="0.9")
+        panel.set_axisbelow(True)
+    panels[-1].set_xticks(range(len(names)), names, fontsize=8)
+    panels[0].set_title(f"{results[0].dataset}, {results[0].split}", fontsize=9, loc="left")
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     return figure
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.data.records import Query
+
+
+#: Kinds of queries, in the order of tables.
+KINDS = ("plain", "AND/OR", "NOT", "known item", "names")
+_ITEMS = {"known": "known item", "name": "names"}
 
 
 class RowSets(tuple["NDArray[np.int32]", ...]):
@@ -49,6 +54,8 @@ class QueryInfo:
     domain: str = ""
     #: ``seen`` or ``unseen`` in training.
     wording: str = ""
+    #: One of :data:`KINDS`.
+    kind: str = ""
 
     def groups(self, grouping: str) -> tuple[str, ...]:
         """Return the groups of the query; with two operators it belongs to both."""
@@ -65,7 +72,7 @@ class Judgements:
     """Judged documents of queries, as rows of a corpus.
 
     ``queries`` is empty where only rows are known. ``partial`` documents match some but not all
-    operands of an AND.
+    operands of an AND. ``undecided`` ones are taken out of a ranking before it is measured.
     """
 
     queries: tuple[Query, ...]
@@ -73,6 +80,7 @@ class Judgements:
     relevant: RowSets
     excluded: RowSets
     partial: RowSets
+    undecided: RowSets = field(default_factory=RowSets)
 
     @classmethod
     def of(cls, queries: Sequence[Query], rows: Mapping[str, int]) -> Judgements:
@@ -91,6 +99,7 @@ class Judgements:
             (query.gold for query in kept),
             (query.excluded - query.gold for query in kept),
             (query.partial - query.gold for query in kept),
+            (query.undecided - query.gold for query in kept),
         )
         sets = (
             RowSets.of(map(rows.__getitem__, own & rows.keys()) for own in kind) for kind in kinds
@@ -132,9 +141,23 @@ class Judgements:
     def infos(self) -> tuple[QueryInfo, ...]:
         """What results store of the queries."""
         return tuple(
-            QueryInfo(q.id, q.template, operators, q.domain, _exposures().get(q.wording, ""))
+            QueryInfo(q.id, q.template, operators, q.domain, _exposure(q.wording), _kind(q))
             for q, operators in zip(self.queries, self.operators, strict=True)
         )
+
+
+def _exposure(wording: str) -> str:
+    """Return "seen" or "unseen"; the wordings of domains begin with it."""
+    exposure, mark, _ = wording.partition(":")
+    return exposure if mark else _exposures().get(wording, "")
+
+
+def _kind(query: Query) -> str:
+    structure = query.wording.rpartition(":")[2].partition("/")[0]
+    if structure in _ITEMS:
+        return _ITEMS[structure]
+    operators = {operator.value for operator in query.operators}
+    return "NOT" if "not" in operators else "AND/OR" if operators else "plain"
 
 
 @lru_cache(maxsize=1)

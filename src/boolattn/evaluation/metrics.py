@@ -160,6 +160,20 @@ def excluded_before_full(judged: JudgedRanking) -> Floats:
     return _before_relevant(judged.relevant, judged.excluded)
 
 
+def pairwise(judged: JudgedRanking) -> Floats:
+    """1 for both queries of a pair if each ranks its relevant document before its excluded one.
+
+    The mean is NevIR's pairwise accuracy. Queries come in pairs, one after the other; in each, one
+    document is relevant and the other is excluded.
+    """
+    if len(judged.relevant.n) % 2 or not np.all(judged.relevant.n * judged.excluded.n == 1):
+        raise ConfigError("pairwise accuracy needs pairs of queries, each with two documents")
+    first = judged.relevant.is_at.argmax(axis=1) < judged.excluded.is_at.argmax(axis=1)
+    # A document that was not returned ranks last.
+    is_right = judged.relevant.is_at.any(axis=1) & (first | ~judged.excluded.is_at.any(axis=1))
+    return np.repeat(is_right.reshape(-1, 2).all(axis=1), 2).astype(np.float64)
+
+
 def _before_relevant(relevant: JudgedSet, others: JudgedSet) -> Floats:
     depth = min(PAIRS_DEPTH, relevant.is_at.shape[1])
     # Counting up to and including the rank itself is safe: no document is in both sets.
@@ -178,7 +192,7 @@ WITH_CUTOFF: Mapping[str, Callable[[JudgedRanking, int], Floats]] = {
 #: Metrics without a cut-off.
 WITHOUT_CUTOFF: Mapping[str, Callable[[JudgedRanking], Floats]] = {
     metric.__name__: metric
-    for metric in (r_precision, leak, partial_before_full, excluded_before_full)
+    for metric in (r_precision, leak, partial_before_full, excluded_before_full, pairwise)
 }
 
 
@@ -203,7 +217,7 @@ class Metric:
 
     def depth(self, judgements: Judgements) -> int:
         """Number of results that the metric reads, at most all documents."""
-        depth = self.k or PAIRS_DEPTH
+        depth = self.k or (judgements.n_documents if self.kind == "pairwise" else PAIRS_DEPTH)
         if self.kind in ("r_precision", "leak"):
             sizes = judgements.relevant.sizes
             depth = int((sizes + judgements.excluded.sizes * (self.kind == "leak")).max())
@@ -225,8 +239,10 @@ def parse(name: str) -> Metric:
 
 
 def needed_depth(judgements: Judgements, metrics: Sequence[str] = DEFAULT) -> int:
-    """Return how many results the metrics need for each query."""
-    return max((parse(name).depth(judgements) for name in metrics), default=1)
+    """Return how many results the metrics need for each query, undecided ones included."""
+    depth = max((parse(name).depth(judgements) for name in metrics), default=1)
+    n_undecided = max(judgements.undecided.sizes, default=0)
+    return min(depth + int(n_undecided), max(depth, judgements.n_documents))
 
 
 def measure(
@@ -235,7 +251,7 @@ def measure(
     """Return for each metric one value a query; nan where it is undefined.
 
     The ranking must be :func:`needed_depth` deep; padding means that nothing more was returned.
-    Documents with equal scores keep their order.
+    Documents with equal scores keep their order. Undecided documents are taken out first.
     """
     if len(ranking) != len(judgements):
         raise ConfigError(f"got rankings of {len(ranking)} queries for {len(judgements)}")
@@ -246,6 +262,8 @@ def measure(
                 f"{metric.name} needs {needed} results and the ranking has {ranking.depth}; "
                 "rank deeper, or pad the ranking if nothing more was returned"
             )
+    if judgements.undecided:
+        ranking = ranking.without(judgements.undecided)
     judged = JudgedRanking.of(ranking, judgements, needed_depth(judgements, metrics))
     return {metric.name: metric(judged) for metric in chosen}
 

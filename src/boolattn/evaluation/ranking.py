@@ -71,6 +71,18 @@ class Ranking:
             np.pad(self.scores[:, :depth], missing, constant_values=-np.inf),
         )
 
+    def without(self, left_out: Sequence[Rows]) -> Ranking:
+        """Take rows out of each ranking; what follows them moves up.
+
+        >>> Ranking.of([[4, 2, 7]]).without([np.array([2])]).rows.tolist()
+        [[4, 7, -1]]
+        """
+        kept = [
+            [row for row in own.tolist() if row >= 0 and row not in out]
+            for own, out in zip(self.rows, map(set, map(np.ndarray.tolist, left_out)), strict=True)
+        ]
+        return Ranking.of(kept, self.depth)
+
 
 class Ranker(Protocol):
     """Anything that ranks a corpus; documents are rows of it."""

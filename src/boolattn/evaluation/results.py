@@ -11,11 +11,11 @@ import numpy as np
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.evaluation import significance
-from boolattn.evaluation.judgements import QueryInfo
+from boolattn.evaluation.judgements import KINDS, QueryInfo
 from boolattn.evaluation.metrics import mean
 from boolattn.files import atomic_file
 from boolattn.logic.operators import OPERATORS
-from boolattn.logic.templates import TEMPLATES
+from boolattn.logic.templates import LONGER, TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,9 +30,13 @@ if TYPE_CHECKING:
 
 FORMAT = "boolattn-results-1"
 #: Groupings of queries.
-GROUPINGS = ("template", "operator", "domain", "wording")
+GROUPINGS = ("template", "operator", "domain", "wording", "kind")
 DIGITS = 5
-_ORDER = {"template": tuple(TEMPLATES), "operator": ("none", *OPERATORS)}
+_ORDER = {
+    "template": (*TEMPLATES, *LONGER),
+    "operator": ("none", *OPERATORS),
+    "kind": KINDS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,13 @@ class Results:
             values={metric: values[chosen] for metric, values in self.values.items()},
         )
 
+    def crossed(self, metric: str) -> dict[tuple[str, str], float]:
+        """Return the means of one metric by domain and kind of query."""
+        members: dict[tuple[str, str], list[int]] = {}
+        for index, query in enumerate(self.queries):
+            members.setdefault((query.domain, query.kind), []).append(index)
+        return {key: mean(self.values[metric][own]) for key, own in members.items()}
+
     def _group(self, chosen: NDArray[np.int64]) -> Group:
         means = {name: mean(values[chosen]) for name, values in self.values.items()}
         return Group(len(chosen), means)
@@ -129,6 +140,8 @@ class Results:
                 raise DataError(f"{path} has no results in format {FORMAT}; evaluate again")
             table = plain["queries"]
             table["operators"] = map(tuple, table["operators"])
+            # Results of older versions have no kinds.
+            table.setdefault("kind", [""] * len(table["id"]))
             columns = [table[one.name] for one in fields(QueryInfo)]
             queries = tuple(starmap(QueryInfo, zip(*columns, strict=True)))
             # A null becomes nan.
@@ -147,6 +160,17 @@ def results_of(judgements: Judgements, values: Mapping[str, Floats], **about: An
     """Make results of measured values; ``about`` are the other attributes."""
     about |= {"n_documents": judgements.n_documents, "queries": judgements.infos}
     return Results(values=values, **about)
+
+
+def joined(parts: Sequence[Results]) -> Results:
+    """Join the results of one system on the domains of one split."""
+    values = {name: np.concatenate([one.values[name] for one in parts]) for name in parts[0].values}
+    return replace(
+        parts[0],
+        values=values,
+        queries=tuple(query for one in parts for query in one.queries),
+        n_documents=sum(one.n_documents for one in parts),
+    )
 
 
 def average(results: Sequence[Results]) -> Results:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from boolattn.evaluation import domains
 from boolattn.evaluation.metrics import parse
 
 if TYPE_CHECKING:
@@ -57,6 +58,19 @@ def overall_table(found: Sequence[Results], width: int = WIDTH) -> Table:
         rows[one.split + kind] = one.overall
     title = f"{found[0].system} on {found[0].dataset}, by split"
     return groups_table(title, list(found[0].values), [rows], width)
+
+
+def domains_table(found: Sequence[Results]) -> Table:
+    """Return R-precision and leak by domain and kind of query, for each way of ranking."""
+    first = found[0]
+    title = f"{first.system} on {first.dataset}, {first.split}: R-precision by domain, and leak"
+    table = _table(title, ["", *(heading for heading, _, _ in domains.COLUMNS)])
+    for one in found:
+        way = str(one.details.get("way", ""))
+        for name, values in domains.rows_of(one).items():
+            table.add_row(f"{way} {name}".strip(), *map(short, values))
+        table.add_section()
+    return table
 
 
 def groups_table(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from boolattn.logic.operators import Operator
 from boolattn.logic.templates import template_tree
-from boolattn.logic.tree import And, Atom, Not, Or, signed_atoms
+from boolattn.logic.tree import And, Atom, Not, Or, operators_of, signed_atoms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +90,7 @@ def label_template(text: str, template: str, operands: Sequence[Spans]) -> Label
     positive, negated = (
         in_text_order([spans for spans, own in signed if own == sign], operands) for sign in (1, -1)
     )
-    joiner = Operator.OR if isinstance(tree, Or) else Operator.AND
+    joiner = Operator.OR if Operator.OR in operators_of(tree) else Operator.AND
     return LabelledQuery(text, ParsedQuery(positive, negated, joiner))
 
 

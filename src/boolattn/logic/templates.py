@@ -1,4 +1,4 @@
-"""The seven query templates of QUEST, by QUEST's names, each as a tree."""
+"""The seven query templates of QUEST, by QUEST's names, and longer ones, each as a tree."""
 
 from __future__ import annotations
 
@@ -23,6 +23,15 @@ TEMPLATES: Mapping[str, tuple[int, Callable[[Sequence[QueryTree]], QueryTree]]] 
     "_ that are also _ but not _": (3, lambda part: And((part[0], part[1], Not(part[2])))),
 }
 
+#: Longer templates, in the same form; QUEST has none of them.
+LONGER: Mapping[str, tuple[int, Callable[[Sequence[QueryTree]], QueryTree]]] = {
+    "_ or _ or _ or _": (4, lambda part: Or(tuple(part))),
+    "_ or _ or _ or _ or _": (5, lambda part: Or(tuple(part))),
+    "_ that are also _ and _ and _": (4, lambda part: And(tuple(part))),
+    "_ or _ but not _": (3, lambda part: And((Or(tuple(part[:2])), Not(part[2])))),
+    "_ but neither _ nor _": (3, lambda part: And((part[0], Not(part[1]), Not(part[2])))),
+}
+
 
 def template_tree(template: str, operands: Sequence[str]) -> QueryTree:
     """Return the tree of a template with operands.
@@ -30,9 +39,10 @@ def template_tree(template: str, operands: Sequence[str]) -> QueryTree:
     >>> template_tree("_ that are not _", ["moths", "moths of Sumatra"])
     And(parts=(Atom(text='moths'), Not(part=Atom(text='moths of Sumatra'))))
     """
-    if template not in TEMPLATES:
-        raise QueryError(f"unknown template {template!r}; known: {', '.join(TEMPLATES)}")
-    n_operands, build = TEMPLATES[template]
+    known = {**TEMPLATES, **LONGER}
+    if template not in known:
+        raise QueryError(f"unknown template {template!r}; known: {', '.join(known)}")
+    n_operands, build = known[template]
     if len(operands) != n_operands:
         raise QueryError(f"template {template!r} takes {n_operands} operands, got {len(operands)}")
     return build([Atom(text) for text in operands])

@@ -136,7 +136,7 @@ def _run(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> st
 
 @lru_cache(maxsize=1)
 def _corpus(name: str, size: str, folder: Path | None, encoder: str, length: int) -> Corpus:
-    dataset = open_dataset(name, Options(folder=folder, size=size, tell=logger.info))
+    dataset = open_dataset(name, Options(folder=folder, size=size, tell=logger.info, training=True))
     return Corpus(dataset, load_encoder(encoder)[1], length)
 
 

@@ -26,10 +26,25 @@ def label_operators(preset: Preset) -> tuple[str, ...] | None:
     return preset.plugin.operators if by_label else None
 
 
+def refuse_evaluation_only(dataset: Dataset) -> None:
+    """Refuse documents whose terms allow evaluation only, by ``use`` of their metadata."""
+    forbidden = {
+        str(one.metadata.get("domain", one.id))
+        for one in dataset.documents
+        if one.metadata.get("use") == "evaluation"
+    }
+    if forbidden:
+        raise ConfigError(
+            f"{', '.join(sorted(forbidden))} of {dataset.name} may only be evaluated: "
+            "train on other domains"
+        )
+
+
 class Corpus:
     """A data set whose documents are tokenised once, to ``length`` tokens at most."""
 
     def __init__(self, dataset: Dataset, tokenizer: Any, length: int) -> None:  # noqa: ANN401
+        refuse_evaluation_only(dataset)
         self.dataset = dataset
         self.tokenizer = cast("PreTrainedTokenizerBase", tokenizer)
         self.rows = {document.id: row for row, document in enumerate(dataset.documents)}

@@ -252,8 +252,13 @@ def _collator(
 
 def open_data(preset: Preset, folder: Path | None) -> Dataset:
     """Open a preset's data set."""
-    splits = preset.data.train.split("+")
-    options = Options(folder=folder, size=preset.data.size, tell=logger.info, splits=splits)
+    options = Options(
+        folder=folder,
+        size=preset.data.size,
+        tell=logger.info,
+        splits=preset.data.train.split("+"),
+        training=True,
+    )
     return open_dataset(preset.data.name, options)
 
 

@@ -1,0 +1,1 @@
+"""Systems on the domains benchmark."""

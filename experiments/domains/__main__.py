@@ -1,0 +1,180 @@
+"""The table of many systems on the domains benchmark, in two steps.
+
+``rank`` ranks and measures; it needs torch and sentence-transformers, and tantivy for BM25 and
+hybrid search only. Vectors of documents are kept, so that a machine without a GPU can go on.
+``table`` prints all results as one Markdown table, with tests of significance, and draws a figure::
+
+    python -m experiments.domains rank --data FOLDER --out OUT --model shipped --way composed
+    python -m experiments.domains table --out OUT --split test
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boolattn.data import domains as data
+from boolattn.embedding.models import load_model
+from boolattn.evaluation import domains, figures
+from boolattn.evaluation.benchmark import prepare
+from boolattn.evaluation.metrics import measure, needed_depth
+from boolattn.evaluation.results import Results, compare_results, joined, results_of
+from boolattn.evaluation.tables import markdown, short
+from boolattn.files import atomic_file
+from boolattn.search.index_ranker import WAYS, IndexRanker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from boolattn.data.records import Document
+    from boolattn.embedding.base import BaseRetriever
+    from boolattn.search.storage.segments import Array
+
+logger = logging.getLogger(__name__)
+
+_SPLITS = ("validation", "validation_unseen", "test", "unseen")
+#: What its authors put before a query of bge.
+_BGE = "Represent this sentence for searching relevant passages: "
+
+
+def load(model: str, device: str | None) -> tuple[str, BaseRetriever]:
+    """Load a model of a name or folder; ``NAME=FOLDER`` with CLS pooling and bge's instruction."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+    from boolattn.encoder.retriever import Retriever
+
+    name, _, folder = model.partition("=")
+    if not folder:
+        return name, load_model(name, device=device)
+    words = Transformer(folder, max_seq_length=512)
+    pooling = Pooling(words.get_embedding_dimension(), pooling_mode="cls")
+    parts: Any = [words, pooling, Normalize()]
+    towers = SentenceTransformer(modules=parts, prompts={"query": _BGE}, device=device)
+    return name, Retriever(towers)
+
+
+def rank(options: argparse.Namespace) -> None:
+    """Rank the documents of every domain for its queries, and write results."""
+    from boolattn.search.lexical import Bm25Ranker
+
+    dataset = data.load(options.data).dataset(options.domain)
+    parts: dict[tuple[str, str, str], list[Results]] = {}
+    for model in options.model:
+        name, retriever = (model, None) if model == "bm25" else load(model, options.device)
+        for domain, own in domains.by_domain(dataset, options.split):
+            benchmark = prepare(own, list(own.splits))
+            ways: Mapping[str, Mapping[str, bool]] = {"": {}}
+            ranker: Any
+            if retriever is None:
+                ranker = Bm25Ranker(benchmark.texts)
+            else:
+                ways = {way: WAYS[way] for way in options.way if _is_possible(way, retriever)}
+                path = options.vectors / f"{name}-{domain}.npy"
+                encode = _Vectors(path, retriever, benchmark.documents)
+                lexical = "hybrid" in ways
+                ranker = IndexRanker(retriever, benchmark.documents, encode=encode, lexical=lexical)
+            for split, judged in benchmark.splits.items():
+                for way, how in ways.items():
+                    start = time.perf_counter()
+                    ranking = ranker.rank(
+                        judged.texts, needed_depth(judged, domains.METRICS), **how
+                    )
+                    values = measure(ranking, judged, domains.METRICS)
+                    about: dict[str, Any] = {"dataset": benchmark.name, "split": split}
+                    details = {"way": way, "is_composed": how.get("compose", True)}
+                    found = results_of(judged, values, system=name, details=details, **about)
+                    parts.setdefault((split, name, way), []).append(found)
+                    took = time.perf_counter() - start
+                    logger.info("%s %s %s %s: %.0f s", name, domain, split, way, took)
+    for (split, name, way), own_parts in parts.items():
+        joined(own_parts).save(
+            options.out / f"{split}.{name}.{(way or 'lexical').replace(' ', '-')}.json"
+        )
+
+
+def _is_possible(way: str, retriever: BaseRetriever) -> bool:
+    return way == "one vector" or retriever.has_parser
+
+
+class _Vectors:
+    """Vectors of documents, from a file or encoded now and written there."""
+
+    def __init__(self, path: Path, retriever: BaseRetriever, documents: Sequence[Document]) -> None:
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            vectors = retriever.encode_documents([document.text for document in documents])
+            np.save(path, vectors.astype(np.float16))
+        vectors = np.load(path, allow_pickle=False).astype(np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        self._rows = {one.text: row for one, row in zip(documents, vectors, strict=True)}
+
+    def __call__(self, batches: Iterable[list[str]]) -> Iterator[Array]:
+        """Look the vectors of texts up."""
+        for texts in batches:
+            yield np.stack([self._rows[text] for text in texts])
+
+
+def table(options: argparse.Namespace) -> None:
+    """Write the table and the figure of each split that has results."""
+    lines: list[str] = []
+    for split in options.split:
+        files = sorted(options.out.glob(f"{split}.*.json"))
+        found = [Results.load(path) for path in files]
+        if not found:
+            continue
+        columns = ["system", *(heading for heading, _, _ in domains.COLUMNS)]
+        means = [
+            [domains.label(one), *map(short, domains.rows_of(one)[domains.MEAN])] for one in found
+        ]
+        lines += [f"\n{split}, mean of the domains\n", markdown(columns, means)]
+        for one in found:
+            rows = [[name, *map(short, own)] for name, own in domains.rows_of(one).items()]
+            lines += [f"\n{split}, {domains.label(one)}\n", markdown(["", *columns[1:]], rows)]
+        reference = next((x for x in found if domains.label(x) == options.against), found[0])
+        title = f"\n{split}: differences to {domains.label(reference)}, over all queries\n"
+        lines += [title, _tests(found, reference)]
+        figures.save(figures.by_domain(found), options.out / f"{split}.png")
+    with atomic_file(options.out / "table.md") as file:
+        file.write("\n".join(lines).lstrip() + "\n")
+
+
+def _tests(found: Sequence[Results], reference: Results) -> str:
+    """Compare every system with one, by kind of query."""
+    rows = []
+    for one in found:
+        for kind in one.by("kind") if one is not reference else ():
+            pair = [own.only("kind", kind) for own in (reference, one)]
+            for metric, own in compare_results(*pair, metrics=["r_precision", "leak"]).items():
+                test = [f"{own.difference:+.3f}", f"{own.p_value:.4f}"]
+                rows.append([domains.label(one), kind, metric, *test])
+    return markdown(["system", "kind", "metric", "difference", "p"], rows)
+
+
+def main() -> None:
+    """Run one step."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("step", choices=["rank", "table"])
+    parser.add_argument("--data", type=Path, help="built folder of the benchmark")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the results")
+    parser.add_argument("--vectors", type=Path, help="folder of vectors; default: OUT/vectors")
+    parser.add_argument("--model", action="append", default=[], help="bm25, minilm, shipped, …")
+    parser.add_argument("--way", action="append", default=[], choices=[*WAYS])
+    parser.add_argument("--split", action="append", default=[], choices=_SPLITS)
+    parser.add_argument("--domain", action="append", default=[], choices=[*data.DOMAINS])
+    parser.add_argument("--device")
+    parser.add_argument("--against", default="shipped, composed", help="system to compare with")
+    options = parser.parse_args()
+    options.split = options.split or list(_SPLITS)
+    options.vectors = options.vectors or options.out / "vectors"
+    {"rank": rank, "table": table}[options.step](options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Documents of a source with the facets they have, and which facets their texts decide.
+
+A facet holds ("yes"), does not hold, or is undecided. Two policies: ``closed`` (the text lists
+every value that holds) and ``named`` (a label of the source counts where the text names the value;
+a label without the name, or the name without the label, is undecided).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+#: Words of a document; short enough for encoders of 256 tokens.
+MAX_WORDS = 180
+_MIN_LABELS = 5
+_LONGEST = 5
+_ENOUGH = 4
+_WORD = re.compile(r"[^\W_]+[+#]*")
+
+
+class Value(NamedTuple):
+    """One facet value: its kind, and its name as a person writes it."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One document with its labels by kind; ``undecided`` labels may or may not be in the text."""
+
+    id: str
+    title: str
+    text: str
+    labels: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    undecided: Mapping[str, Iterable[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """One document with the values that hold and those that cannot be decided."""
+
+    item: Item
+    yes: frozenset[Value]
+    maybe: frozenset[Value]
+
+
+class _Names(dict[tuple[str, ...], list[Value]]):
+    """Values by the stems of their names, and the first stems of all names."""
+
+    def __init__(self) -> None:
+        self.firsts: set[str] = set()
+
+    def add(self, name: tuple[str, ...], value: Value) -> None:
+        """Add a name of a value."""
+        if name:
+            self.setdefault(name, []).append(value)
+            self.firsts.add(name[0])
+
+
+def stems(text: str) -> list[str]:
+    """Return the words of a text in lower case, without the s of a plural.
+
+    >>> stems("Allergies and U.S. tomatoes")
+    ['allergy', 'and', 'u', 's', 'tomato']
+    """
+    return [_stem(word) for word in _WORD.findall(text.lower())]
+
+
+def _stem(word: str) -> str:
+    if len(word) <= 3 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
+        return word
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    return word[:-2] if word.endswith(("oes", "ches", "shes", "xes", "sses")) else word[:-1]
+
+
+def cut(text: str, n_words: int = MAX_WORDS) -> str:
+    """Shorten a text to whole sentences of at most so many words together, at least one."""
+    words = text.split()
+    if len(words) <= n_words:
+        return " ".join(words)
+    ends = [at for at in range(n_words) if words[at].endswith((".", "!", "?"))]
+    return " ".join(words[: ends[-1] + 1 if ends else n_words])
+
+
+def decide(
+    items: Iterable[Item], kinds: Mapping[str, Mapping[str, Any]], domain: str = ""
+) -> list[Decided]:
+    """Decide the facets of all documents; ``kinds`` has the policy of each kind."""
+    read = [replace(item, id=f"{domain}:{item.id}", text=cut(item.text)) for item in items]
+    counts = Counter(v for item in read for v in _values(item.labels, kinds))
+    known = {value for value, n in counts.items() if n >= _MIN_LABELS}
+    names = _Names()
+    for value in sorted(known):
+        if kinds[value.kind]["policy"] != "closed":
+            for name in kinds[value.kind].get("variants", {}).get(value.name, [value.name]):
+                names.add(tuple(stems(name)), value)
+    return [_decide(item, known, names, kinds) for item in read]
+
+
+def _decide(
+    item: Item,
+    known: set[Value],
+    names: _Names,
+    kinds: Mapping[str, Mapping[str, Any]],
+) -> Decided:
+    labels = known.intersection(_values(item.labels, kinds))
+    maybe = known.intersection(_values(item.undecided, kinds))
+    named = set(_named(item.text, names))
+    yes = {v for v in labels if kinds[v.kind]["policy"] == "closed" or v in named}
+    return Decided(item, frozenset(yes), frozenset((labels | named | maybe) - yes))
+
+
+def _values(
+    labels: Mapping[str, Iterable[str]], kinds: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Value]:
+    for kind, names in labels.items():
+        left_out = kinds[kind].get("leave_out", ())
+        yield from (Value(kind, name) for name in names if name not in left_out)
+
+
+def _named(text: str, names: _Names) -> Iterator[Value]:
+    words = stems(text)
+    for start, word in enumerate(words):
+        if word in names.firsts:
+            for end in range(start + 1, min(start + _LONGEST, len(words)) + 1):
+                yield from names.get(tuple(words[start:end]), ())
+
+
+def choose(decided: Sequence[Decided], n_documents: int) -> list[Decided]:
+    """Choose documents, those with several useful facets first, then by a hash of their ids."""
+    counts = Counter(value for one in decided for value in one.yes)
+    useful = {value for value, n in counts.items() if n <= n_documents / 4}
+
+    def key(one: Decided) -> tuple[int, bytes]:
+        n_useful = min(_ENOUGH, len(one.yes & useful))
+        return -n_useful, hashlib.sha256(one.item.id.encode()).digest()
+
+    chosen = sorted((one for one in decided if one.yes), key=key)[:n_documents]
+    return sorted(chosen, key=lambda one: one.item.id)

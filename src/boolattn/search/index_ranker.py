@@ -1,0 +1,57 @@
+"""A ranker that searches an index, with the options that users have."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from boolattn.evaluation.ranking import Ranking
+from boolattn.search.searcher import Searcher
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from boolattn.data.records import Document
+    from boolattn.embedding.base import BaseRetriever
+    from boolattn.search.index.writer import Encode
+
+_QUERIES = 64
+#: Ways to search, and their options.
+WAYS: Mapping[str, Mapping[str, bool]] = {
+    "one vector": {"compose": False},
+    "composed": {},
+    "hybrid": {"hybrid": True},
+    "strict NOT": {"strict_not": True},
+}
+
+
+class IndexRanker:
+    """Indexes documents once, and ranks them with several search options.
+
+    ``encode`` replaces the model's encoding of documents; ``lexical`` is needed for hybrid search.
+    """
+
+    def __init__(
+        self,
+        retriever: BaseRetriever,
+        documents: Sequence[Document],
+        *,
+        encode: Encode | None = None,
+        lexical: bool = True,
+    ) -> None:
+        folder = tempfile.mkdtemp()
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._rows = {document.id: row for row, document in enumerate(documents)}
+        name = f"{folder}/index"
+        self.searcher = Searcher.build(name, documents, retriever, encode=encode, lexical=lexical)
+
+    def rank(self, texts: Sequence[str], depth: int, **options: Any) -> Ranking:
+        """Rank every document; ``options`` are those of a search."""
+        found = []
+        for start in range(0, len(texts), _QUERIES):
+            part = list(texts[start : start + _QUERIES])
+            for result in self.searcher.search_many(part, depth, exhaustive=True, **options):
+                found.append([self._rows[hit.id] for hit in result.hits])
+        return Ranking.of(found, depth)

@@ -1,0 +1,195 @@
+"""Domains one by one in one table, pairs, one relevant passage: the command on real files."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from boolattn.cli import app
+from boolattn.data.passages import read_msmarco, read_pairs
+from boolattn.data.records import Dataset, Document, Query
+from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.evaluation import domains, figures
+from boolattn.evaluation.judgements import Judgements
+from boolattn.evaluation.metrics import measure, needed_depth
+from boolattn.evaluation.ranking import Ranking
+from boolattn.evaluation.results import Results, joined, results_of
+from boolattn.logic.operators import Operator
+
+FOODS = ("garlic", "onion", "butter", "rice")
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A built benchmark of two domains with the same words, in the builder's form."""
+    target = tmp_path / "built"
+    about = {"role": "validation", "use": "", "licence": "", "queries": {}}
+    for domain in ("malware", "cellbiology"):
+        (target / domain).mkdir(parents=True)
+        rows = [
+            {
+                "id": f"{domain}:{a}-{b}",
+                "title": f"{a} and {b}",
+                "text": f"It has {a} with {b}.",
+                "metadata": {"domain": domain, "use": "training", "facets": f"x={a}|x={b}"},
+            }
+            for a in FOODS
+            for b in FOODS
+            if a < b
+        ]
+        write(target / domain / "corpus.jsonl", rows)
+        kept = [row["id"] for row in rows if "garlic" in row["id"]]
+        excluded = [name for name in kept if "rice" in name]
+        query = {
+            "text": "garlic but not rice",
+            "template": "_ that are not _",
+            "operators": ["not"],
+            "operands": [],
+            "values": [],
+            "gold": sorted(set(kept) - set(excluded)),
+            "excluded": excluded,
+            "partial": [],
+            "domain": domain,
+        }
+        plain = {**query, "text": "garlic", "template": "_", "operators": [], "gold": kept}
+        known = {**plain, "text": "garlic and onion", "gold": [f"{domain}:garlic-onion"]}
+        queries = [
+            {**query, "id": f"{domain}-1", "wording": "unseen:not2/0"},
+            {**plain, "id": f"{domain}-2", "wording": "seen:single/0", "excluded": []},
+            {**known, "id": f"{domain}-3", "wording": "seen:name/0", "excluded": []},
+        ]
+        write(target / domain / "validation.jsonl", queries)
+        write(target / domain / "validation_unseen.jsonl", [])
+    manifest = {"format": "boolattn-domains-1", "size": "small", "wordings_sha256": ""}
+    manifest |= {"domains": {"malware": about, "cellbiology": about}, "files": {}}
+    (target / "manifest.json").write_text(json.dumps(manifest))
+    return target
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def test_one_table_by_domain_and_kind(folder, tmp_path):
+    out = tmp_path / "out"
+    arguments = ("--on", "domains", "--data", folder, "--split", "validation", "--out", out)
+    done = run("evaluate", "bm25", *arguments)
+    assert done.exit_code == 0, done.output
+    lines = {line.split()[0]: line.split()[1:] for line in done.output.splitlines() if line.split()}
+    # BM25 ignores the NOT: of two relevant documents one is found, and what is excluded leaks.
+    assert lines["malware"] == lines["mean"]
+    plain, _, negated, leak, _, names = lines["malware"]
+    assert (plain, leak, names) == ("1.000", "1.000", "1.000")
+    assert float(negated) < 1
+    stem = out / "BM25-domains-small-validation"
+    results = Results.load(stem.with_suffix(".json"))
+    assert [query.kind for query in results.queries[:3]] == ["NOT", "plain", "names"]
+    assert [query.wording for query in results.queries[:2]] == ["unseen", "seen"]
+    assert stem.with_suffix(".png").stat().st_size > 5000
+    # The runs of all domains together give the same table.
+    run_file = tmp_path / "all.run.gz"
+    run_file.write_bytes(b"".join(path.read_bytes() for path in out.glob("runs/*/*.run.gz")))
+    again = run("evaluate", run_file, *arguments[:-1], tmp_path / "again")
+    assert done.output.splitlines()[-4:] == again.output.splitlines()[-4:]
+    figure = tmp_path / "compared.png"
+    compared = run("compare", f"{stem}.json", f"{stem}.json", "--by", "kind", "--figure", figure)
+    assert "names" in compared.output
+    assert figure.is_file()
+
+
+def test_a_model_ranks_as_one_vector(folder, tmp_path):
+    arguments = ("--on", "domains", "--data", folder, "--split", "validation", "--out", tmp_path)
+    done = run("evaluate", "minilm", *arguments, "--json")
+    values = json.loads(done.stdout)["splits"]["validation"]
+    assert list(values) == ["minilm, one vector"]
+    assert set(values["minilm, one vector"]) == {"malware", "cellbiology", "mean"}
+
+
+def test_no_domain_has_the_split(folder, tmp_path):
+    with pytest.raises(ConfigError, match="no domain has the splits test, unseen"):
+        run("evaluate", "bm25", "--on", "domains", "--data", folder, "--out", tmp_path)
+
+
+def test_undecided_documents_do_not_count():
+    query = Query(
+        id="q", text="", gold=frozenset("a"), undecided=frozenset("bc"), operators=(Operator.NOT,)
+    )
+    judged = Judgements.of([query], {name: row for row, name in enumerate("abcd")})
+    assert needed_depth(judged, ["r_precision"]) == 3
+    ranking = Ranking.of([[1, 2, 0]])
+    assert measure(ranking, judged, ["r_precision"])["r_precision"].tolist() == [1.0]
+    assert measure(Ranking.of([[1, 3, 0]]), judged, ["r_precision"])["r_precision"].tolist() == [0]
+
+
+def test_domains_are_ranked_apart_and_averaged():
+    documents = [Document(id=n, text=n, metadata={"domain": n[0]}) for n in ("a1", "a2", "b1")]
+    queries = tuple(Query(id=f"{d}-q", text="", gold=frozenset({f"{d}1"}), domain=d) for d in "ab")
+    data = Dataset(name="domains-x", documents=documents, splits={"test": queries})
+    found = dict(domains.by_domain(data, ["test", "unseen"]))
+    assert [len(own.documents) for own in found.values()] == [2, 1]
+    parts = []
+    for own, value in zip(found.values(), (1.0, 0.0), strict=True):
+        rows = {document.id: row for row, document in enumerate(own.documents)}
+        judged = Judgements.of(own.splits["test"], rows)
+        values = {name: np.array([value]) for name in domains.METRICS}
+        parts.append(results_of(judged, values, system="s", dataset="domains-x", split="test"))
+    rows = domains.rows_of(joined(parts))
+    assert [rows[name][0] for name in ("a", "b", domains.MEAN)] == [1.0, 0.0, 0.5]
+    assert np.isnan(rows["a"][1])
+    assert len(figures.by_domain([joined(parts)]).axes) == len(domains.COLUMNS)
+
+
+PAIRS = [
+    ("1", "with wings", "without wings", "It has wings.", "It has no wings."),
+    ("2", "cats", "dogs", "About dogs.", "About cats."),
+]
+
+
+def test_pairs_in_two_forms_and_their_accuracy(tmp_path):
+    names = ("id", "q1", "q2", "doc1", "doc2")
+    rows = [dict(zip(names, pair, strict=True)) for pair in PAIRS]
+    write(tmp_path / "test.jsonl", rows)
+    with (tmp_path / "other.csv").open("w", newline="") as handle:
+        writer = csv.DictWriter(handle, names)
+        writer.writeheader()
+        writer.writerows(rows)
+    data = read_pairs(tmp_path)
+    assert data.splits["test"] == data.splits["other"]
+    first = data.splits["test"][0]
+    assert (first.gold, first.excluded) == (frozenset({"1/doc1"}), frozenset({"1/doc2"}))
+    judged = Judgements.of(data.splits["test"], {d.id: r for r, d in enumerate(data.documents)})
+    ranking = Ranking.of([[0, 1], [1, 2], [3, 2], [3, 2]])
+    assert measure(ranking.resized(4), judged, ["pairwise"])["pairwise"].tolist() == [1, 1, 0, 0]
+    done = run("evaluate", "bm25", "--on", "pairs", "--data", tmp_path, "--split", "test",
+               "--metric", "pairwise", "--out", tmp_path / "out")  # fmt: skip
+    assert "pairwise" in done.output
+    write(tmp_path / "test.jsonl", [{"q1": ""}])
+    with pytest.raises(DataError, match="'q2' is missing"):
+        read_pairs(tmp_path / "test.jsonl")
+    with pytest.raises(MissingDataError, match=r"no \.csv or \.jsonl"):
+        read_pairs(tmp_path / "nothing")
+
+
+def test_one_relevant_passage_in_msmarcos_files(tmp_path):
+    (tmp_path / "collection.tsv").write_text("0\tA cat.\n1\tA dog.\n2\tA cow.\n")
+    (tmp_path / "queries.dev.small.tsv").write_text("7\tdog\n8\tcow\n")
+    (tmp_path / "qrels.dev.small.tsv").write_text("7\t0\t1\t1\n8\t0\t2\t1\n")
+    data = read_msmarco(tmp_path)
+    assert {query.id: query.gold for query in data.splits["dev.small"]} == {"7": {"1"}, "8": {"2"}}
+    done = run("evaluate", "bm25", "--on", "msmarco", "--data", tmp_path,
+               "--metric", "mrr@10", "--out", tmp_path / "out")  # fmt: skip
+    assert "1.000" in done.output
+    (tmp_path / "qrels.dev.small.tsv").write_text("7 0 9 1\n")
+    with pytest.raises(DataError, match="'9' is not in"):
+        read_msmarco(tmp_path)
+    (tmp_path / "queries.dev.small.tsv").write_text("7\tdog\tcow\n")
+    with pytest.raises(DataError, match=r"queries\.dev\.small\.tsv:1: 2 columns"):
+        read_msmarco(tmp_path)
