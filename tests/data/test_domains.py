@@ -297,6 +297,19 @@ def built(tmp_path_factory):
     return folders
 
 
+def test_a_missing_file_leaves_a_domain_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("BOOLATTN_CACHE", str(tmp_path / "cache"))
+    lines = []
+    rows = {name: domains.DOMAINS[name] for name in ("films", "exercises")}
+    monkeypatch.setattr(build_module, "DOMAINS", rows)
+    manifest = domains.build(tmp_path / "out", tell=lines.append)
+    assert not manifest.domains
+    assert lines[0].startswith("films is left out: no films.jsonl.xz; put it into")
+    with pytest.raises(MissingDataError, match=r"--from or \$BOOLATTN_DOMAINS"):
+        domains.build(tmp_path / "other", only=["films"])
+    assert not (tmp_path / "other").exists()
+
+
 def rows_of(folder, split):
     text = (folder / "exercises" / f"{split}.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]

