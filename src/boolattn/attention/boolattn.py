@@ -127,9 +127,6 @@ class BoolAttn(nn.Module):
         lexicon: The compiled cue lexicon, if ``config.gate`` is ``lexicon``.
     """
 
-    #: Set by ``attach``: what ``detach`` has to undo.
-    attached: Any = None
-
     def __init__(
         self,
         config: BoolAttnConfig,

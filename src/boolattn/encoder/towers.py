@@ -29,7 +29,7 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel
 from boolattn.errors import ConfigError, GateError, MissingDataError
-from boolattn.plugin.attach import NAME, plugin_of
+from boolattn.plugin.attach import NAME, hooks_of
 from boolattn.plugin.storage import FILE
 from boolattn.plugin.storage import load as load_attached
 from boolattn.settings import build
@@ -170,7 +170,7 @@ class _TowerBuilder:
         base = self.base
         used = base.config._attn_implementation
         if hasattr(base, NAME):
-            used = plugin_of(base).attached.implementation or used
+            used = hooks_of(base).implementation or used
         return {"attn_implementation": used, "local_files_only": True}
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from inspect import signature
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.attention.config import BoolAttnConfig
@@ -15,13 +13,14 @@ from boolattn.plugin.hooks import ModelHooks
 from boolattn.plugin.vocabulary import lexicon_gate
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.attention.gate import LexiconGate
 
 #: Name of the plug-in among the encoder's modules, and so in its parameters' names.
 NAME = "boolattn"
+#: Attribute of the encoder with the hooks.
+HOOKS = "_boolattn_hooks"
 
 register()
 
@@ -39,7 +38,10 @@ def attach(
     text, or 0 and 1 of the shape ``(batch, operators)``.
 
     By default the gate is the lexicon if the encoder's own tokenizer is given, and else no gate
-    but labels. The plug-in that is returned is now a module of the encoder.
+    but labels. The plug-in that is returned is now a module of the encoder. It is untrained.
+
+    Inside a ``SentenceTransformer``, which calls ``forward``, it acts too: attach to
+    ``model[0].model``. Only MPNet's ``forward`` ignores ``operators=``.
     """
     if config is None:
         config = BoolAttnConfig(gate="label" if tokenizer is None else "lexicon")
@@ -76,8 +78,8 @@ def install(
     base.add_module(NAME, plugin)
     if implementation:
         encoder.set_attn_implementation(BACKENDS[implementation])
-    hooks = ModelHooks(plugin, family, tuple(signature(base.forward).parameters))
-    plugin.attached = _Attached(implementation, [*hooks.install(base, attentions)])
+    # Not in the plug-in, which peft copies.
+    setattr(base, HOOKS, ModelHooks(base, family, attentions, implementation))
     return plugin
 
 
@@ -109,28 +111,29 @@ def _check(encoder: PreTrainedModel, base: PreTrainedModel, family: Family) -> s
     return implementation
 
 
-@dataclass
-class _Attached:
-    """What ``detach`` restores: attention implementation, if it was set, and hooks."""
-
-    implementation: str
-    handles: list[torch.utils.hooks.RemovableHandle]
-
-
 def detach(encoder: PreTrainedModel) -> BoolAttn:
     """Remove the plug-in and return it; the encoder is as before ``attach``."""
-    plugin = plugin_of(encoder)
-    for handle in plugin.attached.handles:
-        handle.remove()
-    if plugin.attached.implementation:
-        encoder.set_attn_implementation(plugin.attached.implementation)
+    plugin, hooks = plugin_of(encoder), hooks_of(encoder)
+    if not isinstance(getattr(encoder.base_model, NAME), BoolAttn):
+        raise ConfigError("peft trains this plug-in; merge_and_unload() it before detach()")
+    hooks.remove()
+    if hooks.implementation:
+        encoder.set_attn_implementation(hooks.implementation)
     delattr(encoder.base_model, NAME)
+    delattr(encoder.base_model, HOOKS)
     return plugin
 
 
+def hooks_of(encoder: PreTrainedModel) -> ModelHooks:
+    """Return the hooks of an encoder with a plug-in."""
+    return cast("ModelHooks", getattr(encoder.base_model, HOOKS))
+
+
 def plugin_of(encoder: PreTrainedModel) -> BoolAttn:
-    """Return the plug-in of an encoder."""
-    plugin = getattr(encoder.base_model, NAME, None)
+    """Return the plug-in of an encoder; the one that is trained, where peft made a copy."""
+    plugin: Any = getattr(encoder.base_model, NAME, None)
+    if copies := getattr(plugin, "modules_to_save", None):
+        plugin = copies[plugin.active_adapters[0]]
     if not isinstance(plugin, BoolAttn):
         raise ConfigError("this encoder has no BoolAttn; attach() it first")
     return plugin

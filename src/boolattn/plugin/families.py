@@ -17,8 +17,7 @@ class Family:
     """Names and abilities of a family's modules."""
 
     attention: str  # class name of its self-attention
-    stack: str = ""  # module whose first argument is the input of the first layer
-    embeddings: str = ""  # module whose output is that input, in a family without a stack
+    stack: str = ""  # module whose first argument is the input of the first layer, if there is one
     has_interface: bool = True  # whether its attention uses ``AttentionInterface``
     passes_kwargs: bool = True  # whether keyword arguments of the model reach every layer
 
@@ -29,7 +28,7 @@ FAMILIES = {
     "bert": Family("BertSelfAttention", stack="encoder"),
     "distilbert": Family("DistilBertSelfAttention", stack="transformer"),
     "electra": Family("ElectraSelfAttention", stack="encoder"),
-    "modernbert": Family("ModernBertAttention", embeddings="embeddings"),
+    "modernbert": Family("ModernBertAttention"),
     # MPNet adds its attention mask to the scores itself, and so the dense bias.
     "mpnet": Family(
         "MPNetSelfAttention", stack="encoder", has_interface=False, passes_kwargs=False
@@ -41,6 +40,11 @@ FAMILIES = {
 
 def family_of(encoder: PreTrainedModel) -> Family:
     """Return an encoder's family, or raise."""
+    if not hasattr(encoder, "base_model"):
+        raise UnsupportedEncoderError(
+            f"cannot attach to a {type(encoder).__name__}; give a transformers encoder "
+            "(of a SentenceTransformer: model[0].model)"
+        )
     name = encoder.config.model_type
     if name not in FAMILIES:
         raise UnsupportedEncoderError(

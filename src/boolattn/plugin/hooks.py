@@ -6,6 +6,7 @@ They are bound methods, not closures, so that a copied or pickled encoder has it
 from __future__ import annotations
 
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -14,14 +15,14 @@ from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
 from boolattn.errors import GateError, UnsupportedEncoderError
 from boolattn.plugin.backend import BACKENDS, BIAS, PASS, Applied, with_bias
 from boolattn.plugin.labels import label_gate
-from boolattn.plugin.recording import ForwardPass, current
+from boolattn.plugin.recording import ForwardPass, LatePass, current
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from torch import Tensor, nn
     from torch.utils.hooks import RemovableHandle
-    from transformers import PreTrainedConfig
+    from transformers import PreTrainedConfig, PreTrainedModel
 
     from boolattn.attention.boolattn import BoolAttn
     from boolattn.plugin.families import Family
@@ -55,32 +56,50 @@ class ModelHooks:
     #: The pass in progress while a compiler traces, which does not support thread-local state.
     traced: ForwardPass | None = None
 
-    def __init__(self, plugin: BoolAttn, family: Family, names: tuple[str, ...]) -> None:
-        self.plugin = plugin
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        family: Family,
+        attentions: Sequence[nn.Module],
+        implementation: str,
+    ) -> None:
+        self.model = model
         self.family = family
-        self.names = names  # of the model's arguments, in order
+        self.names = tuple(signature(model.forward).parameters)  # in order
+        self.implementation = implementation  # of attention before, if it was set
+        self._handles = list(self._install(attentions))
 
-    def install(
-        self, model: nn.Module, attentions: Sequence[nn.Module]
-    ) -> Iterator[RemovableHandle]:
-        """Register the hooks."""
+    @property
+    def plugin(self) -> BoolAttn:
+        """The plug-in, looked up anew: peft replaces modules that are trained whole."""
+        return cast("BoolAttn", self.model.boolattn)
+
+    def remove(self) -> None:
+        """Remove the hooks."""
+        for handle in self._handles:
+            handle.remove()
+
+    def _install(self, attentions: Sequence[nn.Module]) -> Iterator[RemovableHandle]:
+        model = self.model
         yield model.register_forward_pre_hook(self.before_model, with_kwargs=True)
         yield model.register_forward_hook(self.after_model, always_call=True)
+        embeddings = model.get_submodule("embeddings")
+        yield embeddings.register_forward_pre_hook(self.before_embeddings, with_kwargs=True)
+        last = model.get_submodule(self.family.stack or "final_norm")
+        yield last.register_forward_hook(self.after_layers, always_call=True)
         if self.family.stack:
-            stack = model.get_submodule(self.family.stack)
-            yield stack.register_forward_pre_hook(self.before_stack, with_kwargs=True)
+            yield last.register_forward_pre_hook(self.before_stack, with_kwargs=True)
         else:
-            embeddings = model.get_submodule(self.family.embeddings)
             yield embeddings.register_forward_hook(self.after_embeddings)
         for index, attention in enumerate(attentions):
             if str(index) in self.plugin.layers:
                 hook = partial(self.before_attention, index)
                 yield attention.register_forward_pre_hook(hook, with_kwargs=True)
 
-    def current_pass(self) -> ForwardPass:
+    def current_pass(self) -> ForwardPass | None:
         """Return the pass in progress in this thread."""
         if not torch.compiler.is_compiling():
-            return current.passes.get(id(self), NO_BIAS)
+            return current.passes.get(id(self))
         if self.traced is None:
             raise UnsupportedEncoderError(
                 "only a part of the encoder is compiled, and that part has no access to the gate; "
@@ -105,6 +124,8 @@ class ModelHooks:
         """
         labels = kwargs.pop("operators", None)
         self._set_pass(NO_BIAS)
+        if self.family.passes_kwargs:
+            kwargs[PASS] = NO_BIAS
         if kwargs.pop("is_bare", False):
             return args, kwargs
         given = dict(zip(self.names, args, strict=False)) | kwargs
@@ -123,19 +144,78 @@ class ModelHooks:
         """End the pass; layers that are recomputed have their own reference to it."""
         self._set_pass(None)
 
+    def before_embeddings(
+        self, _embeddings: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Begin a late pass, if the model's own hook was skipped."""
+        if not torch.compiler.is_compiling() and id(self) not in current.passes:
+            input_ids = args[0] if args else kwargs.get("input_ids")
+            current.late[id(self)] = LatePass(input_ids)
+
+    def after_layers(self, _last: nn.Module, _args: tuple[Any, ...], _output: object) -> None:
+        """End a late pass."""
+        if not torch.compiler.is_compiling():
+            current.late.pop(id(self), None)
+
     def before_stack(
         self, _stack: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    ) -> Arguments:
         """Find cues in the input of the first layer, in a family with a stack of layers."""
+        hidden = args[0] if args else kwargs["hidden_states"]
         this = kwargs.get(PASS) if self.family.passes_kwargs else self.current_pass()
         if this is not None:
-            self._find_cues(this, args[0] if args else kwargs["hidden_states"])
+            self._find_cues(this, hidden)
+        elif (this := self._begin_late(hidden, kwargs)) is not None and self.family.passes_kwargs:
+            kwargs[PASS] = this
+        return args, kwargs
 
     def after_embeddings(
         self, _embeddings: nn.Module, _args: tuple[Any, ...], hidden: Tensor
     ) -> None:
         """Find cues in the input of the first layer, in a family without a stack."""
-        self._find_cues(self.current_pass(), hidden)
+        this = self.current_pass()
+        if this is not None:
+            self._find_cues(this, hidden)
+        elif late := current.late.get(id(self)):
+            late.embedded = hidden
+
+    def _begin_late(self, hidden: Tensor | None, kwargs: dict[str, Any]) -> ForwardPass | None:
+        """Begin the first layer of a late pass; ``None`` for layers called by themselves.
+
+        Labels are among the layers' keyword arguments, and are taken from them.
+        """
+        labels, is_bare = kwargs.pop("operators", None), kwargs.pop("is_bare", False)
+        if torch.compiler.is_compiling():
+            raise UnsupportedEncoderError("compile the encoder, not its forward or a part of it")
+        late = current.late.get(id(self))
+        if late is None or late.this is not None or hidden is None:
+            return None if late is None else late.this
+        if not self.family.passes_kwargs and self.plugin.config.gate == "label":
+            raise GateError(
+                f"{type(self.model).__name__}.forward drops operators=, and the plug-in has no "
+                "other gate; call the encoder itself, or attach with gate='lexicon' or 'learned'"
+            )
+        mask = token_mask(kwargs.get("attention_mask"), hidden)
+        late.this = NO_BIAS
+        if not is_bare:
+            late.this = ForwardPass(mask, self._gate(labels, late.input_ids, mask))
+            self._find_cues(late.this, hidden)
+        return late.this
+
+    def _layer_pass(self, kwargs: dict[str, Any]) -> ForwardPass | None:
+        """Return the pass that a self-attention belongs to."""
+        if not self.family.passes_kwargs:
+            late = current.late.get(id(self))
+            return self.current_pass() or (late.this if late else None)
+        if PASS in kwargs or self.family.stack or torch.compiler.is_compiling():
+            return cast("ForwardPass | None", kwargs.pop(PASS, None))
+        late = current.late.get(id(self))
+        if late and self.model.training and self.model.is_gradient_checkpointing:
+            raise UnsupportedEncoderError(
+                f"gradient checkpointing needs a call of {type(self.model).__name__} itself, not "
+                "of its forward, as sentence-transformers does; build_towers() calls it so"
+            )
+        return self._begin_late(late.embedded if late else None, kwargs)
 
     def _gate(
         self, labels: OperatorLabels | None, input_ids: Tensor | None, mask: Tensor
@@ -175,7 +255,7 @@ class ModelHooks:
         self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Arguments:
         """Compute the bias of layer ``index`` and pass it to the attention function."""
-        this = kwargs.pop(PASS, None) if self.family.passes_kwargs else self.current_pass()
+        this = self._layer_pass(kwargs)
         if this is None or this.cues is None:
             return args, kwargs  # also a layer called outside its model
         hidden = args[0] if args else kwargs["hidden_states"]

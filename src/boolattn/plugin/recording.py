@@ -39,6 +39,18 @@ class ForwardPass:
     cues: CueState | None = None  # ``None`` if no expert is open; then the layers are not changed
 
 
+@dataclass
+class LatePass:
+    """What is known of a pass that skips the model's hook: a call of ``model.forward``.
+
+    sentence-transformers calls encoders so. Labels and mask are known at the first layer.
+    """
+
+    input_ids: Tensor | None
+    embedded: Tensor | None = None  # input of the first layer, in a family without a stack
+    this: ForwardPass | None = None  # once the first layer has begun
+
+
 class _Current(threading.local):
     """State of one thread."""
 
@@ -47,6 +59,7 @@ class _Current(threading.local):
     def __init__(self) -> None:
         #: By id of the encoder's hooks: one encoder may run while another does.
         self.passes: dict[int, ForwardPass] = {}
+        self.late: dict[int, LatePass] = {}
 
 
 current = _Current()
