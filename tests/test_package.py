@@ -59,6 +59,31 @@ def test_attaching_needs_only_torch_and_transformers(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+LOADED = """
+import sys
+import boolattn
+assert not {"torch", "transformers", "sentence_transformers"} & sys.modules.keys()
+from sentence_transformers import SentenceTransformer  # imports transformers' AutoModel
+assert "boolattn.encoder.bool_bert" in sys.modules
+assert "boolattn.encoder.towers" not in sys.modules
+model = SentenceTransformer(sys.argv[1], device="cpu")
+first, second = model.encode_query(["cats and dogs"]), model.encode_document(["cats and dogs"])
+assert abs(first - second).max() > 1e-5
+from boolattn.encoder import BoolBertModel
+assert isinstance(model[0].sub_modules["query"][0].model, BoolBertModel)
+"""
+
+
+def test_importing_boolattn_alone_lets_others_load_its_models(tiny_encoder, tokenizer, tmp_path):
+    config = boolattn.BoolAttnConfig(gate="lexicon", rank=4)
+    towers = boolattn.build_towers(tiny_encoder(), config, tokenizer=tokenizer)
+    boolattn.save_towers(towers, tmp_path / "model")
+    command = [sys.executable, "-W", "error::ImportWarning", "-c", LOADED, str(tmp_path / "model")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "not registered" not in done.stderr
+
+
 def test_public_names_exist():
     for name in boolattn.__all__:
         assert getattr(boolattn, name) is not None

@@ -1,12 +1,15 @@
 """Dense retrieval that understands *and*, *or* and *not*.
 
-Public names load on first use, so ``import boolattn`` costs nothing.
+Public names load on first use, so ``import boolattn`` costs nothing. It makes Bool-BERT known to
+transformers' ``Auto`` classes, and so to ``SentenceTransformer``, once these are imported.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from boolattn.auto_classes import register_when_imported
 
 if TYPE_CHECKING:
     from boolattn.attention.config import BoolAttnConfig
@@ -67,3 +70,6 @@ def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'boolattn' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
+
+
+register_when_imported()

@@ -10,7 +10,6 @@ from importlib.util import find_spec
 import pytest
 from sentence_transformers import SentenceTransformer
 
-import boolattn.encoder  # noqa: F401 - registers Bool-BERT with transformers
 from boolattn.embedding.models import shipped_model
 from boolattn.service.app import create_app
 from boolattn.service.server import Server, address_of, listen

@@ -182,7 +182,5 @@ def _backbone(config: BoolBertConfig) -> PreTrainedModel:
     return encoder
 
 
-def register() -> None:
-    """Register both classes with transformers."""
-    AutoConfig.register(MODEL_TYPE, BoolBertConfig, exist_ok=True)
-    AutoModel.register(BoolBertConfig, BoolBertModel, exist_ok=True)
+AutoConfig.register(MODEL_TYPE, BoolBertConfig, exist_ok=True)
+AutoModel.register(BoolBertConfig, BoolBertModel, exist_ok=True)

@@ -83,7 +83,7 @@ _USAGE = """
 ```python
 from sentence_transformers import SentenceTransformer
 
-import boolattn.encoder  # registers Bool-BERT with transformers
+import boolattn  # registers Bool-BERT with transformers
 
 model = SentenceTransformer("{name}")
 queries = model.encode_query(["moths of Borneo but not Sumatra"])

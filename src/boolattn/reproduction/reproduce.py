@@ -173,7 +173,6 @@ def load_query_encoder(home: Path) -> tuple[PreTrainedModel, PreTrainedTokenizer
     """Load the encoder with BoolAttn, and its tokenizer, from a trained model or a pretraining."""
     from transformers import AutoModel, AutoTokenizer
 
-    import boolattn.encoder  # noqa: F401 - registers Bool-BERT in transformers
     from boolattn.plugin import load
 
     is_towers = (home / "modules.json").is_file()
