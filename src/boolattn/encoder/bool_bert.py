@@ -20,7 +20,7 @@ from boolattn.attention.gate import LexiconGate
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.attach import attach, install, plugin_of
 from boolattn.plugin.families import FAMILIES
-from boolattn.plugin.storage import saved_config
+from boolattn.plugin.storage import refuse_adapters, saved_config
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -145,6 +145,11 @@ class BoolBertModel(PreTrainedModel):
             input_ids=input_ids, attention_mask=attention_mask, **kwargs
         )
         return output
+
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """Save as transformers does, but no adapters, which could not be loaded again."""
+        refuse_adapters(self)
+        super().save_pretrained(*args, **kwargs)
 
 
 def base_name(encoder: PreTrainedModel) -> str:

@@ -17,6 +17,7 @@ from boolattn.encoder.bool_bert import QUERY
 from boolattn.encoder.card import Card, model_card
 from boolattn.encoder.towers import DOCUMENT, settings_of
 from boolattn.files import atomic_folder
+from boolattn.plugin.storage import refuse_adapters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,7 @@ def save_towers(
     write further files.
     """
     folder = Path(folder)
+    refuse_adapters(model)
     is_shared = settings_of(model).is_shared
     with atomic_folder(folder, replace=True, marker="modules.json") as draft:
         model.save_pretrained(str(draft), create_model_card=False)

@@ -6,6 +6,7 @@ The settings are in the file's header, so that weights and settings are always o
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import AutoModel
+from transformers.utils.hub import cached_file
 
 from boolattn.attention.config import OLDER, BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
-from boolattn.errors import PluginMismatchError
+from boolattn.errors import ConfigError, PluginMismatchError
 from boolattn.files import atomic_folder
 from boolattn.plugin.attach import NAME, detach, install, plugin_of
 from boolattn.settings import build
@@ -24,13 +26,15 @@ from boolattn.settings import build
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torch import Tensor
+    from torch import Tensor, nn
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.attention.boolattn import BoolAttn
 
 FILE = "boolattn.safetensors"
 FORMAT = 1
+#: Options of ``from_pretrained`` about where files come from.
+_HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "revision", "token")
 #: Sizes of the encoder that a plug-in depends on.
 _SIZES = ("model_type", "hidden_size", "num_attention_heads", "num_hidden_layers")
 
@@ -80,6 +84,15 @@ def saved_config(values: Mapping[str, Any], *, source: str) -> BoolAttnConfig:
     return build(BoolAttnConfig, OLDER | dict(values), source=source)
 
 
+def refuse_adapters(model: nn.Module) -> None:
+    """Refuse a model with adapters of peft, which our files have no place for."""
+    if any(type(part).__module__.startswith("peft.") for part in model.modules()):
+        raise ConfigError(
+            "this model has adapters of peft; merge them with merge_and_unload() of the PeftModel, "
+            "then save; or save the adapters alone with its save_pretrained()"
+        )
+
+
 def save(
     encoder: PreTrainedModel,
     folder: str | Path,
@@ -91,6 +104,7 @@ def save(
     The encoder's own files have no plug-in, so that any other tool can load it.
     """
     plugin_of(encoder)
+    refuse_adapters(encoder)
     bare = {k: v for k, v in encoder.state_dict().items() if f"{NAME}." not in k}
     with atomic_folder(Path(folder), replace=True, marker=FILE) as draft:
         encoder.save_pretrained(draft, state_dict=bare)
@@ -99,16 +113,36 @@ def save(
             tokenizer.save_pretrained(draft)
 
 
-def load(folder: str | Path, **options: Any) -> PreTrainedModel:
-    """Load an encoder with its plug-in from a folder written by :func:`save`.
+def load(source: str | Path, **options: Any) -> PreTrainedModel:
+    """Load an encoder with its plug-in from what :func:`save` wrote: a folder, or a hub's name.
 
-    ``options`` are passed to ``AutoModel.from_pretrained``.
+    ``options`` are passed to ``AutoModel.from_pretrained``; ``revision``, ``token`` and others for
+    the hub are valid for the plug-in as well.
     """
-    if not (Path(folder) / FILE).is_file():
-        raise PluginMismatchError(f"{folder} holds no {FILE}; give a folder written by save()")
-    encoder: PreTrainedModel = AutoModel.from_pretrained(folder, local_files_only=True, **options)
+    folder = Path(source)
+    if not folder.is_dir() and _is_hub_name(source):
+        hub = {name: options[name] for name in _HUB_OPTIONS if name in options}
+        try:
+            folder = Path(str(cached_file(str(source), FILE, **hub))).parent
+        except OSError as error:
+            reason = str(error).splitlines()[0]
+            raise PluginMismatchError(f"the hub's {source} has no {FILE}: {reason}") from error
+        encoder: PreTrainedModel = AutoModel.from_pretrained(str(source), **options)
+    else:
+        if not (folder / FILE).is_file():
+            raise PluginMismatchError(
+                f"{source} holds no {FILE}; give a folder written by save(), or a hub's name"
+            )
+        encoder = AutoModel.from_pretrained(folder, **{**options, "local_files_only": True})
     load_plugin(encoder, folder)
     return encoder
+
+
+def _is_hub_name(source: str | Path) -> bool:
+    """Whether a text can be a name on the hub; one more would be looked up for a minute."""
+    return (
+        isinstance(source, str) and re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", source) is not None
+    )
 
 
 def _sizes(encoder: PreTrainedModel) -> dict[str, Any]:
