@@ -53,8 +53,8 @@ def by_domain(results: Sequence[Results]) -> Any:  # noqa: ANN401 - a Figure
     """Draw a panel for each column of the table of domains, with a bar for each system."""
     all_rows = [domains.rows_of(one) for one in results]
     names = list(all_rows[0])
-    figure = _figure((1.6 * len(names) + 2, 2.2 * len(domains.COLUMNS)))
-    panels = figure.subplots(len(domains.COLUMNS), 1, sharex=True)
+    figure = _figure((2.2 * len(names) + 3, 6.4))
+    panels = figure.subplots(len(domains.COLUMNS) // 2, 2, sharex=True).flat
     width = 0.8 / len(results)
     for column, (panel, (heading, _, metric)) in enumerate(
         zip(panels, domains.COLUMNS, strict=True)
@@ -69,7 +69,7 @@ def by_domain(results: Sequence[Results]) -> Any:  # noqa: ANN401 - a Figure
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(axis="y", color="0.9")
         panel.set_axisbelow(True)
-    panels[-1].set_xticks(range(len(names)), names, fontsize=8)
+        panel.set_xticks(range(len(names)), names, fontsize=7)
     panels[0].set_title(f"{results[0].dataset}, {results[0].split}", fontsize=9, loc="left")
     handles = panels[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False, fontsize=8)

@@ -49,9 +49,10 @@ class IndexRanker:
 
     def rank(self, texts: Sequence[str], depth: int, **options: Any) -> Ranking:
         """Rank every document; ``options`` are those of a search."""
+        options |= {"exhaustive": True, "verdicts": False}
         found = []
         for start in range(0, len(texts), _QUERIES):
             part = list(texts[start : start + _QUERIES])
-            for result in self.searcher.search_many(part, depth, exhaustive=True, **options):
+            for result in self.searcher.search_many(part, depth, **options):
                 found.append([self._rows[hit.id] for hit in result.hits])
         return Ranking.of(found, depth)

@@ -43,6 +43,7 @@ class SearchOptions:
     #: whatever its vector says.
     strict_not: bool = False
     exhaustive: bool = False  # whether every document is scored, instead of candidates
+    verdicts: bool = True  # whether each result is explained; costs time in long rankings
     explain: bool = False  # whether to add the documents that composition ranks lower
 
 
@@ -166,7 +167,7 @@ class Pipeline:
                 composed=tuple(composed[:, place].tolist()),
                 branches={name: own[row] for name, own in ranks.items() if row in own},
             )
-            if plan.is_composed:
+            if plan.is_composed and self.options.verdicts:
                 verdict, why = judge(plan.tree, hit.all_probabilities, above[:_COMPARED])
                 hit = replace(hit, verdict=verdict, why=why)
                 above.append(hit.all_probabilities)
