@@ -17,6 +17,7 @@ from itertools import product
 import pytest
 
 from boolattn.data import domains
+from boolattn.data.beir import read_beir, write_beir
 from boolattn.data.catalog import Options, open_dataset
 from boolattn.data.domains import benchmark as build_module
 from boolattn.data.domains.items import Item, Value, choose, cut, decide
@@ -409,13 +410,19 @@ def test_what_cannot_be_decided_is_neither_relevant_nor_excluded():
     assert kept == {"gold": {"a"}, "excluded": {"b"}, "partial": set(), "undecided": {"c", "d"}}
 
 
-def test_training_leaves_out_test_domains_and_the_trainer_refuses_them(built, tokenizer):
+def test_training_leaves_out_test_domains_and_the_trainer_refuses_them(built, tokenizer, tmp_path):
     options = Options(folder=built[0])
     dataset = open_dataset("domains", options)
     assert set(dataset.splits) == {"test", "unseen"}
     assert dataset.splits["test"][0].operands[0].members
     with pytest.raises(ConfigError, match="exercises of domains-small may only be evaluated"):
         Corpus(dataset, tokenizer, 16)
+    # Also in another form, with nothing lost.
+    write_beir(tmp_path / "beir", dataset.documents, dataset.splits)
+    copy = read_beir(tmp_path / "beir")
+    assert copy.splits == dataset.splits
+    with pytest.raises(ConfigError, match="exercises of beir may only be evaluated"):
+        Corpus(copy, tokenizer, 16)
     trained = open_dataset("domains", Options(folder=built[0], training=True))
     assert not trained.documents
 
