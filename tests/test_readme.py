@@ -23,7 +23,8 @@ ROOT = Path(__file__).parent.parent
 RUNNING = ("README.md", "docs/quickstart.md", "docs/composition.md", "docs/models.md")
 #: Pages about today's code; the changelog and the ablations also name what was removed.
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
-ALL_PAGES = [*PAGES, "CHANGELOG.md", "docs/results/README.md", "docs/results/ablations.md"]
+ALL_PAGES = [*PAGES, "CHANGELOG.md"]
+ALL_PAGES += [f"docs/results/{name}.md" for name in ("README", "ablations", "domains")]
 PROGRAM = typer.main.get_command(app)
 # Typer raises the parser's errors, but exports only some.
 UsageError = typer.BadParameter.__base__
