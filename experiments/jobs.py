@@ -114,6 +114,7 @@ class Bm25Job:
         """Index, rank, measure, write the run file."""
         from boolattn.evaluation.metrics import measure, needed_depth
         from boolattn.reproduction.execution import Stopwatch, judge, write_run
+        from boolattn.reproduction.inputs import fingerprints
         from boolattn.reproduction.runs import Row
         from boolattn.search.lexical import Bm25Ranker
 
@@ -128,7 +129,9 @@ class Bm25Job:
             values = measure(ranking, judgements)
             rows.append(Row("plain_text", split, "none", judgements.n_documents, values))
         clock.lap("rank")
-        return write_run(self.spec.key, rows, {"seconds": clock.laps}, judged, paths)
+        own = fingerprints(self.spec, self.preset, corpus.dataset)
+        details = {"seconds": clock.laps, "inputs": own}
+        return write_run(self.spec.key, rows, details, judged, paths)
 
 
 @lru_cache(maxsize=4)

@@ -35,10 +35,11 @@ def make_plan(request: RunRequest, paths: Paths) -> Plan:
     keys: dict[str, RunKey] = {}
     finished: dict[RunKey, Path] = {}
     tasks: dict[str, Task] = {}
+    request.check_names(registry())
     for spec in request.specs(registry()):
         preset = resolve(spec, request)
         keys[str(spec.key)] = spec.key
-        if path := find_finished(spec, preset, [paths.runs, *request.done]):
+        if path := find_finished(spec, preset, request, paths.runs):
             finished[spec.key] = path
             continue
         for task in _tasks(spec, preset, request, paths):
@@ -56,7 +57,7 @@ def _tasks(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> 
         bm25 = Bm25Job(spec=spec, preset=preset, corpus=folder)
         yield Task(name=str(spec.key), kind="bm25", job=bm25, needs=tuple(needs))
         return
-    start = request.starts.get(spec.system.name)
+    start = request.start(spec)
     pretrained = None
     if spec.system.pretrain and start is None:
         pretrained = paths.pretraining(preset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import lzma
 import os
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from boolattn.errors import ConfigError, DataError, MissingDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import BinaryIO, TextIO
 
 
@@ -111,6 +112,14 @@ def _keep_other_files(folder: Path, draft: Path) -> None:
         is_weights = path.name.endswith((".safetensors", ".safetensors.index.json"))
         if path.is_file() and not is_weights and not (draft / path.name).exists():
             shutil.copy2(path, draft / path.name)
+
+
+def text_hash(rows: Iterable[Sequence[str]]) -> str:
+    """Hash rows of text."""
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update("".join(f"{value}\0" for value in row).encode())
+    return digest.hexdigest()
 
 
 def require(what: str, packages: tuple[str, ...], extra: str) -> None:

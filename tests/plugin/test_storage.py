@@ -187,5 +187,7 @@ def test_an_encoder_is_loaded_by_its_name_on_the_hub(tiny_encoder, batch, tmp_pa
     with pytest.raises(PluginMismatchError, match=r"the hub's us/beetles has no boolattn.safe"):
         boolattn.load("us/beetles", cache_dir=str(tmp_path))
     for path in (tmp_path / "us/moths", "./us/moths", "a/b/c"):
-        with pytest.raises(PluginMismatchError, match="holds no boolattn.safetensors; give a fold"):
+        with pytest.raises(
+            PluginMismatchError, match=r"holds no boolattn.safetensors; give a fold"
+        ):
             boolattn.load(path)

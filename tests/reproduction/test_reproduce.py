@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
 from boolattn.cli import app
 from boolattn.data.beir import read_beir
-from boolattn.errors import MissingDataError
+from boolattn.errors import BoolattnError, ConfigError, MissingDataError
+from boolattn.reproduction import execution, preflight
 from boolattn.reproduction.reproduce import make_request, sizes, targets
 from boolattn.reproduction.requests import resolve
+from boolattn.reproduction.runs import Run
 from boolattn.reproduction.systems import paper_registry
 
 #: One step of pretraining instead of the paper's epoch.
@@ -101,15 +106,100 @@ def test_a_preset_names_data_set_and_encoder(tmp_path):
     assert (request.datasets, request.encoders) == (["taxa"], ["minilm"])
 
 
-def test_a_failed_run_does_not_end_the_others(files):
+def run_options(files, *more):
     options = ("--preset", files / "tiny.toml", "--data", files / "data", "--seeds", "0")
-    more = ("--encoder", files / "encoder", "--out", files / "out")
-    wrong = ("--start", f"plain={files / 'nothing'}")
-    found = call("table4", *options, *more, *wrong)
-    assert "| plain towers, fixed positives | ours |" in found.stdout
-    assert "| plain towers | ours |" not in found.stdout
-    assert "FAILED beir minilm plain 0: no folder" in found.stderr
-    cause = files / "out/failed/beir/minilm/plain-0.txt"
-    assert "nothing to begin from" in cause.read_text()
-    call("table4", *options, *more)
+    return (*options, "--encoder", files / "encoder", "--out", files / "out", *SHORT, *more)
+
+
+def test_a_failed_run_does_not_end_the_others(files, monkeypatch):
+    def fail(*_arguments):
+        raise ConfigError("no ranking today")
+
+    monkeypatch.setattr(execution, "_bm25", fail)
+    found = call("table4", *run_options(files))
+    assert "| plain towers | ours |" in found.stdout
+    assert "| plain towers, BM25 negatives | ours |" not in found.stdout
+    assert "FAILED beir minilm plain-bm25 0: no ranking today" in found.stderr
+    cause = files / "out/failed/beir/minilm/plain-bm25-0.txt"
+    assert "no ranking today" in cause.read_text()
+    monkeypatch.undo()
+    call("table4", *run_options(files))
     assert not cause.exists()
+
+
+def refused(files, *arguments):
+    """Return the error of a command, which must have run nothing."""
+    with pytest.raises(BoolattnError) as caught:
+        call(*arguments)
+    assert not list((files / "out").rglob("*.gz"))
+    return str(caught.value)
+
+
+def test_what_is_missing_is_found_before_the_first_run(files, monkeypatch):
+    def error(*more, table="table4"):
+        return refused(files, table, *run_options(files, *more))
+
+    assert "no folder" in error("--start", f"plain={files / 'nothing'}")
+    assert error("--start", "plane=x") == (
+        "--start plane=…: the runs have plain-fixed, plain-bm25, plain"
+    )
+    assert "has no split 'dev'; it has test, train; train without by" in error(
+        "--set", "data.validation=dev"
+    )
+    assert "has no split 'trains'" in error("--set", "data.train=trains")
+    assert "no encoder" in error("--encoder", "nobody/nothing")
+    assert "nowhere" in error("--data", files / "nowhere")
+    assert "needs a GPU" in error("--set", "train.needs_gpu=true")
+    assert "h, more than the 0.0 h of --hours" in error("--hours", "1e-9")
+    (files / "empty").mkdir()
+    (files / "encoder/config.json").rename(files / "empty/config.json")
+    assert "holds no weights" in error("--encoder", files / "empty")
+    (files / "empty/config.json").rename(files / "encoder/config.json")
+    with monkeypatch.context() as patch:
+        patch.setattr(preflight, "_free_memory", lambda: 1000.0)
+        assert "GB of memory; 0.0 are free" in error()
+    with monkeypatch.context() as patch:
+        patch.setattr(preflight, "find_spec", lambda _name: None)
+        assert "plain-bm25 needs tantivy" in error()
+
+
+def test_a_run_of_other_weights_or_data_is_not_reused(files, tiny_encoder, tokenizer, monkeypatch):
+    call("table4", *run_options(files))
+    done = {path: path.stat().st_mtime_ns for path in (files / "out/runs").rglob("*.gz")}
+
+    def error(*more):
+        with pytest.raises(BoolattnError) as caught:
+            call("table4", *run_options(files, *more))
+        return str(caught.value)
+
+    assert "0 runs to do, 3 finished" in call("table4", *run_options(files)).stderr
+    # The same files elsewhere are the same run.
+    for name in ("encoder", "data"):
+        shutil.copytree(files / name, files / f"same-{name}")
+    same = ("--encoder", files / "same-encoder", "--data", files / "same-data")
+    assert "0 runs to do, 3 finished" in call("table4", *run_options(files, *same)).stderr
+    other = tiny_encoder("bert")
+    other.embeddings.word_embeddings.weight.data[7] += 1
+    other.save_pretrained(files / "other")
+    tokenizer.save_pretrained(files / "other")
+    assert "was run with other encoder weights; name another --out" in error(
+        "--encoder", files / "other"
+    )
+    corpus = files / "same-data/corpus.jsonl"
+    corpus.write_text(corpus.read_text().replace("birds of", "birds in", 1))
+    assert "was run with other data" in error("--data", files / "same-data")
+    assert "nowhere" in error("--data", files / "nowhere")
+    assert "train.batch_size = 4, not 3" in error("--set", "train.batch_size=3")
+    assert done == {path: path.stat().st_mtime_ns for path in (files / "out/runs").rglob("*.gz")}
+    # Table 2 starts from what table 4 left, one model for each seed.
+    models = files / "out/work/models"
+    assert {path.name for path in (models / "beir-minilm-plain-0").iterdir()} >= {"model"}
+    assert not (models / "beir-minilm-plain-0/checkpoints").exists()
+    start = ("--start", f"plain={models}/beir-minilm-plain-{{seed}}/model")
+    words = ["reproduce", "table2", *run_options(files, *start, "--out", files / "second")]
+    monkeypatch.setattr(sys, "argv", ["boolattn", *map(str, words)])
+    table = call(*words[1:])
+    assert "| plain towers | ours |" in table.stdout
+    run = Run.load(files / "second/runs/boolquestions/minilm/plain-0.json.gz")
+    assert run.details["inputs"].keys() == {"data", "encoder", "start"}
+    assert shlex.split(run.details["command"]) == sys.argv

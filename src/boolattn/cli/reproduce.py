@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -36,7 +38,9 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
     ] = None,
     start: Annotated[
         list[str] | None,
-        typer.Option(metavar="SYSTEM=FOLDER", help="Model to continue from, for table2."),
+        typer.Option(
+            metavar="SYSTEM=FOLDER", help="Model to continue from, for table2; may have {seed}."
+        ),
     ] = None,
     model: Annotated[
         Path | None, typer.Option(help="Model of figure1; default: the shipped one.")
@@ -45,6 +49,9 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
         int, typer.Option(min=1, help="Ignored: runs follow each other; see python -m experiments.")
     ] = 1,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
+    hours: Annotated[
+        float, typer.Option(min=0, help="Refuse runs that take longer by estimate; 0: never.")
+    ] = 0,
 ) -> None:
     """Do the runs of a table or figure of the paper, and show our results beside the paper's."""
     from boolattn.reproduction import reproduce as reproduction
@@ -71,10 +78,11 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
         changes=changes or [],
         starts=dict(_start(one) for one in start or []),
     )
-    command = f"boolattn reproduce {what.value} --preset {Path(preset).name} --seeds {seeds}"
-    paths = Paths(runs=out / "runs", work=out / "work", command=command)
+    command = shlex.join(["boolattn", *sys.argv[1:]])
+    # A later table may start from the models.
+    paths = Paths(runs=out / "runs", work=out / "work", command=command, keep_models=True)
     started = time.monotonic()
-    typer.echo(reproduction.reproduce(what.value, request, paths, _progress))
+    typer.echo(reproduction.reproduce(what.value, request, paths, _progress, 3600 * hours))
     typer.echo(f"{time.monotonic() - started:.0f} s; results are in {out}", err=True)
 
 

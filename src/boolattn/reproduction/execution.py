@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from boolattn.composition.exact import exact_search
-from boolattn.data.catalog import Options, open_dataset
 from boolattn.encoder.retriever import Retriever
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.judgements import Judgements
@@ -23,6 +22,8 @@ from boolattn.evaluation.metrics import DEFAULT, mean, measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
 from boolattn.files import atomic_file
 from boolattn.logic.operators import OPERATORS
+from boolattn.reproduction.inputs import data_fingerprint, fingerprints, open_data
+from boolattn.reproduction.preflight import check
 from boolattn.reproduction.requests import RunInputs, find_finished, resolve
 from boolattn.reproduction.runs import Row, Run, save_queries
 from boolattn.reproduction.systems import paper_registry
@@ -31,7 +32,7 @@ from boolattn.training.batches.sampling import label_columns
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.corpus import Corpus
 from boolattn.training.retrieval.training import release_memory
-from boolattn.training.run_folder import about_machine, text_hash
+from boolattn.training.run_folder import about_machine
 from boolattn.training.towers import load_encoder, make_towers
 from boolattn.training.validation import encode
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.data.records import Query
+    from boolattn.reproduction.inputs import DataPlace
     from boolattn.reproduction.requests import Paths, RunRequest
     from boolattn.reproduction.runs import RunKey
     from boolattn.reproduction.systems import DatasetSpec, RunSpec
@@ -95,14 +97,26 @@ class VectorRanker:
             return encode(self.retriever.towers, tokens, every, "query", 256, labels)
 
 
-def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) -> list[Path]:
-    """Do the requested runs; return the files of those that are finished."""
-    found = []
+def run_all(
+    request: RunRequest, paths: Paths, progress: Callable[[str], None], seconds: float = 0
+) -> list[Path]:
+    """Do the requested runs; return the files of those that are finished.
+
+    Whatever can be checked is checked first; ``seconds`` is the most time that they may take.
+    """
+    request.check_names(paper_registry())
+    for cache in (open_data, _corpus):
+        cache.cache_clear()  # files may have changed since
+    found, to_do = [], []
     for spec in request.specs(paper_registry()):
         preset = resolve(spec, request)
-        if path := find_finished(spec, preset, [paths.runs, *request.done]):
+        if path := find_finished(spec, preset, request, paths.runs):
             found.append(path)
-            continue
+        else:
+            to_do.append((spec, preset))
+    needs = f": {check(to_do, request, paths, seconds)}" if to_do else ""
+    progress(f"{len(to_do)} runs to do, {len(found)} finished{needs}")
+    for spec, preset in to_do:
         cause = ""
         try:
             progress(f"{spec.key}: {_run(spec, preset, request, paths)}")
@@ -119,15 +133,14 @@ def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) 
 
 
 def _run(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> str:
-    start = request.starts.get(spec.system.name)
+    start = request.start(spec)
     pretrained = None
     if spec.system.pretrain and start is None:
         pretrained = paths.pretraining(preset)
         pretrain(preset, pretrained)
     inputs = RunInputs(spec=spec, preset=preset, pretrained=pretrained, start=start)
-    size, model = preset.data.size, preset.model
-    folder = request.data.get(spec.dataset.name)
-    corpus = _corpus(preset.data.name, size, folder, model.encoder, model.document_length)
+    model, where = preset.model, request.data_place(spec, preset)
+    corpus = _corpus(model.encoder, model.document_length, where)
     try:
         return execute(inputs, corpus, paths)
     finally:
@@ -135,9 +148,9 @@ def _run(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> st
 
 
 @lru_cache(maxsize=1)
-def _corpus(name: str, size: str, folder: Path | None, encoder: str, length: int) -> Corpus:
-    dataset = open_dataset(name, Options(folder=folder, size=size, tell=logger.info, training=True))
-    return Corpus(dataset, load_encoder(encoder)[1], length)
+def _corpus(encoder: str, length: int, where: DataPlace) -> Corpus:
+    """Tokenize a data set, once for the runs that follow each other."""
+    return Corpus(open_data(where), load_encoder(encoder)[1], length)
 
 
 def pretrain(preset: Preset, folder: Path) -> str:
@@ -157,7 +170,7 @@ def execute(
 ) -> str:
     """Train, rank, measure, write the run file; return the main results in words."""
     clock, spec, preset = Stopwatch(), inputs.spec, inputs.preset
-    home = paths.work / "models" / "-".join(map(str, spec.key.path.with_suffix("").parts))
+    home = paths.work / "models" / str(spec.key).replace(" ", "-")
     shutil.rmtree(home, ignore_errors=True)
     details: dict[str, Any] = {}
     if spec.system.kind == "trained":
@@ -193,12 +206,14 @@ def execute(
     settings = preset.to_dict()
     # Not the folder of the encoder on this machine.
     settings["model"]["encoder"] = spec.encoder.source
-    details |= {"seconds": clock.laps, "settings": settings}
+    own = fingerprints(spec, preset, corpus.dataset, inputs.start)
+    details |= {"seconds": clock.laps, "settings": settings, "inputs": own}
     if torch.cuda.is_available():
         details["gpu_bytes"] = torch.cuda.max_memory_allocated()
     words = write_run(spec.key, rows, details, judged, paths)
-    if not paths.keep_models:
-        shutil.rmtree(home, ignore_errors=True)
+    # Other runs may start from the model, but not from what training needed.
+    for part in ("checkpoints", "best") if paths.keep_models else ("",):
+        shutil.rmtree(home / part, ignore_errors=True)
     return words
 
 
@@ -207,7 +222,7 @@ def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:
     from boolattn.search.lexical import Bm25Ranker
 
     split, documents = preset.data.train, corpus.dataset.documents
-    digest = text_hash((one.id, one.text[:200]) for one in documents)[:10]
+    digest = data_fingerprint(corpus.dataset, split.split("+"))
     path = work / "bm25" / f"{corpus.dataset.name}-{split}-{digest}.json"
     if not path.is_file():
         queries = corpus.split(split)

@@ -82,7 +82,9 @@ def targets() -> dict[str, Target]:
     return found
 
 
-def reproduce(name: str, request: RunRequest, paths: Paths, progress: Progress) -> str:
+def reproduce(
+    name: str, request: RunRequest, paths: Paths, progress: Progress, seconds: float = 0
+) -> str:
     """Do the runs of a table or figure that are not finished; return it in Markdown.
 
     Writes ``<name>.json``, ``<name>.md`` and ``<name>.png`` beside the folder of runs.
@@ -91,7 +93,7 @@ def reproduce(name: str, request: RunRequest, paths: Paths, progress: Progress) 
 
     target = targets()[name]
     dataset = paper_registry().dataset(request.datasets[0])
-    own = _own_results(request, run_all(request, paths, progress), paths)
+    own = _own_results(request, run_all(request, paths, progress, seconds), paths)
     encoder = paper_registry().encoder(request.encoders[0]).label
     rows = [*target.rows, *(_own_row(target, one, n, dataset, encoder) for one, n in own)]
     is_figure = name == "figure3"
@@ -227,9 +229,9 @@ def count_sizes(out: Path) -> str:
 
 def _own_results(request: RunRequest, files: Sequence[Path], paths: Paths) -> list[Averaged]:
     if not files:
-        raise MissingDataError(
-            f"no run succeeded; the files in {paths.runs.parent / 'failed'} give the causes"
-        )
+        folder = paths.runs.parent / "failed"
+        causes = sorted({path.read_text("utf-8").strip() for path in folder.rglob("*.txt")})
+        raise MissingDataError(f"no run succeeded: {'; '.join(causes)} (see {folder})")
     registry, dataset = paper_registry(), request.datasets[0]
     queries = load_queries(paths.runs, dataset)
     groups: dict[tuple[str, str, str], list[Results]] = {}

@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError
 from boolattn.files import atomic_file
+from boolattn.reproduction.inputs import (
+    DataPlace,
+    encoder_fingerprint,
+    fingerprints,
+    open_data,
+)
 from boolattn.reproduction.runs import Run
 from boolattn.reproduction.systems import RunSpec
 from boolattn.training.preset_files import make_preset, read_preset, saved_tables
@@ -24,7 +30,9 @@ if TYPE_CHECKING:
 #: The paper's.
 SEEDS = (0, 42, 1234)
 _NEVER = 1_000_000
-#: Settings that change no result: the encoder's folder, and speed.
+#: Inputs that have fingerprints, in words.
+_INPUTS = {"data": "data", "encoder": "encoder weights", "start": "weights to start from"}
+#: Settings that change no result: the encoder's folder, whose weights have a fingerprint; speed.
 _IRRELEVANT = ("model.encoder", "train.chunk", "train.captured", "train.n_workers")
 #: Settings without effect on towers without a plug-in.
 _PLUGIN_ONLY = ("train.scope_weight",)
@@ -43,7 +51,8 @@ class Paths:
     def pretraining(self, preset: Preset) -> Path:
         """Folder of a pretraining; runs with the same settings share it."""
         model, plugin, settings = preset.model, preset.plugin, preset.pretrain
-        values = [asdict(plugin), asdict(settings), model.encoder, model.pooling]
+        encoder = encoder_fingerprint(model.encoder)
+        values = [asdict(plugin), asdict(settings), encoder, model.pooling]
         digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
         name = f"{Path(model.encoder).name}-{plugin.variant}-{plugin.gate}-{settings.seed}-{digest}"
         return self.work / "heads" / name
@@ -72,6 +81,27 @@ class RunRequest:
     changes: Sequence[str] = ()  # ``key=value``, applied after the systems' own
     done: Sequence[Path] = ()  # Folders with more finished runs
     starts: Mapping[str, Path] = field(default_factory=dict)  # Model to continue from, by system
+
+    def start(self, spec: RunSpec) -> Path | None:
+        """Return the model that a run continues from; ``{seed}`` in its name is the run's seed."""
+        folder = self.starts.get(spec.system.name)
+        return folder and Path(str(folder).replace("{seed}", str(spec.seed)))
+
+    def data_place(self, spec: RunSpec, preset: Preset) -> DataPlace:
+        """Return what the data set of a run is opened by."""
+        data, folder = preset.data, self.data.get(spec.dataset.name)
+        return DataPlace(data.name, data.size, folder, tuple(data.train.split("+")))
+
+    def check_names(self, registry: Registry) -> None:
+        """Refuse options that name no system, encoder or data set of the request."""
+        for option, given, known in (
+            ("--start", self.starts, self.systems),
+            ("--encoder", self.sources, self.encoders),
+            ("--data", self.data, self.datasets),
+        ):
+            present = {registry.present_name(name) for name in known}
+            if unknown := [name for name in given if name not in present]:
+                raise ConfigError(f"{option} {unknown[0]}=…: the runs have {', '.join(known)}")
 
     def specs(self, registry: Registry) -> Iterator[RunSpec]:
         """List the runs, seeds outermost, so that a table is complete early."""
@@ -136,15 +166,25 @@ def _validation_changes(values: Mapping[str, Any], spec: RunSpec) -> list[str]:
     return [f"train.evaluate_every={_NEVER}" if spec.system.composes else "data.validation="]
 
 
-def find_finished(spec: RunSpec, preset: Preset, folders: Sequence[Path]) -> Path | None:
-    """Find the file of a finished run; refuse one that was made with other settings."""
+def find_finished(spec: RunSpec, preset: Preset, request: RunRequest, folder: Path) -> Path | None:
+    """Find the file of a finished run; refuse one of other settings, encoder weights or data.
+
+    Files of older versions have no fingerprints of these.
+    """
     systems = [name for name in (spec.system.name, spec.system.formerly) if name]
     names = [replace(spec.key, system=name).path for name in systems]
-    for path in (folder / name for folder in folders for name in names):
+    for path in (one / name for one in (folder, *request.done) for name in names):
         if not path.is_file():
             continue
-        settings = saved_tables(Run.load(path).details.get("settings") or {})
-        if spec.system.kind != "bm25" and (other := _difference(settings, preset, spec)):
+        details = Run.load(path).details
+        settings = saved_tables(details.get("settings") or {})
+        other = "" if spec.system.kind == "bm25" else _difference(settings, preset, spec)
+        if not other and (found := details.get("inputs")) is not None:
+            dataset = open_data(request.data_place(spec, preset))
+            own = fingerprints(spec, preset, dataset, request.start(spec))
+            changed = [name for name in own | found if own.get(name) != found.get(name)]
+            other = f"other {_INPUTS[changed[0]]}" if changed else ""
+        if other:
             raise ConfigError(
                 f"{path} was run with {other}; name another --out, or remove it to run again"
             )

@@ -114,11 +114,11 @@ class Run:
 
 
 #: Columns of the file of queries: the fields of QueryInfo in their order.
-_COLUMNS = ("ids", "templates", "operators", "domains", "wordings")
+_COLUMNS = ("ids", "templates", "operators", "domains", "wordings", "kinds")
 
 
 def save_queries(folder: Path, dataset: str, judged: Mapping[str, Judgements]) -> None:
-    """Write the queries of a data set by split, unless they have been written."""
+    """Write the queries of a data set by split; refuse others than have been written."""
     path, names = folder / dataset / f"queries{ENDING}", [one.name for one in fields(QueryInfo)]
     plain = {
         split: {
@@ -129,6 +129,8 @@ def save_queries(folder: Path, dataset: str, judged: Mapping[str, Judgements]) -
     }
     if not path.is_file():
         _write_json(path, plain)
+    elif _read_json(path) != json.loads(json.dumps(plain)):
+        raise DataError(f"{path} has other queries; name another --out for these")
 
 
 def load_queries(folder: Path, dataset: str) -> dict[str, Queries]:
@@ -137,9 +139,11 @@ def load_queries(folder: Path, dataset: str) -> dict[str, Queries]:
     try:
         return {
             split: tuple(
-                QueryInfo(qid, template, tuple(operators), domain, wording)
-                for qid, template, operators, domain, wording in zip(
-                    *(table[name] for name in _COLUMNS), strict=True
+                QueryInfo(qid, template, tuple(operators), *rest)
+                for qid, template, operators, *rest in zip(
+                    # Older files have no kinds.
+                    *(table[name] for name in _COLUMNS if name != "kinds" or name in table),
+                    strict=True,
                 )
             )
             for split, table in _read_json(path).items()

@@ -13,6 +13,7 @@ from torch import nn
 from boolattn.data.catalog import Options, open_dataset
 from boolattn.encoder.retriever import Retriever
 from boolattn.errors import ConfigError
+from boolattn.files import text_hash
 from boolattn.plugin import attach, save
 from boolattn.training.batches.parser_batches import (
     ComposingCollator,
@@ -31,7 +32,7 @@ from boolattn.training.pretrain import Pretrainer
 from boolattn.training.retrieval.composing import make_composing
 from boolattn.training.retrieval.trainer import Job
 from boolattn.training.retrieval.training import Result, release_memory, require_gpu, train_towers
-from boolattn.training.run_folder import RunFolder, data_hashes, save_model, text_hash
+from boolattn.training.run_folder import RunFolder, data_hashes, save_model
 from boolattn.training.towers import freeze_heads, load_encoder, make_towers
 
 if TYPE_CHECKING:

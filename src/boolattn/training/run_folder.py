@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import platform
 import shutil
@@ -20,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.encoder import Card, save_towers
 from boolattn.errors import ConfigError, DataError
-from boolattn.files import atomic_file, atomic_folder
+from boolattn.files import atomic_file, atomic_folder, text_hash
 from boolattn.training.preset_files import make_preset, saved_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sentence_transformers import SentenceTransformer
 
@@ -145,14 +144,6 @@ def data_hashes(dataset: Dataset) -> dict[str, str]:
     for split, queries in dataset.splits.items():
         hashes[split] = text_hash((q.id, q.text, " ".join(sorted(q.gold))) for q in queries)
     return hashes
-
-
-def text_hash(rows: Iterable[Sequence[str]]) -> str:
-    """Hash rows of text."""
-    digest = hashlib.sha256()
-    for row in rows:
-        digest.update("".join(f"{value}\0" for value in row).encode())
-    return digest.hexdigest()
 
 
 def _check_same(path: Path, own: Mapping[str, Any]) -> None:
