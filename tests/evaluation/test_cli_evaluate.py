@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import subprocess
 import sys
 
@@ -127,6 +128,11 @@ def test_a_model_with_its_own_gate_and_with_oracle_labels(
         save_towers(towers, tmp_path / gate)
     output = evaluate(tmp_path / "lexicon", folder, tmp_path, "--split", "test").stdout
     assert "lexicon, gate: lexicon on tiny" in output
+    # A training ends in RUN/model; results have the run's name.
+    shutil.copytree(tmp_path / "lexicon", tmp_path / "run-7/model")
+    (tmp_path / "run-7/run.json").write_text("{}")
+    evaluate(tmp_path / "run-7/model", folder, tmp_path)
+    assert Results.load(tmp_path / "run-7-lexicon-tiny-test.json").system == "run-7"
     output = evaluate(tmp_path / "label", folder, tmp_path)
     assert "gate stays closed" in output.stderr
     evaluate(tmp_path / "label", folder, tmp_path, "--gate", "label")

@@ -99,8 +99,8 @@ def _run(capsys, verb, *arguments):
 
 
 @pytest.mark.parametrize("name", preset_names())
-def test_a_preset_runs_from_pretraining_to_a_model(
-    name, data, encoder_folder, parser_queries, tmp_path, capsys
+def test_a_preset_runs_from_pretraining_to_a_model(  # noqa: PLR0913 - fixtures
+    name, data, encoder_folder, parser_queries, tmp_path, capsys, caplog
 ):
     same = [f"model.encoder={encoder_folder}", "train.needs_gpu=false"]
     same += ["query_length=32", "document_length=32"]
@@ -121,6 +121,13 @@ def test_a_preset_runs_from_pretraining_to_a_model(
     result = _run(capsys, "train", *words, "--out", out)
     assert result["steps"] == 2
     assert result["loss"] > 0
+    assert "pretraining is skipped" not in caplog.text
+    if name == "bert-base-quest":
+        words.remove("--pretrained")
+        words.remove(heads / "model")
+        _run(capsys, "train", *words, "--out", tmp_path / "untrained")
+        hint = "boolattn pretrain --preset bert-base-quest --out heads, then train with --pretr"
+        assert hint in caplog.text
     towers = SentenceTransformer(str(out / "model"), local_files_only=True)
     assert towers.encode_query(["moths of borneo but not peru"]).shape == (1, 32)
     card = (out / "model" / "README.md").read_text()

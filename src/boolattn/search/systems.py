@@ -137,7 +137,10 @@ def _folder(model: str) -> tuple[Path, str]:
             f"not one of {', '.join(NAMES)}"
         ) from error
     labels = {models.MINILM: "all-MiniLM-L6-v2", models.SHIPPED: models.SHIPPED}
-    return folder, labels.get(model) or folder.resolve().name
+    own = folder.resolve()
+    # Every training ends in RUN/model: the run's name tells results apart.
+    is_of_run = (own.parent / "run.json").is_file()
+    return folder, labels.get(model) or (own.parent.name if is_of_run else own.name)
 
 
 def _load(folder: Path, device: str | None) -> SentenceTransformer:

@@ -105,6 +105,12 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
     has_gate = preset.model.use_plugin and preset.plugin.gate == "learned"
     _check_post_training(preset, has_parser=preset.compose.use_parser, has_gate=has_gate)
     torch.manual_seed(preset.train.seed)
+    if preset.model.use_plugin and launch.pretrained is None and is_main_process():
+        logger.warning(
+            "BoolAttn starts untrained: the paper's pretraining is skipped. To have it: boolattn "
+            "pretrain --preset %s --out heads, then train with --pretrained heads/model",
+            preset.name,
+        )
     dataset = corpus.dataset if corpus else open_data(preset, launch.data)
     run = RunFolder(launch.out)
     if is_main_process():
