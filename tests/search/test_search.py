@@ -10,7 +10,7 @@ from boolattn.logic.syntax import parse
 from boolattn.logic.tree import Atom
 from boolattn.search import Document, Searcher
 from boolattn.search.queries import is_contradiction
-from boolattn.search.verdicts import explain_lower_rank, judge
+from boolattn.search.verdicts import Probabilities, explain_lower_rank, judge
 from tests.search import word_model
 
 
@@ -66,7 +66,7 @@ def test_composed_scores_are_the_composition_of_exact_similarities(shared, retri
     assert verdicts["moths-borneo"] == ("kept", "")
     assert verdicts["both"] == (
         "doubtful",
-        "counts more as the negated operand 'Sumatra' (.84) than the results above it (.00)",
+        "matches the negated operand 'Sumatra' more (.84) than the results above it (.00)",
     )
 
 
@@ -91,7 +91,7 @@ def test_explain_shows_what_is_ranked_lower_and_why(shared):
     [lower] = [hit for hit in result.ranked_lower if hit.id == "moths-kenya"]
     assert lower.verdict == "put down"
     assert lower.why == (
-        "counts more as the negated operand 'Kenya' (.91) than the results above it (.00)"
+        "matches the negated operand 'Kenya' more (.91) than the results above it (.00)"
     )
     assert lower.score < min(hit.score for hit in result.hits)
     # The vector of the whole text, not that of the positive operand.
@@ -139,43 +139,52 @@ def test_strict_not_excludes_by_words_what_vectors_miss(retriever, folder):
     assert "vague" in ids(searcher.search("(moths NOT hawk) OR hawk", k=20, strict_not=True))
 
 
+def same(*values):
+    """Probabilities that are displayed as they are composed."""
+    return Probabilities(values, values)
+
+
 def test_a_result_is_compared_with_those_above_it():
     tree = parse("moths AND Borneo NOT Sumatra")
-    usual = [[0.1, 0.2, 0.6]]
+    usual = [same(0.1, 0.2, 0.6)]
     # A relevant document may have a low probability, or a high one of the negated operand.
-    assert judge(tree, [0.1, 0.1, 0.7], usual) == ("kept", "")
-    assert judge(tree, [0.1, 0.1, 0.97], usual)[0] == "doubtful"
-    assert judge(tree, [0.1, 0.1, 0.97], []) == ("kept", "")
+    assert judge(tree, same(0.1, 0.1, 0.7), usual) == ("kept", "")
+    assert judge(tree, same(0.1, 0.1, 0.97), usual)[0] == "doubtful"
+    assert judge(tree, same(0.1, 0.1, 0.97), []) == ("kept", "")
     either = parse("moths OR birds")
-    assert judge(either, [0.9, 0.0], [[0.9, 0.9]]) == ("kept", "")
-    above = [[0.5, 0.4, 0.1], [0.6, 0.5, 0.2]]
-    why = explain_lower_rank(tree, [0.5, 0.1, 0.1], above)
-    assert why.startswith("counts less as 'Borneo' (.10)")
-    why = explain_lower_rank(tree, [0.5, 0.4, 0.9], above)
-    assert why.startswith("counts more as the negated operand 'Sumatra' (.90)")
-    assert explain_lower_rank(tree, [0.9, 0.9, 0.0], above) == ""
-    others = [[0.9, 0.0], [0.0, 0.9]]
-    assert "less as 'moths or birds' (.19)" in explain_lower_rank(either, [0.1, 0.1], others)
+    assert judge(either, same(0.9, 0.0), [same(0.9, 0.9)]) == ("kept", "")
+    above = [same(0.5, 0.4, 0.1), same(0.6, 0.5, 0.2)]
+    why = explain_lower_rank(tree, same(0.5, 0.1, 0.1), above)
+    assert why.startswith("matches 'Borneo' less (.10)")
+    why = explain_lower_rank(tree, same(0.5, 0.4, 0.9), above)
+    assert why.startswith("matches the negated operand 'Sumatra' more (.90)")
+    assert explain_lower_rank(tree, same(0.9, 0.9, 0.0), above) == ""
+    others = [same(0.9, 0.0), same(0.0, 0.9)]
+    assert "'moths or birds' less (.19)" in explain_lower_rank(either, same(0.1, 0.1), others)
 
 
-def test_reasons_have_the_probabilities_that_are_compared(tmp_path):
+def test_a_verdict_compares_composed_probabilities_and_names_displayed_ones():
     tree = parse("moths NOT Sumatra")
-    assert judge(tree, [0.9, 0.2], [[0.9, 0.1]]) == ("kept", "")
-    verdict, why = judge(tree, [0.9, 0.99], [[0.9, 0.1]])
-    assert (verdict, "(.99) than the results above it (.10)" in why) == ("doubtful", True)
+    above = [Probabilities([0.9, 0.1], [0.5, 0.002])]
+    verdict, why = judge(tree, Probabilities([0.9, 0.99], [0.5, 0.31]), above)
+    assert verdict == "doubtful"
+    assert "'Sumatra' more (.31) than the results above it (.00)" in why
+    assert judge(tree, Probabilities([0.9, 0.2], [0.5, 0.99]), above) == ("kept", "")
     # More digits where two would be the same.
-    why = explain_lower_rank(tree, [0.004, 0.1], [[0.0041, 0.1]])
-    assert why == ""
-    why = explain_lower_rank(tree, [0.002, 0.1], [[0.004, 0.1]])
-    assert why == "counts less as 'moths' (0.002) than the results above it (0.004)"
-    # In a search: composed numbers, whatever is displayed.
-    retriever = word_model.retriever()
-    retriever.calibration.display_scale.fill_(0.1)
-    searcher = Searcher.build(tmp_path / "index", word_model.corpus(), retriever)
-    result = searcher.search("moths AND Borneo NOT Sumatra", k=25)
-    [hit] = [hit for hit in result.hits if hit.id == "both"]
-    assert (round(hit.composed[2], 2), round(hit.probabilities[2], 2)) == (0.84, 0.57)
-    assert "'Sumatra' (.84) than the results above it (.00)" in hit.why
+    _, why = judge(tree, Probabilities([0.9, 0.99], [0.5, 0.004]), above)
+    assert "(0.004) than the results above it (0.002)" in why
+
+
+def test_a_reason_is_true_of_the_displayed_probabilities():
+    """The negation margin raised a beetle's probability of 'Sumatra', and not of its own doing."""
+    tree = parse("moths NOT Sumatra")
+    above = [Probabilities([0.9, 0.1], [0.5, 0.15])]
+    beetle = Probabilities([0.01, 0.99], [0.01, 0.001])
+    assert judge(tree, beetle, above) == ("kept", "")
+    why = explain_lower_rank(tree, beetle, above)
+    assert why == "matches 'moths' less (.01) than the results above it (.50)"
+    no_reason = Probabilities([0.01, 0.99], [0.6, 0.001])
+    assert explain_lower_rank(tree, no_reason, above) == ""
 
 
 def test_strict_not_warns_where_it_leaves_fewer_results(shared):

@@ -82,7 +82,7 @@ class WordSearcher:
             shown = own if is_composed else ()
             found.append(Hit(name, title, text, metadata, score, shown, shown))
         found.sort(key=lambda hit: -hit.score)
-        before = [hit.composed for hit in found]
+        before = [hit.all_probabilities for hit in found]
         for place, own in enumerate(before if is_composed else ()):
             verdict, why = judge(tree, own, before[:place])
             found[place] = replace(found[place], verdict=verdict, why=why)

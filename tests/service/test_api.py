@@ -84,7 +84,7 @@ def test_comparing_returns_ranks_in_the_other_list(serve):
         "looked": 6,
         "probabilities": [0.98, 0.98],
         "verdict": "doubtful",
-        "why": "counts more as the negated operand 'Sumatra' (.98) than the results above it (.02)",
+        "why": "matches the negated operand 'Sumatra' more (.98) than the results above it (.02)",
     }
     assert reply["hits"][0]["other"]["rank"] == 2
     assert reply["hits"][0]["other"]["verdict"] == ""
@@ -95,7 +95,7 @@ def test_comparing_returns_ranks_in_the_other_list(serve):
     assert (other["rank"], other["verdict"]) == (2, "put down")
     assert (
         other["why"]
-        == "counts more as the negated operand 'Sumatra' (.98) than the results above it (.02)"
+        == "matches the negated operand 'Sumatra' more (.98) than the results above it (.02)"
     )
 
 

@@ -18,7 +18,7 @@ from tests.service.conftest import WordSearcher
 from tests.service.test_api import JUDGED, QUERY
 from tests.service.test_limits import KEY
 
-WHY = "counts more as the negated operand 'Sumatra' (.98) than the results above it"
+WHY = "matches the negated operand 'Sumatra' more (.98) than the results above it"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 pytestmark = [
@@ -167,7 +167,7 @@ def test_a_search_shows_both_lists_and_the_parsed_query(tab, address):
     assert f"doubtful because it {WHY} (.02)" in first.inner_text()
     assert "Boolean model: 2nd" in first.inner_text()
     assert (
-        "doubtful because it counts more as the negated operand 'Sumatra'"
+        "doubtful because it matches the negated operand 'Sumatra'"
         in page.locator("#boolean .hit").nth(2).inner_text()
     )
     best = page.locator("#boolean .hit").first

@@ -16,7 +16,7 @@ from boolattn.search.lexical import terms_of
 from boolattn.search.lexical_exclusion import allowed_by_terms, allowed_by_vectors
 from boolattn.search.queries import prepare_queries
 from boolattn.search.result import Hit, SearchResult
-from boolattn.search.verdicts import RANKED_LOWER, explain_lower_rank, judge
+from boolattn.search.verdicts import RANKED_LOWER, Probabilities, explain_lower_rank, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -154,7 +154,7 @@ class Pipeline:
             name: {row: place for place, row in enumerate(own.tolist(), start=1)}
             for name, own in branches.items()
         }
-        above: list[tuple[float, ...]] = []
+        above: list[Probabilities] = []
         for place, (row, score) in enumerate(zip(rows.tolist(), scores.tolist(), strict=True)):
             document = self.index.rows.document(row)
             hit = Hit(
@@ -168,9 +168,9 @@ class Pipeline:
                 branches={name: own[row] for name, own in ranks.items() if row in own},
             )
             if plan.is_composed and self.options.verdicts:
-                verdict, why = judge(plan.tree, hit.composed, above[:_COMPARED])
+                verdict, why = judge(plan.tree, hit.all_probabilities, above[:_COMPARED])
                 hit = replace(hit, verdict=verdict, why=why)
-                above.append(hit.composed)
+                above.append(hit.all_probabilities)
             yield hit
 
     def _probabilities(self, plan: Plan, rows: RowNumbers) -> tuple[Array, Array]:
@@ -192,10 +192,10 @@ class Pipeline:
         if not len(rows):
             return ()
         scores = self.retriever.score(plan, self._similarities(plan, rows))
-        results = [hit.composed for hit in hits[:_COMPARED]]
+        results = [hit.all_probabilities for hit in hits[:_COMPARED]]
         lower = []
         for hit in self._hits(plan, rows, scores, {}):
-            why = explain_lower_rank(plan.tree, hit.composed, results)
+            why = explain_lower_rank(plan.tree, hit.all_probabilities, results)
             lower.append(replace(hit, verdict=RANKED_LOWER, why=why))
         return tuple(lower)
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from boolattn.logic.syntax import unparse
-from boolattn.search.verdicts import KEPT
+from boolattn.search.verdicts import KEPT, Probabilities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,14 +31,17 @@ class Hit:
     #: Displayed probability of each operand; empty where not composed. Compare them between
     #: documents, for the same operand.
     probabilities: tuple[float, ...] = ()
-    composed: tuple[
-        float, ...
-    ] = ()  # what the score is composed of; verdicts and reasons use these
-    #: ``kept``; ``doubtful`` where the document counts much more as a negated operand than the
+    composed: tuple[float, ...] = ()  # what the score is composed of; verdicts compare these
+    #: ``kept``; ``doubtful`` where the document matches a negated operand much more than the
     #: results above it; ``put down`` where it is ranked below the results shown.
     verdict: str = KEPT
     why: str = ""  # which operand counts against it, compared with the results above it
     branches: Mapping[str, int] = field(default_factory=dict)  # ranks in hybrid search, from 1
+
+    @property
+    def all_probabilities(self) -> Probabilities:
+        """Composed and displayed probabilities together."""
+        return Probabilities(self.composed, self.probabilities)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,4 @@
-"""Which operand counts against a result, compared with the results above it.
-
-All probabilities are composed ones: those that the score is made of, not those that are displayed.
-"""
+"""Which operand counts against a result, compared with the results above it."""
 
 from __future__ import annotations
 
@@ -28,6 +25,13 @@ _DOUBTFUL_SHARE = 1 / 5
 _LEAST = 1e-4
 
 
+class Probabilities(NamedTuple):
+    """How probably a document belongs to each operand: as composed, and as displayed."""
+
+    composed: Sequence[float]
+    displayed: Sequence[float]
+
+
 def probability(tree: QueryTree, operands: Iterable[Any]) -> Any:  # noqa: ANN401 - see operands
     """Return how probably a tree holds.
 
@@ -52,17 +56,17 @@ def probability(tree: QueryTree, operands: Iterable[Any]) -> Any:  # noqa: ANN40
     return walk(tree)
 
 
-def judge(
-    tree: QueryTree, own: Sequence[float], above: Sequence[Sequence[float]]
-) -> tuple[str, str]:
+def judge(tree: QueryTree, own: Probabilities, above: Sequence[Probabilities]) -> tuple[str, str]:
     """Return the verdict on a result, and which negated operand counts against it.
 
+    The negation margin raises a negated operand's composed probability where the positive operands
+    do not match. That alone is no reason: the displayed probability must be higher, too.
+
     >>> tree = And((Atom("moths"), Not(Atom("Sumatra"))))
-    >>> above = [[0.4, 0.1], [0.4, 0.2]]
-    >>> _, why = judge(tree, [0.1, 0.9], above)
-    >>> why
-    "counts more as the negated operand 'Sumatra' (.90) than the results above it (.15)"
-    >>> judge(tree, [0.1, 0.3], above)
+    >>> above = [Probabilities([0.4, p], [0.4, p]) for p in (0.1, 0.2)]
+    >>> judge(tree, Probabilities([0.1, 0.9], [0.1, 0.9]), above)
+    ('doubtful', "matches the negated operand 'Sumatra' more (.90) than the results above it (.15)")
+    >>> judge(tree, Probabilities([0.1, 0.3], [0.1, 0.3]), above)
     ('kept', '')
     """
     reasons = [
@@ -75,22 +79,26 @@ def judge(
     return (DOUBTFUL, "; ".join(reasons)) if above and reasons else (KEPT, "")
 
 
-def explain_lower_rank(
-    tree: QueryTree, own: Sequence[float], above: Sequence[Sequence[float]]
-) -> str:
+def explain_lower_rank(tree: QueryTree, own: Probabilities, above: Sequence[Probabilities]) -> str:
     """Say which part of a query counts most against a document that is not among the results.
 
+    As in :func:`judge`, only a part that the displayed probabilities say the same of.
+
     >>> tree = And((Atom("moths"), Atom("Borneo"), Not(Atom("Java"))))
-    >>> explain_lower_rank(tree, [0.3, 0.02, 0.1], [[0.3, 0.4, 0.1], [0.2, 0.5, 0.1]])
-    "counts less as 'Borneo' (.02) than the results above it (.45)"
+    >>> above = [Probabilities(p, p) for p in ([0.3, 0.4, 0.1], [0.2, 0.5, 0.1])]
+    >>> explain_lower_rank(tree, Probabilities([0.3, 0.02, 0.1], [0.3, 0.02, 0.1]), above)
+    "matches 'Borneo' less (.02) than the results above it (.45)"
     """
-    found = _compare(tree, own, above)
-    worst = min(found, key=lambda one: max(one.own, _LEAST) / max(one.usual, _LEAST))
-    return worst.text if worst.own < worst.usual else ""
+    found = [one for one in _compare(tree, own, above) if one.own < one.usual]
+    ratios = [max(one.own, _LEAST) / max(one.usual, _LEAST) for one in found]
+    return found[ratios.index(min(ratios))].text if found else ""
 
 
 class _Comparison(NamedTuple):
-    """A part of an AND: its probability, the median of others, both as text."""
+    """A part of an AND that is displayed as less probable than in others.
+
+    Its composed probability, the median of others, and both as displayed, in words.
+    """
 
     part: QueryTree
     own: float
@@ -99,13 +107,20 @@ class _Comparison(NamedTuple):
 
 
 def _compare(
-    tree: QueryTree, own: Sequence[float], above: Sequence[Sequence[float]]
+    tree: QueryTree, own: Probabilities, above: Sequence[Probabilities]
 ) -> Iterator[_Comparison]:
-    rows = [iter(values) for values in (own, *above)]
+    composed, displayed = ([iter(p) for p in one] for one in zip(own, *above, strict=True))
     for part in tree.parts if isinstance(tree, And) else (tree,):
-        mine, *others = (probability(part, values) for values in rows)
-        usual = median(others or [1.0])
-        yield _Comparison(part, mine, usual, _text(part, mine, usual))
+        shown, usually_shown = _with_median(part, displayed)
+        own_value, usual = _with_median(part, composed)
+        if shown < usually_shown and (text := _text(part, shown, usually_shown)):
+            yield _Comparison(part, own_value, usual, text)
+
+
+def _with_median(part: QueryTree, rows: Sequence[Iterator[float]]) -> tuple[float, float]:
+    """Return the probability of a part in the first row, and the median of the others."""
+    own, *others = (probability(part, values) for values in rows)
+    return own, median(others or [1.0])
 
 
 def _text(part: QueryTree, own: float, usual: float) -> str:
@@ -118,4 +133,4 @@ def _text(part: QueryTree, own: float, usual: float) -> str:
         mine, theirs = f"{own:.1g}", f"{usual:.1g}"
     if mine == theirs:
         return ""
-    return f"counts {word} as {name} ({mine}) than the results above it ({theirs})"
+    return f"matches {name} {word} ({mine}) than the results above it ({theirs})"

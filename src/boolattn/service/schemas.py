@@ -147,7 +147,7 @@ class HitReply(DocumentReply):
     why: str = Field(
         description="What ranks it lower, compared with the results above it.",
         examples=[
-            "counts more as the negated operand 'Sumatra' (.80) than the results above it (.15)"
+            "matches the negated operand 'Sumatra' more (.80) than the results above it (.15)"
         ],
     )
     branches: dict[str, Any] = Field(default={}, description="Rank by branch of a hybrid search.")
