@@ -64,8 +64,8 @@ def rank(options: argparse.Namespace) -> None:
     from boolattn.search.lexical import Bm25Ranker
 
     dataset = data.load(options.data).dataset(options.domain)
-    parts: dict[tuple[str, str, str], list[Results]] = {}
     for model in options.model:
+        parts: dict[tuple[str, str], list[Results]] = {}
         name, retriever = (model, None) if model == "bm25" else load(model, options.device)
         for domain, own in domains.by_domain(dataset, options.split):
             benchmark = prepare(own, list(own.splits))
@@ -89,13 +89,12 @@ def rank(options: argparse.Namespace) -> None:
                     about: dict[str, Any] = {"dataset": benchmark.name, "split": split}
                     details = {"way": way, "is_composed": how.get("compose", True)}
                     found = results_of(judged, values, system=name, details=details, **about)
-                    parts.setdefault((split, name, way), []).append(found)
+                    parts.setdefault((split, way), []).append(found)
                     took = time.perf_counter() - start
                     logger.info("%s %s %s %s: %.0f s", name, domain, split, way, took)
-    for (split, name, way), own_parts in parts.items():
-        joined(own_parts).save(
-            options.out / f"{split}.{name}.{(way or 'lexical').replace(' ', '-')}.json"
-        )
+        for (split, way), own_parts in parts.items():
+            file = f"{split}.{name}.{(way or 'lexical').replace(' ', '-')}.json"
+            joined(own_parts).save(options.out / file)
 
 
 def _is_possible(way: str, retriever: BaseRetriever) -> bool:
