@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shlex
+import shutil
 from functools import cache
 from pathlib import Path
 
@@ -14,10 +15,12 @@ import pytest
 import typer
 
 from boolattn.cli import app
+from boolattn.data.catalog import taxa_folder
 from boolattn.evaluation.significance import compare
 from boolattn.training.preset_files import load_preset
 from boolattn.training.settings import TABLES
 from experiments.__main__ import main as experiments
+from tests.reproduction.tiny import QUEST_INTRO, write_quest, write_taxa
 
 ROOT = Path(__file__).parent.parent
 RUNNING = ("README.md", "docs/quickstart.md", "docs/composition.md", "docs/models.md")
@@ -78,11 +81,37 @@ def test_examples_run(page, tmp_path, monkeypatch, capsys):
         assert re.search(r"^b \w+ .*\nbs doubtful .*'Sumatra'", printed, re.MULTILINE)
     if page == "docs/quickstart.md":
         assert printed.startswith("hawk moths AND Borneo NOT Sumatra")
+        reasons = re.findall(
+            r"'Sumatra' more \((.*?)\) than the results above it \((.*?)\)", printed
+        )
+        assert reasons
+        assert all(float(mine) > float(theirs) for mine, theirs in reasons)
     if page == "docs/composition.md":
         assert printed.startswith("moths of Borneo NOT moths Sumatra\n")
         scores = re.search(r"^\[ ?(-?[\d.]+) +(-?[\d.]+)\]", printed, re.MULTILINE)
         first, second = map(float, scores.groups())
         assert first > second
+
+
+def test_examples_of_data_run(tmp_path, monkeypatch, capsys):
+    """In a folder with small copies of the data sets that the page names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BOOLATTN_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(QUEST_INTRO.parent, tmp_path, dirs_exist_ok=True)
+    write_quest(_new(tmp_path / "cache/quest"))
+    write_taxa(_new(taxa_folder("small")))
+    blocks = _blocks("docs/data.md", "python")
+    assert len(blocks) >= 6
+    for block in blocks:
+        exec(compile(block, "docs/data.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert "of" in printed
+    assert "frozenset(" in printed  # answers of a generated query
+
+
+def _new(folder):
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @pytest.mark.parametrize("page", ALL_PAGES)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
+from dataclasses import asdict
+from pathlib import Path
 
 from boolattn.data.beir import write_beir
 from boolattn.data.records import Document, Operand, Query
+from boolattn.data.taxa.benchmark import FORMAT, Manifest
 from boolattn.logic.operators import Operator
 
 PRESET = """
@@ -37,6 +42,7 @@ n_generated = 0
 n_parser_texts = 0
 """
 
+QUEST_INTRO = Path(__file__).parents[1] / "data/samples/quest-intro"
 KINDS = ("moths", "birds", "ferns", "films")
 PLACES = ("borneo", "sumatra", "peru", "chile")
 
@@ -93,3 +99,47 @@ def make_queries() -> tuple[list[Document], list[Query]]:
                 )
             )
     return documents, queries
+
+
+def _write_rows(path, rows):
+    path.write_text("".join(json.dumps(row, default=sorted) + "\n" for row in rows))
+
+
+def _read_rows(path):
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def write_taxa(folder):
+    """Write a taxa benchmark of these queries."""
+    documents, queries = make_queries()
+    folder.mkdir()
+    rows = [{"id": d.id, "title": d.id, "text": d.text, "metadata": {}} for d in documents]
+    _write_rows(folder / "corpus.jsonl", rows)
+    counts = {split: {"_": 1} for split in ("train", "validation", "unseen")}
+    for place, split in enumerate(counts):
+        _write_rows(folder / f"{split}.jsonl", [asdict(query) for query in queries[place::3]])
+    manifest = Manifest(
+        format=FORMAT,
+        size="small",
+        wordings="",
+        wordings_sha256="",
+        packages={},
+        documents=len(documents),
+        sets=0,
+        queries=counts,
+        files={},
+    )
+    (folder / "manifest.json").write_text(json.dumps(asdict(manifest)))
+
+
+def write_quest(folder):
+    """Write the official files of QUEST: full coverage, and a test."""
+    folder.mkdir()
+    shutil.copy(QUEST_INTRO / "corpus.jsonl", folder / "documents.jsonl")
+    known = {row["title"] for row in _read_rows(QUEST_INTRO / "corpus.jsonl")}
+    for split, source in (("train", "train"), ("val", "val"), ("test", "val")):
+        rows = [
+            {**row, "docs": [title for title in row["docs"] if title in known]}
+            for row in _read_rows(QUEST_INTRO / f"{source}.jsonl")
+        ]
+        _write_rows(folder / f"{split}.jsonl", [row for row in rows if row["docs"]])

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 from sentence_transformers import SentenceTransformer
 
 from boolattn.data.beir import write_beir
-from boolattn.data.taxa.benchmark import FORMAT, Manifest
 from boolattn.training.__main__ import main
 from boolattn.training.preset_files import load_preset, preset_names
-from tests.reproduction.tiny import make_queries
+from tests.reproduction.tiny import QUEST_INTRO, make_queries, write_quest, write_taxa
 
-SAMPLES = Path(__file__).parents[1] / "data" / "samples" / "quest-intro"
 #: Makes a run short; everything else is the preset's.
 SMALL = {
     "pretrain": ("pretrain.max_steps=1", "n_sentences=12", "batch_size=4", "n_held_out=4"),
@@ -38,56 +34,13 @@ SMALL = {
 POST = ("parser_steps=1", "gate_steps=1", "post_batch_size=4")
 
 
-def _write_rows(path, rows):
-    path.write_text("".join(json.dumps(row, default=sorted) + "\n" for row in rows))
-
-
-def _read_rows(path):
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def _taxa(folder):
-    documents, queries = make_queries()
-    folder.mkdir()
-    rows = [{"id": d.id, "title": d.id, "text": d.text, "metadata": {}} for d in documents]
-    _write_rows(folder / "corpus.jsonl", rows)
-    counts = {"train": {"_": 1}, "validation": {"_": 1}}
-    for place, split in enumerate(counts):
-        _write_rows(folder / f"{split}.jsonl", [asdict(query) for query in queries[place::2]])
-    manifest = Manifest(
-        format=FORMAT,
-        size="small",
-        wordings="",
-        wordings_sha256="",
-        packages={},
-        documents=len(documents),
-        sets=0,
-        queries=counts,
-        files={},
-    )
-    (folder / "manifest.json").write_text(json.dumps(asdict(manifest)))
-
-
-def _quest(folder):
-    """The official files: full coverage, and a test."""
-    folder.mkdir()
-    shutil.copy(SAMPLES / "corpus.jsonl", folder / "documents.jsonl")
-    known = {row["title"] for row in _read_rows(SAMPLES / "corpus.jsonl")}
-    for split, source in (("train", "train"), ("val", "val"), ("test", "val")):
-        rows = [
-            {**row, "docs": [title for title in row["docs"] if title in known]}
-            for row in _read_rows(SAMPLES / f"{source}.jsonl")
-        ]
-        _write_rows(folder / f"{split}.jsonl", [row for row in rows if row["docs"]])
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """A folder for each data set that a preset names."""
     home = tmp_path_factory.mktemp("data")
-    _taxa(home / "taxa")
-    _quest(home / "quest")
-    shutil.copytree(SAMPLES, home / "quest-intro")
+    write_taxa(home / "taxa")
+    write_quest(home / "quest")
+    shutil.copytree(QUEST_INTRO, home / "quest-intro")
     documents, queries = make_queries()
     write_beir(home / "beir", documents, {"train": queries[::2], "dev": queries[1::2]})
     return home
