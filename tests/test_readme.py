@@ -23,7 +23,13 @@ from experiments.__main__ import main as experiments
 from tests.reproduction.tiny import QUEST_INTRO, write_quest, write_taxa
 
 ROOT = Path(__file__).parent.parent
-RUNNING = ("README.md", "docs/quickstart.md", "docs/composition.md", "docs/models.md")
+RUNNING = (
+    "README.md",
+    "docs/quickstart.md",
+    "docs/composition.md",
+    "docs/models.md",
+    "docs/training.md",
+)
 #: Pages about today's code; the changelog and the ablations also name what was removed.
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
 ALL_PAGES = [*PAGES, "CHANGELOG.md"]
