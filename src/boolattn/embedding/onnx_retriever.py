@@ -195,7 +195,9 @@ class OnnxRetriever(BaseRetriever):
             raise DataError(f"{self.folder / MANIFEST} names no graph for {task!r}") from error
         with self._lock:
             if path.name not in self._sessions:
-                self._sessions[path.name] = open_graph(path)
+                # Planning the reuse of memory takes half a second for a graph with BoolAttn.
+                is_bulk = path.name == self.manifest.graphs.get(DOCUMENT)
+                self._sessions[path.name] = open_graph(path, reuses_memory=is_bulk)
             return self._sessions[path.name]
 
     def _tokenizer(self, length: int) -> Tokenizer:
@@ -215,7 +217,7 @@ def default_threads() -> int:
     return int(named)
 
 
-def open_graph(path: Path) -> Any:  # noqa: ANN401 - an InferenceSession
+def open_graph(path: Path, *, reuses_memory: bool = True) -> Any:  # noqa: ANN401 - an InferenceSession
     """Open a graph for one thread; errors of onnxruntime become one line."""
     import onnxruntime as ort
 
@@ -224,6 +226,7 @@ def open_graph(path: Path) -> Any:  # noqa: ANN401 - an InferenceSession
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     # The graph was optimised when it was exported.
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.enable_mem_reuse = reuses_memory
     options.log_severity_level = 3
     try:
         return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
