@@ -204,12 +204,13 @@ class ModelHooks:
 
     def _layer_pass(self, kwargs: dict[str, Any]) -> ForwardPass | None:
         """Return the pass that a self-attention belongs to."""
-        if not self.family.passes_kwargs:
-            late = current.late.get(id(self))
-            return self.current_pass() or (late.this if late else None)
-        if PASS in kwargs or self.family.stack or torch.compiler.is_compiling():
-            return cast("ForwardPass | None", kwargs.pop(PASS, None))
+        this = kwargs.pop(PASS, None) if self.family.passes_kwargs else self.current_pass()
+        if this is not None or torch.compiler.is_compiling():
+            return cast("ForwardPass | None", this)
         late = current.late.get(id(self))
+        if self.family.stack:
+            # A stack that passes arguments on has passed this one on, or was not called.
+            return late.this if late and not self.family.passes_kwargs else None
         if late and self.model.training and self.model.is_gradient_checkpointing:
             raise UnsupportedEncoderError(
                 f"gradient checkpointing needs a call of {type(self.model).__name__} itself, not "
