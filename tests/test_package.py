@@ -127,3 +127,16 @@ def test_an_error_of_a_model_folder_is_one_line(tmp_path, monkeypatch, capsys):
     [line] = printed.err.strip().splitlines()
     assert line.startswith("boolattn: ")
     assert "holds no boolattn.safetensors" in line
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["boolattn", "boolattn.plugin", "boolattn.encoder.towers", "boolattn.training.towers"],
+)
+def test_bool_bert_is_registered_whatever_is_imported_first(first):
+    code = (
+        f"import {first}\nfrom transformers import AutoConfig, AutoModel\nAutoModel\n"
+        "print(AutoConfig.for_model('bool_bert').model_type)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("bool_bert", "")
