@@ -185,7 +185,7 @@ def write_peer_graph(folder: Path) -> None:
     }
     (folder / "special_tokens_map.json").write_text(json.dumps(special), encoding="utf-8")
     settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    settings |= {"model_max_length": 256, "pad_token": "[PAD]"}
+    settings |= {"model_max_length": 256, "max_length": 256, "pad_token": "[PAD]"}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
 
 

@@ -28,6 +28,7 @@ from examples.demo.queries import (
     choose_queries,
     judge_extra,
 )
+from tests.search.test_without_torch import PRELUDE, call
 
 run = CliRunner().invoke
 GROUPS = {"wrasse": "Labridae", "opossum": "Didelphidae"}
@@ -112,6 +113,14 @@ def test_indexes_are_reused_and_a_broken_one_is_rebuilt(first, data, cache):
     assert "encoding with all-MiniLM-L6-v2: 24" in again.stderr
     assert "encoding with shipped model" not in again.stderr
     assert again.stdout == first.stdout
+
+
+def test_the_demo_needs_no_torch(first, data, cache):
+    code = PRELUDE + "from examples.demo.__main__ import app\napp()\n"
+    done = call("--data", data, "-k", "3", code=code)
+    assert done.returncode == 0, done.stderr
+    # Files have another width than the runner's terminal.
+    assert done.stdout.split() == first.stdout.split()
 
 
 def test_a_model_without_a_query_parser(data, cache):
