@@ -105,11 +105,6 @@ def test_separate_towers_have_an_operand_graph(saved, tmp_path):
     assert _far(ours.encode_operands(TEXTS), theirs.encode_operands(TEXTS)) < 1e-4
 
 
-def test_a_model_without_boolattn_has_one_graph(saved, tmp_path):
-    export_model(saved(""), tmp_path / "out", int8=False)
-    assert set(OnnxRetriever.load(tmp_path / "out").manifest.graphs.values()) == {"document.onnx"}
-
-
 def test_rounded_weights_are_close_and_serve_torch_too(saved, tmp_path, monkeypatch):
     monkeypatch.setattr(quantisation, "MIN_VALUES", 512)
     monkeypatch.setattr(quantisation, "MIN_TABLE", 1024)
@@ -122,7 +117,7 @@ def test_rounded_weights_are_close_and_serve_torch_too(saved, tmp_path, monkeypa
     # A vector does not depend on the texts beside it.
     together = rounded.encode_documents(TEXTS)
     assert np.array_equal(together[:1], rounded.encode_documents(TEXTS[:1]))
-    # Back to torch: the same tensors, rounded, and with the same export.
+    # Back to torch: the same tensors, rounded.
     write_torch(tmp_path / "a", tmp_path / "b")
     files = [p.relative_to(source) for p in source.rglob("*.safetensors")]
     n_rounded = 0
@@ -133,12 +128,6 @@ def test_rounded_weights_are_close_and_serve_torch_too(saved, tmp_path, monkeypa
             assert torch.allclose(value, after[name], atol=float(value.abs().max()) / 120), name
             n_rounded += not torch.equal(value, after[name])
     assert 0 < n_rounded < 10
-    again = export_model(tmp_path / "b", tmp_path / "c")
-    assert again.fingerprint == Retriever.load(tmp_path / "b").fingerprint
-    write_torch(tmp_path / "c", tmp_path / "d")
-    for file in files:
-        one, other = load_file(tmp_path / "b" / file), load_file(tmp_path / "d" / file)
-        assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_token_types_are_inputs_if_tokenizer_and_family_have_them(tiny_encoder, tokenizer):
@@ -190,5 +179,7 @@ def test_the_verb_writes_a_folder_or_says_what_is_wrong(saved, tmp_path):
     assert result.exit_code == 0, result.output
     values = json.loads(result.stdout)
     assert values["document_cosine"] == pytest.approx(1, abs=1e-5)
+    graphs = OnnxRetriever.load(tmp_path / "out").manifest.graphs
+    assert set(graphs.values()) == {"document.onnx"}
     assert torch_folder(source) == source
     assert Retriever.load(tmp_path / "out").fingerprint == Retriever.load(source).fingerprint
