@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 from boolattn import Retriever
 from boolattn.embedding import onnx_retriever
@@ -52,6 +53,17 @@ def test_a_text_has_the_same_vector_alone_and_among_others(shipped):
         assert np.array_equal(together[row], shipped.encode_documents([text])[0])
     one_thread = OnnxRetriever(shipped.folder, shipped.manifest, threads=1)
     assert np.array_equal(one_thread.encode_documents(TEXTS), together)
+
+
+def test_a_text_without_tokens_is_no_error(shipped, monkeypatch):
+    bare = onnx_retriever._open_tokenizer(shipped.folder / "tokenizer.json", 64)
+    bare.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    monkeypatch.setattr(shipped, "_tokenizer", lambda _length: bare)
+    assert not shipped.encode_documents([""]).any()
+    vectors, [output] = shipped.encode_and_parse([""])
+    assert not vectors.any()
+    assert output.parsed is None
+    assert shipped.encode_documents(["moths"]).any()
 
 
 def test_progress_counts_every_document(shipped):

@@ -13,7 +13,7 @@ from boolattn.errors import GateError, UnsupportedEncoderError
 from boolattn.plugin import recording
 from boolattn.plugin.recording import current
 from tests.conftest import FAMILIES
-from tests.plugin.test_attach import ATTENTIONS, CLOSED, OPEN, run
+from tests.plugin.test_attach import ATTENTIONS, CLOSED, OPEN, check_recomputed, run
 
 PASSES_LABELS = [pair for pair in ATTENTIONS if pair[0] != "mpnet"]
 TEXTS = ["moths of Borneo but not Sumatra", "moths of Borneo"]
@@ -121,23 +121,7 @@ def test_recomputed_layers_without_a_pass_are_refused(tiny_encoder, batch):
 @pytest.mark.parametrize("family", ["bert", "distilbert"])
 def test_recomputed_layers_keep_their_pass(tiny_encoder, batch, family):
     encoder = tiny_encoder(family)
-    attach(encoder)
-    gradients = []
-    for is_on in (False, True):
-        if is_on:
-            encoder.gradient_checkpointing_enable()
-        encoder.train()
-        encoder.zero_grad()
-        torch.manual_seed(5)
-        first = encoder.forward(**batch, operators=OPEN).last_hidden_state
-        second = encoder.forward(**batch, operators=OPEN[::-1]).last_hidden_state
-        (first * second).sum().backward()
-        gradients.append(
-            {n: p.grad.clone() for n, p in encoder.named_parameters() if p.grad is not None}
-        )
-    assert gradients[0].keys() == gradients[1].keys()
-    for name, gradient in gradients[0].items():
-        torch.testing.assert_close(gradient, gradients[1][name])
+    check_recomputed(encoder, encoder.forward, batch)
 
 
 def test_a_compiled_forward_is_refused(tiny_encoder, batch):

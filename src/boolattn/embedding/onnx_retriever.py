@@ -134,9 +134,9 @@ class OnnxRetriever(BaseRetriever):
         found = self._run(QUERY, texts, self.manifest.query_length, names)
         for row, (encoding, values) in enumerate(found):
             vectors[row] = values[0][0]
-            logits = ParserLogits(*values[1:])
             output = ParserOutput()
-            if is_boolean(logits)[0]:
+            # A text without tokens has no logits.
+            if len(values) > 1 and is_boolean(logits := ParserLogits(*values[1:]))[0]:
                 output = decode(logits, texts[row], encoding.offsets, 0)
             outputs.append(output)
         return vectors, outputs

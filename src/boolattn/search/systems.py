@@ -86,8 +86,7 @@ def _model(model_name: str, benchmark: Benchmark, options: SystemOptions) -> Ope
 
     folder, name = _folder(model_name)
     texts, progress = benchmark.texts, options.progress
-    has_parser = models.has_composition(folder)
-    if options.is_composed and has_parser:
+    if options.is_composed and models.has_composition(folder):
         _refuse_label("a model with composed scores (add --no-compose for one vector)", options)
         retriever = models.load_model(model_name, device=options.device)
         ranker = RetrieverRanker(
@@ -102,7 +101,9 @@ def _model(model_name: str, benchmark: Benchmark, options: SystemOptions) -> Ope
         return _system(name, VectorRanker(found, texts, progress=progress), found.gate)
     models.require_torch(name)
     model = _load(Path(models.torch_source(model_name)), options.device)
-    gate = _gate(model)
+    from boolattn.encoder.retriever import Retriever
+
+    gate = Retriever(model).gate
     if options.gate == "label" and not gate:
         raise ConfigError(f"{name} has no BoolAttn: leave out --gate label")
     towers = TowersRanker(model, texts, progress=progress)
@@ -152,12 +153,3 @@ def _load(folder: Path, device: str | None) -> SentenceTransformer:
     if (folder / "modules.json").is_file():
         return SentenceTransformer(str(folder), device=device, local_files_only=True)
     return build_towers(folder).to(device) if device else build_towers(folder)
-
-
-def _gate(model: SentenceTransformer) -> str:
-    """Return what opens a model's gate without labels."""
-    from boolattn.search.model_rankers import boolattn_config
-
-    if (config := boolattn_config(model)) is None:
-        return ""
-    return "closed" if config.gate == "label" else str(config.gate)

@@ -18,11 +18,11 @@ from boolattn.data.domains import wordings
 from boolattn.data.domains.items import Value, choose, decide
 from boolattn.data.domains.queries import Planner, generate
 from boolattn.data.domains.sources import fetch_file
+from boolattn.data.manifest import read_built
 from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import atomic_folder
 from boolattn.jsonl import find_file, read_jsonl, write_jsonl
-from boolattn.settings import build as build_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -192,19 +192,7 @@ def _build_domain(name: str, files: Sequence[Path], size: str, folder: Path) -> 
 
 def load(folder: Path) -> DomainsBenchmark:
     """Load a built folder."""
-    path = folder / "manifest.json"
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise MissingDataError(
-            f"no domains benchmark in {folder}; build it with: boolattn data build domains"
-        ) from error
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON ({error}); build the benchmark again") from error
-    found = values.get("format") if isinstance(values, dict) else None
-    if found != FORMAT:
-        raise DataError(f"{path} is in format {found!r}, this reads {FORMAT!r}; build it again")
-    return DomainsBenchmark(folder, build_settings(Manifest, values, source=str(path)))
+    return DomainsBenchmark(folder, read_built(Manifest, folder, name="domains", expected=FORMAT))
 
 
 def _document_row(domain: str, one: Decided) -> dict[str, Any]:

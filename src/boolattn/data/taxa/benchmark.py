@@ -15,17 +15,17 @@ from importlib.metadata import version as package_version
 from typing import TYPE_CHECKING, Any
 
 from boolattn.data import records
+from boolattn.data.manifest import read_built
 from boolattn.data.taxa import wordings
 from boolattn.data.taxa.plan import Planner
 from boolattn.data.taxa.queries import Speaker, make_query
 from boolattn.data.taxa.sets import find_groups, find_sets, members_of, read_member
 from boolattn.data.taxa.small import choose_small
 from boolattn.data.taxa.source import Registry
-from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_folder
 from boolattn.jsonl import find_file, read_jsonl, write_jsonl
 from boolattn.logic.templates import TEMPLATES
-from boolattn.settings import build as build_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -161,19 +161,7 @@ def build(folder: Path, size: str = "small", *, progress: Progress | None = None
 
 def load(folder: Path) -> TaxaBenchmark:
     """Load a built folder."""
-    path = folder / "manifest.json"
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise MissingDataError(
-            f"no taxa benchmark in {folder}; build it with: boolattn data build taxa"
-        ) from error
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON ({error}); build the benchmark again") from error
-    found = values.get("format") if isinstance(values, dict) else None
-    if found != FORMAT:
-        raise DataError(f"{path} is in format {found!r}, this reads {FORMAT!r}; build it again")
-    return TaxaBenchmark(folder, build_settings(Manifest, values, source=str(path)))
+    return TaxaBenchmark(folder, read_built(Manifest, folder, name="taxa", expected=FORMAT))
 
 
 def _generate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from boolattn.embedding.onnx_storage import (
     calibration_tensors,
 )
 from boolattn.encoder.export.agreement import TEXTS, check_agreement
-from boolattn.encoder.export.graphs import TowerGraph, operand_graph, tower_graphs, write_graph
+from boolattn.encoder.export.graphs import TowerGraph, tower_graphs, write_graph
 from boolattn.encoder.retriever import Retriever
 from boolattn.encoder.towers import settings_of
 from boolattn.errors import ConfigError
@@ -70,23 +70,16 @@ def export_model(
         TemporaryDirectory(prefix="boolattn-") as scratch,
     ):
         builder = _Export(retriever, source, draft, Path(scratch), int8=int8)
-        for name, graph in _graphs(retriever).items():
+        for name, graph in tower_graphs(retriever).items():
             log(f"tracing the {name} graph")
             builder.add(name, graph)
         builder.write_weights()
         manifest = builder.write_rest()
         log("comparing with torch")
-        agreement = check_agreement(retriever, OnnxRetriever.load(draft), texts)
-        manifest = OnnxManifest(**(vars(manifest) | {"agreement": agreement}))
+        agreement = check_agreement(retriever, OnnxRetriever(draft, manifest), texts)
+        manifest = replace(manifest, agreement=agreement)
         manifest.write(draft)
     return manifest
-
-
-def _graphs(retriever: Retriever) -> dict[str, TowerGraph]:
-    graphs = tower_graphs(retriever)
-    if (operand := operand_graph(retriever)) is not None:
-        graphs[OPERAND] = operand
-    return graphs
 
 
 @dataclass
@@ -183,7 +176,7 @@ class _Export:
             onnx.save(model, self.draft / f"{name}.onnx")
 
     def write_rest(self) -> OnnxManifest:
-        """Write tokenizer, calibration, torch's small files and the manifest."""
+        """Write tokenizer, calibration and torch's small files; return the manifest."""
         retriever, towers = self.retriever, self.retriever.towers
         if (own := self.source / TOKENIZER).is_file():
             shutil.copyfile(own, self.draft / TOKENIZER)
@@ -203,9 +196,11 @@ class _Export:
             lengths = (int(towers.max_seq_length or 512),) * 2
         prompts = {name: text or "" for name, text in towers.prompts.items()}
         names = [name for name in (DOCUMENT, "passage", "corpus") if name in prompts]
-        query = QUERY if QUERY in self._graphs else DOCUMENT
-        operand = OPERAND if OPERAND in self._graphs else DOCUMENT
-        manifest = OnnxManifest(
+        files = {
+            task: f"{task if task in self._graphs else DOCUMENT}.onnx"
+            for task in (QUERY, OPERAND, DOCUMENT)
+        }
+        return OnnxManifest(
             fingerprint=retriever.fingerprint,
             dimension=retriever.dimension,
             similarity=retriever.similarity,
@@ -217,12 +212,6 @@ class _Export:
             has_parser=retriever.has_parser,
             gate=retriever.gate,
             inputs=tuple(self._inputs),
-            graphs={
-                QUERY: f"{query}.onnx",
-                OPERAND: f"{operand}.onnx",
-                DOCUMENT: f"{DOCUMENT}.onnx",
-            },
+            graphs=files,
             bits=7 if self.int8 else 32,
         )
-        manifest.write(self.draft)
-        return manifest

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boolattn.embedding.onnx_retriever import PARSE, VECTORS
-from boolattn.embedding.onnx_storage import DOCUMENT, QUERY
+from boolattn.embedding.onnx_storage import DOCUMENT, OPERAND, QUERY
 from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.errors import UnsupportedEncoderError
 
@@ -96,24 +96,18 @@ class TowerGraph(nn.Module):
 
 
 def tower_graphs(retriever: Retriever) -> dict[str, TowerGraph]:
-    """Return the graphs of a model, by name."""
+    """Return the graphs of a model by task; a task without one uses the document graph."""
     towers = retriever.towers
-    document = TowerGraph(towers, DOCUMENT)
+    document, query = TowerGraph(towers, DOCUMENT), TowerGraph(towers, QUERY, retriever.parser)
     graphs = {DOCUMENT: document}
-    query = TowerGraph(towers, QUERY, retriever.parser)
-    if query.parser is not None or query.is_bool_bert or query.encoder is not document.encoder:
+    is_shared = query.encoder is document.encoder
+    if query.parser is not None or query.is_bool_bert or not is_shared:
         graphs[QUERY] = query
+    if not is_shared:
+        graphs[OPERAND] = TowerGraph(towers, QUERY)
+        # Any task but ``query`` runs without the plug-in.
+        graphs[OPERAND].task = DOCUMENT
     return graphs
-
-
-def operand_graph(retriever: Retriever) -> TowerGraph | None:
-    """Return the query tower with every gate closed; ``None`` if it is the document tower."""
-    query = TowerGraph(retriever.towers, QUERY)
-    if query.encoder is TowerGraph(retriever.towers, DOCUMENT).encoder:
-        return None
-    # Any task but ``query`` runs without the plug-in.
-    query.task = DOCUMENT
-    return query
 
 
 @contextmanager
