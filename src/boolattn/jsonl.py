@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import sys
 import zipfile
 import zlib
 from pathlib import Path
@@ -78,12 +79,7 @@ def read_jsonl(
     for number, line in read_lines(path):
         if not line or line.isspace():
             continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise DataError(f"{path}:{number}: not JSON ({_plain(error)}); is it cut?") from error
-        if not isinstance(row, dict):
-            raise DataError(f"{path}:{number}: a JSON object is expected, not {type(row).__name__}")
+        row = parse_object(line, path, number)
         if fields:
             check_fields(row, fields, path, number)
         if unique:
@@ -91,6 +87,22 @@ def read_jsonl(
                 raise DataError(f"{path}:{number}: {unique} {row[unique]!r} occurs twice")
             seen.add(row[unique])
         yield number, row
+
+
+def parse_object(line: str, path: Path, number: int) -> Any:  # noqa: ANN401 - parsed JSON
+    """Parse the JSON object of a line."""
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{path}:{number}: not JSON ({_plain(error)}); is it cut?") from error
+    return check_object(row, path, number)
+
+
+def check_object(row: Any, path: Path, number: int) -> Any:  # noqa: ANN401 - parsed JSON
+    """Refuse JSON that is no object."""
+    if not isinstance(row, dict):
+        raise DataError(f"{path}:{number}: a JSON object is expected, not {type(row).__name__}")
+    return row
 
 
 def check_fields(
@@ -113,7 +125,10 @@ def _plain(error: Exception) -> str:
 
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
-    """Read the decompressed lines of a file, each with its line end."""
+    """Read the decompressed lines of a file, or of stdin (``-``), each with its line end."""
+    if str(path) == "-":
+        yield from sys.stdin.buffer
+        return
     if path.suffix == ".zip":
         yield from _zip_lines(path)
         return

@@ -53,12 +53,14 @@ def test_index_prints_a_summary(place):
     assert (about["documents"], about["engine"], about["lexical"]) == (25, "hnsw", True)
     assert about["recall"]["10"] > 0.9
     # The index names its model, so adding needs none.
-    done = run("index", place / "more.jsonl", "--out", place / "other", "--append")
+    done = run("add", place / "other", place / "more.jsonl")
     assert "26 documents, engine hnsw (recall@10" in done.stdout
-    again = run("index", place / "more.jsonl", "--out", place / "other", "--append")
+    again = run("add", place / "other", place / "more.jsonl")
     assert isinstance(again.exception, BoolattnError)
-    assert str(again.exception) == "the id 'new' comes twice; every document needs its own"
-    done = run("index", place / "more.jsonl", "--out", place / "other", "--update", "--json")
+    assert str(again.exception) == (
+        "the index has the id 'new' already; boolattn update replaces it"
+    )
+    done = run("update", place / "other", place / "more.jsonl", "--json")
     assert json.loads(done.stdout)["documents"] == 26
 
 
@@ -90,6 +92,32 @@ def test_progress_is_shown_on_a_terminal(place):
     assert done.stdout.decode().startswith(f"{place / 'seen'}: 25 documents, engine flat")
 
 
+def test_a_table_is_indexed_changed_and_described(place, monkeypatch):
+    monkeypatch.chdir(place)
+    table = "nr,what,tags\n1,red moths,\"['a', 'b']\"\n2,,\n1,birds,\n3,old beetles,b\n"
+    (place / "table.csv").write_text(table)
+    fields = ("--text-field", "what", "--id-field", "nr")
+    arguments = ("index", "table.csv", "--model", "model", *fields)
+    assert str(run(*arguments).exception) == "table.csv:3: the field 'what' is empty"
+    done = run(*arguments, "--skip-bad")
+    assert done.exit_code == 0, done.output
+    assert done.stderr == (
+        "left out: table.csv:3: the field 'what' is empty\n"
+        "left out: table.csv:4: the id '1' comes twice, first at 2; every document needs its own\n"
+        "2 rows were left out\n"
+        "search: boolattn search table.index    page: boolattn serve table.index\n"
+    )
+    new = CliRunner().invoke(
+        app, ["add", "table.index", "-", *fields], input="nr,what\n4,orchids\n"
+    )
+    assert "table.index: 3 documents" in new.stdout, new.output
+    assert "1 deleted, 2 documents left" in run("delete", "table.index", "1").stdout
+    about = json.loads(run("info", "table.index", "--json").stdout)
+    assert (about["documents"], about["deleted"], about["changes"]) == (2, 1, 3)
+    assert about["fields"] == {"tags": {"documents": 1, "different": 1, "frequent": [["b", 1]]}}
+    assert "field 'tags': 1 documents, 1 values: 'b' (1)" in run("info", "table.index").stdout
+
+
 def test_results_go_to_stdout_and_the_parsed_query_to_stderr(place):
     done = run("search", place / "index", "moths AND Borneo NOT Sumatra", "-k", 2, "--explain")
     assert done.exit_code == 0
@@ -118,16 +146,20 @@ def test_search_prints_json(place):
         (("search", "index", "moths AND (Borneo"), "column 11: this parenthesis is never closed"),
         (("search", "index", "NOT moths"), "only negates"),
         (("search", "index", "moths", "--filter", "x"), "not of the form key=value"),
-        (("search", "index", "moths", "--filter", "year>old"), "'old' is not a number"),
+        (
+            ("search", "index", "moths", "--filter", "year>old"),
+            "'old' is neither a number nor a date",
+        ),
         (("search", "index", "moths", "--mode", "loud"), "no mode 'loud'"),
         (("search", "nowhere", "moths"), "there is no index at"),
         (("search", "index", "moths", "--model", "nowhere"), "there is no model at nowhere"),
         (("index", "none.jsonl", "--out", "x"), "there is no file none.jsonl"),
         (("index", "docs.jsonl", "--out", "index", "--model", "model"), "holds an index: add to"),
-        (
-            ("index", "docs.jsonl", "--out", "x", "--append", "--resume"),
-            "--append and --update add",
-        ),
+        (("index", "-"), "documents from stdin need --out"),
+        (("add", "index", "none.jsonl"), "there is no file none.jsonl"),
+        (("delete", "index", "moths-java", "none"), "no document 'none' in index; nothing was"),
+        (("delete", "nowhere", "a"), "there is no index at nowhere"),
+        (("info", "nowhere"), "there is no index at nowhere"),
         (
             ("index", "docs.jsonl", "--out", "y", "--model", "model", "--engine", "z"),
             "no engine 'z'",

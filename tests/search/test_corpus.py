@@ -4,7 +4,7 @@ import json
 import pytest
 
 from boolattn.errors import DataError, MissingDataError
-from boolattn.search.index.document_files import read_documents
+from boolattn.search.index.document_files import Fields, read_documents
 
 
 def lines(path, *rows):
@@ -57,11 +57,15 @@ def test_parquet(tmp_path):
     [
         ("d.jsonl", b"", "holds no documents"),
         ("d.csv", b"id,text\n", "holds no documents"),
-        ("d.jsonl", b'{"text": "x"}\n', r"d.jsonl:1: the field 'id' is missing; there are text"),
         ("d.jsonl", b'{"id": "", "text": "x"}\n', r"d.jsonl:1: the field 'id' is empty"),
         ("d.jsonl", b'{"id": "a"}\n', r"d.jsonl:1: the field 'text' is missing"),
         ("d.jsonl", b'{"id": "a", "text": 3}\n', r"d.jsonl:1: the field 'text' is int, not text"),
-        ("d.jsonl", b'{"id": "a", "text": "x", "y": [1]}\n', r":1: the field 'y' is list"),
+        ("d.jsonl", b'{"id": "a", "text": " "}\n', r"d.jsonl:1: the field 'text' is empty"),
+        ("d.jsonl", b"[1]\n", r"d.jsonl:1: a JSON object is expected, not list"),
+        ("d.json", b'[{"id": "a", "text": "x"},\n 3]', r"d.json:2: a JSON object is expected"),
+        ("d.json", b'[{"id": "a", "text": "x"},\n {"id": "b",\n "te', r"d.json:3: not JSON"),
+        ("d.json", b'[{"id": "a", "text": "x"}\n', r"d.json:1: the array is never closed"),
+        ("d.tsv", b"id\ttext\na\tx\ty\n", "d.tsv:2: more or fewer fields"),
         ("d.jsonl", b'{"id": "a", "text": "x"}\n{"id"', r"d.jsonl:2: not JSON"),
         ("d.jsonl", bytes(range(256)) * 20, r"d.jsonl:\d: not (UTF-8|JSON)"),
         ("d.csv", bytes(range(256)) * 20, r"d.csv:\d+: "),
@@ -69,7 +73,7 @@ def test_parquet(tmp_path):
         ("d.csv", b'id,text\na,"x', r"d.csv:2: not CSV"),
         ("d.parquet", bytes(range(256)) * 20, "damaged, or not Parquet"),
         ("d.jsonl.gz", b"\x1f\x8bnot really", "truncated or damaged"),
-        ("d.txt", b"moths\n", r"ends in \.jsonl, \.csv, \.parquet"),
+        ("d.doc", b"moths\n", r"ends in \.jsonl, \.json, \.csv"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(tmp_path, name, content, message):
@@ -82,3 +86,98 @@ def test_what_cannot_be_read_is_named_with_its_line(tmp_path, name, content, mes
 def test_a_missing_file(tmp_path):
     with pytest.raises(MissingDataError, match="there is no file"):
         list(read_documents(tmp_path / "none.jsonl"))
+
+
+ROWS = ('{"no": 1, "text": "soup", "year": 1990}', '{"no": 2, "text": "stew", "year": 2}')
+
+
+def documents_of(path, **options):
+    own = {name: options.pop(name) for name in ("text", "id", "title") if name in options}
+    return list(read_documents(path, Fields(**own), **options))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("d.json", f"[{ROWS[0]}, {ROWS[1]}]"),
+        ("d.json", "\n".join(ROWS)),
+        ("d.ndjson", "\n".join(ROWS)),
+        ("d.tsv", "no\ttext\tyear\n1\tsoup\t1990\n2\tstew\t2\n"),
+        ("d.csv", "no;text;year\n1;soup;1990\n2;stew;2\n"),
+        # As Excel and pandas write it: a byte order mark, a column without a name.
+        ("d.csv", "\ufeff,no,text,year\n0,1,soup,1990\n\n1,2,stew,2\n"),
+    ],
+)
+def test_the_same_documents_in_several_formats(tmp_path, name, content):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    found = documents_of(tmp_path / name, id="no")
+    assert [(d.id, d.text, dict(d.metadata)) for d in found] == [
+        ("1", "soup", {"year": 1990}),
+        ("2", "stew", {"year": 2}),
+    ]
+
+
+def test_metadata_as_people_have_them(tmp_path):
+    table = tmp_path / "d.csv"
+    table.write_text(
+        "name,description,tags,python,vegan,on,price\n"
+        """Soup,Hot.,"[""a"", ""b""]","['a', 'b']",True,2024-03-01,\n"""
+    )
+    [document] = documents_of(table)
+    assert (document.id, document.title, document.text) == ("Soup", "Soup", "Hot.")
+    lists = {"tags": ["a", "b"], "python": ["a", "b"]}
+    assert document.metadata == lists | {"vegan": True, "on": "2024-03-01"}
+    row = {
+        "id": 1,
+        "steps": ["Boil.", "Serve."],
+        "author": {"name": "Li", "born": None},
+        "reviews": [{"by": "a", "stars": 5}, {"by": "b"}],
+    }
+    [document] = documents_of(lines(tmp_path / "d.jsonl", row), text=("author.name", "steps"))
+    assert document.text == "Li\nBoil.\nServe."
+    assert document.metadata == {"reviews.by": ["a", "b"], "reviews.stars": [5]}
+
+
+def test_a_folder_of_texts(tmp_path):
+    (tmp_path / "notes" / "old").mkdir(parents=True)
+    (tmp_path / "notes" / "a.md").write_text("\n# Soup\n\nHot.\n")
+    (tmp_path / "notes" / "old" / "b.txt").write_text("# Cold.")
+    (tmp_path / "notes" / "c.pdf").write_text("x")
+    (tmp_path / "notes" / "d.txt").write_bytes(b"\xff")
+    bad = []
+    first, second = read_documents(tmp_path / "notes", on_bad=bad.append)
+    assert (first.id, first.title, first.metadata) == ("a.md", "Soup", {})
+    assert (second.id, second.title, second.text) == ("old/b.txt", "b", "# Cold.")
+    assert second.metadata == {"folder": "old"}
+    assert [text for text in bad if "d.txt" in text and "not UTF-8" in text] == bad != []
+    [only] = read_documents(tmp_path / "notes" / "a.md")
+    assert only.id == "a.md"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"empty holds no \.txt or \.md files"):
+        list(read_documents(tmp_path / "empty"))
+
+
+def test_rows_without_an_id_get_one_in_a_new_index_only(tmp_path):
+    path = lines(tmp_path / "d.jsonl", {"text": "a"}, *2 * [{"text": "b", "title": "Nurse"}])
+    assert [d.id for d in documents_of(path)] == ["1", "Nurse", "Nurse (3)"]
+    with pytest.raises(DataError, match=r"d.jsonl:1: the field 'id' is missing.*--id-field"):
+        documents_of(path, makes_ids=False)
+
+
+def test_bad_rows_are_reported_and_left_out(tmp_path):
+    path = tmp_path / "d.csv"
+    path.write_text('id,text\na,soup\na,stew\nb\n,x\nc,"two\nlines"\nd,\ne,"x"y\nf,pie\n')
+    bad = []
+    assert [d.id for d in documents_of(path, on_bad=bad.append)] == ["a", "c", "f"]
+    assert [text.removeprefix(str(path)).partition(";")[0] for text in bad] == [
+        ":3: the id 'a' comes twice, first at 2",
+        ":4: more or fewer fields than the heading",
+        ":5: the field 'id' is empty",
+        ":8: the field 'text' is empty",
+        """:9: not CSV (',' expected after '"')""",
+    ]
+    with pytest.raises(DataError, match=r"d.csv:3: the id 'a' comes twice, first at 2"):
+        documents_of(path)
+    rows = tmp_path / "d.jsonl"
+    rows.write_text('{"id": "a", "text": "x"}\n{"id"\n[]\n{"id": "b", "text": "y"}\n')
+    assert [d.id for d in documents_of(rows, on_bad=bad.append)] == ["a", "b"]

@@ -1,6 +1,7 @@
 """Search: composition, exclusion in every branch, filters, refused queries."""
 
 import json
+from datetime import UTC, date, datetime
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
 from boolattn.logic.syntax import parse
 from boolattn.logic.tree import Atom
 from boolattn.search import Document, Searcher
+from boolattn.search.filters import parse_filters
 from boolattn.search.queries import is_contradiction
 from boolattn.search.verdicts import Probabilities, explain_lower_rank, judge
 from tests.search import word_model
@@ -228,13 +230,50 @@ def test_filters_hold_in_every_branch(shared):
         assert set(ids(shared.search("moths", k=100, filters=filters))) == expected
 
 
+def test_lists_dates_and_nested_values_are_filtered(retriever, folder):
+    rows = {
+        "a": {"tags": ["Vegan", "quick"], "on": date(2024, 3, 1), "open": True, "by": {"n": "Li"}},
+        "b": {"tags": "quick", "on": "2024-03-31 23:00:00", "open": "True", "stars": [1, 5]},
+        "c": {"tags": [], "on": datetime(2023, 12, 31, tzinfo=UTC), "open": "false", "stars": 3},
+        "d": {"tags": None, "on": "2024-03-01T01:00:00+02:00", "open": False},
+    }
+    first = [Document(id=name, text="moths", metadata=rows[name]) for name in "ab"]
+    searcher = Searcher.build(folder, first, retriever)
+    # A second segment, without some columns of the first.
+    searcher.add(Document(id=name, text="moths", metadata=rows[name]) for name in "cd")
+    cases = {
+        "ab": [{"tags": "quick"}, {"tags": {"exists": True}}, {"open": True}, {"open": "true"}],
+        "a": [{"tags": "Vegan"}, {"tags": {"contains": "vega"}}, {"on": date(2024, 3, 1)}],
+        "cd": [{"tags": {"not": ["quick"]}}, {"tags": {"exists": False}}, {"open": "False"}],
+        "": [{"tags": []}, {"tags": {"contains": "meat"}}, {"on": {"gt": "2024-03"}}],
+        "abd": [{"on": {"gte": 2024}}, {"on": {"gte": "2024-02-29"}}, {"on": {"gt": "2023"}}],
+        "acd": [{"on": {"lte": "2024-03-01"}}, {"on": {"lt": "2024-03-31T23:00:00Z"}}],
+        "b": [{"stars": {"gt": 4}}, {"stars": {"lte": 1}}, {"stars": {"gte": 4, "lt": 2}}],
+        "bc": [{"stars": {"gte": 3}}, {"stars": {"exists": True}}],
+        "abcd": [{"on": {"lte": "2024-03"}}],
+        "d": [{"on": "2024-02-29T23:00:00Z"}],
+    }
+    for expected, filters in cases.items():
+        for one in filters:
+            assert sorted(ids(searcher.search("moths", filters=one))) == list(expected), one
+    assert ids(searcher.search("moths", filters=parse_filters(["by.n=Li", "on<2024-04"]))) == ["a"]
+    texts = ["tags~QUICK", "stars!=*", "open=TRUE", "on>=2024"]
+    assert ids(searcher.search("moths", filters=parse_filters(texts))) == ["a"]
+    assert searcher.search("moths", filters={"by.n": "Li"}).hits[0].metadata["on"] == "2024-03-01"
+
+
 @pytest.mark.parametrize(
     ("filters", "message"),
     [
         ({"plaec": "Peru"}, "no document has the field 'plaec'; there are: group, is_old, place"),
-        ({"year": {"above": 3}}, "has no 'above'; there are in, not, gt"),
+        ({"year": {"above": 3}}, "has no 'above'; there are in, not, contains"),
         ({"year": {"gt": "x"}}, "gt takes one number"),
         ({"year": {"gt": [1, 2]}}, "gt takes one number"),
+        ({"group": {"gt": 3}}, "the field holds no numbers or dates that gt could compare"),
+        ({"year": {"gt": "2024-03"}}, "the field holds no dates that gt"),
+        ({"year": {"gt": "2024-13"}}, "gt takes one number, or one date"),
+        ({"year": {"exists": "yes"}}, "exists takes true or false, not 'yes'"),
+        ({"place": {"contains": ["a", "b"]}}, "contains takes one text, not 2 values"),
         ({"year": None}, "a value is text, a number or true or false, not None"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import boolattn
-from boolattn.cli import data, evaluate, explain, reproduce, search, serve, train
+from boolattn.cli import data, documents, evaluate, explain, reproduce, search, serve, train
 from boolattn.errors import BoolattnError, ConfigError
 from boolattn.files import checkout_module
 
@@ -26,13 +26,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _VERBS: dict[str, list[Callable[..., None]]] = {
-    "Search": [search.index, search.search, serve.serve, explain.explain],
+    "Search": [documents.index, search.search, serve.serve, explain.explain],
+    "Documents of an index": [documents.info, documents.add, documents.delete],
     "Models": [train.pretrain, train.train, evaluate.evaluate, evaluate.compare, train.export],
     "Data and paper": [reproduce.reproduce],
 }
 for panel, verbs in _VERBS.items():
     for verb in verbs:
         app.command(rich_help_panel=panel)(verb)
+app.command(
+    "update",
+    rich_help_panel="Documents of an index",
+    help="Add documents to an index; each replaces the one with its id, if there is one.",
+)(documents.add)
 app.add_typer(data.app, name="data", rich_help_panel="Data and paper")
 
 

@@ -1,23 +1,16 @@
-"""The verbs ``index`` and ``search``."""
+"""The verb ``search``."""
 
 from __future__ import annotations
 
-import sys
-import time
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path  # noqa: TC003 - typer reads it
+from typing import TYPE_CHECKING, Annotated
 
-import typer
 from typer import Argument, Option
 
 from boolattn.cli.output import AsJson, StrictNot, console, note, print_json, quiet_libraries
-from boolattn.errors import ConfigError, QuerySyntaxError
+from boolattn.errors import QuerySyntaxError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
     from rich.table import Table
     from rich.text import Text
 
@@ -29,60 +22,6 @@ _OPERATORS = {"AND": "bold green", "OR": "bold cyan", "NOT": "bold red"}
 _OPERANDS = ("yellow", "blue", "magenta", "cyan", "green")
 #: Verdicts for people.
 _VERDICTS = {"put down": "ranked lower"}
-
-
-def index(  # noqa: PLR0913 - options of a command line
-    documents: Annotated[Path, Argument(help="A .jsonl, .csv or .parquet file.")],
-    out: Annotated[Path, Option(help="Folder of the index.")],
-    model: Annotated[str, Option(help="shipped (default), minilm, or a model folder.")] = "",
-    engine: Annotated[str, Option(help="flat (exact), ivf, hnsw or milvus.")] = "flat",
-    uri: Annotated[str, Option(help="Milvus: a file name or an address.")] = "",
-    lexical: Annotated[bool, Option(help="Index words too, for --hybrid.")] = True,
-    append: Annotated[bool, Option("--append", help="Add documents to an index.")] = False,
-    update: Annotated[bool, Option("--update", help="Add, replacing the same ids.")] = False,
-    resume: Annotated[bool, Option("--resume", help="Continue a stopped build.")] = False,
-    replace: Annotated[bool, Option("--replace", help="Replace an existing index.")] = False,
-    ray: Annotated[
-        str, Option(metavar="local|ADDRESS", help="Encode with Ray, here or on a cluster.")
-    ] = "",
-    batch_size: Annotated[int | None, Option(help="Documents encoded at once.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Index documents: vectors, words and metadata in one folder."""
-    if (append or update) and (resume or replace):
-        raise ConfigError("--append and --update add to an index; --resume and --replace build one")
-    # Before a model is loaded, because this is the most common mistake.
-    if not documents.is_file():
-        raise ConfigError(f"there is no file {documents}")
-    from boolattn.embedding.models import SHIPPED, absolute_name
-    from boolattn.search import Searcher, load_model
-    from boolattn.search.index.document_files import read_documents
-
-    start = time.perf_counter()
-    quiet_libraries()
-    opened = open_index(out, model) if append or update else None
-    name = model or (opened.manifest.model if opened else SHIPPED)
-    retriever = opened.retriever if opened else load_model(name)
-    records = read_documents(documents)
-    with _progress() as progress, _encoder(ray, name, retriever.fingerprint, batch_size) as encode:
-        if opened is not None:
-            opened.add(records, replace_old=update, encode=encode, progress=progress)
-        else:
-            opened = Searcher.build(
-                out,
-                records,
-                retriever,
-                encode=encode,
-                progress=progress,
-                engine=engine,
-                uri=uri if "://" in uri or not uri else str(Path(uri).resolve()),
-                lexical=lexical,
-                model=absolute_name(name),
-                batch_size=batch_size,
-                resume=resume,
-                replace=replace,
-            )
-    _print_summary(opened, time.perf_counter() - start, as_json=as_json)
 
 
 def search(  # noqa: PLR0913 - options of a command line
@@ -207,55 +146,3 @@ def coloured_query(result: SearchResult) -> Text:
         for start, end in spans:
             text.stylize(style, start, end)
     return text
-
-
-def _print_summary(searcher: Searcher, seconds: float, *, as_json: bool) -> None:
-    manifest = searcher.manifest
-    values: dict[str, Any] = {
-        "index": str(searcher.folder),
-        "documents": len(searcher),
-        "model": manifest.model,
-        "engine": manifest.engine,
-        "recall": manifest.engine_settings.get("recall"),
-        "lexical": searcher.has_lexical,
-        "seconds": round(seconds, 1),
-    }
-    if as_json:
-        print_json(values)
-        return
-    recall = ", ".join(f"recall@{k} {value:.3f}" for k, value in (values["recall"] or {}).items())
-    typer.echo(
-        f"{searcher.folder}: {len(searcher)} documents, engine {manifest.engine} "
-        f"({recall or 'exact'}), {seconds:.1f} s"
-    )
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int], None]]:
-    """Show the number of documents done, if stderr is a terminal."""
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    text = TextColumn("{task.completed:,.0f} documents, {task.fields[speed]:,.0f} per second")
-    columns = (SpinnerColumn(), text, TimeElapsedColumn())
-    is_hidden = not sys.stderr.isatty()
-    with Progress(*columns, console=console(stderr=True), disable=is_hidden) as progress:
-        task = progress.add_task("", total=None, speed=0)
-
-        def tell(n: int) -> None:
-            progress.advance(task, n)
-            own = progress.tasks[0]
-            progress.update(task, speed=own.completed / max(own.elapsed or 0, 1e-9))
-
-        yield tell
-
-
-def _encoder(
-    ray: str, model: str, fingerprint: str, batch_size: int | None
-) -> AbstractContextManager[Any]:
-    """Return an encoder that runs on Ray; ``None``: the model encodes here."""
-    if not ray:
-        return nullcontext()
-    from boolattn.search.index.ray_encoder import cluster
-
-    address = "" if ray == "local" else ray
-    return cluster(model, fingerprint, address=address, batch_size=batch_size)

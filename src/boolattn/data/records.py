@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One document; its metadata are further values, for filters."""
+    """One document; its metadata are further values, for filters.
+
+    These are text, numbers, true or false, dates, and lists and objects of them.
+    """
 
     id: str  # unique in its corpus
     text: str  # the text that is encoded
     title: str = ""  # shown to people; the id of QUEST's documents
-    metadata: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Filters on metadata, applied exactly and before ranking.
 
-``{"country": "Peru", "family": ["Sphingidae", "Noctuidae"], "year": {"gte": 1990, "lt": 2000},
-"status": {"not": "draft"}}``: all conditions must hold. A document without a value passes only
-``not``.
+``{"country": "Peru", "tags": ["vegan", "quick"], "year": {"gte": 1990, "lt": 2000},
+"date": {"lte": "2024-03"}, "title": {"contains": "soup"}, "status": {"not": "draft"},
+"price": {"exists": true}}``: all conditions must hold. A list meets a condition if one of its
+values does. A document without a value passes only ``not`` and ``{"exists": false}``.
 """
 
 from __future__ import annotations
@@ -10,55 +11,77 @@ from __future__ import annotations
 import json
 import operator
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boolattn.errors import QueryError
-from boolattn.search.storage.segments import is_number, value_hash
+from boolattn.search.storage import segments
+from boolattn.search.storage.values import as_boolean, filter_hash, is_number, items, period_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from boolattn.search.storage.segments import Mask, Rows, Value
+    from boolattn.search.storage.segments import Mask, Rows
+    from boolattn.search.storage.values import Value
 
 RANGES = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
-_KINDS = {"=": "in", "!=": "not", ">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
-_CONDITION = re.compile(r"(?P<name>[^=!<>]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)", re.S)
+KINDS = ("in", "not", "contains", "exists", *RANGES)
+_SIGNS = {"=": "in", "!=": "not", "~": "contains", ">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
+_CONDITION = re.compile(r"(?P<name>[^=!<>~]+?)\s*(?P<sign>!=|>=|<=|=|>|<|~)\s*(?P<value>.*)", re.S)
+#: On a command line: any value.
+_ANY = "*"
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on one field; ``kind`` is ``in``, ``not`` or one of :data:`RANGES`."""
+    """A condition on one field."""
 
     name: str
-    kind: str
+    kind: str  # one of KINDS
     values: tuple[Value, ...]
+    column: str = ""  # what a range is compared with; known when an index is searched
+    hashes: tuple[int, ...] = ()  # of the values that are selected, likewise
 
 
 def read_filters(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
     """Turn filters into conditions.
 
-    >>> read_filters({"year": {"gte": 1990}})
-    (Condition(name='year', kind='gte', values=(1990,)),)
+    >>> read_filters({"year": {"gte": 1990}})[0].values
+    (1990,)
     """
     found: list[Condition] = []
     for name, given in (filters or {}).items():
         for kind, value in (given if isinstance(given, dict) else {"in": given}).items():
-            if kind not in (known := ("in", "not", *RANGES)):
-                raise QueryError(f"filter {name!r} has no {kind!r}; there are {', '.join(known)}")
+            if kind not in KINDS:
+                raise QueryError(f"filter {name!r} has no {kind!r}; there are {', '.join(KINDS)}")
             values = _values(name, value)
-            if kind in RANGES and (len(values) != 1 or not is_number(values[0])):
-                raise QueryError(f"filter {name!r}: {kind} takes one number, not {value!r}")
+            _check(name, kind, values)
             found.append(Condition(name, kind, values))
     return tuple(found)
 
 
-def parse_filters(texts: Iterable[str]) -> dict[str, Any]:
-    """Parse filters of a command line: ``year>=1990``, ``country=Peru``, ``country!=Peru``.
+def _check(name: str, kind: str, values: tuple[Value, ...]) -> None:
+    one = values[0] if len(values) == 1 else None
+    what = ""
+    if kind in RANGES and not (is_number(one) or (isinstance(one, str) and period_of(one))):
+        what = "one number, or one date like 2024-03-01, 2024-03 or 2024"
+    elif kind == "contains" and not isinstance(one, str):
+        what = "one text"
+    elif kind == "exists" and not isinstance(one, bool):
+        what = "true or false"
+    if what:
+        shown = repr(one) if one is not None else f"{len(values)} values"
+        raise QueryError(f"filter {name!r}: {kind} takes {what}, not {shown}")
 
-    The same field with ``=`` twice means either value. ``7`` is both the number and the text.
+
+def parse_filters(texts: Iterable[str]) -> dict[str, Any]:
+    """Parse filters of a command line.
+
+    ``year>=1990``, ``date<2024-03``, ``country=Peru``, ``country!=Peru``, ``tags~veg`` (contains),
+    ``price=*`` (exists), ``price!=*``. The same field with ``=`` twice means either value. ``7`` is
+    both the number and the text.
 
     >>> parse_filters(["country=Peru", "country=Ecuador", "year>=1990"])
     {'country': {'in': ['Peru', 'Ecuador']}, 'year': {'gte': 1990}}
@@ -68,17 +91,64 @@ def parse_filters(texts: Iterable[str]) -> dict[str, Any]:
         match = _CONDITION.fullmatch(text.strip())
         if match is None:
             raise QueryError(f"filter {text!r} is not of the form key=value, key!=value or key>=1")
-        kind, value = _KINDS[match["sign"]], match["value"].strip()
+        kind, value = _SIGNS[match["sign"]], match["value"].strip()
         own = found.setdefault(match["name"].strip(), {})
         if kind in RANGES:
-            own[kind] = _number(value, text)
+            own[kind] = _limit(value, text)
+        elif kind == "contains":
+            own[kind] = value
+        elif value == _ANY:
+            own["exists"] = kind == "in"
         else:
             own.setdefault(kind, []).extend(_text_and_value(value))
     return found
 
 
+def resolve(conditions: Iterable[Condition], rows: Rows) -> tuple[Condition, ...]:
+    """Add to conditions what depends on the index; refuse fields that it does not have."""
+    names = rows.names()
+    found = []
+    for condition in conditions:
+        name = condition.name
+        if name not in names:
+            raise QueryError(
+                f"no document has the field {name!r}; there are: {', '.join(names) or 'none'}"
+            )
+        if condition.kind in RANGES:
+            found.append(_with_column(condition, rows))
+        elif condition.kind == "contains":
+            part = str(condition.values[0]).casefold()
+            texts = rows.texts(name).items()
+            hashes = tuple(number for number, text in texts if part in text.casefold())
+            found.append(replace(condition, hashes=hashes))
+        else:
+            found.append(replace(condition, hashes=tuple(map(filter_hash, condition.values))))
+    return tuple(found)
+
+
+def _with_column(condition: Condition, rows: Rows) -> Condition:
+    """Choose between numbers and dates; a limit that is a year or a day has a length."""
+    name, kind, value = condition.name, condition.kind, condition.values[0]
+    is_upper = kind in ("lt", "lte")
+    has_dates = rows.has_column(f"{segments.LATEST}:{name}")
+    if has_dates and not rows.has_column(f"{segments.LARGEST}:{name}"):
+        value = str(value)  # a year, unless it is refused below
+    column = segments.SMALLEST if is_upper else segments.LARGEST
+    if isinstance(value, str):
+        column = segments.EARLIEST if is_upper else segments.LATEST
+        if (period := period_of(value)) is None:
+            raise QueryError(f"filter {name!r}: {kind} takes a date, not {value}")
+        value, end = period
+        if end > value and kind in ("gt", "lte"):
+            kind, value = ("gte", end) if kind == "gt" else ("lt", end)
+    if not rows.has_column(f"{column}:{name}"):
+        what = "dates" if column in (segments.LATEST, segments.EARLIEST) else "numbers or dates"
+        raise QueryError(f"filter {name!r}: the field holds no {what} that {kind} could compare")
+    return Condition(name, kind, (value,), column)
+
+
 def allowed_rows(conditions: Iterable[Condition], rows: Rows) -> Mask | None:
-    """Return which rows pass all conditions and are not deleted; ``None``: all."""
+    """Return which rows pass all resolved conditions and are not deleted; ``None``: all."""
     mask = rows.live
     for condition in conditions:
         own = _passes(condition, rows)
@@ -87,40 +157,63 @@ def allowed_rows(conditions: Iterable[Condition], rows: Rows) -> Mask | None:
 
 
 def _passes(condition: Condition, rows: Rows) -> Mask:
-    names = rows.names()
-    if condition.name not in names:
-        raise QueryError(
-            f"no document has the field {condition.name!r}; there are: {', '.join(names) or 'none'}"
-        )
     if condition.kind in RANGES:
-        column = rows.column(f"number:{condition.name}")
+        column = rows.column(f"{condition.column}:{condition.name}")
         return np.asarray(RANGES[condition.kind](column, condition.values[0]), bool)
-    hashes = np.array([value_hash(value) for value in condition.values], np.uint64)
-    mask = np.isin(rows.column(f"hash:{condition.name}"), hashes)
+    if condition.kind == "exists":
+        has_value = rows.column(f"hash:{condition.name}") != 0
+        return np.asarray(has_value == condition.values[0], bool)
+    hashes, places = rows.hashes(condition.name)
+    mask = np.zeros(len(rows), bool)
+    mask[places[np.isin(hashes, np.array(condition.hashes, np.uint64))]] = True
     return ~mask if condition.kind == "not" else mask
+
+
+def frequent_values(rows: Rows, name: str, n: int = 5) -> dict[str, Any]:
+    """Count the documents with a field, its different values, and the most frequent ones."""
+    hashes, places = rows.hashes(name)
+    is_live = (hashes != 0) if rows.live is None else (hashes != 0) & rows.live[places]
+    places = places[is_live]
+    _, first, counts = np.unique(hashes[is_live], return_index=True, return_counts=True)
+    frequent = []
+    for one in np.argsort(-counts, kind="stable")[:n].tolist():
+        own = items(rows.document(int(places[first[one]])).metadata[name])
+        value = next(v for v in own if filter_hash(v) == hashes[is_live][first[one]])
+        frequent.append((value, int(counts[one])))
+    found = {"documents": len(np.unique(places)), "different": len(counts)}
+    return found | {"frequent": frequent}
 
 
 def _values(name: str, value: object) -> tuple[Value, ...]:
     values = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
+    found = []
     for own in values:
+        own = own.isoformat() if hasattr(own, "isoformat") else own
         if not isinstance(own, str | int | float | bool):
             raise QueryError(
                 f"filter {name!r}: a value is text, a number or true or false, not {own!r}"
             )
-    return values
+        found.append(own)
+    return tuple(found)
 
 
 def _text_and_value(text: str) -> list[Value]:
     """Return a text, and its value as JSON: a command line has no types."""
+    if isinstance(found := as_boolean(text), bool):
+        return [found]
     try:
         value = json.loads(text)
     except ValueError:
         return [text]
-    return [text, value] if isinstance(value, int | float | bool) else [text]
+    return [text, value] if isinstance(value, int | float) else [text]
 
 
-def _number(value: str, text: str) -> float:
+def _limit(value: str, text: str) -> Value:
+    if re.fullmatch(r"[-+]?\d+", value):
+        return int(value)
+    if period_of(value):
+        return value
     try:
-        return int(value) if re.fullmatch(r"[-+]?\d+", value) else float(value)
+        return float(value)
     except ValueError as error:
-        raise QueryError(f"filter {text!r}: {value!r} is not a number") from error
+        raise QueryError(f"filter {text!r}: {value!r} is neither a number nor a date") from error

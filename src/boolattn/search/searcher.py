@@ -9,7 +9,7 @@ from boolattn.embedding.base import BaseRetriever
 from boolattn.embedding.models import load_model
 from boolattn.errors import ConfigError, DataError, IndexFolderError, QueryError
 from boolattn.search.index.open_index import OpenIndex
-from boolattn.search.index.writer import IndexSettings, Writer
+from boolattn.search.index.writer import IndexSettings, Writer, delete_documents
 from boolattn.search.pipeline import Pipeline, SearchOptions
 from boolattn.search.storage.manifest import check_files, check_model, read_manifest
 from boolattn.settings import build
@@ -128,8 +128,7 @@ class Searcher:
 
     def delete(self, ids: Iterable[str]) -> None:
         """Remove documents by id."""
-        manifest = Writer(self.folder, self.retriever).delete(ids)
-        self._index = OpenIndex.open(self.folder, manifest)
+        self._index = OpenIndex.open(self.folder, delete_documents(self.folder, ids))
 
     def refresh(self) -> bool:
         """Open the index again if another process changed it; return whether it did."""

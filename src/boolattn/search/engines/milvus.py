@@ -23,8 +23,9 @@ from boolattn.errors import BoolattnError, IndexFolderError, MissingDataError
 from boolattn.search.engines.tuning import TunedEngine
 from boolattn.search.filters import RANGES
 from boolattn.search.storage.manifest import read_manifest
-from boolattn.search.storage.segments import value_hash
+from boolattn.search.storage.segments import COMPARED
 from boolattn.search.storage.transaction import MILVUS
+from boolattn.search.storage.values import filter_hash, items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from boolattn.search.filters import Condition
     from boolattn.search.storage.manifest import FileEntry, Manifest
     from boolattn.search.storage.segments import Array, RowNumbers, Rows
+    from boolattn.search.storage.values import Metadata
 
     Client = Any
 
@@ -44,6 +46,9 @@ _BATCH = 1000
 _QUERIES = 16
 _FIRST_EFFORT, _MOST_EFFORT = 32, 4096
 _TIMEOUT = 30.0
+_MAX_TAGS = 1024
+#: In place of a hash: the field has a value.
+_EXISTS = 0
 _SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
 
@@ -145,13 +150,16 @@ def expression(conditions: tuple[Condition, ...]) -> str:
     """Write conditions as an expression of Milvus."""
     parts = []
     for condition in conditions:
-        if condition.kind in RANGES:
-            sign = _SIGNS[condition.kind]
-            parts.append(f"numbers[{json.dumps(condition.name)}] {sign} {condition.values[0]}")
+        name, kind = condition.name, condition.kind
+        if kind in RANGES:
+            column = json.dumps(f"{condition.column}:{name}")
+            parts.append(f"numbers[{column}] {_SIGNS[kind]} {condition.values[0]}")
             continue
-        tags = json.dumps([_tag(condition.name, value_hash(v)) for v in condition.values])
-        own = f"array_contains_any(tags, {tags})" if condition.values else "row < 0"
-        parts.append(f"(not {own})" if condition.kind == "not" else own)
+        is_negated = kind == "not" or (kind == "exists" and not condition.values[0])
+        hashes = (_EXISTS,) if kind == "exists" else condition.hashes
+        tags = json.dumps([_tag(name, one) for one in hashes])
+        own = f"array_contains_any(tags, {tags})" if hashes else "row < 0"
+        parts.append(f"(not {own})" if is_negated else own)
     return " and ".join(parts)
 
 
@@ -162,7 +170,11 @@ def _create(client: Client, name: str, dimension: int) -> None:
     schema.add_field("row", DataType.INT64, is_primary=True)
     schema.add_field("vector", DataType.FLOAT_VECTOR, dim=dimension)
     schema.add_field(
-        "tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=1024, max_length=256
+        "tags",
+        DataType.ARRAY,
+        element_type=DataType.VARCHAR,
+        max_capacity=_MAX_TAGS,
+        max_length=256,
     )
     schema.add_field("numbers", DataType.JSON)
     index = client.prepare_index_params()
@@ -174,19 +186,28 @@ def _create(client: Client, name: str, dimension: int) -> None:
 
 def _entries(rows: Rows, start: int, end: int) -> list[dict[str, Any]]:
     chosen = np.arange(start, end)
-    vectors, names = rows.vectors(chosen), rows.names()
-    hashes = {name: rows.column(f"hash:{name}")[start:end].tolist() for name in names}
-    numbers = {name: rows.column(f"number:{name}")[start:end].tolist() for name in names}
+    vectors, columns = rows.vectors(chosen), {}
+    for name in (f"{kind}:{name}" for kind in COMPARED for name in rows.names()):
+        if rows.has_column(name):
+            columns[name] = rows.column(name)[start:end].tolist()
     return [
         {
             "row": row,
             "vector": vectors[place],
-            "tags": [_tag(name, hashes[name][place]) for name in names if hashes[name][place]],
+            "tags": _tags(rows.document(row).metadata),
             # NaN, which is not equal to itself, is no value.
-            "numbers": {n: v[place] for n, v in numbers.items() if v[place] == v[place]},
+            "numbers": {n: v[place] for n, v in columns.items() if v[place] == v[place]},
         }
         for place, row in enumerate(chosen.tolist())
     ]
+
+
+def _tags(metadata: Metadata) -> list[str]:
+    """Return a tag for each field, and one for each of its values; Milvus has a limit."""
+    found = [_tag(name, _EXISTS) for name in metadata]
+    for name, value in metadata.items():
+        found += [_tag(name, filter_hash(one)) for one in items(value)]
+    return list(dict.fromkeys(found))[:_MAX_TAGS]
 
 
 def _drop_stale(client: Client, folder: Path) -> None:

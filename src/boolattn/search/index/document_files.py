@@ -1,59 +1,175 @@
-"""Documents from a file: JSON lines, CSV or Parquet.
+"""Documents from files: JSON lines, JSON, CSV, TSV, Parquet, a folder of texts, or stdin (``-``).
 
-Every row has a text (``text``, or ``contents``) and an id (``id``, ``_id``, or else its title).
-An object under ``metadata`` and all other fields but ``title`` are metadata.
+A row has a text, an id and a title, in the fields that are named, or else in the usual ones. All
+other fields are metadata; those in an object ``metadata`` too.
 """
 
 from __future__ import annotations
 
+import ast
 import csv
-import math
+import json
 import re
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.data.records import Document
 from boolattn.errors import DataError, MissingDataError
-from boolattn.jsonl import ENDINGS, read_jsonl, read_lines
+from boolattn.jsonl import ENDINGS, check_object, parse_object, read_lines
+from boolattn.search.storage.values import as_boolean, flatten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-_IDS, _TEXTS, _TITLE, _METADATA = ("id", "_id"), ("text", "contents"), "title", "metadata"
+    Lines = Iterable[tuple[int, str]]
+    #: A line, or a file's name, and its row, or what is wrong with it.
+    Rows = Iterator[tuple[int | str, Mapping[str, Any] | DataError]]
+
+STDIN = Path("-")
+_IDS, _TITLES, _METADATA = ("id", "_id"), ("title", "name"), "metadata."
+_TEXTS = ("text", "contents", "content", "body", "description", "abstract")
+_FOLDER_ENDINGS = (".txt", ".md", ".markdown")
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")
 
 
-def read_documents(path: Path) -> Iterator[Document]:
-    """Read a corpus as a stream; JSON lines and CSV may be compressed (.gz, .xz, .zst)."""
-    if not path.is_file():
+@dataclass(frozen=True, kw_only=True)
+class Fields:
+    """Which fields have the text, the id and the title; empty: the first usual one of a row."""
+
+    text: tuple[str, ...] = ()  # several are joined
+    id: str = ""
+    title: str = ""
+
+
+def read_documents(
+    path: Path,
+    fields: Fields | None = None,
+    *,
+    on_bad: Callable[[str], None] | None = None,
+    makes_ids: bool = True,
+) -> Iterator[Document]:
+    """Read documents as a stream; files of lines may be compressed (.gz, .xz, .zst).
+
+    Args:
+        path: A file, a folder, or ``-`` for stdin.
+        fields: What is where in a row.
+        on_bad: Called with the message for each row that cannot be read, which is then left out;
+            without it, the first such row is an error.
+        makes_ids: Whether a row without an id gets its title or else its number as one.
+    """
+    fields = fields or Fields()
+    seen: dict[str, int | str] = {}
+    has_rows = False
+    rows, is_typed = _rows(path)
+    for place, row in rows:
+        has_rows = True
+        where = f"{path}:{place}" if isinstance(place, int) else place
+        try:
+            if isinstance(row, DataError):
+                raise row
+            document = _Row(row, where, fields, is_typed).document(
+                str(place) if makes_ids else "", seen
+            )
+        except DataError as error:
+            if on_bad is None:
+                raise
+            on_bad(str(error))
+            continue
+        seen[document.id] = place
+        yield document
+    if not has_rows:
+        raise DataError(f"{path} holds no documents, so there is nothing to index")
+
+
+def _rows(path: Path) -> tuple[Rows, bool]:
+    """Return the rows of any source, and whether all their values are texts without a type."""
+    if path.is_dir():
+        return _folder(path), False
+    if path != STDIN and not path.is_file():
         raise MissingDataError(f"there is no file {path}")
     name = path.name.lower()
     for ending in ENDINGS[1:]:
         name = name.removesuffix(ending)
     kind = name.rpartition(".")[2]
-    if kind not in _READERS:
-        raise DataError(f"{path}: a corpus ends in {', '.join('.' + k for k in _READERS)}")
-    number = 0
-    for number, row in _READERS[kind](path):
-        yield _document(row, f"{path}:{number}")
-    if not number:
-        raise DataError(f"{path} holds no documents, so there is nothing to index")
+    if kind == "parquet":
+        return _parquet(path), False
+    if path.suffix in _FOLDER_ENDINGS:
+        return _folder(path.parent, [path]), False
+    if path != STDIN and kind not in ("jsonl", "ndjson", "json", "csv", "tsv"):
+        kinds = ".jsonl, .json, .csv, .tsv, .parquet, .txt or .md"
+        raise DataError(f"{path}: documents are in a file that ends in {kinds}, or in a folder")
+    lines = ((n, line.removeprefix("\ufeff") if n == 1 else line) for n, line in read_lines(path))
+    if path == STDIN:
+        first = next(lines, (1, ""))
+        lines = (one for one in chain([first], lines))
+        kind = {"{": "jsonl", "[": "json"}.get(first[1].lstrip()[:1], "csv")
+    if kind in ("csv", "tsv"):
+        return _csv(path, lines, "\t" if kind == "tsv" else ""), True
+    return (_json if kind == "json" else _jsonl)(path, lines), False
 
 
-def _csv(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _jsonl(path: Path, lines: Lines) -> Rows:
+    for number, line in lines:
+        if line and not line.isspace():
+            try:
+                yield number, parse_object(line, path, number)
+            except DataError as error:
+                yield number, error
+
+
+def _json(path: Path, lines: Lines) -> Rows:
+    """Read an array of objects, or objects one after the other."""
+    text = "\n".join(line for _, line in lines)
+    decoder, place, last, number = json.JSONDecoder(), 0, 0, 1
+    is_array = text.lstrip().startswith("[")
+    place = text.find("[") + 1 if is_array else 0
+    while True:
+        while text[place : place + 1] and text[place] in ", \t\r\n":
+            place += 1
+        number, last = number + text.count("\n", last, place), place
+        if text[place : place + 1] in ("]", ""):
+            break
+        try:
+            row, place = decoder.raw_decode(text, place)
+            yield number, check_object(row, path, number)
+        except DataError as error:
+            yield number, error
+        except ValueError as error:
+            number += text.count("\n", last, getattr(error, "pos", last))
+            yield number, DataError(f"{path}:{number}: not JSON ({error}); is it cut?")
+            return
+    if is_array and not text[place:]:
+        yield number, DataError(f"{path}:{number}: the array is never closed; is the file cut?")
+
+
+def _csv(path: Path, lines: Lines, delimiter: str) -> Rows:
     # A field may hold line breaks, and a book.
     csv.field_size_limit(1 << 30)
-    reader = csv.DictReader((line + "\n" for _, line in read_lines(path)), restkey="", strict=True)
-    try:
-        for row in reader:
-            if "" in row or None in row.values():
-                raise DataError(f"{path}:{reader.line_num}: more or fewer fields than the heading")
-            yield reader.line_num, {k: _typed(v) if k not in _PLAIN else v for k, v in row.items()}
-    except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num + 1}: not CSV ({error})") from error
+    texts = (line + "\n" for _, line in lines)
+    heading = next(texts, "")
+    delimiter = delimiter or max(",;\t", key=heading.count)
+    reader = csv.DictReader(chain([heading], texts), delimiter=delimiter, strict=True)
+    while True:
+        try:
+            row = next(reader, None)
+            if row is None:
+                return
+        except csv.Error as error:
+            number = reader.line_num + 1
+            yield number, DataError(f"{path}:{number}: not CSV ({error})")
+            continue
+        values = [value for value in row.values() if isinstance(value, str)]
+        number = reader.line_num - sum(value.count("\n") for value in values)
+        if None in row or len(values) < len(row):
+            yield number, DataError(f"{path}:{number}: more or fewer fields than the heading")
+        else:
+            row.pop("", None)  # the index of a pandas table
+            yield number, row
 
 
-def _parquet(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _parquet(path: Path) -> Rows:
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -71,58 +187,103 @@ def _parquet(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         raise DataError(f"{path}:{number + 1}: damaged, or not Parquet ({reason})") from error
 
 
-_READERS = {"jsonl": read_jsonl, "csv": _csv, "parquet": _parquet}
-#: Never read as numbers.
-_PLAIN = (*_IDS, *_TEXTS, _TITLE)
-
-
-def _document(row: Mapping[str, Any], where: str) -> Document:
-    inner = row.get(_METADATA)
-    values = {name: value for name, value in row.items() if name not in _PLAIN}
-    if isinstance(inner, dict):
-        del values[_METADATA]
-        values |= inner
-    return Document(
-        id=_text(row, (*_IDS, _TITLE), where),
-        text=_text(row, _TEXTS, where),
-        title=_text(row, (_TITLE,), where) if row.get(_TITLE) is not None else "",
-        metadata=_metadata(values, where),
-    )
-
-
-def _text(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> str:
-    """Return the first of some fields that a row has."""
-    value = next((row[name] for name in names if row.get(name) is not None), None)
-    if isinstance(value, int) and names[0] in _IDS and not isinstance(value, bool):
-        value = str(value)
-    if isinstance(value, str) and (value or names[0] not in _IDS):
-        return value
-    what = "is missing" if value is None else "is empty"
-    if not isinstance(value, str | None):
-        what = f"is {type(value).__name__}, not text"
-    raise DataError(f"{where}: the field {names[0]!r} {what}; there are {', '.join(row)}")
-
-
-def _metadata(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if value is None or (isinstance(value, float) and math.isnan(value)):
+def _folder(folder: Path, files: list[Path] | None = None) -> Rows:
+    """Read a document from each file; its title is its first heading, or its name."""
+    for file in files or sorted(p for p in folder.rglob("*") if p.suffix in _FOLDER_ENDINGS):
+        name = file.relative_to(folder)
+        try:
+            text = "\n".join(line for _, line in read_lines(file))
+        except DataError as error:
+            yield str(file), error
             continue
-        if hasattr(value, "isoformat"):
-            value = value.isoformat()
-        if not isinstance(value, str | int | float | bool):
+        heading = re.search(r"^#+ +(.+)", text, re.M) if file.suffix != ".txt" else None
+        row = {"id": name.as_posix(), "title": heading[1].strip() if heading else name.stem}
+        inside = {"folder": name.parent.as_posix()} if len(name.parts) > 1 else {}
+        yield str(file), row | inside | {"text": text}
+    if not files and not any(p.suffix in _FOLDER_ENDINGS for p in folder.rglob("*")):
+        raise DataError(f"{folder} holds no {' or '.join(_FOLDER_ENDINGS[:2])} files")
+
+
+class _Row:
+    """A row, taken apart."""
+
+    def __init__(self, row: Mapping[str, Any], where: str, fields: Fields, is_typed: bool) -> None:
+        self._where, self._fields, self._is_typed = where, fields, is_typed
+        try:
+            values = flatten(row)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error
+        self._values = {name.removeprefix(_METADATA): value for name, value in values.items()}
+        self._names = list(row)
+
+    def document(self, number: str, seen: Mapping[str, int | str]) -> Document:
+        """Make a document; ``number`` is the id of last resort, if it is not empty."""
+        fields = self._fields
+        title = self._take((fields.title,) if fields.title else _TITLES, is_needed=False)
+        texts = [self._take((name,)) for name in fields.text] or [self._take(_TEXTS)]
+        text = "\n".join(part for part in texts if part.strip())
+        if not text.strip() and not title.strip():
+            names = fields.text or _TEXTS
+            raise self._error(next((n for n in names if n in self._names), names[0]), "is empty")
+        ids = (fields.id,) if fields.id else _IDS
+        if fields.id or not self._values.keys().isdisjoint(ids):
+            if not (name := self._take(ids)):
+                raise self._error(ids[0], "is empty")
+        elif not (name := title or number):
+            raise self._error(ids[0], "is missing")
+        elif name in seen and number:
+            name = f"{title} ({number})"
+        if name in seen:
             raise DataError(
-                f"{where}: the field {name!r} is {type(value).__name__}; metadata are text, "
-                "numbers, true or false"
+                f"{self._where}: the id {name!r} comes twice, first at {seen[name]}; every "
+                "document needs its own"
             )
-        found[name] = value
-    return found
+        metadata = self._values
+        if self._is_typed:
+            metadata = flatten({k: _typed(str(v)) for k, v in metadata.items()})
+        return Document(id=name, text=text, title=title, metadata=metadata)
+
+    def _take(self, names: tuple[str, ...], *, is_needed: bool = True) -> str:
+        """Remove and return the first of some fields that the row has."""
+        name = next((name for name in names if name in self._values), None)
+        if name is None:
+            if is_needed:
+                raise self._error(names[0], "is missing")
+            return ""
+        value = self._values.pop(name)
+        if isinstance(value, list):
+            value = "\n".join(map(str, value))
+        if isinstance(value, int) and not isinstance(value, bool) and names[0] not in _TEXTS:
+            value = str(value)
+        if not isinstance(value, str):
+            raise self._error(name, f"is {type(value).__name__}, not text")
+        return value
+
+    def _error(self, name: str, what: str) -> DataError:
+        text = f"{self._where}: the field {name!r} {what}"
+        if what == "is missing":
+            option = {
+                _TEXTS[0]: "; name one with --text-field",
+                _IDS[0]: "; name one with --id-field",
+            }
+            text += f"; there are {', '.join(self._names)}{option.get(name, '')}"
+        return DataError(text)
 
 
-def _typed(value: str) -> str | int | float | None:
-    """Return a number if it would be written the same again; 007 is text."""
+def _typed(value: str) -> object:
+    """Return the value of a CSV field.
+
+    A number if it would be written the same again (007 is text), true and false as pandas writes
+    them, a list in the notation of JSON or Python; nothing for an empty field.
+    """
     if not value:
         return None
     if _NUMBER.fullmatch(value):
         return float(value) if "." in value else int(value)
-    return value
+    if value[0] == "[" and value[-1] == "]":
+        for read in (json.loads, ast.literal_eval):
+            try:
+                return read(value)
+            except (ValueError, SyntaxError):
+                continue
+    return as_boolean(value)

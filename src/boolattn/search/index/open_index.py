@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from boolattn.search.engines.base import Selection
 from boolattn.search.engines.flat import Flat
 from boolattn.search.engines.registry import find_engine
-from boolattn.search.filters import allowed_rows, read_filters
+from boolattn.search.filters import allowed_rows, read_filters, resolve
 from boolattn.search.lexical import Lexical
 from boolattn.search.storage.segments import Rows
 
@@ -40,5 +40,5 @@ class OpenIndex:
 
     def selection(self, filters: Mapping[str, Any] | None) -> Selection:
         """Return which rows pass some filters."""
-        conditions = read_filters(filters)
+        conditions = resolve(read_filters(filters), self.rows)
         return Selection(allowed_rows(conditions, self.rows), conditions)

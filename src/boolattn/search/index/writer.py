@@ -24,6 +24,7 @@ from boolattn.search.storage.manifest import (
     describe,
     read_manifest,
 )
+from boolattn.search.storage.values import value_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -101,7 +102,8 @@ class Writer:
     def add(self, documents: Iterable[Document], *, replace_old: bool = False) -> Manifest:
         """Add documents to an index; see ``Searcher.add``."""
         with disk.writing(self.folder):
-            manifest = self._checked_manifest()
+            manifest = _checked_manifest(self.folder)
+            check_model(self.folder, manifest, self.retriever.fingerprint)
             disk.clean(self.folder, keep_segments=True)
             rows = store.Rows.open(self.folder, manifest)
             known = rows.column("key") if rows.live is None else rows.column("key")[rows.live]
@@ -114,7 +116,7 @@ class Writer:
                 new = store.Rows.open(self.folder, added)
                 deleted = list(rows.find(new.document(row).id for row in range(len(new))).values())
             if deleted:
-                changed = self._delete(manifest, rows, deleted)
+                changed = _with_deleted(self.folder, manifest, rows, deleted)
             changed = replace(changed, generation=manifest.generation + 1)
             changed = self._finish(changed, segments)
             if deleted:
@@ -123,42 +125,19 @@ class Writer:
             disk.clean_segments(self.folder)
             return changed
 
-    def delete(self, ids: Iterable[str]) -> Manifest:
-        """Remove documents; with an unknown id nothing is removed."""
-        with disk.writing(self.folder):
-            manifest = self._checked_manifest()
-            disk.clean(self.folder)
-            rows = store.Rows.open(self.folder, manifest)
-            found = rows.find(ids := list(ids))
-            if missing := [name for name in ids if name not in found]:
-                raise DataError(f"no document {missing[0]!r} in {self.folder}; nothing was deleted")
-            if not found:
-                return manifest
-            changed = replace(manifest, generation=manifest.generation + 1)
-            changed = self._delete(changed, rows, deleted := list(found.values()))
-            disk.commit(self.folder, changed)
-            find_engine(changed.engine).delete_rows(self.folder, changed, np.array(deleted))
-            return changed
-
     def _check_free(self) -> None:
         if self.settings.replace or self.settings.resume:
             return
         if (self.folder / MANIFEST).exists():
             raise IndexFolderError(
-                f"{self.folder} holds an index: add to it with --append, or build it anew with "
-                "--replace"
+                f"{self.folder} holds an index: add to it with boolattn add, or build it anew "
+                "with --replace"
             )
         if (self.folder / disk.SEGMENTS).is_dir():
             raise IndexFolderError(
                 f"a build was stopped in {self.folder}: go on with --resume, or begin again with "
                 "--replace"
             )
-
-    def _checked_manifest(self) -> Manifest:
-        manifest = read_manifest(self.folder)
-        check_files(self.folder, manifest)
-        check_model(self.folder, manifest, self.retriever.fingerprint)
-        return manifest
 
     def _segments(
         self, documents: Iterable[Document], known: NDArray[np.uint64]
@@ -213,17 +192,6 @@ class Writer:
             raise DataError(f"the model gives no finite vector for document {name!r}")
         return _unit(vectors) if self.retriever.similarity == "cosine" else vectors
 
-    def _delete(self, manifest: Manifest, rows: store.Rows, chosen: list[int]) -> Manifest:
-        live = np.ones(len(rows), bool) if rows.live is None else rows.live.copy()
-        live[chosen] = False
-        deleted = np.flatnonzero(~live)
-        name = f"deleted-{manifest.generation}-{len(deleted)}.npy"
-        with (self.folder / name).open("wb") as handle:
-            np.lib.format.write_array(handle, deleted, allow_pickle=False)
-        files = {k: v for k, v in manifest.files.items() if k != manifest.deleted}
-        files[name] = describe(self.folder / name)
-        return replace(manifest, deleted=name, n_deleted=len(deleted), files=files)
-
     def _finish(self, manifest: Manifest, segments: list[SegmentEntry]) -> Manifest:
         """Add segments, update engine and lexical index, and commit."""
         first_row = manifest.n_rows
@@ -272,19 +240,62 @@ class Writer:
         return replace(manifest, lexical=name, files=files)
 
 
+def delete_documents(folder: Path, ids: Iterable[str]) -> Manifest:
+    """Remove documents; with an unknown id nothing is removed. No model is needed."""
+    names = list(dict.fromkeys(ids))
+    read_manifest(folder)
+    with disk.writing(folder):
+        manifest = _checked_manifest(folder)
+        disk.clean(folder)
+        rows = store.Rows.open(folder, manifest)
+        found = rows.find(names)
+        if missing := [name for name in names if name not in found]:
+            raise DataError(f"no document {missing[0]!r} in {folder}; nothing was deleted")
+        if not found:
+            return manifest
+        changed = replace(manifest, generation=manifest.generation + 1)
+        changed = _with_deleted(folder, changed, rows, deleted := list(found.values()))
+        disk.commit(folder, changed)
+        find_engine(changed.engine).delete_rows(folder, changed, np.array(deleted))
+        return changed
+
+
+def _checked_manifest(folder: Path) -> Manifest:
+    manifest = read_manifest(folder)
+    check_files(folder, manifest)
+    return manifest
+
+
+def _with_deleted(
+    folder: Path, manifest: Manifest, rows: store.Rows, chosen: list[int]
+) -> Manifest:
+    live = np.ones(len(rows), bool) if rows.live is None else rows.live.copy()
+    live[chosen] = False
+    deleted = np.flatnonzero(~live)
+    name = f"deleted-{manifest.generation}-{len(deleted)}.npy"
+    with (folder / name).open("wb") as handle:
+        np.lib.format.write_array(handle, deleted, allow_pickle=False)
+    files = {k: v for k, v in manifest.files.items() if k != manifest.deleted}
+    files[name] = describe(folder / name)
+    return replace(manifest, deleted=name, n_deleted=len(deleted), files=files)
+
+
 class _SeenIds:
     """Refuses an id that occurs twice."""
 
-    def __init__(self, known: NDArray[np.uint64]) -> None:
-        self._known = [np.sort(known)]
+    def __init__(self, indexed: NDArray[np.uint64]) -> None:
+        self._indexed, self._known = indexed, [np.zeros(0, np.uint64)]
 
     def add(self, draft: Draft) -> None:
         ids = [document.id for document in draft.documents]
-        keys = np.array([store.value_hash(name) for name in ids], np.uint64)
+        keys = np.array([value_hash(name) for name in ids], np.uint64)
         is_old = np.logical_or.reduce([np.isin(keys, old) for old in self._known])
         twice = [name for name, count in Counter(ids).items() if count > 1]
         if twice := twice + [ids[place] for place in np.flatnonzero(is_old)]:
             raise DataError(f"the id {twice[0]!r} comes twice; every document needs its own")
+        if len(old := np.flatnonzero(np.isin(keys, self._indexed))):
+            name = ids[old[0]]
+            raise DataError(f"the index has the id {name!r} already; boolattn update replaces it")
         self._known.append(np.sort(keys))
         # Lists of similar length are merged, so that their number stays logarithmic.
         while len(self._known) > 1 and 2 * len(self._known[-1]) >= len(self._known[-2]):

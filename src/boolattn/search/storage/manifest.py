@@ -14,7 +14,7 @@ from typing import Any
 
 from boolattn.errors import IndexFolderError, IndexMismatchError
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
 #: Opening an index compares hashes up to so many bytes, small files first (about half a second);
 #: of larger files only the size. ``verify`` compares all.

@@ -2,7 +2,9 @@
 
 A segment's folder is named by a hash of the model and the documents, so a build that is resumed
 finds the segments it finished, and a rebuild encodes only what changed. It holds ``vectors.npy``,
-``documents.jsonl`` and ``rows.safetensors`` (offsets, hashed ids, hashed and numeric metadata).
+``documents.jsonl`` and ``rows.safetensors``: offsets and hashed ids, and for each field of the
+metadata the hash of its first value, further values of a list with their rows, and the largest
+and smallest number and the latest and earliest date, where it has any.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import hashlib
 import json
 import mmap
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +23,16 @@ from safetensors.numpy import load_file, save
 
 from boolattn.data.records import Document
 from boolattn.errors import DataError, IndexFolderError
-from boolattn.search.storage.manifest import FileEntry, SegmentEntry, describe
+from boolattn.search.storage.manifest import FORMAT, FileEntry, SegmentEntry, describe
 from boolattn.search.storage.transaction import PART, SEGMENTS, sync
+from boolattn.search.storage.values import (
+    filter_hash,
+    flatten,
+    is_number,
+    items,
+    moment_of,
+    value_hash,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,25 +41,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.search.storage.manifest import Manifest
+    from boolattn.search.storage.values import Value
 
     Array = NDArray[np.float32]
     Mask = NDArray[np.bool_]
     RowNumbers = NDArray[np.int64]
-    Value = str | int | float | bool
 
 VECTORS, DOCUMENTS, ROWS, ABOUT = "vectors.npy", "documents.jsonl", "rows.safetensors", "about.json"
+#: Columns to compare with the limits of a range.
+LARGEST, SMALLEST, LATEST, EARLIEST = "largest", "smallest", "latest", "earliest"
+COMPARED = (LARGEST, SMALLEST, LATEST, EARLIEST)
 #: Most text of one segment, which is kept in memory while it is encoded.
 MAX_BYTES = 1 << 26
-
-
-def value_hash(value: Value | None) -> int:
-    """Return a hash of a value; 0 is no value. 1 and 1.0 have the same."""
-    if value is None:
-        return 0
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    raw = json.dumps(value).encode()
-    return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little") or 1
 
 
 @dataclass
@@ -62,13 +65,17 @@ class Draft:
 
     def add(self, document: Document) -> None:
         """Add one."""
+        try:
+            document = replace(document, metadata=flatten(document.metadata))
+        except DataError as error:
+            raise DataError(f"document {document.id!r}: {error}") from error
         self.documents.append(document)
         self.lines.append(_line(document))
         self.n_bytes += len(self.lines[-1])
 
     def name(self, fingerprint: str) -> str:
         """Return a hash of the model and the documents."""
-        digest = hashlib.sha256(fingerprint.encode() + b"\n")
+        digest = hashlib.sha256(f"{fingerprint} {FORMAT}\n".encode())
         for line in self.lines:
             digest.update(line)
         return digest.hexdigest()[:32]
@@ -81,12 +88,26 @@ class Draft:
             "key": np.array([value_hash(d.id) for d in self.documents], np.uint64),
         }
         for name in sorted({name for d in self.documents for name in d.metadata}):
-            values = [d.metadata.get(name) for d in self.documents]
-            found[f"hash:{name}"] = np.array([value_hash(v) for v in values], np.uint64)
-            if any(is_number(value) for value in values):
-                numbers = [float(v) if is_number(v) else np.nan for v in values]  # type: ignore[arg-type]
-                found[f"number:{name}"] = np.array(numbers, np.float64)
+            found |= _field(name, [items(d.metadata.get(name)) for d in self.documents])
         return found
+
+
+def _field(name: str, values: Sequence[list[Value]]) -> dict[str, NDArray[Any]]:
+    """Return the columns of one field."""
+    hashes = [[filter_hash(value) for value in own] for own in values]
+    found: dict[str, NDArray[Any]] = {
+        f"hash:{name}": np.array([own[0] if own else 0 for own in hashes], np.uint64)
+    }
+    if more := [(row, one) for row, own in enumerate(hashes) for one in own[1:]]:
+        found[f"more_row:{name}"], found[f"more:{name}"] = np.array(more, np.uint64).T.copy()
+    numbers = [[float(v) for v in own if is_number(v)] for own in values]
+    dates = [[moment.timestamp() for v in own if (moment := moment_of(v))] for own in values]
+    for (most, least), own in (((LARGEST, SMALLEST), numbers), ((LATEST, EARLIEST), dates)):
+        if any(own):
+            for kind, choose in ((most, max), (least, min)):
+                chosen = [choose(row) if row else np.nan for row in own]
+                found[f"{kind}:{name}"] = np.array(chosen, np.float64)
+    return found
 
 
 def drafts(documents: Iterable[Document], size: int) -> Iterator[Draft]:
@@ -175,6 +196,7 @@ class Rows:
         self.segments, self.live = segments, live
         self.starts = np.cumsum([0, *(segment.count for segment in segments)])
         self._columns: dict[str, NDArray[Any]] = {}
+        self._texts: dict[str, dict[int, str]] = {}
 
     @classmethod
     def open(cls, folder: Path, manifest: Manifest) -> Rows:
@@ -213,10 +235,34 @@ class Rows:
     def column(self, name: str) -> NDArray[Any]:
         """Return a column over all rows; 0 or NaN where a segment has no such column."""
         if name not in self._columns:
-            kind, empty = (np.float64, np.nan) if name.startswith("number:") else (np.uint64, 0)
+            is_compared = name.partition(":")[0] in COMPARED
+            kind, empty = (np.float64, np.nan) if is_compared else (np.uint64, 0)
             parts = [s.columns.get(name, np.full(s.count, empty, kind)) for s in self.segments]
             self._columns[name] = np.concatenate([np.zeros(0, kind), *parts])
         return self._columns[name]
+
+    def has_column(self, name: str) -> bool:
+        """Return whether any segment has a column."""
+        return any(name in segment.columns for segment in self.segments)
+
+    def hashes(self, name: str) -> tuple[NDArray[np.uint64], RowNumbers]:
+        """Return the hashes of all values of a field, and the row of each; 0 is no value."""
+        hashes, rows = [self.column(f"hash:{name}")], [np.arange(len(self))]
+        for start, segment in zip(self.starts, self.segments, strict=False):
+            if (more := segment.columns.get(f"more:{name}")) is not None:
+                hashes.append(more)
+                rows.append(segment.columns[f"more_row:{name}"].astype(np.int64) + start)
+        return np.concatenate(hashes), np.concatenate(rows)
+
+    def texts(self, name: str) -> dict[int, str]:
+        """Return the different texts of a field, by their hashes."""
+        if name not in self._texts:
+            hashes, rows = self.hashes(name)
+            _, first = np.unique(hashes, return_index=True)
+            found = (items(self.document(row).metadata.get(name)) for row in rows[first].tolist())
+            values = [value for own in found for value in own]
+            self._texts[name] = {filter_hash(v): v for v in values if isinstance(v, str)}
+        return self._texts[name]
 
     def names(self) -> list[str]:
         """Return the names of the metadata."""
@@ -243,10 +289,5 @@ def _line(document: Document) -> bytes:
         return text.encode() + b"\n"
     except UnicodeEncodeError as error:
         raise DataError(f"document {document.id!a} holds half a character; correct it") from error
-    except (TypeError, ValueError) as error:
-        raise DataError(f"document {document.id!r}: {error}; metadata are plain values") from error
-
-
-def is_number(value: object) -> bool:
-    """Return whether a value is a number; true and false are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    except ValueError as error:
+        raise DataError(f"document {document.id!r}: {error}; leave the value out") from error

@@ -1,0 +1,245 @@
+"""The verbs that change an index, or tell about it: index, add, update, delete, info."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
+from boolattn.cli.search import open_index
+from boolattn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from boolattn.data.records import Document
+    from boolattn.search import Searcher
+
+    #: The fields of text, id and title.
+    _Fields = tuple[list[str] | None, str, str]
+
+_FILES = ".jsonl, .json, .csv, .tsv or .parquet file, a folder of .txt and .md files, or - (stdin)"
+Documents = Annotated[Path, Argument(help=f"A {_FILES}.")]
+Index = Annotated[Path, Argument(help="Folder of the index.")]
+TextField = Annotated[
+    list[str] | None, Option(help="Field with the text; repeatable, the texts are joined.")
+]
+IdField = Annotated[str, Option(help="Field with the id.")]
+TitleField = Annotated[str, Option(help="Field with the title.")]
+SkipBad = Annotated[bool, Option("--skip-bad", help="Report rows with an error and go on.")]
+
+
+def index(  # noqa: PLR0913 - options of a command line
+    documents: Documents,
+    out: Annotated[
+        Path | None, Option(help="Folder of the index; default: the name with .index.")
+    ] = None,
+    model: Annotated[str, Option(help="shipped (default), minilm, or a model folder.")] = "",
+    text_field: TextField = None,
+    id_field: IdField = "",
+    title_field: TitleField = "",
+    skip_bad: SkipBad = False,
+    engine: Annotated[str, Option(help="flat (exact), ivf, hnsw or milvus.")] = "flat",
+    uri: Annotated[str, Option(help="Milvus: a file name or an address.")] = "",
+    lexical: Annotated[bool, Option(help="Index words too, for --hybrid.")] = True,
+    resume: Annotated[bool, Option("--resume", help="Continue a stopped build.")] = False,
+    replace: Annotated[bool, Option("--replace", help="Replace an existing index.")] = False,
+    ray: Annotated[
+        str, Option(metavar="local|ADDRESS", help="Encode with Ray, here or on a cluster.")
+    ] = "",
+    batch_size: Annotated[int | None, Option(help="Documents encoded at once.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Index documents: vectors, words and metadata in one folder."""
+    _check_source(documents)
+    if out is None and str(documents) == "-":
+        raise ConfigError("documents from stdin need --out, the folder of the index")
+    folder = out or Path(f"{documents.resolve().name.partition('.')[0]}.index")
+    from boolattn.embedding.models import SHIPPED, absolute_name
+    from boolattn.search import Searcher, load_model
+
+    start = time.perf_counter()
+    quiet_libraries()
+    name, fields = model or SHIPPED, (text_field, id_field, title_field)
+    retriever = load_model(name)
+    with (
+        _records(documents, fields, skip_bad=skip_bad) as records,
+        _progress() as progress,
+        _encoder(ray, name, retriever.fingerprint, batch_size) as encode,
+    ):
+        searcher = Searcher.build(
+            folder,
+            records,
+            retriever,
+            encode=encode,
+            progress=progress,
+            engine=engine,
+            uri=uri if "://" in uri or not uri else str(Path(uri).resolve()),
+            lexical=lexical,
+            model=absolute_name(name),
+            batch_size=batch_size,
+            resume=resume,
+            replace=replace,
+        )
+    _print_summary(searcher, start, as_json=as_json)
+    note(f"search: boolattn search {folder}    page: boolattn serve {folder}")
+
+
+def add(  # noqa: PLR0913 - options of a command line
+    context: typer.Context,
+    index: Index,
+    documents: Documents,
+    model: Annotated[str, Option(help="Default: the model named by the index.")] = "",
+    text_field: TextField = None,
+    id_field: IdField = "",
+    title_field: TitleField = "",
+    skip_bad: SkipBad = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add documents to an index; an id that it has already is an error."""
+    # The same function is the verb ``update``, which replaces documents.
+    replace_old = context.info_name == "update"
+    _check_source(documents)
+    start = time.perf_counter()
+    quiet_libraries()
+    searcher = open_index(index, model)
+    fields = (text_field, id_field, title_field)
+    records = _records(documents, fields, skip_bad=skip_bad, makes_ids=False)
+    with records as found, _progress() as progress:
+        searcher.add(found, replace_old=replace_old, progress=progress)
+    _print_summary(searcher, start, as_json=as_json)
+
+
+def delete(
+    index: Index,
+    ids: Annotated[list[str], Argument(help="Ids of documents; -: from stdin, one a line.")],
+    as_json: AsJson = False,
+) -> None:
+    """Delete documents by id; with an unknown id nothing is deleted."""
+    from boolattn.search.index.writer import delete_documents
+
+    if ids == ["-"]:
+        ids = [line.rstrip("\n") for line in sys.stdin if line.strip()]
+    manifest = delete_documents(index, ids)
+    if as_json:
+        print_json({"index": str(index), "deleted": len(ids), "documents": manifest.n_documents})
+    else:
+        typer.echo(f"{index}: {len(ids)} deleted, {manifest.n_documents} documents left")
+
+
+def info(index: Index, as_json: AsJson = False) -> None:
+    """Show what an index holds: documents, model, engine, fields of the metadata."""
+    from boolattn.search.filters import frequent_values
+    from boolattn.search.storage.manifest import read_manifest
+    from boolattn.search.storage.segments import Rows
+
+    manifest = read_manifest(index)
+    rows = Rows.open(index, manifest)
+    values = {
+        "index": str(index),
+        "documents": manifest.n_documents,
+        "deleted": manifest.n_deleted,
+        "model": manifest.model,
+        "dimension": manifest.dimension,
+        "engine": manifest.engine,
+        "recall": manifest.engine_settings.get("recall"),
+        "lexical": bool(manifest.lexical),
+        "megabytes": round(sum(file.size for file in manifest.files.values()) / 1e6, 3),
+        "changes": manifest.generation,
+    }
+    fields = {name: frequent_values(rows, name) for name in rows.names()}
+    if as_json:
+        print_json(values | {"fields": fields})
+        return
+    for name, value in values.items():
+        typer.echo(f"{name:10} {value}")
+    for name, found in fields.items():
+        shown = ", ".join(f"{value!r} ({count})" for value, count in found["frequent"])
+        line = f"field {name!r}: {found['documents']} documents, {found['different']} values: "
+        console().print(line + shown, overflow="ellipsis", no_wrap=True)
+
+
+def _check_source(documents: Path) -> None:
+    """Refuse what is not there before a model is loaded: the most common mistake."""
+    if str(documents) != "-" and not documents.exists():
+        raise ConfigError(f"there is no file {documents}")
+
+
+@contextmanager
+def _records(
+    path: Path, fields: _Fields, *, skip_bad: bool, makes_ids: bool = True
+) -> Iterator[Iterator[Document]]:
+    """Read documents; tell about rows that were left out as they come, and at the end."""
+    from boolattn.search.index.document_files import Fields, read_documents
+
+    n_bad = 0
+
+    def on_bad(message: str) -> None:
+        nonlocal n_bad
+        n_bad += 1
+        note(f"left out: {message}")
+
+    texts, name, title = fields
+    own = Fields(text=tuple(texts or ()), id=name, title=title)
+    yield read_documents(path, own, on_bad=on_bad if skip_bad else None, makes_ids=makes_ids)
+    if n_bad:
+        note(f"{n_bad} rows were left out")
+
+
+def _print_summary(searcher: Searcher, start: float, *, as_json: bool) -> None:
+    manifest, seconds = searcher.manifest, time.perf_counter() - start
+    values: dict[str, Any] = {
+        "index": str(searcher.folder),
+        "documents": len(searcher),
+        "model": manifest.model,
+        "engine": manifest.engine,
+        "recall": manifest.engine_settings.get("recall"),
+        "lexical": searcher.has_lexical,
+        "seconds": round(seconds, 1),
+    }
+    if as_json:
+        print_json(values)
+        return
+    recall = ", ".join(f"recall@{k} {value:.3f}" for k, value in (values["recall"] or {}).items())
+    typer.echo(
+        f"{searcher.folder}: {len(searcher)} documents, engine {manifest.engine} "
+        f"({recall or 'exact'}), {seconds:.1f} s"
+    )
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int], None]]:
+    """Show the number of documents done, if stderr is a terminal."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    text = TextColumn("{task.completed:,.0f} documents, {task.fields[speed]:,.0f} per second")
+    columns = (SpinnerColumn(), text, TimeElapsedColumn())
+    is_hidden = not sys.stderr.isatty()
+    with Progress(*columns, console=console(stderr=True), disable=is_hidden) as progress:
+        task = progress.add_task("", total=None, speed=0)
+
+        def tell(n: int) -> None:
+            progress.advance(task, n)
+            own = progress.tasks[0]
+            progress.update(task, speed=own.completed / max(own.elapsed or 0, 1e-9))
+
+        yield tell
+
+
+def _encoder(
+    ray: str, model: str, fingerprint: str, batch_size: int | None
+) -> AbstractContextManager[Any]:
+    """Return an encoder that runs on Ray; ``None``: the model encodes here."""
+    if not ray:
+        return nullcontext()
+    from boolattn.search.index.ray_encoder import cluster
+
+    address = "" if ray == "local" else ray
+    return cluster(model, fingerprint, address=address, batch_size=batch_size)
