@@ -67,5 +67,9 @@ class IndexFolderError(BoolattnError):
     """A search index is missing, damaged, locked, or cannot be written."""
 
 
+class IndexBusyError(IndexFolderError):
+    """Another process writes to a search index."""
+
+
 class IndexMismatchError(IndexFolderError):
     """A search index was made by another model or another format."""

@@ -75,6 +75,17 @@ def test_get_and_post_answer_the_same(serve):
     assert by_get == by_post
 
 
+def test_an_address_has_the_options_of_a_body(serve, searcher, monkeypatch):
+    asked = []
+    monkeypatch.setattr(searcher, "search_many", lambda *a, **o: asked.append(o) or 1 / 0)
+    address = "/search?q=a&hybrid=1&strict_not=true&compose=false&filter=place%3DPeru"
+    serve().get(address)
+    body = {"hybrid": True, "strict_not": True, "compose": False}
+    serve().post("/search", json={"query": "a", **body, "filters": {"place": {"in": ["Peru"]}}})
+    assert asked[0] == asked[1]
+    assert asked[0]["strict_not"]
+
+
 def test_comparing_returns_ranks_in_the_other_list(serve):
     reply = serve().post("/search", json={"query": QUERY, "k": 2, "compare": True}).json()
     plain = reply["plain"]["hits"]
@@ -254,6 +265,9 @@ def test_a_users_error_is_one_line_in_the_log(serve, caplog):
         ("GET", "/page/%2e%2e%2fsettings.py", 404, "not_found"),
         ("DELETE", "/search", 405, "method_not_allowed"),
         ("GET", "/search", 422, "bad_field"),
+        ("GET", "/search?q=a&strictnot=true", 422, "bad_field"),
+        ("GET", "/search?q=a&hybrid=perhaps", 422, "bad_field"),
+        ("GET", "/search?q=a&filter=x", 400, "bad_query"),
     ],
 )
 def test_other_requests_are_refused_in_the_same_form(serve, method, path, status, code):
@@ -263,7 +277,8 @@ def test_other_requests_are_refused_in_the_same_form(serve, method, path, status
 def test_the_openapi_description_is_complete(serve):
     described = serve().get("/openapi.json").json()
     assert set(described["paths"]) == {
-        "/search", "/explain", "/documents/{document_id}", "/health", "/about", "/metrics",
+        "/search", "/explain", "/documents", "/documents/{document_id}", "/health", "/about",
+        "/metrics",
     }  # fmt: skip
     post = described["paths"]["/search"]["post"]
     assert set(post["responses"]) == {

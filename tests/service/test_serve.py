@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import httpx2
 import pytest
@@ -19,6 +21,7 @@ from boolattn.cli import app
 from boolattn.encoder import build_towers, save_towers
 from boolattn.errors import BoolattnError, ConfigError, DataError
 from boolattn.search import Document, Searcher, load_model
+from boolattn.search.storage import segments
 from boolattn.service.app import create_app
 from boolattn.service.judgements import JudgedQueries, JudgedQuery, read_judgements
 from boolattn.service.schemas import ExplainReply, SearchReply
@@ -99,6 +102,65 @@ def test_a_changed_index_is_loaded_and_a_broken_one_is_not(index, caplog):
         (index / "manifest.json").write_text("{")
         assert len(client.get("/search?q=moth&k=50").json()["hits"]) == 7
     assert "a changed index cannot be read" in caplog.text
+
+
+def test_documents_are_added_replaced_and_deleted(index):
+    headers = {"x-api-key": KEY}
+    settings = ServiceSettings(api_key=KEY, max_upload=3000)
+    with TestClient(create_app(Searcher.open(index), None, settings), headers=headers) as client:
+        new = {"id": "x/1", "text": "a new moth", "metadata": {"tags": ["a"], "on": "2024-03-01"}}
+        reply = client.post("/documents", json={"documents": [new]})
+        assert reply.json() == {"changed": 1, "documents": 7}, reply.text
+        asked = {"query": "moth", "filters": {"tags": "a", "on": {"lte": "2024"}}}
+        assert [hit["id"] for hit in client.post("/search", json=asked).json()["hits"]] == ["x/1"]
+        # All or none.
+        two = {"documents": [{"id": "y", "text": "old"}, new]}
+        message = refused(client.post("/documents", json=two), 422, "bad_document").message
+        assert "the index has the id 'x/1' already" in message
+        refused(client.get("/documents/y"), 404, "no_document")
+        assert client.post("/documents", json=two | {"update": True}).json()["documents"] == 8
+        assert client.delete("/documents/x%2F1").json() == {"changed": 1, "documents": 7}
+        refused(client.delete("/documents/x%2F1"), 404, "no_document")
+        for wrong in ({}, {"documents": []}, {"documents": [{"id": "", "text": "x"}]}, {"x": 1}):
+            refused(client.post("/documents", json=wrong), 422, "bad_field")
+        large = {"documents": [{"id": "z", "text": "x" * 3000}]}
+        refused(client.post("/documents", json=large), 413, "body_too_large")
+        refused(client.post("/documents", json=two, headers={"x-api-key": "no"}), 401, "wrong_key")
+        with (index / "lock").open("wb") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            refused(client.delete("/documents/y"), 503, "index_busy")
+    assert len(Searcher.open(index)) == 7
+    with TestClient(create_app(Searcher.open(index))) as client:
+        refused(client.post("/documents", json=two), 403, "no_writing")
+        refused(client.delete("/documents/y"), 403, "no_writing")
+    searcher = Searcher.open(index)
+    with TestClient(create_app(searcher, searcher, settings), headers=headers) as client:
+        refused(client.delete("/documents/y"), 403, "no_writing")
+
+
+def test_searches_go_on_while_documents_are_added(index, monkeypatch):
+    searcher = Searcher.open(index)
+    encode, encoding, go_on = searcher.retriever.encode_documents, Event(), Event()
+
+    def slow(texts, **options):
+        found = encode(texts, **options)
+        encoding.set()
+        return found
+
+    # Stopped between the encoding and the commit, in the writer's thread.
+    write = segments.write_segment
+    monkeypatch.setattr(searcher.retriever, "encode_documents", slow)
+    monkeypatch.setattr(segments, "write_segment", lambda *a: go_on.wait(10) and write(*a))
+    app = create_app(searcher, None, ServiceSettings(api_key=KEY, timeout=2))
+    with TestClient(app, headers={"x-api-key": KEY}) as client, ThreadPoolExecutor(1) as pool:
+        body = {"documents": [{"id": f"n{n}", "text": "a moth"} for n in range(20)]}
+        change = pool.submit(client.post, "/documents", json=body)
+        assert encoding.wait(10)
+        for _ in range(3):
+            assert len(client.get("/search?q=moth&k=50").json()["hits"]) == 6
+        go_on.set()
+        assert change.result().json() == {"changed": 20, "documents": 26}
+        assert len(client.get("/search?q=moth&k=50").json()["hits"]) == 26
 
 
 def test_active_requests_are_answered_after_sigterm(index):

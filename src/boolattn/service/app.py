@@ -3,6 +3,7 @@
 No postponed annotations here: FastAPI reads them when a route is made.
 """
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 import boolattn
 from boolattn.service import schemas
+from boolattn.service.documents import DocumentHandlers
 from boolattn.service.errors import RefusedError, leave_to_middleware
 from boolattn.service.handlers import Handlers
 from boolattn.service.judgements import JudgedQueries
@@ -27,12 +29,13 @@ if TYPE_CHECKING:
 _ERRORS = {
     400: "The query or the body cannot be parsed.",
     401: "The API key is missing or wrong.",
+    403: "The service does not change its documents.",
     404: "There is no such document.",
     408: "The body arrived too slowly.",
     413: "The body is too large.",
     422: "A value is wrong, or over a limit.",
     500: "Internal error; the log has it under the id given.",
-    503: "Too many active requests; try again after Retry-After seconds.",
+    503: "Too many active requests, or another writer; try again after Retry-After seconds.",
     504: "The search took too long.",
 }
 #: Media types of the page's files by suffix; other files are not served.
@@ -57,11 +60,13 @@ def create_app(
     """
     settings = settings or ServiceSettings()
     handlers = Handlers(searcher, plain, settings, judged)
+    changes = DocumentHandlers(handlers)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         handlers.batcher.start()
         yield
+        await asyncio.to_thread(changes.close)
         await handlers.batcher.close()
 
     app = FastAPI(
@@ -77,7 +82,7 @@ def create_app(
         docs_url=None,  # both load scripts from other hosts
         redoc_url=None,
     )
-    app.include_router(_api_routes(handlers))
+    app.include_router(_api_routes(handlers, changes))
     app.include_router(_page_routes())
     leave_to_middleware(app)
     app.add_middleware(LimitsMiddleware, settings=settings, metrics=handlers.metrics)
@@ -91,12 +96,14 @@ def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def _api_routes(handlers: Handlers) -> APIRouter:
+def _api_routes(handlers: Handlers, changes: DocumentHandlers) -> APIRouter:
     router = APIRouter()
     router.post("/search", responses=_errors(400, 408, 413))(handlers.search)
     router.get("/search", responses=_errors(400))(handlers.search_by_address)
     router.get("/explain", responses=_errors(400))(handlers.explain)
     router.get("/documents/{document_id:path}", responses=_errors(404))(handlers.document)
+    router.delete("/documents/{document_id:path}", responses=_errors(403, 404))(changes.delete)
+    router.post("/documents", responses=_errors(400, 403, 413))(changes.add)
     router.head("/health", include_in_schema=False)(handlers.health)
     router.get("/health")(handlers.health)
     router.get("/about")(handlers.about)

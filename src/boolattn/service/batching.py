@@ -83,6 +83,10 @@ class Batcher(Generic[O, R]):
         run = asyncio.get_running_loop().run_in_executor
         return await run(self._pool, lambda: _safe(function))
 
+    def run(self, function: Callable[[], T]) -> T:
+        """Do as :meth:`call`, from another thread than the event loop's."""
+        return self._pool.submit(_safe, function).result()
+
     async def close(self) -> None:
         """Answer the queries in the queue, then stop."""
         self._is_closing = True

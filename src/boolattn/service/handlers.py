@@ -26,7 +26,7 @@ from boolattn.service.metrics import Metrics
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from boolattn.search import Searcher, SearchResult
+    from boolattn.search import Document, Searcher, SearchResult
     from boolattn.service.settings import ServiceSettings
 
 logger = logging.getLogger(__name__)
@@ -99,22 +99,13 @@ class Handlers:
 
     async def search_by_address(
         self,
-        q: Text,
-        k: Annotated[int, Query(ge=1, description="Number of results.")] = 10,
-        mode: schemas.Mode = "auto",
-        hybrid: bool = False,
-        compare: bool = False,
-        filters: Annotated[
-            list[str] | None,
-            Query(alias="filter", description="For example year>=1990; may be repeated."),
-        ] = None,
+        parameters: Annotated[schemas.SearchParameters, Query()],
     ) -> schemas.SearchReply:
-        """Search by URL parameters."""
-        conditions = parse_filters(filters) if filters else None
-        request = schemas.SearchRequest(
-            query=q, k=k, mode=mode, hybrid=hybrid, compare=compare, filters=conditions
-        )
-        return await self.search(request)
+        """Search by URL parameters; unknown ones are refused."""
+        values = parameters.model_dump()
+        query, filters = values.pop("q"), values.pop("filter")
+        values |= {"query": query, "filters": parse_filters(filters) if filters else None}
+        return await self.search(schemas.SearchRequest(**values))
 
     async def explain(self, q: Text, mode: schemas.Mode = "auto") -> schemas.ExplainReply:
         """Show how a query is parsed: tree, operands, and cue, scope and bias by word."""
@@ -131,7 +122,7 @@ class Handlers:
     async def document(self, document_id: str) -> schemas.DocumentReply:
         """Return the full text and the metadata of one document."""
         try:
-            found = await self.batcher.call(lambda: self.searcher.document(document_id))
+            found = await self.batcher.call(lambda: self._document(document_id))
         except DataError as error:
             message = "the index has no document with this id"
             raise RefusedError(404, "no_document", message) from error
@@ -171,6 +162,11 @@ class Handlers:
         self._refresh()
         searcher = self.plain if options.is_plain and self.plain is not None else self.searcher
         return searcher.search_many(list(queries), options.k, **json.loads(options.search))
+
+    def _document(self, name: str) -> Document:
+        """Read a document in the worker thread."""
+        self._refresh()
+        return self.searcher.document(name)
 
     def _refresh(self) -> None:
         """Load an index that another process changed; keep the old one if that fails."""

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: Paths that use the model or the index: limited in number at once.
-LIMITED = ("/search", "/explain", "/documents/")
+CHANGED = "/documents"
+LIMITED = ("/search", "/explain", CHANGED)
 #: Paths that need the API key; the page, the health check and the API description are open.
 PROTECTED = (*LIMITED, "/metrics", "/about")
 #: No foreign and no inline scripts; the page may not be framed.
@@ -52,6 +53,7 @@ class _Exchange:
     send: Send
     max_body: int
     start: float
+    is_change: bool  # of documents
     status: int = 0
     code: str = ""
     n_bytes: int = 0
@@ -106,8 +108,9 @@ class LimitsMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        max_body = self._settings.max_body
-        exchange = _Exchange(scope, receive, send, max_body, start=time.perf_counter())
+        is_change = scope["method"] not in ("GET", "HEAD") and CHANGED in scope["path"]
+        max_body = self._settings.max_upload if is_change else self._settings.max_body
+        exchange = _Exchange(scope, receive, send, max_body, time.perf_counter(), is_change)
         try:
             await self._answer(exchange)
         except Exception as error:  # noqa: BLE001 - the last place before the server
@@ -124,9 +127,12 @@ class LimitsMiddleware:
         is_limited = path.startswith(LIMITED)
         if path.startswith(PROTECTED):
             self._check_key(headers)
+        if exchange.is_change and self._key is None:
+            message = "documents are changed only where an API key is set: serve --api-key-env"
+            raise RefusedError(403, "no_writing", message)
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self._settings.max_body:
-            raise _too_large(self._settings.max_body)
+        if not length.isdecimal() or int(length) > exchange.max_body:
+            raise _too_large(exchange.max_body)
         if is_limited and self._n_active >= self._settings.concurrency:
             message = f"{self._n_active} requests are active already; try again in a second"
             raise RefusedError(503, "busy", message, headers={"Retry-After": "1"})
@@ -138,7 +144,9 @@ class LimitsMiddleware:
 
     async def _answer_in_time(self, exchange: _Exchange) -> None:
         try:
-            async with asyncio.timeout(self._settings.timeout):
+            # A change is not stopped half-way, so its caller waits; the key keeps others out.
+            limit_s = None if exchange.is_change else self._settings.timeout
+            async with asyncio.timeout(limit_s):
                 await self._app(exchange.scope, exchange.read, exchange.write)
         except TimeoutError as error:
             limit = f"{self._settings.timeout:g} s"

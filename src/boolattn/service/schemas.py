@@ -30,7 +30,41 @@ Number = Annotated[float | None, BeforeValidator(_rounded)]
 Probabilities = Annotated[Sequence[float], BeforeValidator(_short)]
 
 
-class SearchRequest(BaseModel):
+class _SearchOptions(BaseModel):
+    """What a search takes in a body and in an address."""
+
+    k: int = Field(default=10, description="Number of results.", ge=1)
+    mode: Mode = Field(
+        default="auto",
+        description="How to parse the query; auto: explicit if it has explicit operators.",
+    )
+    hybrid: bool = Field(default=False, description="Add lexical search.")
+    compose: bool = Field(
+        default=True, description="Compose the scores of operands; false: one vector for the query."
+    )
+    strict_not: bool = Field(
+        default=False, description="Remove documents with the words of a negated operand."
+    )
+    explain: bool = Field(
+        default=False,
+        description="Also return documents that one vector would rank among the first, and "
+        "composition ranks lower; when comparing, the plain list has them.",
+    )
+    compare: bool = Field(default=False, description="Search with the plain encoder too.")
+
+
+class SearchParameters(_SearchOptions):
+    """A search in an address."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    q: str = Field(description="The query.", examples=[QUERY])
+    filter: list[str] = Field(
+        default=[], description="For example year>=1990, on<2024-03, tags~veg; may be repeated."
+    )
+
+
+class SearchRequest(_SearchOptions):
     """One search. Unknown fields and values of another type are errors."""
 
     model_config = ConfigDict(
@@ -46,30 +80,12 @@ class SearchRequest(BaseModel):
     )
 
     query: str = Field(description="Plain language or explicit syntax.")
-    k: int = Field(default=10, description="Number of results.", ge=1)
-    mode: Mode = Field(
-        default="auto",
-        description="How to parse the query; auto: explicit if it has explicit operators.",
-    )
     filters: Filters | None = Field(
         default=None,
         description="Conditions on metadata: a value, a list of values, or an object with in, "
-        "not, gt, gte, lt or lte. All of them must hold.",
+        "not, contains, exists, gt, gte, lt or lte. All of them must hold.",
         examples=[{"family": ["Sphingidae", "Noctuidae"], "year": {"gte": 1990}}],
     )
-    hybrid: bool = Field(default=False, description="Add lexical search.")
-    compose: bool = Field(
-        default=True, description="Compose the scores of operands; false: one vector for the query."
-    )
-    strict_not: bool = Field(
-        default=False, description="Remove documents with the words of a negated operand."
-    )
-    explain: bool = Field(
-        default=False,
-        description="Also return documents that one vector would rank among the first, and "
-        "composition ranks lower; when comparing, the plain list has them.",
-    )
-    compare: bool = Field(default=False, description="Search with the plain encoder too.")
 
 
 class TreeNode(BaseModel):
@@ -126,6 +142,35 @@ class DocumentReply(BaseModel):
     title: str
     text: str
     metadata: dict[str, Any]
+
+
+class DocumentRequest(BaseModel):
+    """A document to add."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    id: str = Field(min_length=1, examples=["17"])
+    text: str = Field(examples=["A moth found in Java."])
+    title: str = ""
+    metadata: dict[str, Any] = Field(
+        default={}, description="Text, numbers, true or false, dates, lists and objects of these."
+    )
+
+
+class DocumentsRequest(BaseModel):
+    """Documents to add, all or none."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    documents: list[DocumentRequest] = Field(min_length=1)
+    update: bool = Field(default=False, description="Replace documents that have the same ids.")
+
+
+class ChangeReply(BaseModel):
+    """What was changed."""
+
+    changed: int = Field(description="Documents added or deleted.")
+    documents: int = Field(description="Documents in the index now.")
 
 
 class HitReply(DocumentReply):

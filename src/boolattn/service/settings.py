@@ -15,14 +15,15 @@ _MIN_KEY_LENGTH = 16
 class ServiceSettings:
     """Limits of one service; a request beyond them is refused.
 
-    Lengths are in characters, ``max_body`` in bytes, times in seconds. ``snippet`` is the length
-    of a document's text in a list of results, ``refresh`` the time between checks whether the
-    index has changed. The labels name the models on the page.
+    Lengths are in characters, ``max_body`` and ``max_upload`` (of documents) in bytes, times in
+    seconds. ``snippet`` is the length of a document's text in a list of results, ``refresh`` the
+    time between checks whether the index has changed. The labels name the models on the page.
     """
 
     max_length: int = 1000
     max_k: int = 100
     max_body: int = 65_536
+    max_upload: int = 1 << 24
     concurrency: int = 64
     timeout: float = 10.0
     batch_size: int = 32
@@ -35,7 +36,15 @@ class ServiceSettings:
     api_key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("max_length", "max_k", "max_body", "concurrency", "batch_size", "snippet"):
+        for name in (
+            "max_length",
+            "max_k",
+            "max_body",
+            "max_upload",
+            "concurrency",
+            "batch_size",
+            "snippet",
+        ):
             if (value := getattr(self, name)) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {value}")
         if not self.timeout > 0:

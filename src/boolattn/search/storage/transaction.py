@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from boolattn.errors import BoolattnError, IndexFolderError
+from boolattn.errors import BoolattnError, IndexBusyError, IndexFolderError
 from boolattn.search.storage.manifest import MANIFEST, read_manifest
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def writing(folder: Path) -> Iterator[None]:
                     (folder / LOCK).unlink()
                     folder.rmdir()
     except Timeout as error:
-        raise IndexFolderError(
+        raise IndexBusyError(
             f"{folder} is being written by another process; wait until it is done"
         ) from error
     except OSError as error:

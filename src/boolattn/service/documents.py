@@ -1,0 +1,71 @@
+"""Handlers that change the index: in a thread of their own, while searches go on."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from boolattn.data.records import Document
+from boolattn.errors import DataError, IndexBusyError
+from boolattn.service import schemas
+from boolattn.service.errors import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from boolattn.search.storage.segments import Array
+    from boolattn.service.handlers import Handlers
+
+#: Documents encoded at once; a search waits for no more than these.
+_BATCH = 8
+
+
+class DocumentHandlers:
+    """Adds and deletes documents, one change after the other."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers, self._searcher = handlers, handlers.searcher
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="boolattn-write")
+
+    def close(self) -> None:
+        """Finish the change that is running, if any."""
+        self._pool.shutdown()
+
+    async def add(self, request: schemas.DocumentsRequest) -> schemas.ChangeReply:
+        """Add documents, all or none; with update, each replaces the one with its id."""
+        documents = [Document(**one.model_dump()) for one in request.documents]
+        await self._change(
+            lambda: self._searcher.add(documents, replace_old=request.update, encode=self._encode),
+            RefusedError(422, "bad_document", ""),
+        )
+        return schemas.ChangeReply(changed=len(documents), documents=len(self._searcher))
+
+    async def delete(self, document_id: str) -> schemas.ChangeReply:
+        """Delete a document."""
+        missing = RefusedError(404, "no_document", "the index has no document with this id")
+        await self._change(lambda: self._searcher.delete([document_id]), missing)
+        return schemas.ChangeReply(changed=1, documents=len(self._searcher))
+
+    async def _change(self, change: Callable[[], None], refused: RefusedError) -> None:
+        """Change the index; ``refused`` answers what the documents are to blame for."""
+        if self._handlers.plain is not None:
+            message = "documents are not changed while two indexes are compared"
+            raise RefusedError(403, "no_writing", message)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._pool, change)
+        except DataError as error:
+            message = str(refused) or str(error)
+            raise RefusedError(refused.status, refused.code, message) from error
+        except IndexBusyError as error:
+            headers = {"Retry-After": "1"}
+            raise RefusedError(503, "index_busy", str(error), headers=headers) from error
+
+    def _encode(self, batches: Iterable[list[str]]) -> Iterator[Array]:
+        """Encode in the thread of the model, a few at a time."""
+        encode, run = self._searcher.retriever.encode_documents, self._handlers.batcher.run
+        for texts in batches:
+            parts = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
+            yield np.concatenate([run(lambda own=own: encode(own)) for own in parts])  # type: ignore[misc]
