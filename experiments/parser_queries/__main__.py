@@ -1,31 +1,65 @@
 """Write one file of labelled queries for training the query parser.
 
-    python -m experiments.parser_queries --out FILE [--generated N --sentences N --natural N
-        --short N] [--paraphrases DATASET --split NAME --data FOLDER] [--seed S]
+    python -m experiments.parser_queries --out FILE [--generated N --sentences N ...]
+        [--texts CORPUS ...] [--queries NAME=FILE ...]
+        [--paraphrases DATASET --split NAME --data FOLDER] [--seed S]
 
-The default counts are those of the preset minilm-taxa-composed. Equal arguments give equal files.
+Titles and sentences are drawn from the corpora of ``--texts``. ``--queries`` adds the labelled
+queries of a built benchmark; where NAME begins with "held_out:" they are for model selection, as
+are the held-out parts of the generators. Equal arguments give equal files.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import sys
-from itertools import chain
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from boolattn.data.catalog import Options, open_dataset
-from boolattn.data.labelled_queries import write_labelled_queries
+from boolattn.data.labelled_queries import label_queries, write_labelled_queries
+from boolattn.data.records import read_query
 from boolattn.data.sentences import Mixture
 from boolattn.errors import BoolattnError, ConfigError
+from boolattn.jsonl import read_jsonl
 from experiments.parser_queries.generator import generate_queries
-from experiments.parser_queries.natural import fill_natural, short_queries
+from experiments.parser_queries.held_out import BANNED
+from experiments.parser_queries.natural import fill_natural, natural_queries, short_queries
 from experiments.parser_queries.sources import label_paraphrases, sentence_queries
+from experiments.parser_queries.structures import question_queries, structured_queries, surrounded
+from experiments.parser_queries.titles import (
+    queries_about_titles,
+    read_texts,
+    sentence_texts,
+    title_queries,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from boolattn.logic.parsed_query import LabelledQuery
+
+#: How many queries of each source.
+COUNTS = {
+    "generated": 40_000,
+    "sentences": 20_000,
+    "natural": 40_000,
+    "short": 6_000,
+    "nested": 24_000,
+    "negation": 14_000,
+    "questions": 14_000,
+    "titles": 14_000,
+    "about_titles": 6_000,
+    "documents": 8_000,
+    "around": 24_000,
+}
+_HELD_OUT = "held_out:"
+#: One held-out query for so many training queries of a generator.
+_HELD_OUT_SHARE = 40
+#: One text in ten is held out.
+_TENTH = 10
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,16 +76,72 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def labelled_rows(options: argparse.Namespace) -> Iterator[tuple[str, LabelledQuery]]:
     """Yield the queries of all sources, each with the name of its source."""
-    seed = options.seed
-    sources: dict[str, Iterator[LabelledQuery]] = {
-        "generated": generate_queries(options.generated, seed),
-        "sentences": sentence_queries(options.sentences, seed, Mixture(varied=1.0)),
-        "natural": fill_natural(options.natural, seed),
-        "short": short_queries(options.short, seed),
+    seed, counts = options.seed, {name: getattr(options, name) for name in COUNTS}
+    sources: dict[str, Iterable[LabelledQuery]] = {
+        "generated": generate_queries(counts["generated"], seed),
+        "sentences": sentence_queries(counts["sentences"], seed, Mixture(varied=1.0)),
+        "natural": fill_natural(counts["natural"], seed),
+        "short": short_queries(counts["short"], seed),
+        "questions": question_queries(counts["questions"], seed),
+        **{part: structured_queries(part, counts[part], seed) for part in ("nested", "negation")},
+        **_held_out(counts, seed),
     }
+    if options.texts:
+        sources |= _from_texts(options.texts, counts, seed)
+    for argument in options.queries:
+        name, _, path = argument.partition("=")
+        sources[name] = label_queries(read_query(row) for _, row in read_jsonl(Path(path), {}))
     if options.paraphrases:
-        sources = {"paraphrases": _paraphrases(options), **sources}
-    return chain.from_iterable(((name, query) for query in own) for name, own in sources.items())
+        sources["paraphrases"] = _paraphrases(options)
+    drawn: list[LabelledQuery] = []
+    for name, queries in sources.items():
+        is_held_out = name.startswith(_HELD_OUT)
+        for query in queries:
+            # No text to train on has a word of the held-out wordings.
+            if is_held_out or not BANNED.search(query.text):
+                yield name, query
+                if not is_held_out:
+                    drawn.append(query)
+    rng = random.Random(f"around {seed}")
+    for query in surrounded(rng.choices(drawn, k=counts["around"] if drawn else 0), seed):
+        yield "around", query
+
+
+def _held_out(counts: dict[str, int], seed: int) -> dict[str, Iterable[LabelledQuery]]:
+    sizes = {name: count // _HELD_OUT_SHARE for name, count in counts.items()}
+    natural = [one.labelled() for one in natural_queries(held_out=True)]
+    return {
+        f"{_HELD_OUT}generated": generate_queries(sizes["generated"], seed, held_out=True),
+        f"{_HELD_OUT}natural": natural if counts["natural"] else [],
+        f"{_HELD_OUT}questions": question_queries(sizes["questions"], seed, held_out=True),
+        **{
+            f"{_HELD_OUT}{part}": structured_queries(part, sizes[part], seed, held_out=True)
+            for part in ("nested", "negation")
+        },
+    }
+
+
+def _from_texts(
+    paths: Sequence[Path], counts: dict[str, int], seed: int
+) -> dict[str, Iterable[LabelledQuery]]:
+    titles, sentences = read_texts(paths)
+    sources: dict[str, Iterable[LabelledQuery]] = {}
+    for is_held_out, prefix in ((False, ""), (True, _HELD_OUT)):
+        own, other = (
+            [text for text in texts if (zlib.crc32(text.encode()) % _TENTH == 0) == is_held_out]
+            for texts in (titles, sentences)
+        )
+        if not own or not other:
+            continue
+        share = _HELD_OUT_SHARE if is_held_out else 1
+        sources |= {
+            f"{prefix}titles": title_queries(own, counts["titles"] // share, seed),
+            f"{prefix}about_titles": queries_about_titles(
+                own, counts["about_titles"] // share, seed
+            ),
+            f"{prefix}documents": sentence_texts(other, counts["documents"] // share, seed),
+        }
+    return sources
 
 
 def _paraphrases(options: argparse.Namespace) -> Iterator[LabelledQuery]:
@@ -67,9 +157,10 @@ def _paraphrases(options: argparse.Namespace) -> Iterator[LabelledQuery]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="parser_queries", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="JSON lines; .xz compresses")
-    for name, count in (("generated", 20_000), ("sentences", 40_000), ("natural", 30_000)):
-        parser.add_argument(f"--{name}", type=int, default=count)
-    parser.add_argument("--short", type=int, default=4_000)
+    for name, count in COUNTS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=count)
+    parser.add_argument("--texts", type=Path, action="append", default=[], help="a corpus")
+    parser.add_argument("--queries", action="append", default=[], metavar="NAME=FILE")
     parser.add_argument("--paraphrases", default="", help="a data set with paraphrased queries")
     parser.add_argument("--split", default="train", help="its split")
     parser.add_argument("--data", type=Path, help="its folder")

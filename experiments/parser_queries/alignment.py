@@ -66,7 +66,7 @@ def _has_consistent_negation(query: LabelledQuery) -> bool:
 
     Some paraphrases lost their negation or negate another operand.
     """
-    operands = query.parsed.positive + query.parsed.negated
+    operands = query.parsed.operands
     owned = [{at for start, end in spans for at in range(start, end)} for spans in operands]
     own = [
         places - set().union(*(other for other in owned if other is not places)) for places in owned
@@ -77,7 +77,7 @@ def _has_consistent_negation(query: LabelledQuery) -> bool:
             after = [min((at for at in places if at > cue.start), default=None) for places in own]
             firsts = [(at, index) for index, at in enumerate(after) if at is not None]
             negated.add(min(firsts)[1] if firsts else -1)
-    return negated == set(range(len(query.parsed.positive), len(operands)))
+    return negated == {at for at, own in enumerate(query.parsed.is_negated) if own}
 
 
 def align_operands(text: str, names: Sequence[str]) -> list[Spans] | None:

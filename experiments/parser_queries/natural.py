@@ -19,8 +19,8 @@ from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import (
     LABEL,
     LabelledQuery,
-    ParsedQuery,
-    in_text_order,
+    form_tree,
+    label_tree,
     parse_labelled,
 )
 
@@ -62,7 +62,7 @@ _SHORT = (
     "-:1:1\t<0|A> except <1|B>",
     "-:1:1\t<0|A> excluding <1|B>",
     "-:1:1\t<0|A> other than <1|B>",
-    "-:1:1\t<01|A> without <1|B>",
+    "-:1:1\t<0|A> without <1|B>",
     "-:1:1\t<0|A> that are not <1|B>",
     "-:1:2\t<0|A> but neither <1|B> nor <2|C>",
     "and:2:1\t<0|A> that are also <1|B> but not <2|C>",
@@ -88,16 +88,11 @@ class Natural:
     def labelled(self) -> LabelledQuery:
         """Return the labelled query."""
         text, operands = parse_labelled(self.markup)
-        joiner, n_positive, _ = self.form.split(":")
-        positive, negated = operands[: int(n_positive)], operands[int(n_positive) :]
-        return LabelledQuery(
-            text,
-            ParsedQuery(
-                in_text_order(positive, operands),
-                in_text_order(negated, operands),
-                Operator.OR if joiner == "or" else Operator.AND,
-            ),
-        )
+        joiner, n_positive, n_negated = self.form.split(":")
+        tree = form_tree(int(n_positive), int(n_negated), Operator(joiner.replace("-", "and")))
+        if labelled := label_tree(text, tree, operands):
+            return labelled
+        raise DataError(f"the operands of {text!r} cannot be joined as {self.form}")
 
 
 @lru_cache(maxsize=2)

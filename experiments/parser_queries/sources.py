@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from boolattn.data.sentences import generate
 from boolattn.logic.lexicon import find_cues
-from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import label_template
+from boolattn.logic.tree import operators_of
 from experiments.parser_queries.alignment import align
 
 if TYPE_CHECKING:
@@ -45,22 +45,14 @@ def label_paraphrases(
 def has_cues(query: LabelledQuery) -> bool:
     """Say whether every operator of a query has a cue of the lexicon outside the operands.
 
-    >>> from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery
+    >>> from boolattn.logic.parsed_query import form_tree, label_tree
     >>> spans = (((0, 4), (14, 20)), ((5, 20),))
-    >>> has_cues(LabelledQuery("1990 American novels", ParsedQuery(spans)))
+    >>> has_cues(label_tree("1990 American novels", form_tree(2, 0), spans))
     False
     """
-    parsed = query.parsed
-    needed = set()
-    if len(parsed.positive) > 1:
-        needed.add(parsed.joiner)
-    if parsed.negated:
-        needed.add(Operator.NOT)
+    needed = set(operators_of(query.parsed.tree(query.text)))
     inside = {
-        at
-        for spans in parsed.positive + parsed.negated
-        for start, end in spans
-        for at in range(start, end)
+        at for spans in query.parsed.operands for start, end in spans for at in range(start, end)
     }
     found = {cue.operator for cue in find_cues(query.text) if cue.start not in inside}
     return needed <= found

@@ -14,16 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Mapping, Sequence
 
 #: A list of operands in a pattern: "L(M)", "E(N)", "E(N:neither~,~nor)".
 _LIST = re.compile(r"\b([LE])\(([A-Z])(?::([^)]*))?\)")
+_ALTERNATIVES = re.compile(r"\[\[(.*?)\]\]")
+_LIST_SLOT = re.compile(r"\{([a-z]+)\}")
 _SLOT = re.compile(r"\{([A-Z])(\d?)\}")
 _ROLE = re.compile(r"<([sktx])\|")
 _PLACE = re.compile(r"<(\d)\|")
 _SEPARATOR = re.compile(r"([,;]?)\s*(.*?)\s*")
 #: Negated phrases that are a full noun phrase; the others elide the positive operands' head.
-_FULL = frozenset("NK")
+_FULL = frozenset("NKFB")
 #: A feature without its article takes the same preposition as one with it.
 _KIND = {"B": "F"}
 
@@ -99,6 +102,35 @@ def table(name: str) -> dict[str, Any]:
     """Read one of the tables beside this module."""
     source = Path(__file__).with_name(f"{name}.toml")
     return tomllib.loads(source.read_text(encoding="utf-8"))
+
+
+@cache
+def lines(*path: str) -> tuple[str, ...]:
+    """Return the wordings of a part of structures.toml, one a line."""
+    found: Any = table("structures")
+    for key in path:
+        found = found[key]
+    return tuple(found.strip().split("\n"))
+
+
+def filled_line(part: str, key: str, rng: random.Random) -> str:
+    """Draw a line of structures.toml, its alternatives, and words for its lists."""
+    return fill_line(rng.choice(lines(part, key)), rng)
+
+
+def fill_line(line: str, rng: random.Random) -> str:
+    """Choose alternatives, and words for the lists of structures.toml.
+
+    >>> fill_line("[[a~a]] or b", random.Random(0))
+    'a or b'
+    """
+    line = _ALTERNATIVES.sub(lambda match: rng.choice(match[1].split("~")), line)
+    drawn = {
+        name: iter(rng.sample(words := own.split(";"), len(words)))
+        for name, own in table("structures")["lists"].items()
+        if f"{{{name}}}" in line
+    }
+    return _LIST_SLOT.sub(lambda match: next(drawn[match[1]]), line)
 
 
 @lru_cache(maxsize=1)

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 
 from boolattn.errors import DataError
 from boolattn.logic.operators import Operator
-from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery, in_text_order, parse_labelled
+from boolattn.logic.parsed_query import (
+    LabelledQuery,
+    ParsedQuery,
+    form_tree,
+    label_tree,
+    parse_labelled,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -96,11 +102,10 @@ def parse_unseen(lines: Iterable[str], where: str = "the text") -> list[UnseenQu
         form = FORMS[parts[0]]
         if len(operands) not in form.n_operands or not all(operands) or re.search("[<>]", text):
             raise DataError(f"{where}:{number}: the labels do not fit the form {parts[0]}")
-        n_positive = len(operands) - form.n_negated
-        positive, negated = (
-            in_text_order(own, operands) for own in (operands[:n_positive], operands[n_positive:])
-        )
-        labelled = LabelledQuery(text, ParsedQuery(positive, negated, form.joiner))
+        tree = form_tree(len(operands) - form.n_negated, form.n_negated, form.joiner)
+        labelled = label_tree(text, tree, operands)
+        if labelled is None:
+            raise DataError(f"{where}:{number}: the operands cannot be joined as {parts[0]}")
         found.append(UnseenQuery(parts[0], parts[1], labelled))
     return found
 

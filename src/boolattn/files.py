@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import json
 import lzma
 import os
 import shutil
@@ -18,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 from boolattn.errors import ConfigError, DataError, MissingDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import BinaryIO, TextIO
+
+DAMAGED = "copy the folder again, or export the model again"
 
 
 def cache_folder() -> Path:
@@ -120,6 +123,49 @@ def text_hash(rows: Iterable[Sequence[str]]) -> str:
     for row in rows:
         digest.update("".join(f"{value}\0" for value in row).encode())
     return digest.hexdigest()
+
+
+def verify(folder: Path, sums: Mapping[str, str], manifest: str) -> None:
+    """Compare the files of a model folder with the SHA-256 sums of its manifest.
+
+    A folder that was verified is remembered by the sizes and times of its files.
+    """
+    stamp = _stamp(folder, sums, manifest)
+    known = cache_folder() / "verified" / hashlib.sha256(str(folder).encode()).hexdigest()[:32]
+    try:
+        if known.read_text(encoding="utf-8") == stamp:
+            return
+    except (OSError, ValueError):
+        pass
+    for name, expected in sums.items():
+        if file_sum(folder / name) != expected:
+            raise DataError(f"{folder / name} differs from {manifest}; {DAMAGED}")
+    try:
+        with atomic_file(known) as file:
+            file.write(stamp)
+    except DataError:
+        # A read-only home: every start verifies.
+        return
+
+
+def _stamp(folder: Path, sums: Mapping[str, str], manifest: str) -> str:
+    lines = [json.dumps(dict(sums), sort_keys=True)]
+    for name in sums:
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise DataError(f"{name!r} in {folder / manifest} leads out of the model's folder")
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise DataError(f"{path} is missing; {DAMAGED}") from error
+        lines.append(f"{name} {status.st_size} {status.st_mtime_ns} {status.st_ino}")
+    return "\n".join(lines)
+
+
+def file_sum(path: Path) -> str:
+    """Return the SHA-256 sum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require(what: str, packages: tuple[str, ...], extra: str) -> None:

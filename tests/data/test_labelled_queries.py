@@ -9,22 +9,37 @@ import pytest
 from boolattn.data.labelled_queries import read_labelled_queries, write_labelled_queries
 from boolattn.errors import DataError, MissingDataError
 from boolattn.logic.operators import Operator
-from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery
+from boolattn.logic.parsed_query import Gap, LabelledQuery, ParsedQuery
+from tests.parses import flat
 
 NOT_QUERY = LabelledQuery(
-    "moths of Borneo but not Sumatra", ParsedQuery((((0, 15),),), (((0, 8), (24, 31)),))
+    "moths of Borneo but not Sumatra", flat((((0, 15),),), (((0, 8), (24, 31)),))
 )
-OR_QUERY = LabelledQuery("é or b", ParsedQuery((((0, 1),), ((5, 6),)), (), Operator.OR))
-ROW = {"text": "a or b", "positive": [[[0, 1]]], "negated": [], "joiner": "or", "source": "x"}
+OR_QUERY = LabelledQuery("é or b", flat((((0, 1),), ((5, 6),)), (), Operator.OR))
+NESTED = LabelledQuery(
+    "a or b, not c",
+    ParsedQuery(
+        (((0, 1),), ((5, 6),), ((12, 13),)),
+        (False, False, True),
+        (Gap(Operator.OR, 2), Gap(Operator.AND, 1)),
+    ),
+)
+ROW = {
+    "text": "a or b",
+    "operands": [[[0, 1]], [[5, 6]]],
+    "negated": [],
+    "gaps": ["or1"],
+    "source": "x",
+}
 
 
 @pytest.mark.parametrize("ending", ["", ".xz"])
 def test_queries_are_read_back_by_source_in_file_order(tmp_path, ending):
     path = tmp_path / f"queries.jsonl{ending}"
-    rows = [("b", NOT_QUERY), ("a", OR_QUERY), ("b", OR_QUERY)]
+    rows = [("b", NOT_QUERY), ("a", OR_QUERY), ("b", NESTED)]
     assert write_labelled_queries(path, iter(rows)) == 3
     found = read_labelled_queries(path)
-    assert found == {"b": [NOT_QUERY, OR_QUERY], "a": [OR_QUERY]}
+    assert found == {"b": [NOT_QUERY, NESTED], "a": [OR_QUERY]}
     assert list(found) == ["b", "a"]
 
 
@@ -32,9 +47,9 @@ def test_a_row_has_the_documented_fields(tmp_path):
     write_labelled_queries(tmp_path / "q.jsonl", [("natural", NOT_QUERY)])
     assert json.loads((tmp_path / "q.jsonl").read_text(encoding="utf-8")) == {
         "text": "moths of Borneo but not Sumatra",
-        "positive": [[[0, 15]]],
-        "negated": [[[0, 8], [24, 31]]],
-        "joiner": "and",
+        "operands": [[[0, 15]], [[0, 8], [24, 31]]],
+        "negated": [1],
+        "gaps": ["and1"],
         "source": "natural",
     }
 
@@ -42,13 +57,15 @@ def test_a_row_has_the_documented_fields(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"joiner": "not"}, "joiner must be 'and' or 'or', not 'not'"),
-        ({"positive": []}, "'positive' is empty"),
-        ({"positive": [[]]}, r"must be a list of \[start, end\], not \[\]"),
-        ({"negated": [[0, 1]]}, r"must be a list of \[start, end\], not \[0, 1\]"),
-        ({"negated": [[[0, "1"]]]}, "must be a list of"),
-        ({"negated": [[[0, 7]]]}, r"\[0, 7\] is no span of a text of 6 letters"),
-        ({"negated": [[[3, 3]]]}, r"\[3, 3\] is no span"),
+        ({"gaps": ["or4"]}, "no gap is 'or4'; known: and1"),
+        ({"gaps": []}, "do not fit 2 operands"),
+        ({"negated": [2]}, "do not fit 2 operands"),
+        ({"negated": [0, 1]}, "a query has a positive operand"),
+        ({"operands": [[[0, 1]], []]}, r"must be a list of \[start, end\], not \[\]"),
+        ({"operands": [[0, 1]]}, r"must be a list of \[start, end\], not \[0, 1\]"),
+        ({"operands": [[[0, "1"]]]}, "must be a list of"),
+        ({"operands": [[[0, 7]]]}, r"\[0, 7\] is no span of a text of 6 letters"),
+        ({"operands": [[[3, 3]]]}, r"\[3, 3\] is no span"),
         ({"source": 1}, "'source' must be str, not int"),
     ],
 )

@@ -12,11 +12,12 @@ import pytest
 from tokenizers.processors import TemplateProcessing
 
 from boolattn import Retriever
-from boolattn.embedding import onnx_retriever
 from boolattn.embedding.models import SHIPPED, load_model, minilm_folder, resolve, torch_folder
-from boolattn.embedding.onnx_retriever import THREADS_VARIABLE, OnnxRetriever, default_threads
+from boolattn.embedding.onnx_retriever import OnnxRetriever
 from boolattn.embedding.onnx_storage import checksum, read_calibration
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
+from boolattn.parsing import runtime
+from boolattn.parsing.runtime import THREADS_VARIABLE, default_threads
 
 TEXTS = ("moths of Borneo but not Sumatra", "frogs", "bees or wasps of Peru", "")
 
@@ -56,7 +57,7 @@ def test_a_text_has_the_same_vector_alone_and_among_others(shipped):
 
 
 def test_a_text_without_tokens_is_no_error(shipped, monkeypatch):
-    bare = onnx_retriever._open_tokenizer(shipped.folder / "tokenizer.json", 64)
+    bare = runtime.open_tokenizer(shipped.folder / "tokenizer.json", 64)
     bare.post_processor = TemplateProcessing(single="$A", special_tokens=[])
     monkeypatch.setattr(shipped, "_tokenizer", lambda _length: bare)
     assert not shipped.encode_documents([""]).any()
@@ -194,8 +195,8 @@ def test_a_calibration_of_another_size_is_refused(copy):
 
 def test_what_onnxruntime_and_tokenizers_raise_is_one_line(tmp_path):
     for name, opened in (
-        ("graph.onnx", onnx_retriever.open_graph),
-        ("tokenizer.json", lambda path: onnx_retriever._open_tokenizer(path, 8)),
+        ("graph.onnx", runtime.open_graph),
+        ("tokenizer.json", lambda path: runtime.open_tokenizer(path, 8)),
     ):
         (tmp_path / name).write_bytes(b"nothing")
         with pytest.raises(DataError, match=f"{name}") as caught:
@@ -205,9 +206,7 @@ def test_what_onnxruntime_and_tokenizers_raise_is_one_line(tmp_path):
 
 def test_a_verified_folder_is_not_read_again(copy, monkeypatch):
     read = []
-    monkeypatch.setattr(
-        "boolattn.embedding.onnx_storage._sha256", lambda path: read.append(path) or ""
-    )
+    monkeypatch.setattr("boolattn.files.file_sum", lambda path: read.append(path) or "")
     OnnxRetriever.load(copy)
     assert read == []
     # Other bytes of the same size: the time tells.

@@ -8,11 +8,11 @@ import torch
 from boolattn.encoder.parser_head import ParserConfig, ParserHead, make_parser_labels, parser_loss
 from boolattn.errors import ConfigError
 from boolattn.logic.operators import Operator
-from boolattn.logic.parsed_query import ParsedQuery
 from boolattn.parsing.decoding import ABSENT, NEGATED, POSITIVE, ParserLogits, decode
+from tests.parses import flat
 
 TEXT = "moths of Borneo but not Sumatra"
-PARSED = ParsedQuery((((0, 15),),), (((0, 8), (24, 31)),))
+PARSED = flat((((0, 15),),), (((0, 8), (24, 31)),))
 
 
 def _offsets(tokenizer, text):
@@ -42,8 +42,8 @@ def test_a_shared_word_belongs_to_both_operands(tokenizer):
     "parsed",
     [
         PARSED,
-        ParsedQuery((((0, 15),), ((0, 8), (24, 31))), joiner=Operator.OR),
-        ParsedQuery((((0, 15),), ((0, 8), (24, 31)))),
+        flat((((0, 15),), ((0, 8), (24, 31))), joiner=Operator.OR),
+        flat((((0, 15),), ((0, 8), (24, 31)))),
     ],
 )
 def test_labels_decode_to_their_parsed_query(any_tokenizer, parsed):

@@ -25,10 +25,11 @@ from boolattn.logic.parsed_query import ParsedQuery
 from boolattn.logic.syntax import parse
 from boolattn.logic.tree import And, Atom, Not, Or
 from boolattn.parsing.decoding import ParserLogits
+from tests.parses import flat
 
 NOT_TEXT, PLAIN_TEXT = "moths of Borneo but not Sumatra", "moths of Borneo"
 PARSES = {
-    NOT_TEXT: ParsedQuery((((0, 15),),), (((0, 8), (24, 31)),)),
+    NOT_TEXT: flat((((0, 15),),), (((0, 8), (24, 31)),)),
     PLAIN_TEXT: ParsedQuery((((0, 15),),)),
 }
 

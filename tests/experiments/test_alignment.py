@@ -10,7 +10,6 @@ from boolattn.data.labelled_queries import label_queries
 from boolattn.data.quest import load_quest_intro
 from boolattn.data.records import Operand, Query
 from boolattn.data.sentences import Mixture, generate
-from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import words
 from experiments.parser_queries.alignment import align, align_operands
 from experiments.parser_queries.sources import (
@@ -19,6 +18,7 @@ from experiments.parser_queries.sources import (
     sentence_queries,
 )
 from experiments.quest_queries import with_generated
+from tests.parses import form, negated, positive
 
 SAMPLE = Path(__file__).parents[1] / "data" / "samples" / "quest-intro"
 
@@ -110,10 +110,10 @@ def test_the_marks_of_an_original_are_read():
     )
     original = "<mark>2017 science fiction films</mark> that are not <mark>2017 action films</mark>"
     marked = align(query, original)
-    assert [words(marked.text, spans) for spans in marked.parsed.positive] == [
+    assert [words(marked.text, spans) for spans in positive(marked.parsed)] == [
         "2017 science fiction films"
     ]
-    assert [words(marked.text, spans) for spans in marked.parsed.negated] == ["2017 action films"]
+    assert [words(marked.text, spans) for spans in negated(marked.parsed)] == ["2017 action films"]
     assert align(query) is None, "without its original the operands are not known"
 
 
@@ -140,14 +140,14 @@ def test_word_for_word_queries_are_aligned_exactly():
     wrong = [
         text
         for text, m in marked.items()
-        if [words(text, s) for s in m.parsed.positive + m.parsed.negated]
+        if [words(text, s) for s in m.parsed.operands]
         != [words(text, s).replace("(", "").replace(")", "") for s in kept_and_not(exact[text])]
     ]
     assert len(wrong) <= 0.05 * len(marked), wrong
 
 
 def kept_and_not(marked):
-    return marked.parsed.positive + marked.parsed.negated
+    return marked.parsed.operands
 
 
 def test_an_operator_without_a_word_for_it_is_known():
@@ -167,13 +167,13 @@ def test_an_operator_without_a_word_for_it_is_known():
 def test_sentences_are_marked_with_what_they_keep_and_exclude():
     found = list(sentence_queries(300, seed=1))
     assert len(found) == 300
-    forms = {marked.parsed.form for marked in found}
+    forms = {form(marked.parsed) for marked in found}
     assert {(1, 0, "and"), (2, 0, "or"), (1, 1, "and"), (2, 1, "and"), (3, 0, "or")} <= forms
-    assert all(has_cues(marked) for marked in found if marked.parsed.joiner is Operator.OR)
+    assert all(has_cues(marked) for marked in found if form(marked.parsed)[2] == "or")
 
 
 def test_sentence_queries_take_a_mixture():
     varied = Mixture(varied=1.0)
     queries = list(sentence_queries(50, 4, varied))
     assert [query.text for query in queries] == [s.text for s in generate(50, 4, varied)]
-    assert any(query.parsed.joiner is Operator.OR for query in queries)
+    assert any(form(query.parsed)[2] == "or" for query in queries)

@@ -12,6 +12,7 @@ from experiments.parser_queries.generator import generate_queries
 from experiments.parser_queries.natural import natural_queries
 from experiments.parser_queries.wordings import table
 from experiments.parsing.test_sets import cue_word_name_queries, cue_word_names
+from tests.parses import positive
 
 CUES = re.compile(r"\b(and|or|not|no|non|never|nor|without|but|also|both|\w+n't)\b", re.IGNORECASE)
 #: Names that also occur in natural.txt; no result depends on them.
@@ -45,7 +46,7 @@ def test_there_are_enough_and_every_one_holds_a_cue_word():
 def test_each_query_is_one_operand():
     for marked in cue_word_name_queries():
         assert marked.parsed.is_plain
-        ((start, end),) = marked.parsed.positive[0]
+        ((start, end),) = positive(marked.parsed)[0]
         assert (start, marked.text[end:].strip("?!")) == (0, "")
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from boolattn.data.taxa import wordings
 from boolattn.logic.lexicon import find_cues
-from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import words
 from experiments.parser_queries.contents import contents, taxa_content
-from experiments.parser_queries.generator import FORMS, _Writer, generate_queries
+from experiments.parser_queries.generator import FORMS, Writer, generate_queries
+from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.wordings import parse_pattern, requests, table
-from tests.data.held_out import BANNED
+from tests.parses import form, negated, positive
 
 TRAIN = list(generate_queries(3000, seed=5))
 HELD_OUT = list(generate_queries(2000, seed=5, held_out=True))
@@ -98,7 +98,7 @@ def test_equal_seeds_give_equal_queries():
 @pytest.mark.parametrize("marks", [TRAIN, HELD_OUT], ids=["train", "held out"])
 def test_spans_are_exact(marks):
     for marked in marks:
-        operands = marked.parsed.positive + marked.parsed.negated
+        operands = marked.parsed.operands
         assert not re.search(r"[<>{}@*~\[\]]|\b[LE]\(", marked.text), marked.text
         assert len(set(operands)) == len(operands), marked.text
         for spans in operands:
@@ -121,25 +121,25 @@ def chars(spans):
 
 @pytest.mark.parametrize("marks", [TRAIN, HELD_OUT], ids=["train", "held out"])
 def test_every_form_is_there_and_a_quarter_is_plain(marks):
-    counts = Counter(marked.parsed.form for marked in marks)
+    counts = Counter(form(marked.parsed) for marked in marks)
     assert {(form.n_positive, form.n_negated, form.joiner) for form, _ in FORMS} <= set(counts)
     assert 0.22 < counts[1, 0, "and"] / len(marks) < 0.28
-    assert {marked.parsed.joiner for marked in marks} == {Operator.AND, Operator.OR}
+    assert {form(marked.parsed)[2] for marked in marks} == {"and", "or"}
 
 
 def test_words_that_are_shared_belong_to_each_operand():
     shared = [
         marked
         for marked in TRAIN
-        if len(marked.parsed.positive) > 1
-        and chars(marked.parsed.positive[0]) & chars(marked.parsed.positive[1])
+        if len(positive(marked.parsed)) > 1
+        and chars(positive(marked.parsed)[0]) & chars(positive(marked.parsed)[1])
     ]
     assert len(shared) > 500
     leaning = [
         marked
         for marked in TRAIN
-        if marked.parsed.negated
-        and chars(marked.parsed.positive[0]) & chars(marked.parsed.negated[0])
+        if negated(marked.parsed)
+        and chars(positive(marked.parsed)[0]) & chars(negated(marked.parsed)[0])
     ]
     assert len(leaning) > 300
 
@@ -179,12 +179,12 @@ def test_held_out_queries_have_a_part_that_training_lacks(held_out):
         for joiner, row in table("wordings")["lists"].items()
         for raw in row["held_out"]
     }
-    writer = _Writer(random.Random(0), held_out=held_out)
+    writer = Writer(random.Random(0), held_out=held_out)
     for content in (*contents(), taxa_content(random.Random(0))):
-        for form, _ in FORMS:
-            made = writer._wording(form, content)
+        for own, _ in FORMS:
+            made = writer._wording(own, content)
             new = (
-                made.clause in held or made.exclusion in held or (form.joiner, made.style) in styles
+                made.clause in held or made.exclusion in held or (own.joiner, made.style) in styles
             )
             assert new == held_out, made
             assert held_out or made.request not in requests().held_out

@@ -8,6 +8,7 @@ import pytest
 
 from boolattn.errors import DataError
 from boolattn.logic.parsed_query import parse_labelled
+from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.natural import (
     fill_natural,
     natural_queries,
@@ -15,7 +16,7 @@ from experiments.parser_queries.natural import (
     short_queries,
 )
 from experiments.parsing.test_sets import unseen_queries
-from tests.data.held_out import BANNED
+from tests.parses import form, negated, positive
 
 TRAIN, HELD_OUT = natural_queries(), natural_queries(held_out=True)
 
@@ -46,8 +47,8 @@ def test_every_form_has_its_operands():
     for one in TRAIN + HELD_OUT:
         joiner, kept, excluded = one.form.split(":")
         reading = one.labelled().parsed
-        assert (len(reading.positive), len(reading.negated)) == (int(kept), int(excluded))
-        assert reading.joiner.value == ("or" if joiner == "or" else "and")
+        assert (len(positive(reading)), len(negated(reading))) == (int(kept), int(excluded))
+        assert form(reading)[2] == ("or" if joiner == "or" else "and")
         forms.add(one.form)
     assert {"-:1:0", "-:1:1", "-:1:2", "and:2:1", "or:2:1", "or:4:0", "and:4:0"} <= forms
 
@@ -60,11 +61,11 @@ def test_they_come_as_written_first_and_then_with_other_words():
     known = {one.text for one in made[: len(TRAIN)]}
     others = made[len(TRAIN) :]
     assert sum(one.text not in known for one in others) > 250
-    forms = {one.labelled().parsed.form for one in TRAIN}
+    forms = {form(one.labelled().parsed) for one in TRAIN}
     for one in others:
-        assert one.parsed.form in forms
+        assert form(one.parsed) in forms
         assert not BANNED.search(one.text)
-        for spans in one.parsed.positive + one.parsed.negated:
+        for spans in one.parsed.operands:
             assert all(one.text[start:end].strip() for start, end in spans)
 
 
@@ -73,7 +74,7 @@ def test_a_refilled_query_keeps_its_frame():
 
     def frame(marked):
         inside = {
-            at for spans in marked.parsed.positive + marked.parsed.negated
+            at for spans in marked.parsed.operands
             for start, end in spans for at in range(start, end)
         }  # fmt: skip
         return "".join(c for at, c in enumerate(marked.text) if at not in inside)
@@ -88,11 +89,11 @@ def test_short_queries_have_few_words_and_every_operator():
     assert made != list(short_queries(400, 3))
     assert max(len(one.text.split()) for one in made) <= 12
     assert not [one.text for one in made if BANNED.search(one.text)]
-    forms = {one.parsed.form for one in made}
+    forms = {form(one.parsed) for one in made}
     assert {(1, 0, "and"), (2, 0, "or"), (3, 0, "or"), (2, 0, "and"), (1, 1, "and")} <= forms
     one = next(one for one in made if " without " in one.text)
-    kept, excluded = one.parsed.positive[0], one.parsed.negated[0]
-    assert kept[0] == excluded[0], "what lacks something is still the same thing"
+    kept, excluded = positive(one.parsed)[0], negated(one.parsed)[0]
+    assert kept[-1][1] < excluded[0][0], "what it lacks stands alone"
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from boolattn.data.taxa import wordings
 from boolattn.data.taxa.phrases import parse
 from boolattn.errors import ConfigError
 from boolattn.logic.templates import TEMPLATES, template_operators
+from experiments.parser_queries.held_out import BANNED
 from experiments.sentences.contents import domains
 from experiments.sentences.varied import TABLE, varied_words
-from tests.data.held_out import BANNED
 
 VARIED, VARIED_HELD_OUT = Mixture(varied=1.0), Mixture(varied=1.0, varied_held_out=True)
 TRAIN = list(generate(5000, seed=11, mixture=VARIED))

@@ -12,12 +12,13 @@ from boolattn.data.labelled_queries import write_labelled_queries
 from boolattn.data.records import Dataset, Document, Operand, Query
 from boolattn.encoder.retriever import Retriever
 from boolattn.logic.operators import Operator
-from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery
+from boolattn.logic.parsed_query import LabelledQuery
 from boolattn.training.corpus import Corpus
 from boolattn.training.preset_files import make_preset
 from boolattn.training.retrieval.composing import make_composing
 from boolattn.training.run_folder import save_model
 from boolattn.training.towers import make_towers
+from tests.parses import flat
 
 WORDS = ("moths", "birds", "ferns", "films")
 PLACES = ("borneo", "sumatra", "peru", "chile")
@@ -139,8 +140,8 @@ def labelled(first: str, second: str, joiner: str) -> LabelledQuery:
     text = f"{first} {joiner} {second}"
     spans = (((0, len(first)),), ((len(text) - len(second), len(text)),))
     if joiner == "not":
-        return LabelledQuery(text, ParsedQuery(spans[:1], spans[1:]))
-    return LabelledQuery(text, ParsedQuery(spans, (), Operator(joiner)))
+        return LabelledQuery(text, flat(spans[:1], spans[1:]))
+    return LabelledQuery(text, flat(spans, (), Operator(joiner)))
 
 
 @pytest.fixture(scope="session")

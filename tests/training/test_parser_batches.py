@@ -22,6 +22,7 @@ from boolattn.training.batches.parser_batches import (
 from boolattn.training.corpus import Corpus
 from boolattn.training.launch import make_steps
 from boolattn.training.settings import ComposeSettings
+from tests.parses import flat
 from tests.training.conftest import COMPOSE
 
 
@@ -79,7 +80,7 @@ def _parsed(text, positive, negated=(), joiner=Operator.AND):
     def spans(parts):
         return tuple((text.index(part), text.index(part) + len(part)) for part in parts)
 
-    return ParsedQuery(tuple(map(spans, positive)), tuple(map(spans, negated)), joiner)
+    return flat(tuple(map(spans, positive)), tuple(map(spans, negated)), joiner)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,7 @@ def test_paraphrases_label_training_queries_of_the_same_text(corpus, tmp_path):
     first, second = query.text.split(" but not ")
     spans = (((0, len(first)),), ((len(query.text) - len(second), len(query.text)),))
     rows = [
-        ("paraphrases", LabelledQuery(query.text, ParsedQuery(spans[:1], spans[1:]))),
+        ("paraphrases", LabelledQuery(query.text, flat(spans[:1], spans[1:]))),
         ("paraphrases", LabelledQuery("of another data set", ParsedQuery((((0, 2),),)))),
     ]
     write_labelled_queries(tmp_path / "queries.jsonl", rows)

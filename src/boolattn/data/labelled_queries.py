@@ -1,8 +1,9 @@
 """Files of labelled queries, from which a query parser is trained.
 
-JSON lines, one query each: ``{"text", "positive", "negated", "joiner", "source"}``. ``positive``
-and ``negated`` hold the character spans of each operand: ``[[[0, 8], [24, 31]]]`` is one operand
-of two spans.
+JSON lines, one query each: ``{"text", "operands", "negated", "gaps", "source"}``. ``operands`` has
+the character spans of each operand, in text order: ``[[[0, 8], [24, 31]]]`` is one operand of two
+spans. ``negated`` has the numbers of the negated ones, ``gaps`` operator and level between each
+two: ``["or2", "and1"]``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from boolattn.errors import DataError
 from boolattn.jsonl import read_jsonl, write_jsonl
 from boolattn.logic.operators import Operator
-from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery, label_template
+from boolattn.logic.parsed_query import (
+    MAX_LEVEL,
+    Gap,
+    LabelledQuery,
+    ParsedQuery,
+    label_template,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,8 +28,12 @@ if TYPE_CHECKING:
     from boolattn.data.records import Query
     from boolattn.logic.parsed_query import Spans
 
-_FIELDS = {"text": str, "positive": list, "negated": list, "joiner": str, "source": str}
-_JOINERS = (Operator.AND, Operator.OR)
+_FIELDS = {"text": str, "operands": list, "negated": list, "gaps": list, "source": str}
+_GAPS = {
+    f"{operator.value}{level}": Gap(operator, level)
+    for operator in (Operator.AND, Operator.OR)
+    for level in range(1, MAX_LEVEL + 1)
+}
 
 
 def write_labelled_queries(path: Path, rows: Iterable[tuple[str, LabelledQuery]]) -> int:
@@ -32,9 +43,9 @@ def write_labelled_queries(path: Path, rows: Iterable[tuple[str, LabelledQuery]]
         (
             {
                 "text": query.text,
-                "positive": query.parsed.positive,
-                "negated": query.parsed.negated,
-                "joiner": query.parsed.joiner.value,
+                "operands": query.parsed.operands,
+                "negated": [at for at, own in enumerate(query.parsed.is_negated) if own],
+                "gaps": [f"{gap.operator.value}{gap.level}" for gap in query.parsed.gaps],
                 "source": source,
             }
             for source, query in rows
@@ -47,16 +58,16 @@ def read_labelled_queries(path: Path) -> dict[str, list[LabelledQuery]]:
     found: dict[str, list[LabelledQuery]] = {}
     for number, row in read_jsonl(path, _FIELDS):
         where = f"{path}:{number}"
-        if row["joiner"] not in _JOINERS:
-            raise DataError(f"{where}: the joiner must be 'and' or 'or', not {row['joiner']!r}")
-        if not row["positive"]:
-            raise DataError(f"{where}: 'positive' is empty; a query has a positive operand")
-        positive, negated = (
-            tuple(_spans(operand, len(row["text"]), where) for operand in row[name])
-            for name in ("positive", "negated")
-        )
-        query = LabelledQuery(row["text"], ParsedQuery(positive, negated, Operator(row["joiner"])))
-        found.setdefault(row["source"], []).append(query)
+        if unknown := [gap for gap in row["gaps"] if gap not in _GAPS]:
+            raise DataError(f"{where}: no gap is {unknown[0]!r}; known: {', '.join(_GAPS)}")
+        operands = tuple(_spans(own, len(row["text"]), where) for own in row["operands"])
+        negated = tuple(at in row["negated"] for at in range(len(operands)))
+        if len(row["gaps"]) != len(operands) - 1 or sum(negated) != len(row["negated"]):
+            raise DataError(f"{where}: 'negated' or 'gaps' do not fit {len(operands)} operands")
+        if all(negated):
+            raise DataError(f"{where}: a query has a positive operand")
+        parsed = ParsedQuery(operands, negated, tuple(_GAPS[gap] for gap in row["gaps"]))
+        found.setdefault(row["source"], []).append(LabelledQuery(row["text"], parsed))
     return found
 
 

@@ -115,7 +115,7 @@ class BaseRetriever(ABC):
                 plan = replace(plan, confidence=output.confidence, parsed=tree)
                 if output.confidence >= self.threshold:
                     # The tree's operands are in the order of these span lists.
-                    spans = (*parsed.positive, *parsed.negated)
+                    spans = parsed.operands
                     names = tuple(atom.text for atom in atoms(tree))
                     plan = replace(plan, tree=tree, atoms=names, spans=spans, is_composed=True)
             plans.append(plan)

@@ -66,12 +66,15 @@ def read_tensors(paths: Iterable[Path]) -> dict[str, Array]:
     return tensors
 
 
-def write_parts(tensors: dict[str, Array], folder: Path) -> dict[str, tuple[str, int, int]]:
+def write_parts(
+    tensors: dict[str, Array], folder: Path, max_bytes: int = 0
+) -> dict[str, tuple[str, int, int]]:
     """Write tensors into files of limited size; return each one's file, offset and bytes."""
+    max_bytes = max_bytes or MAX_PART
     parts: list[dict[str, Array]] = [{}]
     size = 0
     for name, tensor in sorted(tensors.items()):
-        if parts[-1] and size + tensor.nbytes > MAX_PART:
+        if parts[-1] and size + tensor.nbytes > max_bytes:
             parts.append({})
             size = 0
         parts[-1][name] = np.ascontiguousarray(tensor)

@@ -18,10 +18,9 @@ from boolattn.embedding.onnx_storage import (
     TOKENIZER,
     is_onnx_folder,
     read_onnx_manifest,
-    verify,
 )
 from boolattn.errors import DataError, MissingDataError
-from boolattn.files import atomic_folder, cache_folder, require
+from boolattn.files import atomic_folder, cache_folder, require, verify
 
 if TYPE_CHECKING:
     from boolattn.embedding.base import BaseRetriever
@@ -57,7 +56,7 @@ def torch_folder(folder: str | Path) -> Path:
     if not is_onnx_folder(folder):
         return folder
     manifest = read_onnx_manifest(folder)
-    verify(folder, manifest)
+    verify(folder, manifest.files, MANIFEST)
     name = folder.resolve().name
     target = cache_folder() / "models" / f"{name}-{manifest.fingerprint[:12]}"
     if not (target / "modules.json").is_file():
@@ -156,7 +155,7 @@ def _minilm_graphs() -> Path:
             shutil.copyfile(source / TOKENIZER, draft / TOKENIZER)
             fill_weights(template, source, draft)
             try:
-                verify(draft, manifest)
+                verify(draft, manifest.files, MANIFEST)
             except DataError as error:
                 raise DataError(f"{source} is another model than all-MiniLM-L6-v2") from error
     return target

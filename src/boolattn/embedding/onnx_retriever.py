@@ -6,16 +6,13 @@ activations are rounded to 8 bits with one scale for each run. Several texts run
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from boolattn.embedding.base import BaseRetriever, ignore
 from boolattn.embedding.onnx_storage import (
@@ -27,22 +24,22 @@ from boolattn.embedding.onnx_storage import (
     OnnxManifest,
     read_calibration,
     read_onnx_manifest,
-    verify,
 )
-from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.errors import ConfigError, DataError
+from boolattn.files import verify
 from boolattn.parsing.decoding import ParserLogits, ParserOutput, decode, is_boolean
+from boolattn.parsing.runtime import check_runtime, default_threads, open_graph, open_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
+    from tokenizers import Tokenizer
 
     from boolattn.composition.calibration import Calibration
 
     Array = NDArray[np.float32]
 
-#: Number of threads; by default as many as there are processors.
-THREADS_VARIABLE = "BOOLATTN_THREADS"
 VECTORS = "vectors"
 PARSE = ("tags", "roles", "joiner")
 #: Texts tokenised at once.
@@ -65,8 +62,8 @@ class OnnxRetriever(BaseRetriever):
         """Open a folder, after comparing its files with their hashes."""
         folder = Path(folder)
         manifest = read_onnx_manifest(folder)
-        _check_runtime(folder, manifest)
-        verify(folder, manifest)
+        check_runtime(folder, manifest.needs)
+        verify(folder, manifest.files, MANIFEST)
         return cls(folder, manifest, threads=threads)
 
     @property
@@ -203,56 +200,5 @@ class OnnxRetriever(BaseRetriever):
     def _tokenizer(self, length: int) -> Tokenizer:
         with self._lock:
             if length not in self._tokenizers:
-                self._tokenizers[length] = _open_tokenizer(self.folder / TOKENIZER, length)
+                self._tokenizers[length] = open_tokenizer(self.folder / TOKENIZER, length)
             return self._tokenizers[length]
-
-
-def default_threads() -> int:
-    """Return the number of threads: :data:`THREADS_VARIABLE`, or one for each processor."""
-    named = os.environ.get(THREADS_VARIABLE)
-    if named is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    if not named.isdecimal() or not int(named):
-        raise ConfigError(f"{THREADS_VARIABLE} must be a number of threads; got {named!r}")
-    return int(named)
-
-
-def open_graph(path: Path, *, reuses_memory: bool = True) -> Any:  # noqa: ANN401 - an InferenceSession
-    """Open a graph for one thread; errors of onnxruntime become one line."""
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    # A text is too short for several threads; several texts run at once instead.
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    # The graph was optimised when it was exported.
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.enable_mem_reuse = reuses_memory
-    options.log_severity_level = 3
-    try:
-        return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        reason = str(error).splitlines()[0][:200]
-        raise DataError(f"onnxruntime {ort.__version__} cannot open {path}: {reason}") from error
-
-
-def _open_tokenizer(path: Path, length: int) -> Tokenizer:
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:
-        raise DataError(f"{path} cannot be opened: {error}") from error
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(length)
-    return tokenizer
-
-
-def _check_runtime(folder: Path, manifest: OnnxManifest) -> None:
-    found = version("onnxruntime")
-    if _numbers(found) < _numbers(manifest.needs):
-        raise MissingDataError(
-            f"{folder} needs onnxruntime {manifest.needs} or newer, not {found}; "
-            "pip install --upgrade onnxruntime"
-        )
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".")[:2] if part.isdecimal())

@@ -12,7 +12,7 @@ import numpy as np
 from boolattn.composition.calibration import Calibration
 from boolattn.embedding.int8 import read_tensors
 from boolattn.errors import ConfigError, DataError
-from boolattn.files import atomic_file, cache_folder
+from boolattn.files import DAMAGED, atomic_file, file_sum
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ MANIFEST, TOKENIZER, CALIBRATION = "model.json", "tokenizer.json", "calibration.
 FORMAT = 1
 #: Tasks that a graph is for.
 QUERY, OPERAND, DOCUMENT = "query", "operand", "document"
-_DAMAGED = "copy the folder again, or export the model again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +52,7 @@ class OnnxManifest:
         names = sorted(
             path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
         )
-        sums = {name: _sha256(folder / name) for name in names if name != MANIFEST}
+        sums = {name: file_sum(folder / name) for name in names if name != MANIFEST}
         values = asdict(self) | {"files": sums}
         values |= {"checksum": checksum(values)}
         with atomic_file(folder / MANIFEST) as file:
@@ -78,57 +77,15 @@ def read_onnx_manifest(folder: Path) -> OnnxManifest:
         values = json.loads(path.read_text(encoding="utf-8"))
         found = values["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is damaged ({error}); {_DAMAGED}") from error
+        raise DataError(f"{path} is damaged ({error}); {DAMAGED}") from error
     if found != FORMAT:
         raise DataError(f"{path} has format {found}; this version reads {FORMAT}")
     if values.pop("checksum", "") != checksum(values):
-        raise DataError(f"{path} was changed: its checksum differs; {_DAMAGED}")
+        raise DataError(f"{path} was changed: its checksum differs; {DAMAGED}")
     try:
         return build(OnnxManifest, values, source=str(path))
     except ConfigError as error:
-        raise DataError(f"{error}; {_DAMAGED}") from error
-
-
-def verify(folder: Path, manifest: OnnxManifest) -> None:
-    """Compare every file with its hash.
-
-    A folder that was verified is remembered by the sizes and times of its files.
-    """
-    stamp = _stamp(folder, manifest)
-    known = cache_folder() / "verified" / hashlib.sha256(str(folder).encode()).hexdigest()[:32]
-    try:
-        if known.read_text(encoding="utf-8") == stamp:
-            return
-    except (OSError, ValueError):
-        pass
-    for name, expected in manifest.files.items():
-        if _sha256(folder / name) != expected:
-            raise DataError(f"{folder / name} differs from {MANIFEST}; {_DAMAGED}")
-    try:
-        with atomic_file(known) as file:
-            file.write(stamp)
-    except DataError:
-        # A read-only home: every start verifies.
-        return
-
-
-def _stamp(folder: Path, manifest: OnnxManifest) -> str:
-    lines = [json.dumps(dict(manifest.files), sort_keys=True)]
-    for name in manifest.files:
-        path = folder / name
-        if not path.resolve().is_relative_to(folder.resolve()):
-            raise DataError(f"{name!r} in {folder / MANIFEST} leads out of the model's folder")
-        try:
-            status = path.stat()
-        except OSError as error:
-            raise DataError(f"{path} is missing; {_DAMAGED}") from error
-        lines.append(f"{name} {status.st_size} {status.st_mtime_ns} {status.st_ino}")
-    return "\n".join(lines)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        raise DataError(f"{error}; {DAMAGED}") from error
 
 
 def calibration_tensors(calibration: Calibration) -> dict[str, Any]:
@@ -145,6 +102,6 @@ def read_calibration(folder: Path, dimension: int) -> Calibration:
         like = np.asarray(getattr(expected, f.name))
         own = found.get(f.name)
         if own is None or own.shape != np.atleast_1d(like).shape:
-            raise DataError(f"{path} does not fit {MANIFEST}: {f.name}; {_DAMAGED}")
+            raise DataError(f"{path} does not fit {MANIFEST}: {f.name}; {DAMAGED}")
         values[f.name] = own.astype(np.float32).reshape(like.shape)
     return Calibration(**values)

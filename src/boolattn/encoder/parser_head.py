@@ -14,7 +14,6 @@ from torch.nn import functional as F
 
 from boolattn.errors import ConfigError
 from boolattn.logic.operators import Operator
-from boolattn.logic.parsed_query import in_text_order
 from boolattn.parsing.decoding import NEGATED, POSITIVE, ParserLogits
 
 if TYPE_CHECKING:
@@ -155,7 +154,9 @@ def make_parser_labels(
     longest = max(map(len, offsets))
     tags = torch.zeros(len(parses), longest, n_slots)
     roles = torch.zeros(len(parses), n_slots, dtype=torch.int64)
-    is_or = torch.tensor([float(parsed.joiner is Operator.OR) for parsed in parses])
+    is_or = torch.tensor(
+        [float(any(gap.operator is Operator.OR for gap in parsed.gaps)) for parsed in parses]
+    )
     for row, (parsed, tokens) in enumerate(zip(parses, offsets, strict=True)):
         for slot, (spans, role) in enumerate(slots_of(parsed)[:n_slots]):
             roles[row, slot] = role
@@ -167,9 +168,8 @@ def make_parser_labels(
 
 def slots_of(parsed: ParsedQuery) -> list[tuple[Spans, int]]:
     """Return the operands in the order of the text, each with its role."""
-    roles = dict.fromkeys(parsed.positive, POSITIVE) | dict.fromkeys(parsed.negated, NEGATED)
-    operands = [*parsed.positive, *parsed.negated]
-    return [(spans, roles[spans]) for spans in in_text_order(operands, operands)]
+    roles = [NEGATED if negated else POSITIVE for negated in parsed.is_negated]
+    return list(zip(parsed.operands, roles, strict=True))
 
 
 def parser_loss(

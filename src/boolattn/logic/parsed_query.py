@@ -1,8 +1,8 @@
-"""Parsed queries: the words of each operand, and how the operands are joined.
+"""Parsed queries: the words of each operand, and the tree that joins the operands.
 
-The form covers QUEST's seven templates and more: positive operands joined by AND or by OR, and
-negated operands. Shared words belong to each of their operands: "moths of Borneo or Java that fly
-by day" is an OR of two full operands.
+Operands stand in the order of the text. Between two neighbours stands a gap: the operator that
+joins them and its level, 1 at the root of the tree. Shared words belong to each of their
+operands: "moths of Borneo or Java that fly by day" is an OR of two full operands.
 """
 
 from __future__ import annotations
@@ -10,55 +10,91 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from boolattn.logic.operators import Operator
+from boolattn.logic.structure import structure
 from boolattn.logic.templates import template_tree
-from boolattn.logic.tree import And, Atom, Not, Or, operators_of, signed_atoms
+from boolattn.logic.tree import And, Atom, Not, Or, QueryTree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from boolattn.logic.tree import QueryTree
 
 Span = tuple[int, int]
 Spans = tuple[Span, ...]
 
 #: Words labelled with their operands: "<01|moths> <0|of Borneo> or <1|of Java>".
 LABEL = re.compile(r"<(\d+)\|([^<>|]+)>")
+#: Deepest level of a tree.
+MAX_LEVEL = 3
+
+
+class Gap(NamedTuple):
+    """What joins two neighbouring operands."""
+
+    operator: Operator  # AND or OR
+    level: int = 1  # of the node that joins them, 1 at the root
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """The parse of a query."""
+    """The parse of a query.
 
-    positive: tuple[Spans, ...]  # the spans of each positive operand, in text order
-    negated: tuple[Spans, ...] = ()  # the spans of each negated operand
-    joiner: Operator = Operator.AND  # AND or OR of the positive operands; AND for only one
+    Attributes:
+        operands: The spans of each operand, in text order.
+        is_negated: Which operands are negated.
+        gaps: One fewer than operands.
+    """
+
+    operands: tuple[Spans, ...]
+    is_negated: tuple[bool, ...] = (False,)
+    gaps: tuple[Gap, ...] = ()
 
     @property
     def is_plain(self) -> bool:
         """Whether the query is one operand, without operators."""
-        return len(self.positive) == 1 and not self.negated
+        return self.is_negated == (False,)
 
     @property
-    def form(self) -> tuple[int, int, str]:
-        """The structure: numbers of positive and negated operands, and the joiner."""
-        return len(self.positive), len(self.negated), self.joiner.value
+    def structure(self) -> str:
+        """The tree without its operands.
+
+        >>> ParsedQuery((((0, 1),), ((4, 5),)), (False, True), (Gap(Operator.AND),)).structure
+        'and(_,not(_))'
+        """
+        return structure(self._tree([Atom("")] * len(self.operands)))
 
     def tree(self, text: str) -> QueryTree:
         """Return the tree of the operands, with their words in a text.
 
         >>> text = "moths of Borneo but not Sumatra"
-        >>> ParsedQuery((((0, 15),),), (((0, 8), (24, 31)),)).tree(text)
+        >>> spans = (((0, 15),), ((0, 8), (24, 31)))
+        >>> ParsedQuery(spans, (False, True), (Gap(Operator.AND),)).tree(text)
         And(parts=(Atom(text='moths of Borneo'), Not(part=Atom(text='moths of Sumatra'))))
         """
-        positive: tuple[QueryTree, ...]
-        positive = tuple(Atom(words(text, spans)) for spans in self.positive)
-        negated = tuple(Not(Atom(words(text, spans))) for spans in self.negated)
-        if self.joiner is Operator.OR and len(positive) > 1:
-            positive = (Or(positive),)
-        return And((*positive, *negated)) if len(positive) + len(negated) > 1 else positive[0]
+        return self._tree([Atom(words(text, spans)) for spans in self.operands])
+
+    def _tree(self, leaves: Sequence[Atom]) -> QueryTree:
+        signed: list[QueryTree] = [
+            Not(leaf) if negated else leaf
+            for leaf, negated in zip(leaves, self.is_negated, strict=True)
+        ]
+        return _joined(signed, self.gaps)
+
+
+def _joined(parts: Sequence[QueryTree], gaps: Sequence[Gap]) -> QueryTree:
+    """Build a tree by splitting at the gaps of the lowest level."""
+    if not gaps:
+        return parts[0]
+    level = min(gap.level for gap in gaps)
+    cuts = [at for at, gap in enumerate(gaps) if gap.level == level]
+    kind = Or if gaps[cuts[0]].operator is Operator.OR else And
+    starts, ends = [0, *(at + 1 for at in cuts)], [*(at + 1 for at in cuts), len(parts)]
+    children: list[QueryTree] = []
+    for start, end in zip(starts, ends, strict=True):
+        child = _joined(parts[start:end], gaps[start : end - 1])
+        children += child.parts if isinstance(child, kind) else [child]
+    return kind(tuple(children))
 
 
 def words(text: str, spans: Sequence[Span]) -> str:
@@ -78,6 +114,75 @@ class LabelledQuery:
     parsed: ParsedQuery
 
 
+def label_tree(text: str, tree: QueryTree, operands: Sequence[Spans]) -> LabelledQuery | None:
+    """Label a text by a tree whose operands are numbers of span lists.
+
+    ``None`` where spans are empty or equal, where the tree is deeper than three levels, or where
+    another operand stands between those that a node joins.
+
+    >>> tree = And((Atom("0"), Not(Or((Atom("1"), Atom("2"))))))
+    >>> label_tree("a not b or c", tree, [((0, 1),), ((6, 7),), ((11, 12),)]).parsed.structure
+    'and(_,not(_),not(_))'
+    """
+    ordered = in_text_order(operands)
+    place = {spans: at for at, spans in enumerate(ordered)}
+    if not all(operands) or len(place) < len(operands):
+        return None
+    is_negated = [False] * len(operands)
+    gaps: dict[int, Gap] = {}
+
+    def walk(node: QueryTree, level: int, *, negated: bool = False) -> list[int]:
+        """Fill the gaps below a node; return the places of its operands."""
+        match node:
+            case Atom(name):
+                is_negated[at := place[operands[int(name)]]] = negated
+                return [at]
+            case Not(part):
+                return walk(part, level, negated=True)
+        operator = Operator.OR if isinstance(node, Or) else Operator.AND
+        owned = sorted(sorted(walk(part, level + 1)) for part in node.parts)
+        gaps.update((own[-1], Gap(operator, level)) for own in owned[:-1])
+        return [at for own in owned for at in own]
+
+    found = walk(_normal(tree), 1)
+    is_deep = any(gap.level > MAX_LEVEL for gap in gaps.values())
+    joined = tuple(gap for _, gap in sorted(gaps.items()))
+    parsed = ParsedQuery(ordered, tuple(is_negated), joined)
+    # Nodes whose operands are not neighbours come back in another order, or as another tree.
+    if is_deep or found != sorted(found) or len(joined) != len(ordered) - 1:
+        return None
+    return LabelledQuery(text, parsed)
+
+
+def _normal(node: QueryTree, *, negated: bool = False) -> QueryTree:
+    """Move NOT to the operands, and merge nodes of one kind: not (a and b) is not a or not b."""
+    match node:
+        case Atom():
+            return Not(node) if negated else node
+        case Not(part):
+            return _normal(part, negated=not negated)
+    kind = And if isinstance(node, And) != negated else Or
+    parts: list[QueryTree] = []
+    for part in node.parts:
+        own = _normal(part, negated=negated)
+        parts += own.parts if isinstance(own, kind) else [own]
+    return kind(tuple(parts))
+
+
+def form_tree(n_positive: int, n_negated: int, joiner: Operator = Operator.AND) -> QueryTree:
+    """Return the tree of numbered operands, the positive ones first and joined by one operator.
+
+    >>> form_tree(2, 1, Operator.OR)
+    And(parts=(Or(parts=(Atom(text='0'), Atom(text='1'))), Not(part=Atom(text='2'))))
+    """
+    numbers = [Atom(str(number)) for number in range(n_positive + n_negated)]
+    positive: list[QueryTree] = [*numbers[:n_positive]]
+    if joiner is Operator.OR and n_positive > 1:
+        positive = [Or(tuple(positive))]
+    parts = (*positive, *map(Not, numbers[n_positive:]))
+    return And(parts) if len(parts) > 1 else parts[0]
+
+
 def label_template(text: str, template: str, operands: Sequence[Spans]) -> LabelledQuery | None:
     """Label a text of one of QUEST's templates; ``None`` where an operand's spans are unknown.
 
@@ -85,16 +190,11 @@ def label_template(text: str, template: str, operands: Sequence[Spans]) -> Label
     """
     if not template or not all(operands):
         return None
-    tree = template_tree(template, [str(index) for index in range(len(operands))])
-    signed = [(operands[int(atom.text)], sign) for atom, sign in signed_atoms(tree)]
-    positive, negated = (
-        in_text_order([spans for spans, own in signed if own == sign], operands) for sign in (1, -1)
-    )
-    joiner = Operator.OR if Operator.OR in operators_of(tree) else Operator.AND
-    return LabelledQuery(text, ParsedQuery(positive, negated, joiner))
+    names = [str(number) for number in range(len(operands))]
+    return label_tree(text, template_tree(template, names), operands)
 
 
-def in_text_order(chosen: Sequence[Spans], operands: Sequence[Spans]) -> tuple[Spans, ...]:
+def in_text_order(operands: Sequence[Spans]) -> tuple[Spans, ...]:
     """Sort operands by the position of the first word that no other operand has."""
     owners = Counter(place for spans in operands for span in spans for place in range(*span))
 
@@ -102,7 +202,7 @@ def in_text_order(chosen: Sequence[Spans], operands: Sequence[Spans]) -> tuple[S
         own = [p for start, end in spans for p in range(start, end) if owners[p] == 1]
         return (own[0] if own else spans[0][0]), spans[0][0]
 
-    return tuple(sorted(chosen, key=key))
+    return tuple(sorted(operands, key=key))
 
 
 def parse_labelled(markup: str) -> tuple[str, list[Spans]]:

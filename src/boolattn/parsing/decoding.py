@@ -13,14 +13,14 @@ import numpy as np
 
 from boolattn.composition.arrays import sigmoid, to_numpy
 from boolattn.logic.operators import Operator
-from boolattn.logic.parsed_query import ParsedQuery
+from boolattn.logic.parsed_query import form_tree, label_tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from boolattn.logic.parsed_query import Span, Spans
+    from boolattn.logic.parsed_query import ParsedQuery, Span, Spans
 
 #: Roles of a slot.
 ABSENT, POSITIVE, NEGATED = 0, 1, 2
@@ -85,13 +85,13 @@ def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -
         Without a parsed query where an operand has no words, where no operand is positive, or where
         a negated operand has no word of its own: "beetles of Spain, but no beetles" is misparsed.
     """
-    tag_logits, raw, joiner = (to_numpy(part[row]).astype(np.float32) for part in logits)
+    tag_logits, raw, joint = (to_numpy(part[row]).astype(np.float32) for part in logits)
     roles = np.exp(raw - raw.max(-1, keepdims=True))
     roles /= roles.sum(-1, keepdims=True)
     best = roles.argmax(-1)
     present = [slot for slot in range(len(best)) if best[slot] != ABSENT]
     structure = float(roles.max(-1).prod())
-    is_or = float(sigmoid(joiner))
+    is_or = float(sigmoid(joint))
     n_positive = sum(int(best[slot]) == POSITIVE for slot in present)
     if n_positive > 1:
         structure *= max(is_or, 1 - is_or)
@@ -101,12 +101,12 @@ def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -
     named = [(int(best[slot]), own) for slot, own in zip(present, spans, strict=True)]
     if (len(present) > 1 and not all(spans)) or _negates_a_positive(named):
         return ParserOutput(None, structure, 0.0)
-    parsed = ParsedQuery(
-        tuple(own for role, own in named if role == POSITIVE),
-        tuple(own for role, own in named if role == NEGATED),
-        Operator.OR if n_positive > 1 and is_or > 0.5 else Operator.AND,
-    )
-    return ParserOutput(parsed, structure, certainty)
+    operands = [own for wanted in (POSITIVE, NEGATED) for role, own in named if role == wanted]
+    joiner = Operator.OR if n_positive > 1 and is_or > 0.5 else Operator.AND
+    labelled = label_tree(text, form_tree(n_positive, len(named) - n_positive, joiner), operands)
+    if labelled is None:
+        return ParserOutput(None, structure, 0.0)
+    return ParserOutput(labelled.parsed, structure, certainty)
 
 
 def _negates_a_positive(named: Sequence[tuple[int, Spans]]) -> bool:

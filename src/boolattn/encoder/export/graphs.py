@@ -125,26 +125,32 @@ def quiet() -> Iterator[None]:
 
 def write_graph(graph: TowerGraph, path: Path) -> None:
     """Trace a tower and write it in float32."""
-    graph = graph.eval()
     device = next(graph.parameters()).device
     names = graph.input_names
     example = tuple(torch.ones(2, 8, dtype=torch.int64, device=device) for _ in names)
+    trace(graph, example, (0, 1), path)
+
+
+def trace(graph: Any, example: tuple[Tensor, ...], axes: tuple[int, ...], path: Path) -> None:  # noqa: ANN401 - a module with names of inputs and outputs
+    """Trace a module on an example and write it in float32; some axes are of any length."""
+    graph, names = graph.eval(), list(graph.input_names)
     # The exporter finds the range of the length by itself.
-    shape = dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
+    shape = dict.fromkeys(axes, torch.export.Dim.DYNAMIC)
     with torch.no_grad(), quiet():
         program = torch.onnx.export(
             graph,
             example,
             path,
             input_names=names,
-            output_names=graph.output_names,
+            output_names=list(graph.output_names),
             dynamic_shapes=(shape,) * len(names),
             dynamo=True,
             external_data=False,
             opset_version=OPSET,
             verbose=False,
         )
-    sizes = [s for v in (program.model.graph.inputs if program else ()) for s in v.shape or ()]
+    inputs = program.model.graph.inputs if program else ()
+    sizes = [own.shape[axis] for own in inputs for axis in axes if own.shape]
     # The exporter does that silently.
     if program is None or any(isinstance(size, int) for size in sizes):
         raise UnsupportedEncoderError("the exporter made batch or length of this encoder constant")

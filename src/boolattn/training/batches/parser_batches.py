@@ -15,6 +15,7 @@ from boolattn.errors import ConfigError
 from boolattn.logic.elision import elided_names
 from boolattn.logic.operators import OPERATORS, Operator
 from boolattn.logic.parsed_query import label_template, words
+from boolattn.logic.tree import operators_of
 from boolattn.parsing.decoding import POSITIVE
 from boolattn.training.batches.sampling import Collator
 from boolattn.training.batches.tokens import Features, Tokens
@@ -233,7 +234,7 @@ def operand_words(text: str, parsed: ParsedQuery, *, is_elided: bool = False) ->
     """
     slots = slots_of(parsed)
     names = [words(text, spans) for spans, _ in slots]
-    if not is_elided or (parsed.joiner is Operator.OR and len(parsed.positive) > 1):
+    if not is_elided or any(gap.operator is Operator.OR for gap in parsed.gaps):
         return names
     # A negated operand may come before the first positive one.
     first = [role for _, role in slots].index(POSITIVE)
@@ -245,7 +246,5 @@ def operator_labels(parsed: ParsedQuery | None) -> tuple[int, ...]:
     """Return a 0 or 1 for AND, OR and NOT."""
     if parsed is None:
         return (0,) * len(OPERATORS)
-    used = {Operator.NOT: bool(parsed.negated)}
-    if len(parsed.positive) > 1:
-        used[parsed.joiner] = True
-    return tuple(int(used.get(operator, False)) for operator in OPERATORS)
+    used = operators_of(parsed.tree(""))
+    return tuple(int(operator in used) for operator in OPERATORS)

@@ -1,0 +1,91 @@
+"""Labelled queries from structures.toml: nested trees, exclusions in compounds, questions.
+
+Besides, words around any query, which belong to no operand.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery, label_tree
+from boolattn.logic.syntax import parse
+from boolattn.logic.tree import atoms
+from experiments.parser_queries.generator import Writer
+from experiments.parser_queries.wordings import fill_line, filled_line, lines, requests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+#: How often a request precedes a noun phrase, and how often words precede or follow a query.
+_REQUEST, _BEFORE, _AFTER = 0.3, 0.6, 0.6
+_MAX_DRAWS = 50
+_FULL_STOPS = (".", "?", "!")
+
+
+def structured_queries(
+    part: str, n: int, seed: int, *, held_out: bool = False
+) -> Iterator[LabelledQuery]:
+    """Generate queries of the part ``nested`` or ``negation``."""
+    rng = random.Random(f"{part} {seed} {held_out}")
+    writer = Writer(rng, held_out=False)
+    key = "held_out" if held_out else "train"
+    for _ in range(n):
+        yield _structured(rng.choice(lines(part, key)), writer)
+
+
+def _structured(line: str, writer: Writer) -> LabelledQuery:
+    formula, _, rest = line.partition(" = ")
+    tree = parse(formula)
+    n_operands = len({atom.text for atom in atoms(tree)})
+    for _ in range(_MAX_DRAWS):
+        skeleton = fill_line(rest, writer.rng)
+        is_noun_phrase = skeleton.startswith(("<", "("))
+        if is_noun_phrase and writer.rng.random() < _REQUEST:
+            skeleton = writer.rng.choice(requests().train).replace("*", skeleton)
+        try:
+            phrase = writer.written(skeleton, writer.content(), n_operands)
+        except KeyError:
+            # The content has no such words.
+            continue
+        if labelled := label_tree(phrase.text, tree, phrase.operands):
+            return labelled
+    raise ValueError(f"cannot fill the wording {line!r}")
+
+
+def question_queries(n: int, seed: int, *, held_out: bool = False) -> Iterator[LabelledQuery]:
+    """Generate questions and titles with cue words that are one operand."""
+    rng = random.Random(f"questions {seed} {held_out}")
+    key = "held_out" if held_out else "train"
+    for _ in range(n):
+        text = filled_line("questions", key, rng)
+        if rng.random() < 0.3:
+            text = text.lower()
+        yield plain_query(text.rstrip("?") if rng.random() < 0.3 else text)
+
+
+def plain_query(text: str) -> LabelledQuery:
+    """Label a whole text as one operand."""
+    return LabelledQuery(text, ParsedQuery((((0, len(text.rstrip(" .?!"))),),)))
+
+
+def surrounded(queries: Iterable[LabelledQuery], seed: int) -> Iterator[LabelledQuery]:
+    """Put words before and after queries."""
+    rng = random.Random(f"around {seed}")
+    for query in queries:
+        text, spans = query.text, query.parsed.operands
+        if rng.random() < _BEFORE:
+            before = f"{rng.choice(lines('around', 'before'))} "
+            spans = tuple(
+                tuple((start + len(before), end + len(before)) for start, end in own)
+                for own in spans
+            )
+            text = before + text
+        if rng.random() < _AFTER:
+            after = rng.choice(lines("around", "after"))
+            is_sign = after[0] in ".,?!"
+            if is_sign and text.endswith(_FULL_STOPS):
+                after = after.lstrip(".,?!")
+            text += after if is_sign else f" {after}"
+        yield LabelledQuery(text.rstrip(), replace(query.parsed, operands=spans))

@@ -1,0 +1,124 @@
+"""Real names, titles and sentences with cue words, and queries about them.
+
+They come from corpora of training data. A name of the test set of names with cue words is not
+used, nor is a text with a word of the held-out wordings.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import zlib
+from functools import partial
+from typing import TYPE_CHECKING
+
+from boolattn.jsonl import read_jsonl
+from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import LabelledQuery, form_tree, label_tree, parse_labelled
+from experiments.parser_queries.held_out import BANNED
+from experiments.parser_queries.structures import plain_query
+from experiments.parser_queries.wordings import table
+from experiments.parsing.test_sets import cue_word_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+_CUE = re.compile(
+    r"\b(?:and|or|not|no|nor|without|but|except|neither|either|non|both|excluding|also)\b|&|n't\b",
+    re.IGNORECASE,
+)
+_LETTER = re.compile(r"\b[ABC](?=>)")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+#: Sentences are drawn from one document in so many.
+_SENTENCES = 8
+_MIN_WORDS, _MAX_WORDS, _MAX_TITLE = 4, 30, 12
+#: Frames of queries about names, by structure: numbers of positive and negated operands, joiner.
+_FRAMES = (
+    (2, 0, "or", "<0|A> or <1|B>"),
+    (2, 0, "or", "either <0|A> or <1|B>"),
+    (2, 0, "or", "who wrote <0|A> or <1|B>?"),
+    (2, 0, "or", "<01|films like> <0|A> or <1|B>"),
+    (2, 0, "or", "<01|reviews of> <0|A> or of <1|B>"),
+    (3, 0, "or", "<0|A>, <1|B> or <2|C>"),
+    (2, 0, "and", "<01|articles that mention> both <0|A> and <1|B>"),
+    (2, 0, "and", "<01|lists with> <0|A> as well as <1|B>"),
+    (1, 1, "and", "<01|something like> <0|A> but not <1|B>"),
+    (1, 1, "and", "<0|stories similar to A>, except <1|B>"),
+    (1, 1, "and", "<0|everything about A> excluding <1|B>"),
+    (1, 2, "and", "<012|works similar to> <0|A>, but neither <1|B> nor <2|C>"),
+    (2, 1, "or", "<0|A> or <1|B>, but not <2|C>"),
+)
+
+
+def read_texts(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
+    """Read the titles and the sentences of corpora that may be used in training."""
+    names = {name.text.lower() for name in cue_word_names()}
+    pattern = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in names))
+    titles: dict[str, None] = {}
+    sentences: dict[str, None] = {}
+    for path in paths:
+        for _, row in read_jsonl(path, {}):
+            title = re.sub(r"\s*\([^()]*\)$", "", str(row.get("title") or "")).strip()
+            is_drawn = zlib.crc32(title.encode()) % _SENTENCES == 0
+            own = _SENTENCE.split(str(row.get("text") or "")[:600])[: 2 * is_drawn]
+            for kind, text in ((titles, title), *((sentences, one) for one in own)):
+                # Every name of the test set has a cue word.
+                if _is_usable(text) and not (_CUE.search(text) and pattern.search(text.lower())):
+                    kind[text] = None
+    return list(titles), list(sentences)
+
+
+def _is_usable(text: str) -> bool:
+    return bool(text) and not BANNED.search(text) and not re.search(r"[<>|\n]", text)
+
+
+def title_queries(titles: Sequence[str], n: int, seed: int) -> Iterator[LabelledQuery]:
+    """Yield titles, three of four with a cue word, bare or in a question about them."""
+    rng = random.Random(f"titles {seed}")
+    short = [title for title in titles if len(title.split()) <= _MAX_TITLE]
+    with_cue = [title for title in short if _CUE.search(title)] or short
+    carriers = [one for own in table("plain")["name_carriers"].values() for one in own]
+    for _ in range(n):
+        name = rng.choice(with_cue if rng.random() < 0.75 else short)
+        draw = rng.random()
+        if draw < 0.45:
+            text, _ = parse_labelled(rng.choice(carriers).replace("{E}", name))
+            yield plain_query(_typed(text, rng))
+        else:
+            yield plain_query(_typed(name, rng))
+
+
+def queries_about_titles(titles: Sequence[str], n: int, seed: int) -> Iterator[LabelledQuery]:
+    """Yield queries with operators whose operands are titles, half of them with a cue word."""
+    rng = random.Random(f"about titles {seed}")
+    short = [title for title in titles if len(title.split()) <= _MAX_TITLE // 2]
+    with_cue = [title for title in short if _CUE.search(title)] or short
+    found = 0
+    while found < n:
+        n_positive, n_negated, joiner, frame = rng.choice(_FRAMES)
+        drawn = {c: rng.choice(with_cue if rng.random() < 0.5 else short) for c in "ABC"}
+        frame = _LETTER.sub(partial(_name, drawn), frame)
+        text, operands = parse_labelled(frame)
+        tree = form_tree(n_positive, n_negated, Operator(joiner))
+        if labelled := label_tree(text, tree, operands):
+            found += 1
+            yield LabelledQuery(_typed(text, rng), labelled.parsed)
+
+
+def _name(names: Mapping[str, str], letter: re.Match[str]) -> str:
+    return names[letter[0]]
+
+
+def sentence_texts(sentences: Sequence[str], n: int, seed: int) -> Iterator[LabelledQuery]:
+    """Yield sentences of documents, three of four with a cue word, each as one operand."""
+    rng = random.Random(f"sentences {seed}")
+    fitting = [s for s in sentences if _MIN_WORDS <= len(s.split()) <= _MAX_WORDS]
+    with_cue = [sentence for sentence in fitting if _CUE.search(sentence)] or fitting
+    for _ in range(n):
+        yield plain_query(_typed(rng.choice(with_cue if rng.random() < 0.75 else fitting), rng))
+
+
+def _typed(text: str, rng: random.Random) -> str:
+    lower = text.lower()
+    return lower if rng.random() < 0.5 and len(lower) == len(text) else text

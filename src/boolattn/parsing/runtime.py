@@ -1,0 +1,70 @@
+"""onnxruntime sessions and tokenizers, as the query parser and the encoder use them."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from tokenizers import Tokenizer
+
+from boolattn.errors import ConfigError, DataError, MissingDataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Number of threads; by default as many as there are processors.
+THREADS_VARIABLE = "BOOLATTN_THREADS"
+
+
+def default_threads() -> int:
+    """Return the number of threads: :data:`THREADS_VARIABLE`, or one for each processor."""
+    named = os.environ.get(THREADS_VARIABLE)
+    if named is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if not named.isdecimal() or not int(named):
+        raise ConfigError(f"{THREADS_VARIABLE} must be a number of threads; got {named!r}")
+    return int(named)
+
+
+def open_graph(path: Path, *, reuses_memory: bool = True) -> Any:  # noqa: ANN401 - an InferenceSession
+    """Open a graph for one thread; errors of onnxruntime become one line."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    # A text is too short for several threads; several texts run at once instead.
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    # The graph was optimised when it was exported.
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.enable_mem_reuse = reuses_memory
+    options.log_severity_level = 3
+    try:
+        return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        reason = str(error).splitlines()[0][:200]
+        raise DataError(f"onnxruntime {ort.__version__} cannot open {path}: {reason}") from error
+
+
+def open_tokenizer(path: Path, length: int) -> Tokenizer:
+    """Open a tokenizer that cuts texts after some tokens."""
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:
+        raise DataError(f"{path} cannot be opened: {error}") from error
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(length)
+    return tokenizer
+
+
+def check_runtime(folder: Path, needs: str) -> None:
+    """Raise if onnxruntime is older than a folder needs."""
+    found = version("onnxruntime")
+    if _numbers(found) < _numbers(needs):
+        raise MissingDataError(
+            f"{folder} needs onnxruntime {needs} or newer, not {found}; "
+            "pip install --upgrade onnxruntime"
+        )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdecimal())

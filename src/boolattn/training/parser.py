@@ -1,0 +1,296 @@
+"""Training of the query parser.
+
+    python -m experiments.parser_queries --out queries.jsonl.xz
+    python -m boolattn.training.parser --base FOLDER --data queries.jsonl.xz --out FOLDER
+
+Trains the whole encoder with the head. Sources of the data file whose name begins with "held_out"
+are not trained on. The accuracy on them is printed at the end and stored with the model; it is
+measured with the rounded weights that are stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch.nn.utils.rnn import pad_sequence
+
+from boolattn.data.labelled_queries import read_labelled_queries
+from boolattn.encoder.parser import (
+    TOKENIZER,
+    ParserConfig,
+    ParserLabels,
+    ParserModel,
+    make_parser_labels,
+    parser_loss,
+)
+from boolattn.errors import BoolattnError
+from boolattn.evaluation.tables import markdown
+from boolattn.logic.parsed_query import words
+from boolattn.parsing.slots import decode
+from boolattn.training.loop import LoopSettings, run_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery
+    from boolattn.parsing.slots import ParserOutput
+
+HELD_OUT = "held_out"
+_MEASURES = ("structure", "operands", "word_f1", "left_alone")
+_EVALUATED_AT_ONCE = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParserTraining:
+    """Settings of a training."""
+
+    base: Path
+    data: Path
+    out: Path
+    layers: tuple[int, ...] = ()
+    freeze_embeddings: bool = False
+    steps: int = 6000
+    batch: int = 128
+    learning_rate: float = 1e-4
+    head_rate: float = 5e-4
+    seed: int = 0
+
+
+class Batches:
+    """Labelled queries as tokens and targets, in shuffled epochs."""
+
+    def __init__(
+        self, queries: Sequence[LabelledQuery], tokenizer: Tokenizer, n_slots: int, seed: int
+    ) -> None:
+        self._queries, self._n_slots, self._seed = queries, n_slots, seed
+        self._labels: dict[int, ParserLabels] = {}
+        self._order: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
+        encoded = tokenizer.encode_batch([query.text for query in queries])
+        self._ids = [np.array(one.ids, np.int64) for one in encoded]
+        self._offsets = [one.offsets for one in encoded]
+
+    def features(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return token ids and mask of some queries, each ``(batch, tokens)``."""
+        longest = max(len(self._ids[row]) for row in rows)
+        ids = torch.zeros(len(rows), longest, dtype=torch.int64)
+        mask = torch.zeros_like(ids)
+        for place, row in enumerate(rows):
+            own = self._ids[row]
+            ids[place, : len(own)], mask[place, : len(own)] = torch.from_numpy(own), 1
+        return ids, mask
+
+    def labels(self, rows: Sequence[int]) -> ParserLabels:
+        """Return the targets of some queries."""
+        for row in rows:
+            if row not in self._labels:
+                self._labels[row] = make_parser_labels(
+                    self._queries[row].parsed, self._offsets[row], self._n_slots
+                )
+        own = [self._labels[row] for row in rows]
+        tags = pad_sequence([one.tags for one in own], batch_first=True).float()
+        roles, gaps = (torch.stack([one[part] for one in own]) for part in (1, 2))
+        return ParserLabels(tags, roles, gaps)
+
+    def draw(self, step: int, size: int) -> list[int]:
+        """Return the queries of a step; each epoch has an order of its own."""
+        n_batches = max(1, len(self._queries) // size)
+        epoch, place = divmod(step, n_batches)
+        if self._order[0] != epoch:
+            rng = np.random.default_rng([self._seed, epoch])
+            self._order = epoch, rng.permutation(len(self._queries))
+        return [int(row) for row in self._order[1][place * size : (place + 1) * size]]
+
+    def parse(self, model: ParserModel, device: torch.device) -> list[ParserOutput]:
+        """Parse all queries."""
+        found: list[ParserOutput] = []
+        for start in range(0, len(self._queries), _EVALUATED_AT_ONCE):
+            rows = range(start, min(start + _EVALUATED_AT_ONCE, len(self._queries)))
+            with torch.no_grad():
+                logits = model(*(part.to(device) for part in self.features(rows)))
+            found += [
+                decode(logits, self._queries[row].text, self._offsets[row], place)
+                for place, row in enumerate(rows)
+            ]
+        return found
+
+
+def train_parser(
+    settings: ParserTraining, log: Callable[[str], None] = lambda _: None
+) -> dict[str, dict[str, float]]:
+    """Train a parser, write its folder, and return its accuracy by held-out source."""
+    torch.manual_seed(settings.seed)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    sources = read_labelled_queries(settings.data)
+    config = ParserConfig(layers=settings.layers)
+    tokenizer = open_tokenizer(settings.base / TOKENIZER, config.max_tokens)
+    train = [q for name, own in sources.items() if not name.startswith(HELD_OUT) for q in own]
+    log(f"{len(train):,} queries of {len(sources)} sources")
+    batches = Batches(train, tokenizer, config.n_slots, settings.seed)
+    model = ParserModel.from_base(settings.base, config).to(device).train()
+    own = list(model.encoder.parameters())
+    if settings.freeze_embeddings:
+        model.encoder.embeddings.word_embeddings.weight.requires_grad_(False)
+    ids = {id(parameter) for parameter in own}
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in own if p.requires_grad]},
+        {
+            "params": [p for p in model.parameters() if id(p) not in ids],
+            "lr": settings.head_rate,
+        },
+    ]
+
+    def losses(step: int) -> Mapping[str, Tensor]:
+        rows = batches.draw(step, settings.batch)
+        features = [part.to(device) for part in batches.features(rows)]
+        labels = ParserLabels(*(part.to(device) for part in batches.labels(rows)))
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            logits = model(*features)
+        logits = type(logits)(*(part.float() for part in logits))
+        return {"loss": parser_loss(logits, labels, features[1])}
+
+    loop = LoopSettings(
+        name="parser",
+        n_steps=settings.steps,
+        learning_rate=settings.learning_rate,
+        warmup_steps=min(200, settings.steps // 10),
+        log_every=100,
+    )
+    run_loop(groups, losses, loop, lambda step, mean: log(f"step {step}: {mean['loss']:.4f}"))
+    model.eval().save(settings.out, settings.base / TOKENIZER)
+    model = ParserModel.load(settings.out).to(device)
+    held_out = {
+        name.removeprefix(HELD_OUT).strip(":"): queries
+        for name, queries in sources.items()
+        if name.startswith(HELD_OUT)
+    }
+    outputs = {
+        name: Batches(queries, tokenizer, config.n_slots, 0).parse(model, device)
+        for name, queries in held_out.items()
+    }
+    report = {name: accuracy(held_out[name], own) for name, own in outputs.items()}
+    pairs = [
+        (query.parsed, output)
+        for name, queries in held_out.items()
+        for query, output in zip(queries, outputs[name], strict=True)
+    ]
+    model.save(settings.out, settings.base / TOKENIZER, best_threshold(pairs), report)
+    return report
+
+
+def best_threshold(pairs: Sequence[tuple[ParsedQuery, ParserOutput]]) -> float:
+    """Return the least confidence at which parses are more often right than wrong.
+
+    Right parses above it less wrong ones are most; without any pair it is one half.
+    """
+    found = sorted(
+        (output.confidence, 1 if output.parsed.structure == want.structure else -1)
+        for want, output in pairs
+        if output.parsed is not None and not output.parsed.is_plain
+    )
+    gains = np.cumsum([gain for _, gain in found][::-1])[::-1]
+    return round(found[int(gains.argmax())][0], 3) if found else 0.5
+
+
+def open_tokenizer(path: Path, max_tokens: int) -> Tokenizer:
+    """Read a tokenizer's file."""
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.enable_truncation(max_tokens)
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def accuracy(queries: Sequence[LabelledQuery], outputs: Sequence[ParserOutput]) -> dict[str, float]:
+    """Compare parses with labels.
+
+    Returns:
+        Shares of queries: ``structure``, the right tree; ``operands``, the right words too, for
+        queries with operators, and ``word_f1``, the mean F1 of their operands' words;
+        ``left_alone``, plain queries that are parsed as one operand.
+    """
+    rows: dict[str, list[float]] = {name: [] for name in _MEASURES}
+    for query, output in zip(queries, outputs, strict=True):
+        want, found, text = query.parsed, output.parsed, query.text
+        is_right = found is not None and found.structure == want.structure
+        rows["structure"].append(is_right or (want.is_plain and found is None))
+        if want.is_plain:
+            rows["left_alone"].append(found is None or found.is_plain)
+            continue
+        signed, other = _words(want, text), _words(found, text) if found else []
+        rows["operands"].append(is_right and signed == other)
+        rows["word_f1"].append(_word_f1(signed, other))
+    means = {name: float(np.mean(own)) for name, own in rows.items() if own}
+    return {"n": float(len(queries)), **means}
+
+
+def _words(parsed: ParsedQuery, text: str) -> list[tuple[bool, list[str]]]:
+    """Return sign and words of each operand."""
+    return [
+        (negated, re.findall(r"\w+", words(text, spans).lower()))
+        for spans, negated in zip(parsed.operands, parsed.is_negated, strict=True)
+    ]
+
+
+def _word_f1(
+    one: Sequence[tuple[bool, list[str]]], other: Sequence[tuple[bool, list[str]]]
+) -> float:
+    """F1 of the words of operands of equal sign, matched in order."""
+    shared = 0
+    for sign in (True, False):
+        pairs = zip(
+            *([Counter(w) for s, w in side if s == sign] for side in (one, other)), strict=False
+        )
+        shared += sum((a & b).total() for a, b in pairs)
+    return 2 * shared / max(1, sum(len(own) for _, own in (*one, *other)))
+
+
+def report_table(report: Mapping[str, Mapping[str, float]]) -> str:
+    """Lay out an accuracy report."""
+    rows = [
+        [name, f"{own['n']:.0f}", *(f"{own[m]:.3f}" if m in own else "–" for m in _MEASURES)]
+        for name, own in report.items()
+    ]
+    return markdown(["held-out queries", "n", *_MEASURES], rows)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train a parser and print the table of its accuracy."""
+    parser = argparse.ArgumentParser(prog="boolattn.training.parser", description=__doc__)
+    for name in ("base", "data", "out"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--layers", default="", help="numbers of the layers used: 0,2,4; else all")
+    parser.add_argument("--freeze-embeddings", action="store_true")
+    for name, kind in (("steps", int), ("batch", int), ("seed", int)):
+        parser.add_argument(f"--{name}", type=kind, default=getattr(ParserTraining, name))
+    for name in ("learning-rate", "head-rate"):
+        default = getattr(ParserTraining, name.replace("-", "_"))
+        parser.add_argument(f"--{name}", type=float, default=default)
+    options: dict[str, Any] = vars(parser.parse_args(argv))
+    options["layers"] = tuple(int(layer) for layer in options["layers"].split(",") if layer)
+    try:
+        report = train_parser(ParserTraining(**options), lambda line: _write(sys.stderr, line))
+    except BoolattnError as error:
+        _write(sys.stderr, f"boolattn: {error}")
+        return 2
+    _write(sys.stdout, report_table(report))
+    return 0
+
+
+def _write(stream: Any, line: str) -> None:  # noqa: ANN401 - a text stream
+    stream.write(line + "\n")
+    stream.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,44 @@
+"""Parsed queries of one level, for tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from boolattn.logic.operators import Operator
+from boolattn.logic.parsed_query import form_tree, label_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from boolattn.logic.parsed_query import ParsedQuery, Spans
+
+
+def flat(
+    positive: Sequence[Spans], negated: Sequence[Spans] = (), joiner: Operator = Operator.AND
+) -> ParsedQuery:
+    """Return the parse with these operands."""
+    tree = form_tree(len(positive), len(negated), joiner)
+    labelled = label_tree("", tree, (*positive, *negated))
+    assert labelled is not None
+    return labelled.parsed
+
+
+def positive(parsed: ParsedQuery) -> tuple[Spans, ...]:
+    """Return the positive operands."""
+    return _signed(parsed, negated=False)
+
+
+def negated(parsed: ParsedQuery) -> tuple[Spans, ...]:
+    """Return the negated operands."""
+    return _signed(parsed, negated=True)
+
+
+def form(parsed: ParsedQuery) -> tuple[int, int, str]:
+    """Return the numbers of positive and negated operands, and the joiner."""
+    is_or = any(gap.operator is Operator.OR for gap in parsed.gaps)
+    return len(positive(parsed)), len(negated(parsed)), "or" if is_or else "and"
+
+
+def _signed(parsed: ParsedQuery, *, negated: bool) -> tuple[Spans, ...]:
+    signed = zip(parsed.operands, parsed.is_negated, strict=True)
+    return tuple(spans for spans, own in signed if own == negated)
