@@ -26,38 +26,55 @@ from boolattn.errors import BoolattnError, ConfigError
 from boolattn.jsonl import read_jsonl
 from experiments.parser_queries.generator import generate_queries
 from experiments.parser_queries.held_out import BANNED
-from experiments.parser_queries.natural import fill_natural, natural_queries, short_queries
+from experiments.parser_queries.natural import (
+    Natural,
+    as_natural,
+    fill_natural,
+    natural_queries,
+    refilled_queries,
+    short_queries,
+)
 from experiments.parser_queries.sources import label_paraphrases, sentence_queries
-from experiments.parser_queries.structures import question_queries, structured_queries, surrounded
+from experiments.parser_queries.structures import (
+    PARTS,
+    question_queries,
+    structured_queries,
+    surrounded,
+)
 from experiments.parser_queries.titles import (
     queries_about_titles,
     read_texts,
     sentence_texts,
     title_queries,
 )
+from experiments.parser_queries.wordings import filled_line, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.logic.parsed_query import LabelledQuery
 
 #: How many queries of each source.
 COUNTS = {
-    "generated": 40_000,
-    "sentences": 20_000,
-    "natural": 40_000,
+    "generated": 36_000,
+    "sentences": 14_000,
+    "natural": 24_000,
     "short": 6_000,
     "nested": 24_000,
-    "negation": 14_000,
+    "negation": 10_000,
+    "joining": 36_000,
+    "long": 24_000,
     "questions": 14_000,
     "titles": 14_000,
     "about_titles": 6_000,
     "documents": 8_000,
+    "refilled": 60_000,
     "around": 24_000,
 }
 _HELD_OUT = "held_out:"
 #: One held-out query for so many training queries of a generator.
 _HELD_OUT_SHARE = 40
+_N_COMPOUNDS = 3000
 #: One text in ten is held out.
 _TENTH = 10
 
@@ -83,28 +100,55 @@ def labelled_rows(options: argparse.Namespace) -> Iterator[tuple[str, LabelledQu
         "natural": fill_natural(counts["natural"], seed),
         "short": short_queries(counts["short"], seed),
         "questions": question_queries(counts["questions"], seed),
-        **{part: structured_queries(part, counts[part], seed) for part in ("nested", "negation")},
+        **{part: structured_queries(part, counts[part], seed) for part in PARTS},
         **_held_out(counts, seed),
     }
     if options.texts:
         sources |= _from_texts(options.texts, counts, seed)
+    benchmarks = set()
     for argument in options.queries:
         name, _, path = argument.partition("=")
         sources[name] = label_queries(read_query(row) for _, row in read_jsonl(Path(path), {}))
+        benchmarks.add(name)
     if options.paraphrases:
         sources["paraphrases"] = _paraphrases(options)
+    return _mixed(sources, benchmarks, counts, seed)
+
+
+def _mixed(
+    sources: Mapping[str, Iterable[LabelledQuery]],
+    benchmarks: set[str],
+    counts: Mapping[str, int],
+    seed: int,
+) -> Iterator[tuple[str, LabelledQuery]]:
+    """Yield the usable queries of all sources, then refilled ones and ones with words around."""
     drawn: list[LabelledQuery] = []
+    frames: list[Natural] = []
     for name, queries in sources.items():
-        is_held_out = name.startswith(_HELD_OUT)
+        is_held_out, is_benchmark = name.startswith(_HELD_OUT), name in benchmarks
         for query in queries:
-            # No text to train on has a word of the held-out wordings.
-            if is_held_out or not BANNED.search(query.text):
+            # No wording to train on has a word of the held-out ones; in an operand it may stand.
+            if is_held_out or not BANNED.search(_outside(query) if is_benchmark else query.text):
                 yield name, query
                 if not is_held_out:
                     drawn.append(query)
+                if is_benchmark and not is_held_out and (frame := as_natural(query, name)):
+                    frames.append(frame)
     rng = random.Random(f"around {seed}")
+    phrases = [filled_line("compounds", "any", rng) for _ in range(_N_COMPOUNDS)]
+    phrases += table("plain")["expressions"]["train"]
+    for query in refilled_queries(frames, phrases, counts["refilled"], seed):
+        drawn.append(query)
+        yield "refilled", query
     for query in surrounded(rng.choices(drawn, k=counts["around"] if drawn else 0), seed):
         yield "around", query
+
+
+def _outside(query: LabelledQuery) -> str:
+    """Return the words of a text that belong to no operand, without a set expression."""
+    inside = {at for own in query.parsed.operands for span in own for at in range(*span)}
+    text = "".join(" " if at in inside else sign for at, sign in enumerate(query.text))
+    return text.replace("as many as possible", "")
 
 
 def _held_out(counts: dict[str, int], seed: int) -> dict[str, Iterable[LabelledQuery]]:
@@ -116,7 +160,7 @@ def _held_out(counts: dict[str, int], seed: int) -> dict[str, Iterable[LabelledQ
         f"{_HELD_OUT}questions": question_queries(sizes["questions"], seed, held_out=True),
         **{
             f"{_HELD_OUT}{part}": structured_queries(part, sizes[part], seed, held_out=True)
-            for part in ("nested", "negation")
+            for part in PARTS
         },
     }
 

@@ -40,6 +40,8 @@ TAXA = 0.2
 NAMES = 0.08
 #: How often a phrase is a range of numbers or years.
 RANGES = 0.06
+#: How often a noun phrase is a compound with a cue word: "file or directory discovery".
+COMPOUNDS = 0.08
 #: How often a list has one of the commonest styles, which come first in the table.
 COMMONEST = 0.35
 _N_COMMONEST = 4
@@ -200,16 +202,21 @@ class Writer:
         is_new = self._held_out and self.rng.random() < 0.5
         return str(self._chosen(requests(), is_new))
 
-    def written(self, skeleton: str, content: Content, n_operands: int) -> Phrase:
+    def written(
+        self, skeleton: str, content: Content, n_operands: int, *, keeps_commas: bool = False
+    ) -> Phrase:
         """Fill the slots of a skeleton."""
         if content.pronoun != "that":
             skeleton = skeleton.replace("that ", f"{content.pronoun} ")
             skeleton = skeleton.replace("that>", f"{content.pronoun}>")
-        skeleton = self._careless(skeleton)
+        skeleton = skeleton if keeps_commas else self._careless(skeleton)
         slots = content.draw(sorted(slots_of(skeleton)), self.rng, NAMES)
         phrases = [slot for slot in slots if slot[0] in "PM"]
         if phrases and self.rng.random() < RANGES:
             slots[self.rng.choice(phrases)] = filled_line("ranges", "any", self.rng)
+        for slot in slots:
+            if slot[0] in "KN" and self.rng.random() < COMPOUNDS:
+                slots[slot] = filled_line("compounds", "any", self.rng)
         builder = Builder(n_operands)
         fill(skeleton, {}, slots, builder)
         return self._typed(builder.finish())

@@ -43,6 +43,9 @@ _FUNCTION_WORDS = frozenset(
 )
 #: How often a span is replaced, and how often from the same domain.
 _REPLACED, _SAME_DOMAIN = 0.75, 0.5
+#: How often a frame comes from a benchmark, and an operand has a cue word inside.
+_FRAMES, _WITH_CUE = 0.6, 0.15
+_PLAIN = "-:1:0"
 #: One query in ten is held out.
 _HELD_OUT = 10
 #: Frames of short queries. "A and B" alone is ambiguous, so it is not among them.
@@ -161,10 +164,58 @@ def short_queries(n: int, seed: int) -> Iterator[LabelledQuery]:
         yield Natural(form, "short", frame).labelled()
 
 
+def as_natural(query: LabelledQuery, domain: str) -> Natural | None:
+    """Turn a labelled query into markup; ``None`` for a nested one, or one with markup signs."""
+    parsed, text = query.parsed, query.text
+    n_negated = sum(parsed.is_negated)
+    joiners = {gap.operator for gap in parsed.gaps if gap.level == (1 + bool(n_negated))}
+    if len(parsed.operands) - n_negated == 1:
+        joiner = "-"
+    elif n_negated and not joiners:
+        joiner = "and"
+    else:
+        joiner = "or" if Operator.OR in {gap.operator for gap in parsed.gaps} else "and"
+    order = sorted(range(len(parsed.operands)), key=lambda at: parsed.is_negated[at])
+    owners = [""] * len(text)
+    for number, place in enumerate(order):
+        for start, end in parsed.operands[place]:
+            for at in range(start, end):
+                owners[at] += str(number)
+    markup, start = "", 0
+    for end in range(1, len(text) + 1):
+        if end == len(text) or owners[end] != owners[start]:
+            piece = text[start:end]
+            inner = piece.strip()
+            if owners[start] and inner:
+                piece = piece.replace(inner, f"<{owners[start]}|{inner}>")
+            markup += piece
+            start = end
+    made = Natural(f"{joiner}:{len(order) - n_negated}:{n_negated}", domain, markup)
+    if re.search(r"[<>|]", text) or made.labelled().parsed.structure != parsed.structure:
+        return None
+    return made
+
+
+def refilled_queries(
+    frames: Sequence[Natural], phrases: Sequence[str], n: int, seed: int
+) -> Iterator[LabelledQuery]:
+    """Yield queries of benchmarks and natural ones with exchanged operands.
+
+    Some operands are phrases that contain a cue word.
+    """
+    rng = random.Random(f"refilled {seed}")
+    natural = natural_queries()
+    fillings = _Fillings([*natural, *frames], phrases)
+    for _ in range(n):
+        one = rng.choice(frames if frames and rng.random() < _FRAMES else natural)
+        yield fillings.refill(one, rng).labelled()
+
+
 class _Fillings:
     """The operand words of natural queries, by the kind of span that they can replace."""
 
-    def __init__(self, queries: Sequence[Natural]) -> None:
+    def __init__(self, queries: Sequence[Natural], phrases: Sequence[str] = ()) -> None:
+        self._phrases = phrases
         everywhere: dict[tuple[str, bool], list[str]] = {}
         by_domain: dict[tuple[str, str, bool], list[str]] = {}
         for one in queries:
@@ -191,6 +242,10 @@ class _Fillings:
                 if rng.random() < _SAME_DOMAIN:
                     pool = self._by_domain[(one.domain, *key)]
                 drawn = rng.choice(pool)
+                if self._phrases and key == ("", False) and rng.random() < _WITH_CUE:
+                    phrase = rng.choice(self._phrases)
+                    # "drink or paper development" alone looks like an OR.
+                    drawn = drawn if one.form == _PLAIN and " or " in phrase else phrase
                 if drawn.lower() not in used:
                     text = drawn
             used.add(text.lower())

@@ -18,6 +18,8 @@ from experiments.parser_queries.wordings import fill_line, filled_line, lines, r
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+#: Parts of the table whose lines have a tree.
+PARTS = ("nested", "negation", "joining", "long")
 #: How often a request precedes a noun phrase, and how often words precede or follow a query.
 _REQUEST, _BEFORE, _AFTER = 0.3, 0.6, 0.6
 _MAX_DRAWS = 50
@@ -27,7 +29,7 @@ _FULL_STOPS = (".", "?", "!")
 def structured_queries(
     part: str, n: int, seed: int, *, held_out: bool = False
 ) -> Iterator[LabelledQuery]:
-    """Generate queries of the part ``nested`` or ``negation``."""
+    """Generate queries of one of the parts."""
     rng = random.Random(f"{part} {seed} {held_out}")
     writer = Writer(rng, held_out=False)
     key = "held_out" if held_out else "train"
@@ -44,8 +46,9 @@ def _structured(line: str, writer: Writer) -> LabelledQuery:
         is_noun_phrase = skeleton.startswith(("<", "("))
         if is_noun_phrase and writer.rng.random() < _REQUEST:
             skeleton = writer.rng.choice(requests().train).replace("*", skeleton)
+        content = writer.content()
         try:
-            phrase = writer.written(skeleton, writer.content(), n_operands)
+            phrase = writer.written(skeleton, content, n_operands, keeps_commas=True)
         except KeyError:
             # The content has no such words.
             continue

@@ -13,15 +13,23 @@ from experiments.parser_queries.natural import fill_natural, short_queries
 
 SAMPLE = Path(__file__).parents[1] / "data" / "samples" / "quest-intro"
 SIZES = {"generated": 200, "sentences": 100, "natural": 30, "short": 20, "nested": 120}
-SIZES |= {"negation": 80, "questions": 80, "titles": 80, "about_titles": 80, "documents": 80}
+SIZES |= {
+    "joining": 80,
+    "long": 80,
+    "negation": 80,
+    "questions": 80,
+    "titles": 80,
+    "about_titles": 80,
+    "documents": 80,
+}
 COUNTS = [
     word
-    for name, size in (SIZES | {"around": 50}).items()
+    for name, size in (SIZES | {"refilled": 60, "around": 50}).items()
     for word in (f"--{name.replace('_', '-')}", str(size))
 ]
 CORPUS = ["--texts", str(SAMPLE / "corpus.jsonl")]
 #: The queries of published models must stay the same: a change of these bytes is a change of data.
-FROZEN = "67f61a28d50ae0654be54b279122bfa3f0e69d1da132f66a41d56855339611cc"
+FROZEN = "de33e90a8379df6111d4a8ff4b51501e29e39e1211b4c58439e34b47aeeee03b"
 
 
 def test_every_source_has_what_its_name_says(tmp_path, capsys):
@@ -29,13 +37,16 @@ def test_every_source_has_what_its_name_says(tmp_path, capsys):
     chosen = ["--paraphrases", "quest-intro", "--data", str(SAMPLE), "--split", "train"]
     assert main(["--out", str(out), *COUNTS, *CORPUS, *chosen]) == 0
     found = read_labelled_queries(out)
-    assert {*SIZES, "paraphrases", "around"} == {n for n in found if "held_out" not in n}
+    assert {*SIZES, "paraphrases", "refilled", "around"} == {
+        n for n in found if "held_out" not in n
+    }
     assert not [q for n, own in found.items() if n in SIZES for q in own if BANNED.search(q.text)]
     for name in ("questions", "titles", "documents"):
         assert all(query.parsed.is_plain for query in found[name])
     depths = {gap.level for query in found["nested"] for gap in query.parsed.gaps}
     assert depths == {1, 2, 3}
     assert all(any(query.parsed.is_negated) for query in found["negation"])
+    assert len(found["refilled"]) == 60
     assert found["generated"] == list(generate_queries(200, 0))
     assert found["natural"] == list(fill_natural(30, 0))
     assert found["short"] == list(short_queries(20, 0))

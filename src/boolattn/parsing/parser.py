@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import DAMAGED, verify
 from boolattn.parsing.runtime import check_runtime, open_graph, open_tokenizer
-from boolattn.parsing.slots import ParserLogits, ParserOutput, decode
+from boolattn.parsing.slots import ParserLogits, ParserOutput, decode, mark_operators
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Parser:
         if self.is_phrase is not None and self.is_phrase(text):
             return ParserOutput(reason="the whole text is a known phrase")
         session, tokenizer, values, scales = self._open()
-        encoding = tokenizer.encode(text)
+        encoding = tokenizer.encode(mark_operators(text))
         ids = np.array(encoding.ids, np.int64)
         if not ids.size:
             return ParserOutput()

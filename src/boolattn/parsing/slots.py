@@ -6,6 +6,7 @@ Borneo but not Sumatra" the word "moths" belongs to both operands.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +36,10 @@ GAPS = tuple(
 )
 
 
+_SIGNS = {"AND": "&&&", "OR": "||", "NOT": "!!!"}
+_OPERATOR = re.compile(r"(?<!\S)(?:AND|OR|NOT)(?!\S)")
+
+
 class ParserLogits(NamedTuple):
     """Output of the parser for a batch, as arrays or tensors.
 
@@ -62,6 +67,17 @@ class ParserOutput:
     parsed: ParsedQuery | None = None
     confidence: float = 1.0
     reason: str = ""
+
+
+def mark_operators(text: str) -> str:
+    """Replace upper-case operators by signs of equal length, for tokenizers without capitals.
+
+    >>> mark_operators("file and directory names AND logs NOT folders")
+    'file and directory names &&& logs !!! folders'
+    """
+    if not any(sign.islower() for sign in text):
+        return text
+    return _OPERATOR.sub(lambda match: _SIGNS[match[0]], text)
 
 
 def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -> ParserOutput:

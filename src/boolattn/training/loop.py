@@ -47,7 +47,10 @@ def run_loop(
     ``log`` is called with a number of steps and the mean losses since the call before.
     """
     optimizer = torch.optim.AdamW(
-        parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay
+        parameters,
+        lr=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        fused=torch.cuda.is_available() or None,
     )
     trained = [one for group in optimizer.param_groups for one in group["params"]]
     is_ahead = settings.warmup_steps > 0 and not settings.starts_at_zero
@@ -58,11 +61,13 @@ def run_loop(
         schedule = get_linear_schedule_with_warmup(optimizer, warmup, settings.n_steps, last)
     else:
         schedule = get_constant_schedule_with_warmup(optimizer, warmup, last)
-    since: list[dict[str, float]] = []
+    since: list[dict[str, Tensor]] = []
     for step in range(settings.n_steps):
         losses = losses_of(step)
         total = torch.stack(list(losses.values())).sum()
-        if not torch.isfinite(total):
+        is_logged = (step + 1) % settings.log_every == 0 or step + 1 == settings.n_steps
+        # Reading a number makes a GPU wait, so it is read with the log alone.
+        if (is_logged or not total.is_cuda) and not torch.isfinite(total):
             raise ConfigError(
                 f"the {settings.name} loss is {total.item()} at step {step + 1}; "
                 "lower its learning rate"
@@ -74,8 +79,8 @@ def run_loop(
         # A schedule that is one step ahead waits once, at the end of the warm-up.
         if settings.starts_at_zero or step + 1 != settings.warmup_steps:
             schedule.step()
-        since.append({name: loss.item() for name, loss in losses.items()})
-        if (step + 1) % settings.log_every == 0 or step + 1 == settings.n_steps:
-            names = since[-1]
-            log(step + 1, {name: sum(row[name] for row in since) / len(since) for name in names})
+        since.append({name: loss.detach() for name, loss in losses.items()})
+        if is_logged:
+            means = {n: torch.stack([row[n] for row in since]).mean() for n in since[-1]}
+            log(step + 1, {name: mean.item() for name, mean in means.items()})
             since = []

@@ -35,7 +35,7 @@ from boolattn.encoder.parser import (
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.tables import markdown
 from boolattn.logic.parsed_query import words
-from boolattn.parsing.slots import decode
+from boolattn.parsing.slots import ParserLogits, decode, mark_operators
 from boolattn.training.loop import LoopSettings, run_loop
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 HELD_OUT = "held_out"
 _MEASURES = ("structure", "operands", "word_f1", "left_alone")
 _EVALUATED_AT_ONCE = 128
+#: So many batches are drawn at once and sorted by length, so that little is padded.
+_SORTED_BATCHES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +79,7 @@ class Batches:
         self._queries, self._n_slots, self._seed = queries, n_slots, seed
         self._labels: dict[int, ParserLabels] = {}
         self._order: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
-        encoded = tokenizer.encode_batch([query.text for query in queries])
+        encoded = tokenizer.encode_batch([mark_operators(query.text) for query in queries])
         self._ids = [np.array(one.ids, np.int64) for one in encoded]
         self._offsets = [one.offsets for one in encoded]
 
@@ -104,12 +106,21 @@ class Batches:
         return ParserLabels(tags, roles, gaps)
 
     def draw(self, step: int, size: int) -> list[int]:
-        """Return the queries of a step; each epoch has an order of its own."""
+        """Return the queries of a step, of similar lengths; each epoch has its own order."""
         n_batches = max(1, len(self._queries) // size)
         epoch, place = divmod(step, n_batches)
         if self._order[0] != epoch:
             rng = np.random.default_rng([self._seed, epoch])
-            self._order = epoch, rng.permutation(len(self._queries))
+            order = rng.permutation(len(self._queries))
+            lengths = np.array([len(ids) for ids in self._ids])
+            for start in range(0, len(order), size * _SORTED_BATCHES):
+                block = order[start : start + size * _SORTED_BATCHES]
+                order[start : start + len(block)] = block[lengths[block].argsort(kind="stable")]
+            batches = rng.permutation(n_batches)
+            self._order = (
+                epoch,
+                np.concatenate([order[batch * size : (batch + 1) * size] for batch in batches]),
+            )
         return [int(row) for row in self._order[1][place * size : (place + 1) * size]]
 
     def parse(self, model: ParserModel, device: torch.device) -> list[ParserOutput]:
@@ -118,7 +129,8 @@ class Batches:
         for start in range(0, len(self._queries), _EVALUATED_AT_ONCE):
             rows = range(start, min(start + _EVALUATED_AT_ONCE, len(self._queries)))
             with torch.no_grad():
-                logits = model(*(part.to(device) for part in self.features(rows)))
+                found_logits = model(*(part.to(device) for part in self.features(rows)))
+            logits = ParserLogits(*(part.float().cpu().numpy() for part in found_logits))
             found += [
                 decode(logits, self._queries[row].text, self._offsets[row], place)
                 for place, row in enumerate(rows)

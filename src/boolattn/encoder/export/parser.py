@@ -22,7 +22,7 @@ from boolattn.errors import DataError
 from boolattn.files import atomic_folder, file_sum, require
 from boolattn.parsing.parser import GRAPH, MANIFEST, OUTPUTS, Parser, ParserManifest
 from boolattn.parsing.runtime import open_tokenizer
-from boolattn.parsing.slots import decode
+from boolattn.parsing.slots import decode, mark_operators
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,7 +135,7 @@ def _check_agreement(model: ParserModel, parser: Parser, texts: Sequence[str]) -
     )
     same = []
     for text, output in zip(texts, parser.parse(texts), strict=True):
-        encoding = tokenizer.encode(text)
+        encoding = tokenizer.encode(mark_operators(text))
         ids = torch.tensor([encoding.ids])
         with torch.no_grad():
             expected = decode(model(ids, torch.ones_like(ids)), text, encoding.offsets, 0)
