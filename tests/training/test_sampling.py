@@ -120,3 +120,36 @@ def test_no_usable_query(dataset):
     query = Query(id="q", text="a", gold=frozenset({"d0", "d1"}))
     with pytest.raises(DataError, match="3 that are not relevant"):
         Sampler(make_examples([query], {"d0": 0, "d1": 1}), 2, TrainSettings(n_negatives=3))
+
+
+def test_one_domain_gives_batches_and_negatives_of_one_domain():
+    domains = ["a", "b"] * 20
+    rows = {f"d{row}": row for row in range(40)}
+    queries = [
+        Query(id=f"q{n}", text=f"q{n}", gold=frozenset({f"d{n}"}), domain=domains[n])
+        for n in range(22)
+    ]
+    settings = TrainSettings(batch_size=4, n_epochs=1, n_negatives=3)
+    examples = make_examples(queries, rows)
+    mixed = Sampler(examples, 40, settings)
+    single = Sampler(examples, 40, settings, domains)
+    assert any(len({e.domain for e in mixed.batch(s).examples}) > 1 for s in range(mixed.n_steps))
+    # 11 queries a domain: two whole batches each.
+    assert single.n_steps == 4
+    seen = []
+    for step in range(single.n_steps):
+        batch = single.batch(step)
+        [domain] = {example.domain for example in batch.examples}
+        assert {domains[row] for row in batch.documents.ravel()} == {domain}
+        seen += [example.id for example in batch.examples]
+    assert len(seen) == len(set(seen)) == 16
+
+
+def test_an_undecided_document_is_no_negative():
+    rows = {f"d{row}": row for row in range(6)}
+    gold, undecided = frozenset({"d0"}), frozenset({"d1", "d2"})
+    query = Query(id="q", text="q", gold=gold, undecided=undecided)
+    settings = TrainSettings(batch_size=2, n_negatives=3)
+    batch = Sampler(make_examples([query], rows), 6, settings).batch(0)
+    assert {*batch.documents[0]} == {0, 3, 4, 5}
+    assert (batch.documents[:, 0] == 0).all()

@@ -28,7 +28,14 @@ app = typer.Typer(
 _VERBS: dict[str, list[Callable[..., None]]] = {
     "Search": [documents.index, search.search, serve.serve, explain.explain],
     "Documents of an index": [documents.info, documents.add, documents.delete],
-    "Models": [train.pretrain, train.train, evaluate.evaluate, evaluate.compare, train.export],
+    "Models": [
+        train.pretrain,
+        train.train,
+        train.average,
+        train.export,
+        evaluate.evaluate,
+        evaluate.compare,
+    ],
     "Data and paper": [reproduce.reproduce],
 }
 for panel, verbs in _VERBS.items():

@@ -1,4 +1,4 @@
-"""The verbs ``pretrain`` and ``train``, one run from a preset, and ``export`` to ONNX."""
+"""The verbs ``pretrain``, ``train``, ``average`` and ``export`` (to ONNX)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
-from boolattn.errors import MissingDataError
+from boolattn.errors import ConfigError, MissingDataError
 
 PresetName = Annotated[str, Option(help="Name of a preset, or a TOML file.")]
 Changes = Annotated[
@@ -46,6 +46,30 @@ def train(  # noqa: PLR0913 - options of a command line
     """Train a two-tower model for retrieval."""
     files = {"data": data, "pretrained": pretrained, "rankings": rankings}
     _run("train", preset, changes, out=out, resume=resume, parser_queries=parser_queries, **files)
+
+
+def average(
+    base: Annotated[str, Argument(help="Folder of the encoder that the models began with.")],
+    models: Annotated[list[Path], Argument(help="Folders of trained models.")],
+    out: Annotated[Path, Option(help="The model folder to write.")],
+    share: Annotated[
+        list[float] | None, Option(min=0, help="Share of each model; one for all, or one each.")
+    ] = None,
+) -> None:
+    """Average the weights of trained models with those of the encoder they began with."""
+    shares = share or [0.5]
+    if len(shares) not in {1, len(models)}:
+        raise ConfigError(f"{len(shares)} shares for {len(models)} models; give one, or one each")
+    from boolattn.embedding.models import require_torch
+
+    require_torch("average")
+    from boolattn.encoder import save_towers
+    from boolattn.training.averaging import average as averaged
+
+    quiet_libraries()
+    pairs = zip(models, shares * (len(models) if len(shares) == 1 else 1), strict=True)
+    save_towers(averaged(base, list(pairs)), out)
+    note(f"wrote {out}")
 
 
 def export(

@@ -33,7 +33,7 @@ from boolattn.training.retrieval.composing import make_composing
 from boolattn.training.retrieval.trainer import Job
 from boolattn.training.retrieval.training import Result, release_memory, require_gpu, train_towers
 from boolattn.training.run_folder import RunFolder, data_hashes, save_model
-from boolattn.training.towers import freeze_heads, load_encoder, make_towers
+from boolattn.training.towers import freeze_embeddings, freeze_heads, load_encoder, make_towers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -118,6 +118,8 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
     towers = make_towers(preset, launch.pretrained)
     if preset.train.freeze_heads:
         freeze_heads(towers)
+    if preset.train.freeze_embeddings:
+        freeze_embeddings(towers)
     if corpus is None:
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
     steps = make_steps(preset, corpus, launch.rankings, launch.parser_queries)
@@ -227,7 +229,10 @@ def make_steps(
     examples = make_examples(queries, corpus.rows, ranked)
     if settings.n_bm25 and not any(example.ranked for example in examples):
         raise ConfigError("n_bm25 asks for negatives of a ranking; name it: --rankings FILE")
-    sampler = Sampler(examples, len(corpus.documents), settings)
+    domains = None
+    if settings.one_domain:
+        domains = [str(one.metadata.get("domain", "")) for one in corpus.dataset.documents]
+    sampler = Sampler(examples, len(corpus.documents), settings, domains)
     collator = _collator(preset, corpus, examples, parser_queries)
     # A short run uses few of the documents; a long one nearly all.
     if sampler.n_steps * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):

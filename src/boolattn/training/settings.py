@@ -107,6 +107,7 @@ class TrainSettings(_Checked):
     schedule: str = "linear"  # Then it falls to 0, "linear", or is "constant" (*ours*)
     learning_rate: float = 5e-5  # Highest learning rate of the encoders
     plugin_learning_rate: float = 0.0  # Of plug-in and query parser; 0: the encoders' (*ours*)
+    freeze_embeddings: bool = False  # Whether the word embeddings stay as they are (*ours*)
     freeze_heads: bool = False  # Whether gate and cue predictor stay as pretrained (*ours*)
     scope_weight: float = 0.0  # Weight of the scope loss of as many generated sentences (*ours*)
     weight_decay: float = 0.01  # Of AdamW
@@ -115,6 +116,7 @@ class TrainSettings(_Checked):
     n_negatives: int = 5  # Negatives per query
     n_logical: int = 0  # Most of them excluded by the query, or part matches of an AND (*ours*)
     n_bm25: int = 0  # Most of them from a given ranking, best first
+    one_domain: bool = False  # Whether a batch is of one domain, random negatives included (*ours*)
     use_in_batch: bool = True  # Whether the other queries' documents are negatives too
     scale: float = 20.0  # Factor on the similarity (*ours*)
     seed: int = 0  # Of all draws

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.embedding.models import torch_source
 from boolattn.encoder import BoolBertModel, build_towers, query_encoder, settings_of
@@ -18,7 +18,7 @@ from boolattn.plugin import plugin_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
     from boolattn.training.settings import Preset
 
@@ -86,6 +86,13 @@ def freeze_heads(towers: SentenceTransformer) -> None:
     for part in (plugin.cue, plugin.gate):
         if part is not None:
             part.requires_grad_(requires_grad=False)
+
+
+def freeze_embeddings(towers: SentenceTransformer) -> None:
+    """Freeze the word embeddings, so that several models can share the table on disk."""
+    for encoder in towers.modules():
+        if isinstance(encoder, PreTrainedModel):
+            encoder.get_input_embeddings().weight.requires_grad_(requires_grad=False)
 
 
 def _differences(preset: Preset, towers: SentenceTransformer) -> Iterator[str]:

@@ -39,9 +39,10 @@ class Example:
     text: str
     operators: tuple[int, ...]  # 0 or 1 for AND, OR and NOT, from the query's template
     gold: tuple[int, ...]
-    answers: frozenset[int]  # The relevant documents again
+    answers: frozenset[int]  # What is no negative: the relevant and the undecided documents
     pools: tuple[tuple[int, ...], ...] = ()  # Excluded and partly matching documents
     ranked: tuple[int, ...] = ()  # A ranking's best documents that are not relevant
+    domain: str = ""
 
 
 def make_examples(
@@ -57,7 +58,7 @@ def make_examples(
     for query in queries:
         if not (gold := _rows(query.gold, rows)):
             continue
-        answers = frozenset(gold)
+        answers = frozenset(gold).union(_rows(query.undecided, rows))
         pools = (_rows(query.excluded, rows), _rows(query.partial, rows))
         ranked = (rankings or {}).get(query.id, ())
         examples.append(
@@ -69,6 +70,7 @@ def make_examples(
                 answers=answers,
                 pools=tuple(pool for pool in pools if pool),
                 ranked=tuple(row for row in ranked if row not in answers),
+                domain=query.domain,
             )
         )
     return examples
@@ -107,37 +109,62 @@ class Batch:
 
 
 class Sampler:
-    """Draws the batch of every step."""
+    """Draws the batch of every step.
+
+    ``domains`` are those of the documents. With them, a batch has queries of one domain only, and
+    random negatives of the same: documents of other domains would be told apart too easily.
+    """
 
     def __init__(
-        self, examples: Sequence[Example], n_documents: int, settings: TrainSettings
+        self,
+        examples: Sequence[Example],
+        n_documents: int,
+        settings: TrainSettings,
+        domains: Sequence[str] | None = None,
     ) -> None:
         self.settings = settings
         self.n_documents = n_documents
+        self._domains = [example.domain for example in examples] if domains else []
+        self._rows = {
+            name: np.flatnonzero(np.array(domains) == name) for name in set(self._domains)
+        }
         # A query for which nearly every document is relevant has too few negatives.
-        most = n_documents - settings.n_negatives
-        self.examples = [example for example in examples if len(example.gold) <= most]
+        self.examples = [one for one in examples if len(one.answers) <= self._most(one)]
         if not self.examples:
             raise DataError(
                 f"no usable query among {len(examples)}: each needs a relevant document in the "
                 f"corpus of {n_documents}, and {settings.n_negatives} that are not relevant"
             )
-        self.steps_per_epoch = max(1, len(self.examples) // settings.batch_size)
+        self._domains = [example.domain for example in self.examples] if domains else []
+        self.steps_per_epoch = len(self._order(0)) // settings.batch_size
         self.n_steps = settings.max_steps or settings.n_epochs * self.steps_per_epoch
 
     def batch(self, step: int) -> Batch:
         """Draw the batch of a step."""
         epoch, place = divmod(step, self.steps_per_epoch)
         size = self.settings.batch_size
-        order = _shuffled(len(self.examples), self.settings.seed, epoch)
-        # A set smaller than a batch is repeated.
-        chosen = np.resize(order, max(size, len(order)))[place * size : (place + 1) * size]
+        chosen = self._order(epoch)[place * size : (place + 1) * size]
         examples = tuple(self.examples[index] for index in chosen)
         drawn = [
             self._draw(example, [self.settings.seed, _DRAW, epoch, place, int(index)])
             for example, index in zip(examples, chosen, strict=True)
         ]
         return Batch(step, examples, np.array(drawn, dtype=np.int64))
+
+    def _most(self, example: Example) -> int:
+        """Return how many answers leave enough negatives."""
+        rows = self._rows.get(example.domain)
+        return (self.n_documents if rows is None else len(rows)) - self.settings.n_negatives
+
+    def _order(self, epoch: int) -> NDArray[np.int64]:
+        """Return the examples of an epoch in order, whole batches only."""
+        return _ordered(
+            len(self.examples),
+            self.settings.batch_size,
+            self.settings.seed,
+            epoch,
+            tuple(self._domains),
+        )
 
     def _draw(self, example: Example, key: list[int]) -> list[int]:
         """Draw a positive and the negatives."""
@@ -153,8 +180,10 @@ class Sampler:
             _add(drawn, pool[int(rng.integers(len(pool)))])
         for _ in range(settings.n_bm25 if example.ranked else 0):
             _add(drawn, example.ranked[int(rng.integers(len(example.ranked)))])
+        own = self._rows.get(example.domain)
         while len(drawn) <= settings.n_negatives:
-            document = int(rng.integers(self.n_documents))
+            document = int(rng.integers(self.n_documents if own is None else len(own)))
+            document = document if own is None else int(own[document])
             if document not in example.answers:
                 _add(drawn, document)
         return drawn
@@ -167,8 +196,23 @@ def _add(drawn: list[int], document: int) -> None:
 
 
 @lru_cache(maxsize=2)
-def _shuffled(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    return np.random.default_rng([seed, _ORDER, epoch]).permutation(n)
+def _ordered(
+    n: int, size: int, seed: int, epoch: int, domains: tuple[str, ...]
+) -> NDArray[np.int64]:
+    """Shuffle ``n`` examples into whole batches, with ``domains`` each of one domain.
+
+    Fewer examples than a batch are repeated.
+    """
+    order = np.random.default_rng([seed, _ORDER, epoch]).permutation(n)
+    if not domains:
+        return np.resize(order, max(1, n // size) * size)
+    names = np.array(domains)[order]
+    batches = []
+    for name in sorted(set(domains)):
+        own = order[names == name]
+        batches += list(np.resize(own, max(1, len(own) // size) * size).reshape(-1, size))
+    rng = np.random.default_rng([seed, _ORDER, epoch, 1])
+    return np.concatenate([batches[place] for place in rng.permutation(len(batches))])
 
 
 @dataclass(eq=False)
