@@ -93,8 +93,14 @@ def cut(text: str, n_words: int = MAX_WORDS) -> str:
 def decide(
     items: Iterable[Item], kinds: Mapping[str, Mapping[str, Any]], domain: str = ""
 ) -> list[Decided]:
-    """Decide the facets of all documents; ``kinds`` has the policy of each kind."""
-    read = [replace(item, id=f"{domain}:{item.id}", text=cut(item.text)) for item in items]
+    """Decide the facets of all documents; ``kinds`` has the policy of each kind.
+
+    Of several items with one id, the first counts.
+    """
+    first: dict[str, Item] = {}
+    for item in items:
+        first.setdefault(item.id, replace(item, id=f"{domain}:{item.id}", text=cut(item.text)))
+    read = list(first.values())
     counts = Counter(v for item in read for v in _values(item.labels, kinds))
     known = {value for value, n in counts.items() if n >= _MIN_LABELS}
     names = _Names()
