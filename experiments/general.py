@@ -32,6 +32,8 @@ _T = TypeVar("_T")
 _SMALL = 20
 #: Of an operand.
 _MEMBERS = range(2, 1000)
+#: Relevant and undecided documents of a query, and excluded or partly matching ones, at most.
+_MOST, _MOST_NEGATIVES = 1000, 30
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 #: Words of a sentence that serves as a query.
 _WORDS = range(5, 40)
@@ -62,8 +64,8 @@ def domain_part(
         for one in documents
         if one.id in kept
     ]
-    found = [*_limited([*chosen, *operands], kept, name), *_pairs(rng, own, limits.pairs, name)]
-    return own, found
+    found = [*_limited(rng, [*chosen, *operands], kept, name)]
+    return own, [*found, *_pairs(rng, own, limits.pairs, name)]
 
 
 def _sample(rng: random.Random, items: list[_T], n: int) -> list[_T]:
@@ -88,15 +90,19 @@ def _operands(queries: Sequence[Query]) -> Iterator[Query]:
             )
 
 
-def _limited(queries: Sequence[Query], kept: set[str], name: str) -> Iterator[Query]:
-    """Yield queries with only those documents that are kept."""
+def _limited(
+    rng: random.Random, queries: Sequence[Query], kept: set[str], name: str
+) -> Iterator[Query]:
+    """Yield queries with only those documents that are kept, and of the negatives only some."""
     for query in queries:
         sets = {
             field: frozenset(f"{name}:{one}" for one in getattr(query, field) & kept)
             for field in ("gold", "excluded", "partial", "undecided")
         }
         sets["undecided"] -= sets["gold"]
-        if sets["gold"]:
+        for field in ("excluded", "partial"):
+            sets[field] = frozenset(_sample(rng, sorted(sets[field]), _MOST_NEGATIVES))
+        if sets["gold"] and len(sets["gold"]) + len(sets["undecided"]) <= _MOST:
             yield replace(query, id=f"{name}:{query.id}", domain=name, operands=(), **sets)
 
 
