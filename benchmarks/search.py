@@ -202,13 +202,14 @@ def built(
             yield vectors
 
     start = time.perf_counter()
-    Searcher.build(folder, documents, model, engine=engine, lexical=False, encode=encode)
+    settings = {"engine": engine, "encode": encode, "passages": 0}
+    Searcher.build(folder, documents, model, lexical=False, **settings)
     found = {"build_s": round(time.perf_counter() - start - spent, 1), "encode_s": round(spent, 1)}
     found |= {"disk_mb": _size(folder), "build_peak_mb": peak_mb()}
     found["engine_mb"] = _engine_size(folder, engine, len(documents) * model.dimension * 4)
     if engine == "flat":
         start = time.perf_counter()
-        Searcher.build(folder, documents, model, engine=engine, encode=encode, replace=True)
+        Searcher.build(folder, documents, model, replace=True, **settings)
         # The segments exist already, so this is the lexical index alone.
         found["lexical_s"] = round(time.perf_counter() - start, 1)
         found["disk_with_words_mb"] = _size(folder)

@@ -105,5 +105,6 @@ def _index(folder: Path, model: str, documents: Sequence[Document], progress: Pr
             progress=count,
             model=absolute_name(model),
             segment_size=_SEGMENT,
+            passages=0,  # the evaluation compares one vector a document
             resume=True,
         )

@@ -80,6 +80,7 @@ def test_two_towers_are_indexed_by_the_document_encoder(
         Retriever(towers),
         progress=counts.append,
         batch_size=batch_size,
+        passages=0,
     )
     found = built.engine.vectors(np.arange(N))
     np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)
@@ -393,7 +394,11 @@ def test_a_document_of_ten_megabytes(folder, retriever):
     long = "beetles " + "old books of many words " * 420_000
     assert len(long) > 10_000_000
     searcher = Searcher.build(
-        folder, [Document(id="long", text=long), *word_model.corpus()], retriever, lexical=False
+        folder,
+        [Document(id="long", text=long), *word_model.corpus()],
+        retriever,
+        lexical=False,
+        passages=0,
     )
     assert len(searcher.manifest.segments) == 1
     assert ids(searcher.search("old", k=1)) == ["long"]

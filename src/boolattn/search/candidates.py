@@ -1,4 +1,4 @@
-"""Ranking rows for plans: candidates near the positive operands, then exact composition."""
+"""Ranking documents for plans: candidates near the positive operands, then exact composition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from boolattn.composition.exact import Ranked
 from boolattn.logic.operators import Operator
-from boolattn.search.engines.base import best, similarities
+from boolattn.search.engines.base import best
 from boolattn.search.engines.flat import Flat
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def rank(
     depth: int,
     selection: Selection,
 ) -> list[Ranked]:
-    """Rank rows for each plan, at most ``depth``: one row of rows and one of scores."""
+    """Rank documents for each plan, at most ``depth``: their numbers and scores."""
     if isinstance(engine, Flat):
         # It compares every row anyway, and composing all costs less than choosing candidates.
         return list(_rank_all(engine, retriever, plans, depth, selection))
@@ -73,9 +73,7 @@ def _rank_single(
 ) -> Iterator[Ranked]:
     if not plans:
         return
-    found = engine.search(np.stack([plan.vectors[0] for plan in plans]), depth, selection)
-    for rows, scores in zip(found.rows, found.scores, strict=True):
-        yield Ranked(rows[rows >= 0], scores[rows >= 0])
+    yield from engine.nearest(np.stack([plan.vectors[0] for plan in plans]), depth, selection)
 
 
 def _rank_composed(
@@ -88,11 +86,10 @@ def _rank_composed(
     if not plans:
         return
     every = [probes(plan) for plan in plans]
-    found = engine.search(np.concatenate(every), n_candidates(depth), selection).rows
-    ends = np.cumsum([len(own) for own in every])
-    for plan, rows in zip(plans, np.split(found, ends[:-1]), strict=True):
-        candidates = np.unique(rows[rows >= 0])
-        own = similarities(plan.vectors, engine.vectors(candidates))
+    found = iter(engine.nearest(np.concatenate(every), n_candidates(depth), selection))
+    for plan, probed in zip(plans, every, strict=True):
+        candidates = np.unique(np.concatenate([next(found).rows for _ in probed]))
+        own = engine.similarities(plan.vectors, candidates)
         chosen, scores = _best(retriever.score(plan, own), depth)
         yield Ranked(candidates[chosen], scores)
 
@@ -100,17 +97,17 @@ def _rank_composed(
 def _rank_all(
     flat: Flat, retriever: BaseRetriever, plans: Sequence[Plan], depth: int, selection: Selection
 ) -> Iterator[Ranked]:
-    """Score every selected row for each plan."""
+    """Score every selected document for each plan."""
     size = max(1, flat.n_queries // max((len(plan.vectors) for plan in plans), default=1))
     for start in range(0, len(plans), size):
         group = plans[start : start + size]
-        found = flat.scores(np.concatenate([plan.vectors for plan in group]))
+        found = flat.document_scores(np.concatenate([plan.vectors for plan in group]))
         ends = np.cumsum([len(plan.vectors) for plan in group])
         for plan, own in zip(group, np.split(found, ends[:-1]), strict=True):
             # A copy: the score of a single vector is its similarity itself.
             scores = np.array(retriever.score(plan, own), np.float32)
-            if selection.mask is not None:
-                scores[~selection.mask] = -np.inf
+            if selection.documents is not None:
+                scores[~selection.documents] = -np.inf
             yield _best(scores, depth)
 
 

@@ -147,8 +147,8 @@ def _with_column(condition: Condition, rows: Rows) -> Condition:
     return Condition(name, kind, (value,), column)
 
 
-def allowed_rows(conditions: Iterable[Condition], rows: Rows) -> Mask | None:
-    """Return which rows pass all resolved conditions and are not deleted; ``None``: all."""
+def allowed_documents(conditions: Iterable[Condition], rows: Rows) -> Mask | None:
+    """Return which documents pass resolved conditions and are not deleted; ``None``: all."""
     mask = rows.live
     for condition in conditions:
         own = _passes(condition, rows)
@@ -164,7 +164,7 @@ def _passes(condition: Condition, rows: Rows) -> Mask:
         has_value = rows.column(f"hash:{condition.name}") != 0
         return np.asarray(has_value == condition.values[0], bool)
     hashes, places = rows.hashes(condition.name)
-    mask = np.zeros(len(rows), bool)
+    mask = np.zeros(rows.n_documents, bool)
     mask[places[np.isin(hashes, np.array(condition.hashes, np.uint64))]] = True
     return ~mask if condition.kind == "not" else mask
 

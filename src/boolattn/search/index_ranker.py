@@ -45,7 +45,10 @@ class IndexRanker:
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._rows = {document.id: row for row, document in enumerate(documents)}
         name = f"{folder}/index"
-        self.searcher = Searcher.build(name, documents, retriever, encode=encode, lexical=lexical)
+        # One vector a document, as models are trained and as ``encode`` may have made them.
+        self.searcher = Searcher.build(
+            name, documents, retriever, encode=encode, lexical=lexical, passages=0
+        )
 
     def rank(self, texts: Sequence[str], depth: int, **options: Any) -> Ranking:
         """Rank every document; ``options`` are those of a search."""

@@ -21,7 +21,7 @@ from boolattn.evaluation.ranking import PADDING, Ranking
 from boolattn.logic.tree import And, Atom, Not, Or
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Sequence, Set
 
     from boolattn.data.records import Document
     from boolattn.logic.tree import QueryTree
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 ANALYZER = "boolattn"
 _BODY, _ROW = "body", "row"
 _HEAP = 64_000_000
+_WORD = re.compile(r"[^\W_]+")
 #: Scripts written without spaces: each character becomes a word.
 _UNSPACED = re.compile("([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff])")
 
@@ -68,6 +69,16 @@ def terms_of(text: str) -> list[str]:
     ['moth', 'borneo', '婆', '罗', '洲']
     """
     return list(dict.fromkeys(_analyzer().analyze(_spaced(text))))
+
+
+def matched_words(text: str, terms: Set[str], start: int, end: int) -> list[tuple[int, int]]:
+    """Return the spans of the words between two places that are indexed as one of some terms.
+
+    >>> matched_words("A moth, and the Moths of Java.", {"moth"}, 0, 30)
+    [(2, 6), (16, 21)]
+    """
+    words = _WORD.finditer(text, start, end)
+    return [word.span() for word in words if not terms.isdisjoint(terms_of(word[0]))]
 
 
 def write_lexical(

@@ -11,7 +11,6 @@ import numpy as np
 
 from boolattn.composition.exact import Ranked
 from boolattn.search.candidates import fuse, rank
-from boolattn.search.engines.base import similarities
 from boolattn.search.lexical import terms_of
 from boolattn.search.lexical_exclusion import allowed_by_terms, allowed_by_vectors
 from boolattn.search.queries import prepare_queries
@@ -44,6 +43,7 @@ class SearchOptions:
     strict_not: bool = False
     exhaustive: bool = False  # whether every document is scored, instead of candidates
     verdicts: bool = True  # whether each result is explained; costs time in long rankings
+    offset: int = 0  # better documents to pass over, for the next page
     explain: bool = False  # whether to add the documents that composition ranks lower
 
 
@@ -79,6 +79,11 @@ class Pipeline:
         depth = max(2 * self.k, _BRANCH) if self.options.hybrid else self.k
         return 2 * depth + _BRANCH if self.options.strict_not else depth
 
+    @property
+    def _total(self) -> int:
+        allowed = self._selection.documents
+        return self.index.rows.n_documents if allowed is None else int(allowed.sum())
+
     def _rank(self, queries: Sequence[PreparedQuery]) -> list[Ranked]:
         nothing = Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
         if not self.index.manifest.n_documents:
@@ -111,16 +116,18 @@ class Pipeline:
             spans=plan.spans,
             confidence=float(plan.confidence),
             is_composed=plan.is_composed,
-            hits=hits,
+            hits=hits[self.options.offset :],
             ranked_lower=ranked_lower,
             warnings=warnings,
+            total=self._total,
+            offset=self.options.offset,
         )
 
     def _lexical(self, plan: Plan) -> RowNumbers:
         """Return the lexical branch, without the documents that the vectors exclude."""
         if self.index.lexical is None:
             return np.zeros(0, np.int64)
-        rows = self.index.lexical.search(plan.tree, self._depth, self._selection.mask)
+        rows = self.index.lexical.search(plan.tree, self._depth, self._selection.documents)
         if not _has_negation(plan) or not len(rows):
             return rows
         composed, _ = self._probabilities(plan, rows)
@@ -166,6 +173,7 @@ class Pipeline:
                 probabilities=tuple(displayed[:, place].tolist()),
                 composed=tuple(composed[:, place].tolist()),
                 branches={name: own[row] for name, own in ranks.items() if row in own},
+                passage=self.index.engine.best_passage(plan.vectors[-1], row),
             )
             if plan.is_composed and self.options.verdicts:
                 verdict, why = judge(plan.tree, hit.all_probabilities, above[:_COMPARED])
@@ -181,14 +189,14 @@ class Pipeline:
         return self.retriever.operand_probabilities(plan, self._similarities(plan, rows))
 
     def _similarities(self, plan: Plan, rows: RowNumbers) -> Array:
-        return similarities(plan.vectors, self.index.engine.vectors(rows))
+        return self.index.engine.similarities(plan.vectors, rows)
 
     def _ranked_lower(self, plan: Plan, shown: RowNumbers, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Return what the whole text's vector finds among the first, and the result does not."""
         if not plan.is_composed or not len(shown):
             return ()
-        rows = self.index.engine.search(plan.plain[None], self.k, self._selection).rows[0]
-        rows = rows[(rows >= 0) & ~np.isin(rows, shown)]
+        rows = self.index.engine.nearest(plan.plain[None], self.k, self._selection)[0].rows
+        rows = rows[~np.isin(rows, shown)]
         if not len(rows):
             return ()
         scores = self.retriever.score(plan, self._similarities(plan, rows))

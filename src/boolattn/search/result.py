@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from boolattn.logic.syntax import unparse
+from boolattn.search.lexical import matched_words, terms_of
 from boolattn.search.verdicts import KEPT, Probabilities
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Hit:
     verdict: str = KEPT
     why: str = ""  # which operand counts against it, compared with the results above it
     branches: Mapping[str, int] = field(default_factory=dict)  # ranks in hybrid search, from 1
+    passage: tuple[int, int] | None = None  # the best passage of a text that has several
 
     @property
     def all_probabilities(self) -> Probabilities:
@@ -61,6 +63,8 @@ class SearchResult:
     #: composition ranks lower.
     ranked_lower: tuple[Hit, ...] = ()
     warnings: tuple[str, ...] = ()
+    total: int = 0  # documents that pass the filters; all of them are ranked, in principle
+    offset: int = 0  # better documents that were passed over
     took: Mapping[str, float] = field(default_factory=dict)  # milliseconds by step
 
     @property
@@ -72,6 +76,12 @@ class SearchResult:
     def parsed_text(self) -> str:
         """The parsed query in explicit syntax."""
         return unparse(self.parsed)
+
+    def highlights(self, hit: Hit) -> list[tuple[int, int]]:
+        """Return the spans of a hit's passage, or text, that are words of positive operands."""
+        pairs = zip(self.operands, self.is_negated, strict=True)
+        terms = {term for text, is_no in pairs if not is_no for term in terms_of(text)}
+        return matched_words(hit.text, terms, *(hit.passage or (0, len(hit.text))))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; trees become text in explicit syntax."""

@@ -156,8 +156,10 @@ class Searcher:
         """Search several queries, encoded and compared in one batch; see :meth:`search`."""
         how = build(SearchOptions, options, source="search")
         limit = self.engine.limit
-        if k < 1:
-            raise QueryError(f"k must be at least 1, got {k}")
+        for name, least, value in (("k", 1, k), ("offset", 0, how.offset)):
+            if value < least:
+                raise QueryError(f"{name} must be at least {least}, got {value}")
+        k += how.offset
         if how.hybrid and not self.has_lexical:
             raise ConfigError(
                 f"{self.folder} has no lexical index; index again without --no-lexical"

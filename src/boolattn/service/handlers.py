@@ -42,7 +42,7 @@ EXAMPLES = (
 )
 Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
 #: Fields of a request that are options of a search.
-_SEARCH_OPTIONS = {"mode", "filters", "hybrid", "compose", "strict_not", "explain"}
+_SEARCH_OPTIONS = {"offset", "mode", "filters", "hybrid", "compose", "strict_not", "explain"}
 
 
 @dataclass(frozen=True)
@@ -201,9 +201,11 @@ class Handlers:
         except UnicodeEncodeError as error:
             message = "filters: a value has half of a surrogate pair"
             raise RefusedError(422, "bad_field", message) from error
-        if request.compare and not self.settings.compare:
-            message = "compare: comparison is turned off in this service"
-            raise RefusedError(422, "no_compare", message)
+        if request.compare and (request.offset or not self.settings.compare):
+            why = "two lists are shown from the first result on"
+            if not self.settings.compare:
+                why = "comparison is turned off in this service"
+            raise RefusedError(422, "no_compare", f"compare: {why}")
 
     async def _search(
         self, request: schemas.SearchRequest
@@ -233,15 +235,18 @@ class Handlers:
         reply = schemas.SearchReply(
             **replies.parse_fields(found),
             k=request.k,
+            offset=request.offset,
+            next_offset=end if (end := request.offset + request.k) < found.total else None,
+            total=found.total,
             label=self.settings.label,
-            hits=(hits := convert(found.hits, judged=judged, other=plain)),
+            hits=(hits := convert(found, found.hits, judged=judged, other=plain)),
             judged=replies.count_judged(hits, judged),
             took=took,
         )
         if plain is None:
-            reply.put_down = convert(found.ranked_lower, judged=judged)
+            reply.put_down = convert(found, found.ranked_lower, judged=judged)
         else:
-            hits = convert(plain.hits, judged=judged, other=found)
+            hits = convert(plain, plain.hits, judged=judged, other=found)
             counts, label = replies.count_judged(hits, judged), self.settings.plain_label
             reply.plain = schemas.ListReply(system="plain", label=label, hits=hits, judged=counts)
         return reply

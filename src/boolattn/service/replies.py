@@ -56,6 +56,7 @@ def _node(tree: QueryTree, numbers: Iterator[int]) -> TreeNode:
 
 
 def hit_replies(
+    result: SearchResult,
     found: Sequence[Hit],
     k: int,
     snippet: int,
@@ -67,16 +68,22 @@ def hit_replies(
     if other:
         ranks, verdict = _other_ranks(other, k), RANKED_LOWER if other.is_composed else ""
         absent = OtherRank(rank=None, looked=len(other.hits), verdict=verdict)
-    return [
-        HitReply(
-            **vars(hit) | {"text": hit.text[:snippet]},
-            rank=rank,
-            is_cut=len(hit.text) > snippet,
-            judgement=judged.judge(hit.id) if judged else None,
-            other=ranks.get(hit.id, absent),
+    replies = []
+    for rank, hit in enumerate(found[:k], start=1 + result.offset):
+        start = hit.passage[0] if hit.passage else 0
+        end = min(hit.passage[1] if hit.passage else len(hit.text), start + snippet)
+        marked = [(a - start, b - start) for a, b in result.highlights(hit) if b <= end]
+        replies.append(
+            HitReply(
+                **vars(hit) | {"text": hit.text[start:end]},
+                rank=rank,
+                is_cut=end - start < len(hit.text),
+                highlights=marked,
+                judgement=judged.judge(hit.id) if judged else None,
+                other=ranks.get(hit.id, absent),
+            )
         )
-        for rank, hit in enumerate(found[:k], start=1)
-    ]
+    return replies
 
 
 def _other_ranks(other: SearchResult, k: int) -> dict[str, OtherRank]:

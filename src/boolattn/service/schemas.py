@@ -34,6 +34,7 @@ class _SearchOptions(BaseModel):
     """What a search takes in a body and in an address."""
 
     k: int = Field(default=10, description="Number of results.", ge=1)
+    offset: int = Field(default=0, description="Results to pass over.", ge=0, le=10_000)
     mode: Mode = Field(
         default="auto",
         description="How to parse the query; auto: explicit if it has explicit operators.",
@@ -177,7 +178,15 @@ class HitReply(DocumentReply):
     """One result."""
 
     rank: int
-    text: str = Field(description="The beginning; /documents/{id} has all of it.")
+    text: str = Field(
+        description="The beginning, of the best passage of a long text; /documents/{id} has all."
+    )
+    passage: tuple[int, int] | None = Field(
+        default=None, description="Its span in the document; null: the text is one passage."
+    )
+    highlights: list[tuple[int, int]] = Field(
+        default=[], description="Spans in this text that are words of positive operands."
+    )
     is_cut: bool
     score: Number = Field(description="Log-probability if composed, else a similarity.")
     probabilities: Probabilities = Field(
@@ -222,6 +231,9 @@ class SearchReply(ParseReply):
     """The results of a search."""
 
     k: int
+    offset: int
+    next_offset: int | None = Field(description="Offset of the next page; null: there is none.")
+    total: int = Field(description="Documents that pass the filters.")
     label: str
     hits: list[HitReply]
     put_down: list[HitReply] = Field(

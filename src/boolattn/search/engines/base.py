@@ -25,6 +25,7 @@ class Selection:
 
     mask: Mask | None = None  # None: all
     conditions: tuple[Condition, ...] = ()  # the mask's, for an engine that stores metadata
+    documents: Mask | None = None  # the mask of documents instead of rows
 
     def allows(self, rows: RowNumbers) -> Mask:
         """Return which of some rows may be found; padding may not."""
@@ -52,6 +53,46 @@ class Engine(ABC):
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self.vectors = rows.vectors
+
+    def nearest(self, queries: Array, n: int, selection: Selection) -> list[Ranked]:
+        """Return the ``n`` nearest documents of each query: a document is as near as its best row.
+
+        Several rows of one document may be among the nearest, so more are searched for as needed.
+        """
+        n_rows = n
+        while True:
+            ranked = []
+            for rows, scores in zip(*self.search(queries, n_rows, selection), strict=True):
+                numbers = self._documents_of(rows[rows >= 0])
+                first = np.sort(np.unique(numbers, return_index=True)[1])[:n]
+                ranked.append(Ranked(numbers[first], scores[first]))
+            # Without passages the first search has them all.
+            limit = min(len(self._rows), self.limit or len(self._rows))
+            is_enough = not self._rows.has_passages or n_rows >= limit
+            if is_enough or all(len(own.rows) == n for own in ranked):
+                return ranked
+            n_rows = min(4 * n_rows, limit)
+
+    def similarities(self, queries: Array, documents: RowNumbers) -> Array:
+        """Return those of some documents' best rows. Shape ``(queries, documents)``."""
+        rows, firsts = self._rows.of_documents(documents)
+        found = similarities(queries, self._rows.vectors(rows))
+        if not self._rows.has_passages or not len(rows):
+            return found
+        return np.asarray(np.maximum.reduceat(found, firsts, axis=1), np.float32)
+
+    def best_passage(self, query: Array, document: int) -> tuple[int, int] | None:
+        """Return the span of a document's row nearest to a vector; ``None`` for the only one."""
+        first, last = self._rows.first_rows[document : document + 2]
+        if last - first == 1:
+            return None
+        nearest = (self._rows.vectors(np.arange(first, last)) @ query).argmax()
+        return self._rows.spans(document)[int(nearest)]
+
+    def _documents_of(self, rows: RowNumbers) -> RowNumbers:
+        if not self._rows.has_passages:
+            return rows
+        return np.searchsorted(self._rows.first_rows, rows, side="right") - 1
 
     @abstractmethod
     def search(self, queries: Array, n: int, selection: Selection) -> Ranked:

@@ -35,6 +35,13 @@ class Flat(Engine):
             parts.append(best(scores, n))
         return Ranked(*(np.concatenate(own) for own in zip(*parts, strict=True)))
 
+    def document_scores(self, queries: Array) -> Array:
+        """Return the similarity of every document's best row. Shape ``(queries, documents)``."""
+        found = self.scores(queries)
+        if not self._rows.has_passages:
+            return found
+        return np.asarray(np.maximum.reduceat(found, self._rows.first_rows[:-1], axis=1))
+
     def scores(self, queries: Array) -> Array:
         """Return the similarity of every row. Shape ``(queries, rows)``."""
         found = np.empty((len(queries), len(self._rows)), np.float32)

@@ -57,20 +57,18 @@ class Milvus(TunedEngine):
 
     limit = LIMIT
 
-    def __init__(
-        self, client: Client, rows: Rows, n_documents: int, settings: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, client: Client, rows: Rows, settings: Mapping[str, Any]) -> None:
         super().__init__(rows, settings)
         self._client, self._collection = client, settings["collection"]
         with _one_line(self._collection):
             client.load_collection(self._collection)
             found = int(client.get_collection_stats(self._collection)["row_count"])
-        if found < n_documents:
+        if found < rows.n_live:
             raise IndexFolderError(
-                f"Milvus holds {found} of the index's {n_documents} documents; index again"
+                f"Milvus holds {found} of the index's {rows.n_live} vectors; index again"
             )
         # A killed writer may have left rows, or not have deleted some yet.
-        self._n_extra = found - n_documents
+        self._n_extra = found - rows.n_live
 
     def search(self, queries: Array, n: int, selection: Selection) -> Ranked:
         """Search the collection, with the filters as an expression of Milvus."""
@@ -125,7 +123,7 @@ class Milvus(TunedEngine):
                 # would overstate the recall. A collection in use is not released.
                 client.release_collection(name)
         own = {"uri": uri, "collection": name}
-        engine = cls(client, rows, manifest.n_documents, own)
+        engine = cls(client, rows, own)
         return own | engine.tune(job.sample()[:N_SAMPLE], _FIRST_EFFORT, _MOST_EFFORT), {}
 
     @classmethod
@@ -133,7 +131,7 @@ class Milvus(TunedEngine):
         """Open a collection."""
         settings = manifest.engine_settings
         client = _client(_address(folder, settings["uri"]))
-        return cls(client, rows, manifest.n_documents, settings)
+        return cls(client, rows, settings)
 
     @classmethod
     def delete_rows(cls, folder: Path, manifest: Manifest, rows: RowNumbers) -> None:
@@ -189,16 +187,17 @@ def _entries(rows: Rows, start: int, end: int) -> list[dict[str, Any]]:
     vectors, columns = rows.vectors(chosen), {}
     for name in (f"{kind}:{name}" for kind in COMPARED for name in rows.names()):
         if rows.has_column(name):
-            columns[name] = rows.column(name)[start:end].tolist()
+            columns[name] = rows.column(name)
+    numbers = np.searchsorted(rows.first_rows, chosen, side="right") - 1
     return [
         {
             "row": row,
             "vector": vectors[place],
-            "tags": _tags(rows.document(row).metadata),
+            "tags": _tags(rows.document(number).metadata),
             # NaN, which is not equal to itself, is no value.
-            "numbers": {n: v[place] for n, v in columns.items() if v[place] == v[place]},
+            "numbers": {n: v[number] for n, v in columns.items() if v[number] == v[number]},
         }
-        for place, row in enumerate(chosen.tolist())
+        for place, (row, number) in enumerate(zip(chosen.tolist(), numbers.tolist(), strict=True))
     ]
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from boolattn.search.engines.base import Selection
 from boolattn.search.engines.flat import Flat
 from boolattn.search.engines.registry import find_engine
-from boolattn.search.filters import allowed_rows, read_filters, resolve
+from boolattn.search.filters import allowed_documents, read_filters, resolve
 from boolattn.search.lexical import Lexical
 from boolattn.search.storage.segments import Rows
 
@@ -39,6 +41,10 @@ class OpenIndex:
         return cls(manifest, rows, engine, Flat(rows), lexical)
 
     def selection(self, filters: Mapping[str, Any] | None) -> Selection:
-        """Return which rows pass some filters."""
+        """Return which documents pass some filters, and their rows."""
         conditions = resolve(read_filters(filters), self.rows)
-        return Selection(allowed_rows(conditions, self.rows), conditions)
+        documents = allowed_documents(conditions, self.rows)
+        mask = documents
+        if documents is not None and self.rows.has_passages:
+            mask = np.repeat(documents, np.diff(self.rows.first_rows))
+        return Selection(mask, conditions, documents)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.embedding.base import BaseRetriever
     from boolattn.search.storage.manifest import SegmentEntry
-    from boolattn.search.storage.segments import Array, Draft
+    from boolattn.search.storage.segments import Array, Draft, Spans
 
 #: Encodes lists of texts, in order; a cluster may encode several at once.
 Encode: TypeAlias = "Callable[[Iterable[list[str]]], Iterator[Array]]"
@@ -54,6 +54,8 @@ class IndexSettings:
     uri: str = ""  # of Milvus: a file or an address
     model: str = ""  # what to load to search the index, for the manifest
     segment_size: int = 16_384  # documents in a segment: the most that a killed build loses
+    #: Most tokens of a passage; left out, what the model reads; 0: documents are not cut.
+    passages: int | None = None
     batch_size: int | None = None  # documents encoded at once; left out, chosen for the device
     replace: bool = False  # whether to replace an existing index
     resume: bool = False  # whether to resume a build that was stopped
@@ -63,6 +65,8 @@ class IndexSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be at least 1, got {value}")
+        if self.passages is not None and self.passages < 0:
+            raise ConfigError(f"passages must be at least 0, got {self.passages}")
         find_engine(self.engine)
         if self.uri and self.engine != "milvus":
             raise ConfigError(f"only milvus takes a uri, and the engine is {self.engine}")
@@ -86,7 +90,9 @@ class Writer:
             generation = 1
             with suppress(IndexFolderError):
                 generation = read_manifest(self.folder).generation + 1
-            segments = self._segments(documents, np.zeros(0, np.uint64))
+            n_tokens = self.settings.passages
+            n_tokens = self.retriever.max_tokens if n_tokens is None else n_tokens
+            segments = self._segments(documents, np.zeros(0, np.uint64), n_tokens)
             if not segments:
                 raise DataError("the corpus holds no documents, so there is nothing to index")
             manifest = Manifest(
@@ -96,6 +102,7 @@ class Writer:
                 similarity=self.retriever.similarity,
                 engine=self.settings.engine,
                 generation=generation,
+                passages=n_tokens,
             )
             return self._finish(manifest, segments)
 
@@ -107,20 +114,22 @@ class Writer:
             disk.clean(self.folder, keep_segments=True)
             rows = store.Rows.open(self.folder, manifest)
             known = rows.column("key") if rows.live is None else rows.column("key")[rows.live]
-            segments = self._segments(documents, known[:0] if replace_old else known)
+            known = known[:0] if replace_old else known
+            segments = self._segments(documents, known, manifest.passages)
             if not segments:
                 return manifest
             changed, deleted = manifest, list[int]()
             if replace_old:
                 added = replace(manifest, segments=tuple(segments), deleted="")
                 new = store.Rows.open(self.folder, added)
-                deleted = list(rows.find(new.document(row).id for row in range(len(new))).values())
+                names = (new.document(number).id for number in range(new.n_documents))
+                deleted = list(rows.find(names).values())
             if deleted:
                 changed = _with_deleted(self.folder, manifest, rows, deleted)
             changed = replace(changed, generation=manifest.generation + 1)
             changed = self._finish(changed, segments)
             if deleted:
-                find_engine(changed.engine).delete_rows(self.folder, changed, np.array(deleted))
+                _delete_rows(self.folder, changed, rows, deleted)
             # Segments of additions that were stopped: no manifest names them.
             disk.clean_segments(self.folder)
             return changed
@@ -140,7 +149,7 @@ class Writer:
             )
 
     def _segments(
-        self, documents: Iterable[Document], known: NDArray[np.uint64]
+        self, documents: Iterable[Document], known: NDArray[np.uint64], n_tokens: int
     ) -> list[SegmentEntry]:
         """Encode and write the documents, but for segments that an earlier build finished."""
         found: list[SegmentEntry | None] = []
@@ -148,7 +157,7 @@ class Writer:
         seen = _SeenIds(known)
 
         def missing() -> Iterator[list[str]]:
-            for draft in store.drafts(documents, self.settings.segment_size):
+            for draft in store.drafts(documents, self.settings.segment_size, n_tokens):
                 seen.add(draft)
                 name = draft.name(self.retriever.fingerprint)
                 old = store.find_segment(self.folder, name)
@@ -157,7 +166,8 @@ class Writer:
                     self.progress(old.count)
                     continue
                 waiting.append((len(found) - 1, name, draft))
-                yield [self._encodable(document) for document in draft.documents]
+                pairs = zip(draft.documents, draft.spans, strict=True)
+                yield [text for pair in pairs for text in self._encodable(*pair)]
 
         for vectors in (self.encode or self._encode)(missing()):
             place, name, draft = waiting.popleft()
@@ -173,28 +183,36 @@ class Writer:
                 texts, batch_size=self.settings.batch_size, progress=self.progress
             )
 
-    def _encodable(self, document: Document) -> str:
-        """Return the text to encode, cut where no encoder reads on."""
+    def _encodable(self, document: Document, spans: Spans) -> Iterator[str]:
+        """Return the passages to encode, each cut where no encoder reads on.
+
+        Later passages begin with the title, without which they may not say what they are about.
+        """
         text = document.text if document.text.strip() else document.title
         if not text.strip():
             raise DataError(f"document {document.id!r} has no text; leave it out")
-        return text[: _CHARACTERS * self.retriever.max_tokens]
+        if len(spans) == 1:
+            spans = [(0, len(text))]
+        for number, (start, end) in enumerate(spans):
+            passage = text[start : min(end, start + _CHARACTERS * self.retriever.max_tokens)]
+            yield f"{document.title}. {passage}" if number and document.title else passage
 
     def _checked(self, vectors: Array, draft: Draft) -> Array:
-        if vectors.shape != (len(draft.documents), self.retriever.dimension):
+        owners = [d.id for d, own in zip(draft.documents, draft.spans, strict=True) for _ in own]
+        if vectors.shape != (len(owners), self.retriever.dimension):
             raise DataError(
-                f"the encoder gave vectors of shape {vectors.shape} for {len(draft.documents)} "
-                f"documents and dimension {self.retriever.dimension}"
+                f"the encoder gave vectors of shape {vectors.shape} for {len(owners)} "
+                f"passages and dimension {self.retriever.dimension}"
             )
         broken = np.flatnonzero(~np.isfinite(vectors).all(1))
         if len(broken):
-            name = draft.documents[broken[0]].id
+            name = owners[broken[0]]
             raise DataError(f"the model gives no finite vector for document {name!r}")
         return _unit(vectors) if self.retriever.similarity == "cosine" else vectors
 
     def _finish(self, manifest: Manifest, segments: list[SegmentEntry]) -> Manifest:
         """Add segments, update engine and lexical index, and commit."""
-        first_row = manifest.n_rows
+        first_row, first = manifest.n_rows, manifest.n_documents + manifest.n_deleted
         files = dict(manifest.files)
         for segment in segments:
             files |= store.segment_files(self.folder, segment.name)
@@ -202,7 +220,7 @@ class Writer:
         rows = store.Rows.open(self.folder, changed)
         changed = self._with_engine(changed, rows, first_row)
         if self.settings.lexical if not first_row else bool(manifest.lexical):
-            changed = self._with_lexical(changed, rows, first_row)
+            changed = self._with_lexical(changed, rows, first)
         disk.commit(self.folder, changed)
         return changed
 
@@ -221,18 +239,18 @@ class Writer:
 
     def _sample(self, rows: store.Rows) -> Array:
         """Encode some titles, or first words, as queries to measure the recall with."""
-        chosen = np.unique(np.linspace(0, len(rows) - 1, _N_SAMPLE).astype(np.int64))
-        documents = [rows.document(row) for row in chosen.tolist()]
+        chosen = np.unique(np.linspace(0, rows.n_documents - 1, _N_SAMPLE).astype(np.int64))
+        documents = [rows.document(number) for number in chosen.tolist()]
         texts = [d.title or " ".join(d.text[:200].split()[:6]) for d in documents]
         vectors = self.retriever.encode_operands(texts)
         return _unit(vectors) if self.retriever.similarity == "cosine" else vectors
 
-    def _with_lexical(self, manifest: Manifest, rows: store.Rows, first_row: int) -> Manifest:
+    def _with_lexical(self, manifest: Manifest, rows: store.Rows, first: int) -> Manifest:
         name = f"lexical-{manifest.generation}"
         target, part = self.folder / name, self.folder / (name + disk.PART)
         base = self.folder / manifest.lexical if manifest.lexical else None
         shutil.rmtree(target, ignore_errors=True)
-        new = ((row, rows.document(row)) for row in range(first_row, len(rows)))
+        new = ((number, rows.document(number)) for number in range(first, rows.n_documents))
         write_lexical(part, new, base)
         part.rename(target)
         files = {k: v for k, v in manifest.files.items() if not k.startswith("lexical-")}
@@ -256,8 +274,13 @@ def delete_documents(folder: Path, ids: Iterable[str]) -> Manifest:
         changed = replace(manifest, generation=manifest.generation + 1)
         changed = _with_deleted(folder, changed, rows, deleted := list(found.values()))
         disk.commit(folder, changed)
-        find_engine(changed.engine).delete_rows(folder, changed, np.array(deleted))
+        _delete_rows(folder, changed, rows, deleted)
         return changed
+
+
+def _delete_rows(folder: Path, manifest: Manifest, rows: store.Rows, numbers: list[int]) -> None:
+    own, _ = rows.of_documents(np.array(numbers))
+    find_engine(manifest.engine).delete_rows(folder, manifest, own)
 
 
 def _checked_manifest(folder: Path) -> Manifest:
@@ -269,7 +292,7 @@ def _checked_manifest(folder: Path) -> Manifest:
 def _with_deleted(
     folder: Path, manifest: Manifest, rows: store.Rows, chosen: list[int]
 ) -> Manifest:
-    live = np.ones(len(rows), bool) if rows.live is None else rows.live.copy()
+    live = np.ones(rows.n_documents, bool) if rows.live is None else rows.live.copy()
     live[chosen] = False
     deleted = np.flatnonzero(~live)
     name = f"deleted-{manifest.generation}-{len(deleted)}.npy"

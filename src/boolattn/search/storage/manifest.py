@@ -34,7 +34,8 @@ class SegmentEntry:
     """A segment; its folder is named by a hash of its contents."""
 
     name: str
-    count: int
+    count: int  # of vectors: one for each passage
+    n_documents: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,20 +51,21 @@ class Manifest:
     engine: str = "flat"
     engine_settings: dict[str, Any] = field(default_factory=dict)  # and its recall
     lexical: str = ""  # folder of the lexical index
-    deleted: str = ""  # file of deleted rows
-    n_deleted: int = 0
+    deleted: str = ""  # file of deleted documents
+    n_deleted: int = 0  # documents
+    passages: int = 0  # most tokens of a passage; 0: a document is one passage
     generation: int = 0  # number of changes
     format: int = FORMAT
 
     @property
     def n_rows(self) -> int:
-        """Number of rows, with those of deleted documents."""
+        """Number of vectors, with those of deleted documents."""
         return sum(segment.count for segment in self.segments)
 
     @property
     def n_documents(self) -> int:
         """Number of documents, without the deleted ones."""
-        return self.n_rows - self.n_deleted
+        return sum(segment.n_documents for segment in self.segments) - self.n_deleted
 
     def to_json(self) -> str:
         """Return the file's text, with a hash of its content."""

@@ -2,7 +2,8 @@
 
 A segment's folder is named by a hash of the model and the documents, so a build that is resumed
 finds the segments it finished, and a rebuild encodes only what changed. It holds ``vectors.npy``,
-``documents.jsonl`` and ``rows.safetensors``: offsets and hashed ids, and for each field of the
+``documents.jsonl`` and ``rows.safetensors``: for each row, which is a passage of a document, its
+span; for each document its first row, its offset and its hashed id; and for each field of the
 metadata the hash of its first value, further values of a list with their rows, and the largest
 and smallest number and the latest and earliest date, where it has any.
 """
@@ -24,6 +25,7 @@ from safetensors.numpy import load_file, save
 from boolattn.data.records import Document
 from boolattn.errors import DataError, IndexFolderError
 from boolattn.search.storage.manifest import FORMAT, FileEntry, SegmentEntry, describe
+from boolattn.search.storage.passages import cut
 from boolattn.search.storage.transaction import PART, SEGMENTS, sync
 from boolattn.search.storage.values import (
     filter_hash,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from boolattn.search.storage.manifest import Manifest
     from boolattn.search.storage.values import Value
 
+    Spans = list[tuple[int, int]]
     Array = NDArray[np.float32]
     Mask = NDArray[np.bool_]
     RowNumbers = NDArray[np.int64]
@@ -61,29 +64,34 @@ class Draft:
 
     documents: list[Document] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
+    spans: list[Spans] = field(default_factory=list)  # of each document's passages
     n_bytes: int = 0
 
-    def add(self, document: Document) -> None:
-        """Add one."""
+    def add(self, document: Document, spans: Spans) -> None:
+        """Add one, with the spans of its passages."""
         try:
             document = replace(document, metadata=flatten(document.metadata))
         except DataError as error:
             raise DataError(f"document {document.id!r}: {error}") from error
         self.documents.append(document)
         self.lines.append(_line(document))
+        self.spans.append(spans)
         self.n_bytes += len(self.lines[-1])
 
     def name(self, fingerprint: str) -> str:
         """Return a hash of the model and the documents."""
         digest = hashlib.sha256(f"{fingerprint} {FORMAT}\n".encode())
-        for line in self.lines:
-            digest.update(line)
+        for line, spans in zip(self.lines, self.spans, strict=True):
+            digest.update(line + f"{spans}\n".encode())
         return digest.hexdigest()[:32]
 
     def rows(self) -> dict[str, NDArray[Any]]:
         """Return the columns of ``rows.safetensors``."""
         ends = np.cumsum([len(line) for line in self.lines], dtype=np.uint64)
+        counts = np.cumsum([len(spans) for spans in self.spans], dtype=np.uint64)
         found: dict[str, NDArray[Any]] = {
+            "span": np.array([span for spans in self.spans for span in spans], np.uint64),
+            "first_row": np.concatenate([np.zeros(1, np.uint64), counts]),
             "offset": np.concatenate([np.zeros(1, np.uint64), ends]),
             "key": np.array([value_hash(d.id) for d in self.documents], np.uint64),
         }
@@ -110,11 +118,11 @@ def _field(name: str, values: Sequence[list[Value]]) -> dict[str, NDArray[Any]]:
     return found
 
 
-def drafts(documents: Iterable[Document], size: int) -> Iterator[Draft]:
-    """Split a corpus into segments."""
+def drafts(documents: Iterable[Document], size: int, n_tokens: int) -> Iterator[Draft]:
+    """Split a corpus into segments, and its documents into passages of so many tokens."""
     draft = Draft()
     for document in documents:
-        draft.add(document)
+        draft.add(document, cut(document.text, n_tokens))
         if len(draft.lines) >= size or draft.n_bytes >= MAX_BYTES:
             yield draft
             draft = Draft()
@@ -135,7 +143,8 @@ def write_segment(folder: Path, name: str, draft: Draft, vectors: Array) -> Segm
     (part / DOCUMENTS).write_bytes(b"".join(draft.lines))
     (part / ROWS).write_bytes(save(draft.rows()))
     entries = {file: describe(part / file) for file in (VECTORS, DOCUMENTS, ROWS)}
-    about = {"count": len(draft.lines), "files": {k: asdict(v) for k, v in entries.items()}}
+    counts = {"count": len(vectors), "n_documents": len(draft.lines)}
+    about = counts | {"files": {k: asdict(v) for k, v in entries.items()}}
     (part / ABOUT).write_text(json.dumps(about), encoding="utf-8")
     for path in (*part.iterdir(), part):
         sync(path)
@@ -143,7 +152,7 @@ def write_segment(folder: Path, name: str, draft: Draft, vectors: Array) -> Segm
     shutil.rmtree(target, ignore_errors=True)
     part.rename(target)
     sync(target.parent)
-    return SegmentEntry(name, len(draft.lines))
+    return SegmentEntry(name, **counts)
 
 
 def find_segment(folder: Path, name: str) -> SegmentEntry | None:
@@ -152,7 +161,8 @@ def find_segment(folder: Path, name: str) -> SegmentEntry | None:
         files = segment_files(folder, name)
         if any(describe(folder / path) != entry for path, entry in files.items()):
             return None
-        return SegmentEntry(name, int(_about(folder, name)["count"]))
+        about = _about(folder, name)
+        return SegmentEntry(name, int(about["count"]), int(about["n_documents"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -170,8 +180,8 @@ def _about(folder: Path, name: str) -> Any:  # noqa: ANN401 - JSON
 class Segment:
     """A segment opened for reading, mapped into memory."""
 
-    def __init__(self, path: Path, count: int, dimension: int) -> None:
-        self.path, self.count = path, count
+    def __init__(self, path: Path, entry: SegmentEntry, dimension: int) -> None:
+        self.path, self.count, self.n_documents = path, entry.count, entry.n_documents
         try:
             # "c": a private view that torch takes without a copy.
             self.vectors: Array = np.load(path / VECTORS, mmap_mode="c", allow_pickle=False)
@@ -180,21 +190,33 @@ class Segment:
                 self._text = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError, SafetensorError) as error:
             raise IndexFolderError(f"cannot open {path}: {error}") from error
-        if self.vectors.shape != (count, dimension) or len(self.columns["key"]) != count:
+        sizes = self.vectors.shape, len(self.columns["span"]), len(self.columns["key"])
+        if sizes != ((self.count, dimension), self.count, self.n_documents):
             raise IndexFolderError(f"{path} does not fit its manifest; build the index again")
 
-    def document(self, row: int) -> Document:
+    def document(self, number: int) -> Document:
         """Read one document."""
-        start, end = (int(value) for value in self.columns["offset"][row : row + 2])
+        start, end = (int(value) for value in self.columns["offset"][number : number + 2])
         return Document(**json.loads(self._text[start:end]))
 
 
 class Rows:
-    """All segments as one sequence of rows; ``live`` tells which are not deleted, if any is."""
+    """All segments as one sequence of documents, and one of rows: the passages of all documents.
+
+    Filters, deletion and rankings are about documents, by their numbers; vectors are of rows.
+    ``live`` tells which documents are not deleted, if any is.
+    """
 
     def __init__(self, segments: Sequence[Segment], live: Mask | None = None) -> None:
         self.segments, self.live = segments, live
         self.starts = np.cumsum([0, *(segment.count for segment in segments)])
+        self._starts = np.cumsum([0, *(segment.n_documents for segment in segments)])
+        parts = [
+            segment.columns["first_row"][:-1].astype(np.int64) + start
+            for segment, start in zip(segments, self.starts, strict=False)
+        ]
+        #: Of each document, and the number of rows.
+        self.first_rows: RowNumbers = np.concatenate([*parts, self.starts[-1:]])
         self._columns: dict[str, NDArray[Any]] = {}
         self._texts: dict[str, dict[int, str]] = {}
 
@@ -202,12 +224,12 @@ class Rows:
     def open(cls, folder: Path, manifest: Manifest) -> Rows:
         """Open all segments of an index."""
         segments = [
-            Segment(folder / SEGMENTS / segment.name, segment.count, manifest.dimension)
+            Segment(folder / SEGMENTS / segment.name, segment, manifest.dimension)
             for segment in manifest.segments
         ]
         if not manifest.deleted:
             return cls(segments)
-        live = np.ones(manifest.n_rows, bool)
+        live = np.ones(sum(segment.n_documents for segment in segments), bool)
         try:
             live[np.load(folder / manifest.deleted, allow_pickle=False)] = False
         except (OSError, ValueError) as error:
@@ -215,7 +237,36 @@ class Rows:
         return cls(segments, live)
 
     def __len__(self) -> int:
+        """Return the number of rows."""
         return int(self.starts[-1])
+
+    @property
+    def n_documents(self) -> int:
+        """Number of documents, with the deleted ones."""
+        return len(self.first_rows) - 1
+
+    @property
+    def n_live(self) -> int:
+        """Number of rows of documents that are not deleted."""
+        counts = np.diff(self.first_rows)
+        return int((counts if self.live is None else counts[self.live]).sum())
+
+    @property
+    def has_passages(self) -> bool:
+        """Whether any document has more than one row."""
+        return len(self) > self.n_documents
+
+    def of_documents(self, numbers: RowNumbers) -> tuple[RowNumbers, RowNumbers]:
+        """Return the rows of some documents, and at which place those of each begin."""
+        starts, counts = self.first_rows[numbers], np.diff(self.first_rows)[numbers]
+        firsts = np.cumsum(counts) - counts
+        return np.arange(int(counts.sum())) + np.repeat(starts - firsts, counts), firsts
+
+    def spans(self, number: int) -> list[tuple[int, int]]:
+        """Return the passages of a document."""
+        place, own = self._place(number)
+        first, last = self.segments[place].columns["first_row"][own : own + 2].tolist()
+        return [(a, b) for a, b in self.segments[place].columns["span"][first:last].tolist()]
 
     def vectors(self, rows: RowNumbers) -> Array:
         """Return the vectors of some rows. Shape ``(rows, dim)``."""
@@ -227,17 +278,23 @@ class Rows:
             found[own] = self.segments[place].vectors[rows[own] - self.starts[place]]
         return found
 
-    def document(self, row: int) -> Document:
+    def document(self, number: int) -> Document:
         """Read one document."""
-        place = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return self.segments[place].document(int(row - self.starts[place]))
+        place, own = self._place(number)
+        return self.segments[place].document(own)
+
+    def _place(self, number: int) -> tuple[int, int]:
+        """Return the segment of a document, and its number there."""
+        place = int(np.searchsorted(self._starts, number, side="right")) - 1
+        return place, int(number - self._starts[place])
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column over all rows; 0 or NaN where a segment has no such column."""
+        """Return a column over all documents; 0 or NaN where a segment has no such column."""
         if name not in self._columns:
             is_compared = name.partition(":")[0] in COMPARED
             kind, empty = (np.float64, np.nan) if is_compared else (np.uint64, 0)
-            parts = [s.columns.get(name, np.full(s.count, empty, kind)) for s in self.segments]
+            default = {s: np.full(s.n_documents, empty, kind) for s in self.segments}
+            parts = [s.columns.get(name, default[s]) for s in self.segments]
             self._columns[name] = np.concatenate([np.zeros(0, kind), *parts])
         return self._columns[name]
 
@@ -246,9 +303,9 @@ class Rows:
         return any(name in segment.columns for segment in self.segments)
 
     def hashes(self, name: str) -> tuple[NDArray[np.uint64], RowNumbers]:
-        """Return the hashes of all values of a field, and the row of each; 0 is no value."""
-        hashes, rows = [self.column(f"hash:{name}")], [np.arange(len(self))]
-        for start, segment in zip(self.starts, self.segments, strict=False):
+        """Return the hashes of all values of a field, and the document of each; 0 is no value."""
+        hashes, rows = [self.column(f"hash:{name}")], [np.arange(self.n_documents)]
+        for start, segment in zip(self._starts, self.segments, strict=False):
             if (more := segment.columns.get(f"more:{name}")) is not None:
                 hashes.append(more)
                 rows.append(segment.columns[f"more_row:{name}"].astype(np.int64) + start)
@@ -270,7 +327,7 @@ class Rows:
         return sorted(name for kind, _, name in found if kind == "hash")
 
     def find(self, ids: Iterable[str]) -> dict[str, int]:
-        """Return the rows of some ids; those of unknown and deleted documents are absent."""
+        """Return the numbers of some ids; those of unknown and deleted documents are absent."""
         names = set(ids)
         hashes = np.array([value_hash(name) for name in names], np.uint64)
         is_found = np.isin(self.column("key"), hashes)
