@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.composition.exact import rank_plans
-from boolattn.encoder.operand_logits import operand_logits, sample_operands
 from boolattn.evaluation.ranking import Ranking
-from boolattn.evaluation.reliability import reliability_by_sign
 from boolattn.logic.elision import elided_tree
 from boolattn.logic.parsed_query import label_template
 from boolattn.logic.syntax import parse, unparse
@@ -27,10 +25,8 @@ from experiments.parsing.accuracy import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from boolattn.composition.arrays import Array
     from boolattn.composition.plan import Plan
     from boolattn.data.records import Query
-    from boolattn.encoder.retriever import Retriever
     from boolattn.evaluation.judgements import Judgements
     from boolattn.logic.parsed_query import LabelledQuery
     from boolattn.logic.tree import QueryTree
@@ -47,7 +43,7 @@ class ComposedRanker(VectorRanker):
         if mode in ("plain_text", "oracle_operators"):
             return super().rank(mode, queries, depth)
         plans = self.plans(mode, queries)
-        found = rank_plans(plans, self.documents, depth, self.retriever.calibration_arrays)
+        found = rank_plans(plans, self.documents, depth)
         ranking = Ranking(found.rows.astype(np.int32), found.scores)
         values = _parse_values(plans, queries) if mode in ("parsed", "parsed_always") else {}
         return ranking, values
@@ -79,17 +75,11 @@ class ComposedRanker(VectorRanker):
         raise ValueError(f"no query mode {mode!r}")
 
     def details(self, judged: Mapping[str, Judgements]) -> dict[str, Any]:
-        """Measure parsing on names and unseen domains, and the calibration of operands."""
+        """Measure parsing on names and unseen domains."""
         if not self.retriever.has_parser:
             return {}
-        queries = [query for judgements in judged.values() for query in judgements.queries]
         plan = self.retriever.plan
-        found = {"names": split_names(plan), "fresh": unseen_accuracy(plan)}
-        # One sample of operands for all seeds, so that seeds can be compared.
-        curves = operand_reliability(
-            self.retriever, queries, self.documents, self.corpus.rows, seed=0
-        )
-        return found | ({"reliability": curves} if curves else {})
+        return {"names": split_names(plan), "fresh": unseen_accuracy(plan)}
 
 
 def _with_full_text(plan: Plan) -> Plan:
@@ -154,26 +144,3 @@ def _parse_values(plans: Sequence[Plan], queries: Sequence[Query]) -> Values:
             right = labelled.parsed.tree(query.text)
             values["words"][row] = float(has_same_operands(right, plan.parsed))
     return values
-
-
-def operand_reliability(
-    retriever: Retriever,
-    queries: Sequence[Query],
-    documents: Array,
-    rows: Mapping[str, int],
-    seed: int = 0,
-) -> dict[str, Any]:
-    """Measure the reliability of a model's displayed probabilities, by sign.
-
-    The operands are given as the queries word them, so the parser has no influence. Arguments as
-    in :func:`sample_operands` and :func:`operand_logits`; empty where no documents are known.
-    """
-    operands = sample_operands(queries, rows, seed)
-    if not operands:
-        return {}
-    logits, is_true = operand_logits(retriever, operands, documents, seed)
-    is_negated = np.array([operand.is_negated for operand in operands])
-    with np.errstate(invalid="ignore"):  # nan marks documents that were sampled twice
-        calibration = retriever.calibration_arrays
-        displayed = calibration.displayed(logits[:, None], is_negated[:, None])[:, 0]
-    return reliability_by_sign(displayed, is_true, is_negated)

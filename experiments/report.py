@@ -45,7 +45,7 @@ def report(folder: Path, out: Path, *, draw: bool = True) -> Path:
         both = zip(table.lines, compared, strict=True)
         summary += [_plain(table, line, one) for line, one in both]
         if draw:
-            for path in [*_draw(table, out), *_draw_reliability(table, own, out)]:
+            for path in _draw(table, out):
                 sections.append(f"![{path.stem}]({path.name})")
     sections += _heads_section(runs, folder.parent / "negation")
     text = "\n\n".join([_HEAD, *sections, _not_run(runs), _how(runs)])
@@ -68,12 +68,10 @@ query (lexicon), from a trained classifier (learned), or from the data set (orac
 does not come with oracle labels."""
 
 
-_PARSING = """Systems with a query parser. *Calibration error*: mean distance between the
-probability that a document belongs to an operand and the share that does, in ten bins, over all
-pairs (most of them improbable), and with each bin counted once. *Names split*: real names that
-contain a cue word and were parsed as several operands. *Parse accuracy* and *operand word F1* here
-are on queries written by a language model that had seen none of our wordings: half about taxa, half
-about unseen domains."""
+_PARSING = """Systems with a query parser. *Names split*: real names that contain a cue word
+and were parsed as several operands. *Parse accuracy* and *operand word F1* here are on queries that
+a language model wrote without having seen our wordings: half about taxa, half about unseen
+domains."""
 
 
 def _key(table: Table) -> tuple[str, str]:
@@ -187,22 +185,6 @@ def _draw(table: Table, out: Path) -> list[Path]:
         figures.save(figures.by_template(found), path)
         paths.append(path)
     return paths
-
-
-def _draw_reliability(table: Table, runs: Sequence[Run], out: Path) -> list[Path]:
-    """Draw the curves of the system of the other figures, or of the first that has some."""
-    found = [run for run in runs if run.details.get("reliability")]
-    if not found:
-        return []
-    names = [run.key.system for run in found]
-    system = next((name for name, _ in DRAWN if name in names), names[0])
-    chosen = sorted((run for run in found if run.key.system == system), key=lambda run: run.key)
-    curves = {f"seed {run.key.seed}": run.details["reliability"] for run in chosen}
-    label, (dataset, encoder) = registry().known(system).full_label, _key(table)
-    title = f"Reliability of operands' probabilities: {dataset}, {encoder}, {label}"
-    path = out / f"reliability-{dataset}-{encoder}.png"
-    figures.save(figures.reliability_curves(title, curves), path)
-    return [path]
 
 
 def _not_run(runs: Sequence[Run]) -> str:

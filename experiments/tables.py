@@ -97,21 +97,13 @@ def pretraining_table(runs: Iterable[Run]) -> str:
 
 
 def parser_table(runs: Iterable[Run]) -> str:
-    """Lay out calibration and parse accuracy; empty where no system has a parser."""
+    """Lay out parse accuracy; empty where no system has a parser."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
         if "names" in run.details:
             found.setdefault(run.key.system, []).append(run.details)
     rows = []
     for name, own in found.items():
-        curves = [one.get("reliability", {}) for one in own]
-        errors = [
-            " / ".join(
-                mean_and_deviation([curve[kind][error] for curve in curves if kind in curve])
-                for kind in ("kept", "excluded")
-            )
-            for error in ("error", "bin_error")
-        ]
         split_up = mean_and_deviation([one["names"]["misread"] for one in own], 1)
         unseen = [one["fresh"] for one in own if "fresh" in one]
         taxa = [one["domains"]["taxa"] for one in unseen]
@@ -122,12 +114,10 @@ def parser_table(runs: Iterable[Run]) -> str:
         ]
         label = registry().known(name).full_label
         names = f"{split_up} of {own[0]['names']['n']}"
-        rows.append([label, str(len(own)), *errors, names, *shares])
+        rows.append([label, str(len(own)), names, *shares])
     heads = [
         "system",
         "seeds",
-        "calibration error, positive / negated",
-        "mean over bins, positive / negated",
         "names split",
         "parse accuracy, taxa / unseen domains",
         "operand word F1, taxa / unseen domains",

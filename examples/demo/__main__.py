@@ -85,7 +85,7 @@ def _print_introduction(screen: Console, setup: Setup, names: list[str]) -> None
         "the table has all of the benchmark's. A species lives where its introduction says so."
     )
     screen.print(legend(screen))
-    screen.print("A, B, …: probability that the document matches that operand", style="dim")
+    screen.print("A, B, …: the document's rank for that operand alone", style="dim")
 
 
 def _search(

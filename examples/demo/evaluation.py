@@ -106,8 +106,7 @@ def _composed(searcher: Searcher, plans: Sequence[Plan], depth: int) -> Ranking:
     from boolattn.composition import exact as ranking
     from boolattn.evaluation.ranking import Ranking
 
-    calibration = searcher.retriever.calibration_arrays
-    found = ranking.rank_plans(plans, _vectors(searcher), depth, calibration)
+    found = ranking.rank_plans(plans, _vectors(searcher), depth)
     return Ranking(found.rows.astype(np.int32), found.scores)
 
 

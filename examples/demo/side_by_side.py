@@ -7,6 +7,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 from boolattn.cli.search import coloured_query
+from boolattn.composition.fitted import SHORTLIST
 from boolattn.logic.syntax import unparse
 from boolattn.logic.tree import And, Atom, Not, Or
 from examples.demo.queries import ANSWERS, EXCLUDED, OTHER, PARTLY
@@ -141,11 +142,9 @@ def _lists(
     signs = _signs(console)
     for rank, (left, right) in enumerate(zip_longest(plain.hits, boolean.hits), start=1):
         cells = [_cell(hit, query, signs) for hit in (left, right)]
-        has_probabilities = right is not None and boolean.is_composed
-        probabilities = right.probabilities if has_probabilities else ()
-        table.add_row(
-            str(rank), *cells, *(f"{value:.2f}".removeprefix("0") for value in probabilities)
-        )
+        ranks = right.ranks if right is not None and boolean.is_composed else ()
+        own = [str(one) if one <= SHORTLIST else f">{SHORTLIST}" for one in ranks]
+        table.add_row(str(rank), *cells, *own)
     table.add_row("", *(_summary(one, query) for one in (plain, boolean)))
     return table
 

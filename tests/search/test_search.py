@@ -9,10 +9,10 @@ import pytest
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
 from boolattn.logic.syntax import parse
 from boolattn.logic.tree import Atom
-from boolattn.search import Document, Searcher
+from boolattn.search import Document, Hit, Searcher
 from boolattn.search.filters import parse_filters
 from boolattn.search.queries import is_contradiction
-from boolattn.search.verdicts import Probabilities, explain_lower_rank, judge
+from boolattn.search.verdicts import explain_lower_rank, judge
 from tests.search import word_model
 
 
@@ -50,7 +50,7 @@ def test_a_plain_query_is_scored_by_its_one_vector(shared, retriever):
     assert ids(result)[:2] == sorted(by_hand, key=by_hand.get, reverse=True)[:2]
     for hit in result.hits:
         assert hit.score == pytest.approx(by_hand[hit.id], abs=1e-6)
-        assert (hit.probabilities, hit.verdict) == ((), "kept")
+        assert (hit.ranks, hit.verdict) == ((), "kept")
     assert not result.is_composed
     assert (result.tree, result.tree_text) == (Atom("moths Borneo"), "moths Borneo")
 
@@ -59,17 +59,22 @@ def test_composed_scores_are_the_composition_of_exact_similarities(shared, retri
     query = "moths AND Borneo NOT Sumatra"
     result = shared.search(query, k=5)
     [plan] = retriever.plan_trees([parse(query)])
-    for hit in result.hits:
-        similarities = plan.vectors @ retriever.encode_documents([hit.text]).T
-        assert hit.score == pytest.approx(float(retriever.score(plan, similarities)[0]), abs=1e-5)
-        chances = retriever.probabilities(plan, similarities)[:, 0]
-        np.testing.assert_allclose(hit.probabilities, chances, atol=1e-5)
-    verdicts = {hit.id: (hit.verdict, hit.why) for hit in result.hits}
+    documents = word_model.corpus()
+    vectors = retriever.encode_documents([document.text for document in documents])
+    similarities = plan.vectors @ vectors.T
+    scores = retriever.score(plan, similarities)
+    ranks = 1 + (similarities[:3, None] > similarities[:3, :, None]).sum(-1)
+    rows = {document.id: row for row, document in enumerate(documents)}
+    for found in result.hits:
+        row = rows[found.id]
+        assert found.score == pytest.approx(float(scores[row]), abs=1e-4)
+        expected = np.minimum(ranks[:, row], 11)  # of 25 documents 10 are told apart
+        np.testing.assert_array_equal(found.ranks, expected)
+    assert result.n_compared == len(documents)
+    verdicts = {found.id: (found.verdict, found.why) for found in result.hits}
     assert verdicts["moths-borneo"] == ("kept", "")
-    assert verdicts["both"] == (
-        "doubtful",
-        "matches the negated operand 'Sumatra' more (.84) than the results above it (.00)",
-    )
+    assert verdicts["both"][0] == "doubtful"
+    assert "'Sumatra'" in verdicts["both"][1]
 
 
 def test_without_composition_negated_operands_attract(shared):
@@ -140,52 +145,32 @@ def test_strict_not_excludes_by_words_what_vectors_miss(retriever, folder):
     assert "vague" in ids(searcher.search("(moths NOT hawk) OR hawk", k=20, strict_not=True))
 
 
-def same(*values):
-    """Probabilities that are displayed as they are composed."""
-    return Probabilities(values, values)
+def hit(ranks=(1, 1, 1), exceeds=(0.0, 0.0, 0.0), fits=True):
+    return Hit("x", "", "", {}, 0.0, ranks=ranks, exceeds=exceeds, fits=fits)
 
 
-def test_a_result_is_compared_with_those_above_it():
-    tree = parse("moths AND Borneo NOT Sumatra")
-    usual = [same(0.1, 0.2, 0.6)]
-    # A relevant document may have a low probability, or a high one of the negated operand.
-    assert judge(tree, same(0.1, 0.1, 0.7), usual) == ("kept", "")
-    assert judge(tree, same(0.1, 0.1, 0.97), usual)[0] == "doubtful"
-    assert judge(tree, same(0.1, 0.1, 0.97), []) == ("kept", "")
-    either = parse("moths OR birds")
-    assert judge(either, same(0.9, 0.0), [same(0.9, 0.9)]) == ("kept", "")
-    above = [same(0.5, 0.4, 0.1), same(0.6, 0.5, 0.2)]
-    why = explain_lower_rank(tree, same(0.5, 0.1, 0.1), above)
-    assert why.startswith("matches 'Borneo' less (.10)")
-    why = explain_lower_rank(tree, same(0.5, 0.4, 0.9), above)
-    assert why.startswith("matches the negated operand 'Sumatra' more (.90)")
-    assert explain_lower_rank(tree, same(0.9, 0.9, 0.0), above) == ""
-    others = [same(0.9, 0.0), same(0.0, 0.9)]
-    assert "'moths or birds' less (.19)" in explain_lower_rank(either, same(0.1, 0.1), others)
+def test_a_verdict_says_what_was_measured():
+    names = ("moths", "Borneo", "Sumatra")
+    assert judge(names, hit()) == ("kept", "")
+    assert judge(names, hit(exceeds=(0, 0, 0.89))) == ("kept", "")
+    verdict, why = judge(names, hit(exceeds=(0, 0, 0.97)))
+    assert (verdict, why[:56]) == (
+        "doubtful",
+        "matches the negated operand 'Sumatra' more than 97% of t",
+    )
+    assert judge(names, hit(fits=False))[0] == "doubtful"
 
 
-def test_a_verdict_compares_composed_probabilities_and_names_displayed_ones():
-    tree = parse("moths NOT Sumatra")
-    above = [Probabilities([0.9, 0.1], [0.5, 0.002])]
-    verdict, why = judge(tree, Probabilities([0.9, 0.99], [0.5, 0.31]), above)
-    assert verdict == "doubtful"
-    assert "'Sumatra' more (.31) than the results above it (.00)" in why
-    assert judge(tree, Probabilities([0.9, 0.2], [0.5, 0.99]), above) == ("kept", "")
-    # More digits where two would be the same.
-    _, why = judge(tree, Probabilities([0.9, 0.99], [0.5, 0.004]), above)
-    assert "(0.004) than the results above it (0.002)" in why
-
-
-def test_a_reason_is_true_of_the_displayed_probabilities():
-    """The negation margin raised a beetle's probability of 'Sumatra', and not of its own doing."""
-    tree = parse("moths NOT Sumatra")
-    above = [Probabilities([0.9, 0.1], [0.5, 0.15])]
-    beetle = Probabilities([0.01, 0.99], [0.01, 0.001])
-    assert judge(tree, beetle, above) == ("kept", "")
-    why = explain_lower_rank(tree, beetle, above)
-    assert why == "matches 'moths' less (.01) than the results above it (.50)"
-    no_reason = Probabilities([0.01, 0.99], [0.6, 0.001])
-    assert explain_lower_rank(tree, no_reason, above) == ""
+def test_a_lower_rank_is_explained_by_the_operand_that_counts_most_against_it():
+    names, above = ("moths", "Borneo", "Sumatra"), [hit((2, 4, 30)), hit((6, 8, 50))]
+    why = explain_lower_rank(names, hit((5, 60, 90)), above)
+    assert why == "is number 60 for 'Borneo' (results above it: 6)"
+    why = explain_lower_rank(names, hit((101, 60, 90)), above)
+    assert why == "is not among the first 100 for 'moths' (results above it: 4)"
+    why = explain_lower_rank(names, hit((101, 60, 90), (0, 0, 0.93)), above)
+    assert why.startswith("matches the negated operand 'Sumatra' more than 93%")
+    assert explain_lower_rank(names, hit((1, 1, 1)), above) == ""
+    assert explain_lower_rank(names, hit((9, 9, 9)), []) == ""
 
 
 def test_strict_not_warns_where_it_leaves_fewer_results(shared):

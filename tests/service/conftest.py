@@ -79,13 +79,16 @@ class WordSearcher:
             own = tuple(_overlap(operand, f"{title} {text}") for operand in operands)
             score = _score(tree, iter(own)) if is_composed else own[0]
             score = score if score > 0.03 else self.least
-            shown = own if is_composed else ()
-            found.append(Hit(name, title, text, metadata, score, shown, shown))
+            hit = Hit(name, title, text, metadata, score)
+            if is_composed:
+                signs = operand_signs(tree)
+                exceeds = tuple(one * (sign < 0) for one, sign in zip(own, signs, strict=True))
+                ranks = tuple(round(1 + 100 * (1 - one)) for one in own)
+                hit = replace(hit, ranks=ranks, exceeds=exceeds)
+                verdict, why = judge(operands, hit)
+                hit = replace(hit, verdict=verdict, why=why)
+            found.append(hit)
         found.sort(key=lambda hit: -hit.score)
-        before = [hit.all_probabilities for hit in found]
-        for place, own in enumerate(before if is_composed else ()):
-            verdict, why = judge(tree, own, before[:place])
-            found[place] = replace(found[place], verdict=verdict, why=why)
         return SearchResult(
             query=query,
             tree=tree,

@@ -16,7 +16,6 @@ from boolattn.errors import ConfigError
 from boolattn.training import launch as launching
 from boolattn.training.launch import Launch, post_train, train
 from boolattn.training.post.heads import gate_of, train_gate
-from boolattn.training.retrieval.composing import make_composing
 from boolattn.training.run_folder import save_model
 from boolattn.training.towers import make_towers
 from tests.training.conftest import COMPOSE, parts
@@ -37,13 +36,11 @@ def test_post_training_changes_no_vector(
         # The training queries alone: so small an encoder does not learn more of them.
         n_generated=0,
         n_sentences=0,
-        select_hyperparameters=True,
         threshold=0.0,
     )
     calibrated = replace(chosen, compose=settings)
     launch = Launch(out=tmp_path / "end", pretrained=model, parser_queries=parser_queries)
-    metrics = post_train(calibrated, launch, labelled_corpus)
-    assert 0 <= metrics["composed_leak"] <= 1
+    post_train(calibrated, launch, labelled_corpus)
     before, after = parts(model), parts(tmp_path / "end" / "model")
     for name in before:
         if name.startswith("towers."):
@@ -78,50 +75,9 @@ def test_the_trained_model_is_freed_before_post_training(
     assert alive == [False], "two models would take twice the memory"
 
 
-def test_further_training_resets_the_displayed_probabilities(preset, composed_model, tmp_path):
-    chosen = preset(*COMPOSE)
-    first = Retriever.load(composed_model(chosen))
-    first.calibration.display_scale.fill_(3.0)
-    first.save(tmp_path / "calibrated")
-    found = make_composing(first.towers, chosen, tmp_path / "calibrated").calibration
-    assert found.display_scale.tolist() == [[1, 0], [1, 0]]
-    assert torch.equal(found.breadth.cpu(), first.calibration.breadth.cpu())
-
-
-def test_the_parser_is_saved_when_the_selection_is_interrupted(
-    preset, labelled_corpus, parser_queries, composed_model, tmp_path, monkeypatch
-):
-    chosen = preset(*COMPOSE)
-    model = composed_model(chosen)
-    settings = replace(
-        chosen.compose, parser_steps=1, post_batch_size=4, select_hyperparameters=True
-    )
-
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("boolattn.training.launch.calibrate", stop)
-    launch = Launch(out=tmp_path / "end", pretrained=model, parser_queries=parser_queries)
-    with pytest.raises(KeyboardInterrupt):
-        post_train(replace(chosen, compose=settings), launch, labelled_corpus)
-    before, after = parts(model), parts(tmp_path / "end" / "model")
-    assert not torch.equal(before["parser.role.weight"], after["parser.role.weight"])
-
-
-def test_hyperparameters_stay_as_trained_where_nothing_is_parsed(
-    preset, labelled_corpus, parser_queries, tmp_path, caplog
-):
-    chosen = preset(*COMPOSE, "compose.select_hyperparameters=true", max_steps=1, keep="last")
-    launch = Launch(out=tmp_path / "run", parser_queries=parser_queries)
-    result = train(chosen, launch, labelled_corpus)
-    assert "no validation query was parsed" in caplog.text
-    assert "composed_leak" not in result.metrics
-    assert Retriever.load(result.model).parser is not None
-
-
 def test_post_training_needs_a_parser_and_a_model(preset, labelled_corpus, tmp_path):
     save_model(make_towers(preset()), tmp_path / "run", preset())
-    calibrated = preset(*COMPOSE, "compose.select_hyperparameters=true")
+    calibrated = preset(*COMPOSE, "compose.parser_steps=1")
     with pytest.raises(ConfigError, match="has no parser"):
         post_train(
             calibrated,

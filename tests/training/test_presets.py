@@ -27,7 +27,6 @@ SMALL = {
         "n_natural=8",
         "n_short=8",
         "n_parser_texts=3",
-        "select_hyperparameters=false",  # a parser of two steps parses nothing
     ),
 }
 #: The same for post-training.

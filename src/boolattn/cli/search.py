@@ -40,7 +40,7 @@ def search(  # noqa: PLR0913 - options of a command line
     plain: Annotated[bool, Option("--plain", help="Search with one vector only.")] = False,
     exhaustive: Annotated[bool, Option("--exhaustive", help="Score all documents.")] = False,
     explain: Annotated[
-        bool, Option("--explain", help="Show probabilities, and what is ranked lower.")
+        bool, Option("--explain", help="Show the rank for each operand, and what is ranked lower.")
     ] = False,
     model: Annotated[str, Option(help="Default: the model named by the index.")] = "",
     verify: Annotated[bool, Option("--verify", help="Check hashes of the index files.")] = False,
@@ -113,19 +113,21 @@ def _table(result: SearchResult, hits: tuple[Hit, ...], *, explain: bool) -> Tab
     from rich.markup import escape
     from rich.table import Table
 
-    has_probabilities = explain and result.is_composed
+    from boolattn.composition.fitted import SHORTLIST
+
+    has_ranks = explain and result.is_composed
     table = Table(box=None, pad_edge=False)
     table.add_column("", justify="right")
     table.add_column("score", justify="right")
     for name, is_negated in zip(result.operands, result.is_negated, strict=True):
-        if has_probabilities:
+        if has_ranks:
             head = f"[red]NOT[/red] {escape(name)}" if is_negated else escape(name)
             table.add_column(head, justify="right", max_width=14)
     table.add_column("document")
     for rank, hit in enumerate(hits, start=1):
         cells = [str(rank), f"{hit.score:.3f}"]
-        if has_probabilities:
-            cells += [f"{p:.2f}".removeprefix("0") for p in hit.probabilities]
+        if has_ranks:
+            cells += [str(own) if own <= SHORTLIST else f">{SHORTLIST}" for own in hit.ranks]
         text = " ".join(hit.text[: 2 * SNIPPET].split())[:SNIPPET]
         document = f"[bold]{escape(hit.title or hit.id)}[/bold]  {escape(text)}"
         if explain and hit.why:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from boolattn.composition.arrays import Array, is_tensor, like, namespace, same_type, to_numpy
-from boolattn.composition.plan import compose_plan
+from boolattn.composition.arrays import Array, is_tensor, same_type, to_numpy
+from boolattn.composition.plan import score
 from boolattn.errors import DataError
-from boolattn.logic.structure import structure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from boolattn.composition.calibration import Calibration
     from boolattn.composition.plan import Plan
 
 #: Scores computed at once: queries times documents.
@@ -82,49 +79,25 @@ def exact_search(
     return Ranked(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def rank_plans(
-    plans: Sequence[Plan], documents: Array, depth: int, calibration: Calibration
-) -> Ranked:
+def rank_plans(plans: Sequence[Plan], documents: Array, depth: int) -> Ranked:
     """Rank all documents for each plan.
 
     Args:
         plans: The queries.
-        documents: In the library that computes. Shape ``(documents, dim)``.
+        documents: In the library that computes similarities. Shape ``(documents, dim)``.
         depth: How many; never more than there are documents come back.
-        calibration: Of the model that made the plans.
     """
     depth = min(depth, len(documents))
     found = Ranked(
         np.empty((len(plans), depth), np.int64), np.empty((len(plans), depth), np.float32)
     )
-    own = calibration.like(documents)
-    for chosen in _alike(plans, len(documents)):
-        part = [plans[place] for place in chosen]
-        if part[0].is_composed:
-            best = top_k(_composed(part, documents, own), depth)
-        else:
-            best = exact_search(np.concatenate([plan.vectors for plan in part]), documents, depth)
-        found.rows[chosen], found.scores[chosen] = best
-    return found
-
-
-def _alike(plans: Sequence[Plan], n_documents: int) -> Iterator[list[int]]:
-    """Group plans of equal structure, at most as many as one block holds."""
-    groups: defaultdict[str, list[int]] = defaultdict(list)
+    single = [place for place, plan in enumerate(plans) if not plan.is_composed]
+    if single:
+        vectors = np.concatenate([plans[place].vectors for place in single])
+        found.rows[single], found.scores[single] = exact_search(vectors, documents, depth)
     for place, plan in enumerate(plans):
-        groups[structure(plan.tree) if plan.is_composed else ""].append(place)
-    size = max(1, _BLOCK // n_documents)
-    for group in groups.values():
-        yield from (group[start : start + size] for start in range(0, len(group), size))
-
-
-def _composed(plans: Sequence[Plan], documents: Array, calibration: Calibration) -> Array:
-    """Score every document by composed plans of equal structure. Shape ``(plans, documents)``."""
-    vectors = np.stack([plan.vectors for plan in plans])
-    flat = same_type(vectors.reshape(-1, vectors.shape[-1]), documents) @ documents.T
-    similarities = like(flat, documents).reshape(*vectors.shape[:2], len(documents))
-    negated = like(plans[0].is_negated, documents)
-    operands = like(vectors[:, :-1], documents)
-    logits = calibration.logits(similarities[:, :-1], operands, negated)
-    rows = namespace(logits).moveaxis(logits, 1, 0)
-    return compose_plan(plans[0], rows, similarities[:, -1], calibration)
+        if plan.is_composed:
+            own = to_numpy(same_type(plan.vectors, documents) @ documents.T).astype(np.float32)
+            best = top_k(score(plan, own)[None], depth)
+            found.rows[place], found.scores[place] = best.rows[0], best.scores[0]
+    return found

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.composition.arrays import Array, like, sigmoid
-from boolattn.composition.scores import compose, with_negation_margin
-from boolattn.logic.operators import OPERATORS, Operator
+from boolattn.composition.clauses import Clause, clauses
+from boolattn.composition.fitted import conjunctions, fit
 from boolattn.logic.structure import operand_signs
 from boolattn.logic.tree import QueryTree, operators_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from boolattn.composition.calibration import Calibration
+    from boolattn.logic.operators import Operator
     from boolattn.logic.parsed_query import Spans
 
     Vectors = NDArray[np.float32]
@@ -31,14 +30,14 @@ class Plan:
         tree: What is scored: one operand where nothing is composed.
         atoms: The operands' texts, left to right.
         spans: For each operand its characters in the text; empty where a tree was given.
-        vectors: One for each operand and, where they are composed, the whole-query vector: that of
-            the positive part of the query (the operand itself where there is one); without a
-            negation, the mean of that and ``plain``; without a positive part, ``plain``.
-            Shape ``(operands, dim)``, composed ``(operands + 1, dim)``.
+        vectors: One for each operand and, where they are composed, one for each of
+            :func:`~boolattn.composition.fitted.conjunctions`: that of its operands in words; of a
+            query that is one conjunction, the mean of that and ``plain``. Shape ``(vectors, dim)``.
         plain: The vector of the text as typed, or of a tree in words. Shape ``(dim,)``.
         is_composed: Whether operands are scored apart. If not, the score is the similarity.
         confidence: Of the parse, 1 for a tree.
-        parsed: What was parsed, also where the confidence was too low to use it.
+        parsed: What was parsed, also where it is not used.
+        fallback: Why operators that were parsed are not used; empty where they are.
     """
 
     text: str
@@ -50,11 +49,17 @@ class Plan:
     is_composed: bool
     confidence: float
     parsed: QueryTree
+    fallback: str = ""
 
     @property
     def operators(self) -> tuple[Operator, ...]:
         """The operators of the tree."""
         return operators_of(self.tree)
+
+    @property
+    def clauses(self) -> tuple[Clause, ...]:
+        """The alternatives of the tree."""
+        return clauses(self.tree)
 
     @property
     def operand_vectors(self) -> Vectors:
@@ -65,6 +70,21 @@ class Plan:
     def is_negated(self) -> tuple[bool, ...]:
         """Which operands are negated."""
         return tuple(sign < 0 for sign in operand_signs(self.tree))
+
+    @property
+    def clause_vectors(self) -> Vectors:
+        """For each clause that of its positive part; zeros without one. Shape ``(clauses, dim)``."""
+        own = enumerate(conjunctions(self.clauses), start=len(self.atoms))
+        rows = {positive: row for row, positive in own}
+        nothing = np.zeros_like(self.plain)
+        parts = (clause.positive for clause in self.clauses)
+        found = [self.vectors[rows.get(own, own[0])] if own else nothing for own in parts]
+        return np.stack(found)
+
+    @property
+    def positive_vector(self) -> Vectors:
+        """One vector for the positive part. Shape ``(dim,)``."""
+        return self.clause_vectors.mean(0)
 
     @property
     def single_vector(self) -> Vectors:
@@ -79,52 +99,13 @@ class Plan:
         return np.asarray(vector, np.float32)
 
 
-class OperandProbabilities(NamedTuple):
-    """Probability that documents belong to operands. Shapes ``(operands, documents)``."""
+def score(plan: Plan, similarities: Vectors) -> Vectors:
+    """Score documents: composed, or by similarity where nothing is composed. Higher is better.
 
-    composed: Any
-    displayed: Any
-
-
-def operand_logits(plan: Plan, similarities: Array, calibration: Calibration) -> Array:
-    """Turn similarities ``(vectors, ..., documents)`` into logits of the operands."""
-    n = len(plan.atoms)
-    vectors = like(plan.operand_vectors, similarities)
-    return calibration.logits(similarities[:n], vectors, like(plan.is_negated, similarities))
-
-
-def compose_plan(plan: Plan, logits: Array, whole: Array, calibration: Calibration) -> Array:
-    """Compose logits ``(operands, ..., documents)``, and add the whole-query vector's term.
-
-    ``whole`` are the similarities to that vector, ``(..., documents)``.
-    """
-    used = like([operator in plan.operators for operator in OPERATORS], whole)
-    reduced = with_negation_margin(plan.tree, logits, calibration.negation_margin)
-    return compose(plan.tree, reduced) + calibration.whole_query_term(whole, used)
-
-
-def score(plan: Plan, similarities: Array, calibration: Calibration) -> Array:
-    """Score documents: composed, or by similarity where nothing is composed.
+    A composed score depends on the other documents, whose statistics it uses.
 
     Args:
         plan: Of the query.
         similarities: Of its vectors to documents. Shape ``(vectors, documents)``.
-        calibration: In the same library.
     """
-    if not plan.is_composed:
-        return similarities[0]
-    logits = operand_logits(plan, similarities, calibration)
-    return compose_plan(plan, logits, similarities[-1], calibration)
-
-
-def operand_probabilities(
-    plan: Plan, similarities: Array, calibration: Calibration
-) -> OperandProbabilities:
-    """Return the probability that each document belongs to each operand, composed and displayed.
-
-    Arguments as in :func:`score`.
-    """
-    logits = operand_logits(plan, similarities, calibration)
-    reduced = with_negation_margin(plan.tree, logits, calibration.negation_margin)
-    is_negated = like(plan.is_negated, similarities)
-    return OperandProbabilities(sigmoid(reduced), calibration.displayed(logits, is_negated))
+    return fit(plan.tree, similarities).score(similarities) if plan.is_composed else similarities[0]

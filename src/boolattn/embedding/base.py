@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.composition.plan import Plan, operand_probabilities, score
-from boolattn.logic.operators import Operator
+from boolattn.composition.clauses import MAX_CLAUSES, n_clauses
+from boolattn.composition.fitted import conjunctions
+from boolattn.composition.plan import Plan, score
 from boolattn.logic.structure import in_words
-from boolattn.logic.tree import And, Atom, Or, QueryTree, atoms, positive_part
+from boolattn.logic.tree import And, Atom, QueryTree, atoms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from boolattn.composition.calibration import Calibration
-    from boolattn.composition.plan import OperandProbabilities
     from boolattn.parsing.decoding import ParserOutput
 
     Array = NDArray[np.float32]
@@ -33,7 +32,7 @@ def ignore(_: int) -> None:
 
 
 class BaseRetriever(ABC):
-    """An encoder with a query parser and a calibration.
+    """An encoder with a query parser.
 
     A query is encoded once and parsed from the same pass; its operands are then encoded in one
     batch. A query without operators is one vector and costs one pass.
@@ -55,11 +54,6 @@ class BaseRetriever(ABC):
     @abstractmethod
     def fingerprint(self) -> str:
         """Identifies what made a document's vector; an index is bound to it."""
-
-    @property
-    @abstractmethod
-    def calibration_arrays(self) -> Calibration:
-        """The calibration as numpy arrays."""
 
     @property
     @abstractmethod
@@ -112,12 +106,15 @@ class BaseRetriever(ABC):
             plan = Plan(text, atom, (text,), (), vector[None], vector, False, 1.0, atom)
             if parsed is not None and not parsed.is_plain:
                 tree = parsed.tree(text)
-                plan = replace(plan, confidence=output.confidence, parsed=tree)
+                low = f"the parser's confidence is {output.confidence:.2f}, below {self.threshold}"
+                plan = replace(plan, confidence=output.confidence, parsed=tree, fallback=low)
                 if output.confidence >= self.threshold:
                     # The tree's operands are in the order of these span lists.
                     spans = parsed.operands
                     names = tuple(atom.text for atom in atoms(tree))
-                    plan = replace(plan, tree=tree, atoms=names, spans=spans, is_composed=True)
+                    plan = replace(
+                        plan, tree=tree, atoms=names, spans=spans, is_composed=True, fallback=""
+                    )
             plans.append(plan)
         return self._with_operands(plans)
 
@@ -137,37 +134,30 @@ class BaseRetriever(ABC):
         return self._with_operands(plans)
 
     def _with_operands(self, plans: Sequence[Plan]) -> list[Plan]:
-        """Encode the operands and the whole-query text of composed plans, all in one batch.
+        """Encode the operands and conjunctions of composed plans, all in one batch.
 
-        The whole-query text is the positive part in words: the text as typed would bring in what
-        it negates. Without a negation the text as typed counts as much, because either wording
-        may be the one that the encoder knows better.
+        A conjunction is its operands in words: the text as typed would bring in what it negates.
+        Where it is the whole query, the text as typed counts as much, because either wording may
+        be the one that the encoder knows better.
         """
-        positives = [positive_part(plan.tree) for plan in plans]
+        plans = [_expanded(plan) for plan in plans]
         texts: list[str] = []
-        for plan, tree in zip(plans, positives, strict=True):
+        for plan in plans:
             if plan.is_composed:
                 texts += plan.atoms
-                if isinstance(tree, And | Or):
-                    texts.append(in_words(tree))
+                for own in conjunctions(plan.clauses):
+                    texts.append(in_words(And(tuple(Atom(plan.atoms[place]) for place in own))))
         # As operands: an open gate would cost the whole batch its experts.
         encoded = iter(self.encode_operands(texts))
         found = []
-        for plan, tree in zip(plans, positives, strict=True):
-            if not plan.is_composed:
-                found.append(plan)
-                continue
-            own = np.stack([next(encoded) for _ in plan.atoms])
-            match tree:
-                case None:
-                    whole = plan.plain
-                case Atom():
-                    whole = own[plan.atoms.index(tree.text)]
-                case _:
-                    whole = next(encoded)
-            if Operator.NOT not in plan.operators:
-                whole = np.mean([whole, plan.plain], axis=0, dtype=np.float32)
-            found.append(replace(plan, vectors=np.concatenate([own, whole[None]])))
+        for plan in plans:
+            if plan.is_composed:
+                n = len(plan.atoms) + len(conjunctions(plan.clauses))
+                vectors = np.stack([next(encoded) for _ in range(n)])
+                if n > len(plan.atoms) and plan.clauses[0].positive == (*range(len(plan.atoms)),):
+                    vectors[-1] = (vectors[-1] + plan.plain) / 2
+                plan = replace(plan, vectors=vectors)
+            found.append(plan)
         return found
 
     def score(self, plan: Plan, similarities: Array) -> Array:
@@ -175,12 +165,25 @@ class BaseRetriever(ABC):
 
         ``similarities`` of the plan's vectors have the shape ``(vectors, documents)``.
         """
-        return np.asarray(score(plan, similarities, self.calibration_arrays), np.float32)
+        return np.asarray(score(plan, similarities), np.float32)
 
-    def operand_probabilities(self, plan: Plan, similarities: Array) -> OperandProbabilities:
-        """Return the probability that each document belongs to each operand."""
-        return operand_probabilities(plan, similarities, self.calibration_arrays)
 
-    def probabilities(self, plan: Plan, similarities: Array) -> Array:
-        """Return the displayed probabilities; arguments as in :meth:`score`."""
-        return np.asarray(self.operand_probabilities(plan, similarities).displayed, np.float32)
+def _expanded(plan: Plan) -> Plan:
+    """Return the plan, or one vector where its tree has too many alternatives."""
+    if not plan.is_composed or (n := n_clauses(plan.tree)) <= MAX_CLAUSES:
+        return plan
+    reason = f"it has {n} alternatives, more than {MAX_CLAUSES}"
+    return single_vector_plan(plan, reason)
+
+
+def single_vector_plan(plan: Plan, reason: str) -> Plan:
+    """Return a plan that searches the text as one vector, and says why."""
+    return replace(
+        plan,
+        tree=Atom(plan.text),
+        atoms=(plan.text,),
+        spans=(),
+        vectors=plan.plain[None],
+        is_composed=False,
+        fallback=reason,
+    )

@@ -76,33 +76,6 @@ def by_domain(results: Sequence[Results]) -> Any:  # noqa: ANN401 - a Figure
     return figure
 
 
-def reliability_curves(title: str, curves: Mapping[str, Mapping[str, Any]]) -> Any:  # noqa: ANN401 - a Figure
-    """Draw curves of :func:`boolattn.evaluation.reliability.reliability_by_sign`, by label."""
-    figure = _figure((7.6, 4.8))
-    panels = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
-    for column, (name, kind) in enumerate((("kept", "positive"), ("excluded", "negated"))):
-        upper, lower = panels[0, column], panels[1, column]
-        upper.plot((0, 1), (0, 1), color="0.7", linestyle=":")
-        upper.set_title(f"{kind} operands", fontsize=9)
-        lower.set_xlabel("displayed probability")
-        lower.set_yscale("log")
-        for index, (label, curve) in enumerate(curves.items()):
-            if name not in curve:
-                continue
-            own, colour = curve[name], _COLOURS[index % len(_COLOURS)]
-            words = f"{label}: error {_short(own['error'])}"
-            upper.plot(own["said"], own["found"], "o-", color=colour, markersize=3.5, label=words)
-            lower.plot(own["said"], own["count"], "o-", color=colour, markersize=2.5, linewidth=0.8)
-            upper.legend(loc="upper left", frameon=False, fontsize=8)
-        for panel in (upper, lower):
-            panel.spines[["top", "right"]].set_visible(False)
-            panel.grid(color="0.92")
-    panels[0, 0].set(ylabel="share of true pairs", xlim=(0, 1), ylim=(0, 1))
-    panels[1, 0].set_ylabel("pairs")
-    figure.suptitle(title, fontsize=9)
-    return figure
-
-
 def reported_rows(
     title: str,
     metrics: Sequence[str],

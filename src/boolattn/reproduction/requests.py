@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 #: The paper's.
 SEEDS = (0, 42, 1234)
-_NEVER = 1_000_000
 #: Inputs that have fingerprints, in words.
 _INPUTS = {"data": "data", "encoder": "encoder weights", "start": "weights to start from"}
 #: Settings that change no result: the encoder's folder, whose weights have a fingerprint; speed.
@@ -156,14 +155,10 @@ def _validation_changes(values: Mapping[str, Any], spec: RunSpec) -> list[str]:
     """Drop a validation that selects nothing, or that would select on a reported split."""
     data = values.get("data", {})
     if data.get("validation") in spec.dataset.splits:
-        # Better to select hyper-parameters on training queries than on reported ones.
-        selects = "compose.select_hyperparameters=true" in spec.system.set
-        other = [f"data.validation={data.get('train', '')}", f"train.evaluate_every={_NEVER}"]
-        return [*(other if selects else ["data.validation="]), "train.keep=last"]
+        return ["data.validation=", "train.keep=last"]
     if values.get("train", {}).get("keep") != "last":
         return []
-    # Hyper-parameters of the composition may be selected on it, after training.
-    return [f"train.evaluate_every={_NEVER}" if spec.system.composes else "data.validation="]
+    return ["data.validation="]
 
 
 def find_finished(spec: RunSpec, preset: Preset, request: RunRequest, folder: Path) -> Path | None:

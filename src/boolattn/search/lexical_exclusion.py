@@ -14,7 +14,7 @@ import numpy as np
 from boolattn.logic.structure import operand_signs
 from boolattn.logic.tree import atoms
 from boolattn.search.lexical import terms_of
-from boolattn.search.verdicts import BELONGS, probability
+from boolattn.search.verdicts import BELONGS, truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from boolattn.search.storage.segments import Array, Mask
 
 
-def allowed_by_vectors(tree: QueryTree, probabilities: Array) -> Mask:
+def allowed_by_vectors(tree: QueryTree, exceeds: Array) -> Mask:
     """Return which documents no negated operand excludes.
 
-    Probabilities are composed ones, of shape ``(operands, documents)``.
+    ``exceeds`` is that of :class:`~boolattn.composition.fitted.Evidence`.
     """
     is_positive = np.array(list(operand_signs(tree))) > 0
-    truths = is_positive[:, None] | (probabilities >= BELONGS)
-    allowed: Mask = probability(tree, truths.astype(np.float32)) > 0
+    truths = is_positive[:, None] | (exceeds >= BELONGS)
+    allowed: Mask = truth(tree, truths.astype(np.float32)) > 0
     return allowed
 
 
@@ -50,6 +50,6 @@ def allowed_by_terms(tree: QueryTree) -> Callable[[Set[str]], bool]:
             positive or (bool(own - others) and own - others <= words)
             for own, positive in zip(terms, is_positive, strict=True)
         ]
-        return bool(probability(tree, map(float, truths)))
+        return bool(truth(tree, map(float, truths)))
 
     return is_allowed

@@ -120,9 +120,7 @@ class RetrieverRanker:
         for start in range(0, len(texts), _QUERIES):
             plans = self.retriever.plan(list(texts[start : start + _QUERIES]))
             end = start + len(plans)
-            rows[start:end], scores[start:end] = rank_plans(
-                plans, self._documents, width, self.retriever.calibration_arrays
-            )
+            rows[start:end], scores[start:end] = rank_plans(plans, self._documents, width)
             for query, plan in enumerate(plans, start):
                 if self._filter is not None and plan.is_composed and any(plan.is_negated):
                     kept = np.array(list(map(self._filter(plan.tree), rows[query].tolist())), bool)

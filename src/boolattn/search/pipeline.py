@@ -5,21 +5,23 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boolattn.composition.exact import Ranked
-from boolattn.search.candidates import fuse, rank
+from boolattn.search.candidates import PlanRanking, fuse, rank
 from boolattn.search.lexical import terms_of
 from boolattn.search.lexical_exclusion import allowed_by_terms, allowed_by_vectors
 from boolattn.search.queries import prepare_queries
 from boolattn.search.result import Hit, SearchResult
-from boolattn.search.verdicts import RANKED_LOWER, Probabilities, explain_lower_rank, judge
+from boolattn.search.verdicts import RANKED_LOWER, explain_lower_rank, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from boolattn.composition.fitted import Fitted
     from boolattn.composition.plan import Plan
     from boolattn.embedding.base import BaseRetriever
     from boolattn.search.index.open_index import OpenIndex
@@ -84,29 +86,37 @@ class Pipeline:
         allowed = self._selection.documents
         return self.index.rows.n_documents if allowed is None else int(allowed.sum())
 
-    def _rank(self, queries: Sequence[PreparedQuery]) -> list[Ranked]:
-        nothing = Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
+    def _rank(self, queries: Sequence[PreparedQuery]) -> list[PlanRanking]:
+        nothing = PlanRanking(Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32)))
         if not self.index.manifest.n_documents:
             return [nothing] * len(queries)
         plans = [query.plan for query in queries if not query.is_empty]
         engine = self.index.flat if self.options.exhaustive else self.index.engine
-        found = iter(rank(engine, self.retriever, plans, self._depth, self._selection))
+        found = iter(rank(engine, plans, self._depth, self._selection))
         return [nothing if query.is_empty else next(found) for query in queries]
 
-    def _result(self, query: PreparedQuery, ranked: Ranked) -> SearchResult:
+    def _result(self, query: PreparedQuery, found: PlanRanking) -> SearchResult:
         plan, warnings = query.plan, query.warnings
+        ranked, fitted = found
+        for place in fitted.skipped if fitted else ():
+            warnings += (
+                f"the negated operand {plan.atoms[place]!r} was ignored: its vector cannot tell "
+                "the best documents apart",
+            )
         branches: dict[str, RowNumbers] = {}
         if self.options.hybrid and not query.is_empty:
             with self._timed("words"):
-                branches = {"dense": ranked.rows, "lexical": self._lexical(plan)}
+                branches = {"dense": ranked.rows, "lexical": self._lexical(plan, fitted)}
                 ranked = fuse(list(branches.values()), self._depth)
         with self._timed("documents"):
             if self.options.strict_not:
                 ranked, more = self._strict(plan, ranked)
                 warnings += more
-            rows, scores = ranked.rows[: self.k], ranked.scores[: self.k]
-            hits = tuple(self._hits(plan, rows, scores, branches))
-            ranked_lower = self._ranked_lower(plan, rows, hits) if self.options.explain else ()
+            ranked = Ranked(ranked.rows[: self.k], ranked.scores[: self.k])
+            hits = tuple(self._hits(plan, fitted, ranked, branches))
+            ranked_lower: tuple[Hit, ...] = ()
+            if self.options.explain:
+                ranked_lower = self._ranked_lower(plan, fitted, ranked.rows, hits)
         return SearchResult(
             query=query.text,
             tree=plan.tree,
@@ -116,6 +126,7 @@ class Pipeline:
             spans=plan.spans,
             confidence=float(plan.confidence),
             is_composed=plan.is_composed,
+            n_compared=fitted.n_documents if fitted else 0,
             hits=hits[self.options.offset :],
             ranked_lower=ranked_lower,
             warnings=warnings,
@@ -123,15 +134,15 @@ class Pipeline:
             offset=self.options.offset,
         )
 
-    def _lexical(self, plan: Plan) -> RowNumbers:
+    def _lexical(self, plan: Plan, fitted: Fitted | None) -> RowNumbers:
         """Return the lexical branch, without the documents that the vectors exclude."""
         if self.index.lexical is None:
             return np.zeros(0, np.int64)
         rows = self.index.lexical.search(plan.tree, self._depth, self._selection.documents)
-        if not _has_negation(plan) or not len(rows):
+        if fitted is None or not _has_negation(plan) or not len(rows):
             return rows
-        composed, _ = self._probabilities(plan, rows)
-        return rows[allowed_by_vectors(plan.tree, composed)]
+        evidence = fitted.evidence(self._similarities(plan, rows))
+        return rows[allowed_by_vectors(plan.tree, evidence.exceeds)]
 
     def _strict(self, plan: Plan, ranked: Ranked) -> tuple[Ranked, tuple[str, ...]]:
         """Apply strict NOT; return also what it did that a caller would not expect."""
@@ -154,15 +165,21 @@ class Pipeline:
         return Ranked(ranked.rows[chosen], ranked.scores[chosen]), warnings
 
     def _hits(
-        self, plan: Plan, rows: RowNumbers, scores: Array, branches: Mapping[str, RowNumbers]
+        self,
+        plan: Plan,
+        fitted: Fitted | None,
+        ranked: Ranked,
+        branches: Mapping[str, RowNumbers] = MappingProxyType({}),
     ) -> Iterator[Hit]:
-        composed, displayed = self._probabilities(plan, rows)
-        ranks = {
+        places = {
             name: {row: place for place, row in enumerate(own.tolist(), start=1)}
             for name, own in branches.items()
         }
-        above: list[Probabilities] = []
-        for place, (row, score) in enumerate(zip(rows.tolist(), scores.tolist(), strict=True)):
+        evidence = None
+        if fitted is not None and self.options.verdicts and len(ranked.rows):
+            evidence = fitted.evidence(self._similarities(plan, ranked.rows))
+        pairs = zip(ranked.rows.tolist(), ranked.scores.tolist(), strict=True)
+        for place, (row, score) in enumerate(pairs):
             document = self.index.rows.document(row)
             hit = Hit(
                 id=document.id,
@@ -170,40 +187,37 @@ class Pipeline:
                 text=document.text,
                 metadata=document.metadata,
                 score=score,
-                probabilities=tuple(displayed[:, place].tolist()),
-                composed=tuple(composed[:, place].tolist()),
-                branches={name: own[row] for name, own in ranks.items() if row in own},
-                passage=self.index.engine.best_passage(plan.vectors[-1], row),
+                branches={name: own[row] for name, own in places.items() if row in own},
+                passage=self.index.engine.best_passage(plan.positive_vector, row),
             )
-            if plan.is_composed and self.options.verdicts:
-                verdict, why = judge(plan.tree, hit.all_probabilities, above[:_COMPARED])
+            if evidence is not None:
+                hit = replace(
+                    hit,
+                    ranks=tuple(evidence.ranks[:, place].tolist()),
+                    exceeds=tuple(evidence.exceeds[:, place].round(3).tolist()),
+                    fits=bool(evidence.fits[place]),
+                )
+                verdict, why = judge(plan.atoms, hit)
                 hit = replace(hit, verdict=verdict, why=why)
-                above.append(hit.all_probabilities)
             yield hit
-
-    def _probabilities(self, plan: Plan, rows: RowNumbers) -> tuple[Array, Array]:
-        """Return composed and displayed probabilities. Both shapes ``(operands, documents)``."""
-        if not plan.is_composed or not len(rows):
-            nothing = np.zeros((0, len(rows)), np.float32)
-            return nothing, nothing
-        return self.retriever.operand_probabilities(plan, self._similarities(plan, rows))
 
     def _similarities(self, plan: Plan, rows: RowNumbers) -> Array:
         return self.index.engine.similarities(plan.vectors, rows)
 
-    def _ranked_lower(self, plan: Plan, shown: RowNumbers, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    def _ranked_lower(
+        self, plan: Plan, fitted: Fitted | None, shown: RowNumbers, hits: Sequence[Hit]
+    ) -> tuple[Hit, ...]:
         """Return what the whole text's vector finds among the first, and the result does not."""
-        if not plan.is_composed or not len(shown):
+        if fitted is None or not len(shown):
             return ()
         rows = self.index.engine.nearest(plan.plain[None], self.k, self._selection)[0].rows
         rows = rows[~np.isin(rows, shown)]
         if not len(rows):
             return ()
-        scores = self.retriever.score(plan, self._similarities(plan, rows))
-        results = [hit.all_probabilities for hit in hits[:_COMPARED]]
+        scores = fitted.score(self._similarities(plan, rows))
         lower = []
-        for hit in self._hits(plan, rows, scores, {}):
-            why = explain_lower_rank(plan.tree, hit.all_probabilities, results)
+        for hit in self._hits(plan, fitted, Ranked(rows, scores)):
+            why = explain_lower_rank(plan.atoms, hit, hits[:_COMPARED])
             lower.append(replace(hit, verdict=RANKED_LOWER, why=why))
         return tuple(lower)
 

@@ -7,11 +7,12 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from boolattn.composition.plan import Plan
+from boolattn.embedding.base import single_vector_plan
 from boolattn.errors import ConfigError, QueryError
 from boolattn.logic.structure import negated_atoms
 from boolattn.logic.syntax import check_anchored, is_explicit, parse_with_spans
 from boolattn.logic.tree import Atom, atoms
-from boolattn.search.verdicts import probability
+from boolattn.search.verdicts import truth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,23 +78,24 @@ def is_contradiction(tree: QueryTree) -> bool:
     if len(different) == len(names) or len(different) > _MAX_CHECKED:
         return False
     for values in product((1.0, 0.0), repeat=len(different)):
-        truth = dict(zip(different, values, strict=True))
-        if probability(tree, [truth[name] for name in names]):
+        known = dict(zip(different, values, strict=True))
+        if truth(tree, [known[name] for name in names]):
             return False
     return True
 
 
 def _without_contradiction(text: str, plan: Plan, *, is_explicit: bool) -> PreparedQuery:
+    if plan.fallback:
+        warning = f"searched as one vector: {plan.fallback}"
+        return PreparedQuery(text, plan, warnings=(warning,))
     if not is_contradiction(plan.tree):
         return PreparedQuery(text, plan)
     if is_explicit:
         warning = "the query contradicts itself: nothing can satisfy it"
         return PreparedQuery(text, plan, is_empty=True, warnings=(warning,))
     # More likely a parser's error than a query that was meant.
-    warning = "parsed as a contradiction, so it was searched as one vector"
-    single = _single_vector_plan(plan.text, plan.plain)
-    single = replace(single, confidence=plan.confidence, parsed=plan.parsed)
-    return PreparedQuery(text, single, warnings=(warning,))
+    plan = single_vector_plan(plan, "it was parsed as a contradiction")
+    return PreparedQuery(text, plan, warnings=(f"searched as one vector: {plan.fallback}",))
 
 
 def _single_vector_plan(text: str, vector: Array) -> Plan:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.logic.syntax import unparse
 from boolattn.search.lexical import matched_words, terms_of
-from boolattn.search.verdicts import KEPT, Probabilities
+from boolattn.search.verdicts import KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,21 +29,19 @@ class Hit:
     #: Higher is better: the composed score, a similarity where the query is one vector, the fused
     #: reciprocal rank in hybrid search.
     score: float
-    #: Displayed probability of each operand; empty where not composed. Compare them between
-    #: documents, for the same operand.
-    probabilities: tuple[float, ...] = ()
-    composed: tuple[float, ...] = ()  # what the score is composed of; verdicts compare these
-    #: ``kept``; ``doubtful`` where the document matches a negated operand much more than the
-    #: results above it; ``put down`` where it is ranked below the results shown.
+    #: Its rank for each operand alone, among the documents compared; ``SHORTLIST + 1`` stands for
+    #: any lower rank. Empty where not composed.
+    ranks: tuple[int, ...] = ()
+    #: For each negated operand, which share of the documents that fit the rest of the query best
+    #: matches it less; 0 for a positive one.
+    exceeds: tuple[float, ...] = ()
+    fits: bool = True  # the positive part of the query
+    #: ``kept``; ``doubtful`` where the document matches a negated operand, or does not fit;
+    #: ``put down`` where it is ranked below the results shown.
     verdict: str = KEPT
-    why: str = ""  # which operand counts against it, compared with the results above it
+    why: str = ""  # what counts against it
     branches: Mapping[str, int] = field(default_factory=dict)  # ranks in hybrid search, from 1
     passage: tuple[int, int] | None = None  # the best passage of a text that has several
-
-    @property
-    def all_probabilities(self) -> Probabilities:
-        """Composed and displayed probabilities together."""
-        return Probabilities(self.composed, self.probabilities)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +56,7 @@ class SearchResult:
     spans: tuple[tuple[tuple[int, int], ...], ...]  # of each operand in the query, where known
     confidence: float  # of the parser
     is_composed: bool  # whether operands were scored one by one and composed
+    n_compared: int = 0  # documents that ranks are among; 0 where not composed
     hits: tuple[Hit, ...]  # best first
     #: With ``explain``: what the whole text's vector would have found among the first, and
     #: composition ranks lower.

@@ -239,6 +239,7 @@ class Handlers:
             next_offset=end if (end := request.offset + request.k) < found.total else None,
             total=found.total,
             label=self.settings.label,
+            n_compared=found.n_compared,
             hits=(hits := convert(found, found.hits, judged=judged, other=plain)),
             judged=replies.count_judged(hits, judged),
             took=took,

@@ -88,17 +88,16 @@ def hit_replies(
 
 def _other_ranks(other: SearchResult, k: int) -> dict[str, OtherRank]:
     """Return the rank of every document that a system returned, and why it is not higher."""
-    tree = other.tree if other.is_composed else None
-    shown = [hit.all_probabilities for hit in other.hits[:k]]
+    shown = other.hits[:k]
     ranks = {}
     for rank, hit in enumerate((*other.hits, *other.ranked_lower), start=1):
-        verdict, why = hit.verdict if tree else "", hit.why
-        if tree is not None and rank > k:
-            verdict, why = RANKED_LOWER, explain_lower_rank(tree, hit.all_probabilities, shown)
+        verdict, why = hit.verdict if other.is_composed else "", hit.why
+        if other.is_composed and rank > k:
+            verdict, why = RANKED_LOWER, explain_lower_rank(other.operands, hit, shown)
         ranks[hit.id] = OtherRank(
             rank=rank if rank <= len(other.hits) else None,
             looked=len(other.hits),
-            probabilities=hit.probabilities,
+            ranks=list(hit.ranks),
             verdict=verdict,
             why=why,
         )

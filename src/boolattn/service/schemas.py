@@ -4,7 +4,6 @@ No postponed annotations here: pydantic reads them when a class is made.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -21,13 +20,8 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else round(float(value), 6)
 
 
-def _short(values: Sequence[float]) -> list[float]:
-    return [round(float(value), 4) for value in values]
-
-
 #: Infinity, which JSON does not have, becomes null.
 Number = Annotated[float | None, BeforeValidator(_rounded)]
-Probabilities = Annotated[Sequence[float], BeforeValidator(_short)]
 
 
 class _SearchOptions(BaseModel):
@@ -131,7 +125,7 @@ class OtherRank(BaseModel):
 
     rank: int | None = Field(description="From 1; null: not found.")
     looked: int = Field(description="Number of results searched for it.")
-    probabilities: Probabilities = []
+    ranks: list[int] = []
     verdict: str = Field(default="", description="As of a result; empty if not composed.")
     why: str = ""
 
@@ -188,20 +182,25 @@ class HitReply(DocumentReply):
         default=[], description="Spans in this text that are words of positive operands."
     )
     is_cut: bool
-    score: Number = Field(description="Log-probability if composed, else a similarity.")
-    probabilities: Probabilities = Field(
-        description="Of each operand, in their order; empty if not composed. Compare them "
-        "between documents for the same operand."
+    score: Number = Field(description="Higher is better; a similarity if not composed.")
+    ranks: list[int] = Field(
+        description="For each operand alone, in their order, among n_compared documents; 101: "
+        "lower than 100. Empty if not composed."
     )
+    exceeds: list[Number] = Field(
+        description="For each negated operand, the share of the best fitting documents that "
+        "match it less."
+    )
+    fits: bool = Field(description="Whether it fits the positive part of the query.")
     verdict: str = Field(
-        description="kept; doubtful: matches a negated operand much better than the results "
-        "above it; put down: ranked lower, not among the first k.",
+        description="kept; doubtful: matches a negated operand, or does not fit; put down: "
+        "ranked lower, not among the first k.",
         examples=["kept"],
     )
     why: str = Field(
-        description="What ranks it lower, compared with the results above it.",
+        description="What counts against it.",
         examples=[
-            "matches the negated operand 'Sumatra' more (.80) than the results above it (.15)"
+            "matches the negated operand 'Sumatra' more than 97% of the documents that fit best"
         ],
     )
     branches: dict[str, Any] = Field(default={}, description="Rank by branch of a hybrid search.")
@@ -236,6 +235,7 @@ class SearchReply(ParseReply):
     total: int = Field(description="Documents that pass the filters.")
     label: str
     hits: list[HitReply]
+    n_compared: int = Field(default=0, description="Documents that ranks are among.")
     put_down: list[HitReply] = Field(
         default=[], description="Documents ranked lower by composition; with explain, not compare."
     )

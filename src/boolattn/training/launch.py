@@ -25,7 +25,6 @@ from boolattn.training.batches.sentences import PretrainingSet, ScopeSentences
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.corpus import Corpus, label_operators, read_rankings
 from boolattn.training.graphs.capture import documents_at_once
-from boolattn.training.post.calibration import calibrate
 from boolattn.training.post.heads import train_gate, train_parser
 from boolattn.training.preset_files import load_preset
 from boolattn.training.pretrain import Pretrainer
@@ -143,7 +142,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
 
 
 def post_train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict[str, float]:
-    """Post-train gate, parser and hyper-parameters of the model ``launch.pretrained``."""
+    """Post-train gate and parser of the model ``launch.pretrained``."""
     if launch.pretrained is None:
         raise ConfigError("name the model to post-train: --pretrained FOLDER")
     # Whether the model has a parser and a gate is known when it is loaded.
@@ -163,19 +162,16 @@ def _check_post_training(preset: Preset, *, has_parser: bool, has_gate: bool) ->
     settings = preset.compose
     problem = ""
     if _has_post_training(preset) and not has_parser:
-        steps = "compose.parser_steps, gate_steps and select_hyperparameters"
-        problem = f"{steps} need compose.use_parser=true"
+        problem = "compose.parser_steps and gate_steps need compose.use_parser=true"
     elif settings.gate_steps and not has_gate:
         problem = "compose.gate_steps trains a learned gate: set plugin.gate=learned"
-    elif settings.select_hyperparameters and not preset.data.validation:
-        problem = "compose.select_hyperparameters needs validation queries: set data.validation"
     if problem:
         raise ConfigError(problem)
 
 
 def _has_post_training(preset: Preset) -> bool:
     settings = preset.compose
-    return bool(settings.parser_steps or settings.gate_steps or settings.select_hyperparameters)
+    return bool(settings.parser_steps or settings.gate_steps)
 
 
 def _post_train(
@@ -195,16 +191,8 @@ def _post_train(
         if settings.parser_steps:
             train_parser(retriever, sources, preset, _log_parser)
 
-    def save_retriever() -> None:
-        also = retriever.write_files
-        save_model(retriever.towers, target, preset, command=launch.command, also=also)
-
-    # Selection encodes all documents, which takes an hour on a CPU: save what is trained first.
-    save_retriever()
-    if settings.select_hyperparameters:
-        metrics |= calibrate(retriever, preset, corpus)
-        logger.info("composition: %s", _words(metrics))
-        save_retriever()
+    also = retriever.write_files
+    save_model(retriever.towers, target, preset, command=launch.command, also=also)
     return metrics
 
 

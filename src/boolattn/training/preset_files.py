@@ -33,7 +33,6 @@ RENAMED = {
     "compose.read_batch": "post_batch_size",
     "compose.polish_steps": "parser_steps",
     "compose.polish_learning_rate": "parser_learning_rate",
-    "compose.fit_numbers": "select_hyperparameters",
 }
 #: Settings of removed recipes: the only value that is still accepted, and what was removed. A
 #: setting without effect by itself accepts any value (None).
@@ -41,6 +40,8 @@ REMOVED: Mapping[str, tuple[Any, str]] = {
     "train.gate_noise": (0, "inverting gates at random"),
     "compose.read_steps": (0, "training the parser before retrieval"),
     "compose.read_learning_rate": (None, "training the parser before retrieval"),
+    "compose.fit_numbers": (None, "selecting hyper-parameters of the composition"),
+    "compose.select_hyperparameters": (None, "selecting hyper-parameters of the composition"),
     "compose.polish_anew": (True, "post-training of the retrieval run's own parser"),
 }
 

@@ -174,8 +174,6 @@ class ComposeSettings(_Checked):
     gate_learning_rate: float = 5e-3  # Highest learning rate of these
     gate_warmup_steps: int = 20  # Over which it rises
     post_batch_size: int = _at_least(1, 256)  # Texts per step of post-training
-    #: Whether those of the composition are selected on the validation split, after training
-    select_hyperparameters: bool = False
     threshold: float = 0.5  # Least confidence of a parse that the saved model uses
 
 

@@ -1,6 +1,6 @@
-// The two lists: each result with its probabilities, and why it is not ranked higher.
+// The two lists: each result with its rank for each operand, and why it is not ranked higher.
 
-import { colour, decimals, fill, h, letter, ordinal, plural } from "./dom.js";
+import { colour, fill, h, letter, ordinal, plural } from "./dom.js";
 
 const JUDGEMENTS = {
   answers: ["✓", "answers the query"],
@@ -9,23 +9,25 @@ const JUDGEMENTS = {
   other: ["–", "not an answer"],
 };
 
-function bars(probabilities, operands) {
-  if (!probabilities.length || probabilities.length > 12) return null;
+const MOST = 100; // the lowest rank that is told apart
+
+function bars(ranks, operands) {
+  if (!ranks.length || ranks.length > 12) return null;
   return h(
     "ul",
-    { class: "probabilities", "aria-label": "Probability of each operand" },
-    probabilities.map((value, index) =>
+    { class: "operand-ranks", "aria-label": "Rank for each operand" },
+    ranks.map((value, index) =>
       h(
         "li",
         {
-          class: `probability ${colour(index)}${operands[index].is_excluded ? " negated" : ""}`,
-          share: value.toFixed(3),
-          title: operands[index].text,
+          class: `operand-rank ${colour(index)}${operands[index].is_excluded ? " negated" : ""}`,
+          share: Math.max(0, 1 - Math.log10(value) / Math.log10(MOST)).toFixed(3),
+          title: `rank for ${operands[index].text}`,
         },
         operands[index].is_excluded ? h("span", { class: "tag not" }, "not") : null,
         h("b", { class: "letter" }, letter(index)),
         h("span", { class: "bar", "aria-hidden": "true" }),
-        h("span", { class: "value" }, decimals(value)),
+        h("span", { class: "value" }, value > MOST ? `>${MOST}` : ordinal(value)),
       ),
     ),
   );
@@ -46,7 +48,7 @@ function why(hit, system) {
   const isBoolean = system === "boolean";
   const own = isBoolean ? hit : other;
   const line = [];
-  if (own?.verdict && (!isBoolean || hit.probabilities.length)) {
+  if (own?.verdict && (!isBoolean || hit.ranks.length)) {
     const verdict = VERDICTS[own.verdict];
     line.push(h("b", { class: verdict.replace(" ", "-") }, verdict), own.why ? ` because it ${own.why}` : "");
   }
@@ -93,13 +95,13 @@ function card(hit, system, operands, load) {
     },
     h("span", { dir: "auto" }, hit.title || hit.id),
   );
-  const probabilities = system === "boolean" ? hit.probabilities : (hit.other?.probabilities ?? []);
+  const ranks = system === "boolean" ? hit.ranks : (hit.other?.ranks ?? []);
   return h(
     "li",
     { class: `hit ${hit.judgement ?? ""}` },
     h("div", { class: "head" }, h("span", { class: "rank", "aria-hidden": "true" }, String(hit.rank)), h("h3", {}, button), badge(hit)),
     h("p", { class: "snippet", dir: "auto" }, hit.text + (hit.is_cut ? "…" : "")),
-    bars(probabilities, operands),
+    bars(ranks, operands),
     why(hit, system),
     panel,
   );

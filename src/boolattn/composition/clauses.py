@@ -1,0 +1,68 @@
+"""A query tree as alternatives: each all of some operands, and none of others."""
+
+from __future__ import annotations
+
+from itertools import count
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from boolattn.logic.tree import And, Atom, Not, Or, QueryTree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: A tree of more alternatives is not composed.
+MAX_CLAUSES = 16
+
+
+class Clause(NamedTuple):
+    """Places of the operands that a document must match, and of those that it must not."""
+
+    positive: tuple[int, ...]
+    negated: tuple[int, ...]
+
+
+def clauses(tree: QueryTree) -> tuple[Clause, ...]:
+    """Return the alternatives of a tree (its disjunctive normal form); operands left to right.
+
+    >>> clauses(And((Atom("moths"), Or((Atom("Borneo"), Atom("Java"))), Not(Atom("large")))))
+    (Clause(positive=(0, 1), negated=(3,)), Clause(positive=(0, 2), negated=(3,)))
+    """
+    found = (Clause(*map(_sorted, clause)) for clause in _walk(tree, count(), is_negated=False))
+    return tuple(dict.fromkeys(found))
+
+
+def n_clauses(tree: QueryTree, *, is_negated: bool = False) -> int:
+    """Count the alternatives, some of which may be equal, without making them."""
+    match tree:
+        case Atom():
+            return 1
+        case Not(part):
+            return n_clauses(part, is_negated=not is_negated)
+        case And(parts) | Or(parts):
+            counts = [n_clauses(part, is_negated=is_negated) for part in parts]
+            return prod(counts) if isinstance(tree, And) != is_negated else sum(counts)
+
+
+def _walk(node: QueryTree, places: Iterator[int], *, is_negated: bool) -> list[Clause]:
+    match node:
+        case Atom():
+            place = (next(places),)
+            return [Clause((), place) if is_negated else Clause(place, ())]
+        case Not(part):
+            return _walk(part, places, is_negated=not is_negated)
+        case And(parts) | Or(parts):
+            found = [_walk(part, places, is_negated=is_negated) for part in parts]
+    # De Morgan: not (a or b) is (not a) and (not b).
+    if isinstance(node, And) == is_negated:
+        return [clause for own in found for clause in own]
+    joined = [Clause((), ())]
+    for own in found:
+        joined = [
+            Clause(a.positive + b.positive, a.negated + b.negated) for a in joined for b in own
+        ]
+    return joined
+
+
+def _sorted(places: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(set(places)))
