@@ -16,6 +16,7 @@ from boolattn.embedding.models import SHIPPED, load_model, minilm_folder, resolv
 from boolattn.embedding.onnx_retriever import OnnxRetriever
 from boolattn.embedding.onnx_storage import checksum, read_calibration
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
+from boolattn.logic.syntax import parse
 from boolattn.parsing import runtime
 from boolattn.parsing.runtime import THREADS_VARIABLE, default_threads
 
@@ -246,3 +247,30 @@ def test_the_search_half_imports_no_torch():
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path.home()
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+RECIPES = {
+    "green": "Thai green curry. Chicken with green curry paste, coconut milk, basil and garlic.",
+    "massaman": "Massaman curry. Beef, potatoes and peanuts in a coconut milk curry.",
+    "butter": "Butter Chicken. Mild Indian curry of chicken in tomato, butter and cream.",
+    "chana": "Chana masala. Chickpea curry with tomatoes, onions, cumin and coriander.",
+    "palak": "Palak paneer. Indian curry of spinach and fresh cheese with ginger.",
+    "pudding": "Rice pudding. Rice cooked slowly in milk with sugar, vanilla and cinnamon.",
+    "teriyaki": "Teriyaki salmon. Salmon glazed with soy sauce, mirin and sugar.",
+    "macaroons": "Coconut macaroons. Biscuits of egg white, sugar and desiccated coconut.",
+    "carbonara": "Spaghetti carbonara. Pasta with eggs, pecorino, guanciale and pepper.",
+    "salad": "Caesar salad. Romaine lettuce with croutons, parmesan and anchovies.",
+    "pie": "Apple pie. Apples with cinnamon baked in a butter crust.",
+    "stew": "Beef stew. Beef braised with carrots, onions and red wine.",
+}
+
+
+@pytest.mark.parametrize("query", ["curry NOT coconut", "curry NOT coconut curry"])
+def test_not_keeps_what_fits_before_what_does_not(shipped, query):
+    documents = shipped.encode_documents(list(RECIPES.values()))
+    [plan] = shipped.plan_trees([parse(query)])
+    scores = shipped.score(plan, plan.vectors @ documents.T)
+    order = [list(RECIPES)[row] for row in np.argsort(-scores)]
+    for kept in ("butter", "chana", "palak"):
+        for other in ("pudding", "teriyaki", "green", "massaman", "macaroons"):
+            assert order.index(kept) < order.index(other), (kept, other)

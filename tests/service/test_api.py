@@ -61,7 +61,7 @@ def test_search_returns_the_tree_and_a_verdict_for_each_result(serve):
     }
     assert [hit["rank"] for hit in reply["hits"]] == [1, 2, 3]
     first = reply["hits"][0]
-    assert (first["id"], first["verdict"], first["probabilities"]) == ("b", "kept", [0.98, 0.02])
+    assert (first["id"], first["verdict"], first["ranks"]) == ("b", "kept", [3, 99])
     assert first["judgement"] is None
     assert reply["plain"] is None
     assert reply["took"]["total"] > 0
@@ -93,9 +93,9 @@ def test_comparing_returns_ranks_in_the_other_list(serve):
     assert plain[0]["other"] == {
         "rank": 2,
         "looked": 6,
-        "probabilities": [0.98, 0.98],
+        "ranks": [3, 3],
         "verdict": "doubtful",
-        "why": "matches the negated operand 'Sumatra' more (.98) than the results above it (.02)",
+        "why": "matches the negated operand 'Sumatra' more than 98% of the documents that fit best",
     }
     assert reply["hits"][0]["other"]["rank"] == 2
     assert reply["hits"][0]["other"]["verdict"] == ""
@@ -106,7 +106,7 @@ def test_comparing_returns_ranks_in_the_other_list(serve):
     assert (other["rank"], other["verdict"]) == (2, "put down")
     assert (
         other["why"]
-        == "matches the negated operand 'Sumatra' more (.98) than the results above it (.02)"
+        == "matches the negated operand 'Sumatra' more than 98% of the documents that fit best"
     )
 
 

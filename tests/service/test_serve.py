@@ -59,7 +59,7 @@ def test_a_real_index_answers(index):
         SearchReply.model_validate(reply)
         assert reply["is_composed"]
         assert len(reply["hits"]) == len(reply["plain"]["hits"]) == 6
-        assert all(len(hit["probabilities"]) == 3 for hit in reply["hits"])
+        assert all(len(hit["ranks"]) == 3 for hit in reply["hits"])
         judged = client.post("/search", json={"query": TEXTS[0]}).json()["judged"]
         assert judged == {"answers": 1, "excluded": 1, "answers_found": 1, "excluded_found": 1}
         ExplainReply.model_validate(client.get("/explain", params={"q": TEXTS[0]}).json())

@@ -11,7 +11,7 @@ from boolattn.logic.tree import And, Atom, Not, Or, QueryTree
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: A tree of more alternatives is not composed.
+#: A tree of more alternatives, and more than it has operands, is not composed.
 MAX_CLAUSES = 16
 
 

@@ -42,6 +42,9 @@ SHORTLIST = 100
 BEST = 10
 #: Weight of the least matching operand under AND.
 WEAKEST = 0.1
+#: An alternative of less than this part of the largest spread is left out: what no document is
+#: about must not fill half of the results.
+LEAST_SPREAD = 0.1
 #: Strength of NOT, and from how many standard deviations below the shortlist's mean it acts.
 STRENGTH, ONSET = 0.7, 1.0
 #: A document fits down to so many standard deviations below the shortlist's mean.
@@ -108,7 +111,8 @@ class _Negation:
         scores = positive - STRENGTH * self.spread * np.maximum(most + ONSET, 0) ** 2
         # Excluded documents stay before those that do not fit, in the order of their scores.
         step = self.floor + _STEP * self.spread / (1 + np.maximum(self.floor - scores, 0))
-        found: Array = np.where(positive > self.floor, np.maximum(scores, step), scores)
+        least = np.minimum(np.maximum(scores, step), positive)
+        found: Array = np.where(positive > self.floor, least, scores)
         return found
 
 
@@ -184,9 +188,12 @@ def fit(tree: QueryTree, similarities: Array) -> Fitted:
     n_operands = 1 + max(place for clause in alternatives for part in clause for place in part)
     rows = {own: n_operands + row for row, own in enumerate(conjunctions(alternatives))}
     common = set.intersection(*(set(clause.negated) for clause in alternatives))
+    fitted = [_fit_positive(clause.positive, rows, similarities) for clause in alternatives]
+    least = LEAST_SPREAD * max((part.spread for part in fitted if part), default=0.0)
     parts, scored, positive = [], [], []
-    for clause in alternatives:
-        part = _fit_positive(clause.positive, rows, similarities) if clause.positive else None
+    for clause, part in zip(alternatives, fitted, strict=True):
+        if part and part.spread < least:
+            continue
         z = _part(part, similarities)
         rest = tuple(place for place in clause.negated if place not in common)
         negation = _fit_negation(rest, z, similarities) if rest else None
@@ -222,7 +229,9 @@ def _part(part: _Positive | None, similarities: Array) -> Array:
 
 def _fit_positive(
     operands: tuple[int, ...], rows: Mapping[tuple[int, ...], int], similarities: Array
-) -> _Positive:
+) -> _Positive | None:
+    if not operands:
+        return None
     row = rows.get(operands, operands[0])
     levels = np.array([_level(similarities[place]) for place in operands], np.float32)
     values = _clause_values(similarities, row, operands, levels)
@@ -245,10 +254,12 @@ def _clause_values(
 def _fit_negation(operands: tuple[int, ...], beside: Array, similarities: Array) -> _Negation:
     rows = _shortlist(beside)
     z = beside[rows].astype(np.float64)
-    spread = float(z.std())
+    spread, floor = float(z.std()), _floor(z)
+    # Few documents may fit: those that do not must not set the standard.
+    rows, z = rows[z >= floor], z[z >= floor]
     own = similarities[list(operands)][:, rows].astype(np.float64)
     centred = own - own.mean(1, keepdims=True)
-    slopes = np.maximum((centred * (z - z.mean())).mean(1) / max(spread**2, _TINY), 0)
+    slopes = np.maximum((centred * (z - z.mean())).mean(1) / max(z.var(), _TINY), 0)
     rest = own - slopes[:, None] * z
     means, spreads = rest.mean(1), rest.std(1)
     is_apart = spreads**2 > _DISTINCT * own.var(1) + _TINY**2
@@ -267,7 +278,7 @@ def _fit_negation(operands: tuple[int, ...], beside: Array, similarities: Array)
         shortlist=np.sort(standing, axis=1).astype(np.float32),
         # Where nothing is positive, all documents fit alike.
         spread=spread or 1.0,
-        floor=_floor(z) if spread else -np.inf,
+        floor=floor if spread else -np.inf,
     )
 
 

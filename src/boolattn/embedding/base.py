@@ -170,9 +170,11 @@ class BaseRetriever(ABC):
 
 def _expanded(plan: Plan) -> Plan:
     """Return the plan, or one vector where its tree has too many alternatives."""
-    if not plan.is_composed or (n := n_clauses(plan.tree)) <= MAX_CLAUSES:
+    # A list joined by OR may be long: each operand is an alternative.
+    most = max(MAX_CLAUSES, len(plan.atoms))
+    if not plan.is_composed or (n := n_clauses(plan.tree)) <= most:
         return plan
-    reason = f"it has {n} alternatives, more than {MAX_CLAUSES}"
+    reason = f"it has {n} alternatives, more than {most}"
     return single_vector_plan(plan, reason)
 
 

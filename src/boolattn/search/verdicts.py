@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "put down"
 #: A document counts as one of a negated operand where it matches that more than this share of the
 #: documents that fit the rest of the query best.
-BELONGS = 0.9
+BELONGS = 0.8
 
 
 def truth(tree: QueryTree, operands: Iterable[Any]) -> Any:  # noqa: ANN401 - see operands
