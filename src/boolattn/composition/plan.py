@@ -73,7 +73,7 @@ class Plan:
 
     @property
     def clause_vectors(self) -> Vectors:
-        """For each clause that of its positive part; zeros without one. Shape ``(clauses, dim)``."""
+        """Of each clause that of its positive part, or zeros. Shape ``(clauses, dim)``."""
         own = enumerate(conjunctions(self.clauses), start=len(self.atoms))
         rows = {positive: row for row, positive in own}
         nothing = np.zeros_like(self.plain)
@@ -84,7 +84,8 @@ class Plan:
     @property
     def positive_vector(self) -> Vectors:
         """One vector for the positive part. Shape ``(dim,)``."""
-        return self.clause_vectors.mean(0)
+        vector: Vectors = self.clause_vectors.mean(0)
+        return vector
 
     @property
     def single_vector(self) -> Vectors:
