@@ -71,9 +71,7 @@ def test_an_operand_matches_a_document_as_its_best_passage_does(searcher, retrie
         retriever.encode_operands(["red", "Borneo"]), np.array([0, number])
     )
     np.testing.assert_allclose(found[:, 1], expected.max(1), atol=1e-5)
-    # Two passages together fulfil an AND, and one is enough for a NOT.
-    best = searcher.search("red AND Borneo AND large", k=1).hits[0]
-    assert best.id == "long"
+    # One passage is enough for a NOT.
     ranked = [hit.id for hit in searcher.search("moths NOT large", k=100).hits]
     assert ranked.index("long") > ranked.index("moths-peru")
 
