@@ -131,7 +131,7 @@ def test_commands_exist(page):
 
 
 @pytest.mark.parametrize(
-    "words", [["search", "index"], ["serve", "index", "--nonsense"], ["find"], ["data", "bild"]]
+    "words", [["search"], ["serve", "index", "--nonsense"], ["find"], ["data", "bild"]]
 )
 def test_wrong_commands_are_found(words):
     with pytest.raises(UsageError):

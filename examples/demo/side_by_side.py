@@ -6,7 +6,7 @@ from itertools import zip_longest
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
-from boolattn.cli.search import coloured_query
+from boolattn.cli.results import coloured_query
 from boolattn.composition.fitted import SHORTLIST
 from boolattn.logic.syntax import unparse
 from boolattn.logic.tree import And, Atom, Not, Or

@@ -6,6 +6,7 @@ transformers' ``Auto`` classes, and so to ``SentenceTransformer``, once these ar
 
 from __future__ import annotations
 
+import time
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from boolattn.search import Searcher
 
 __version__ = "0.1.0.dev0"
+#: For the time that a command shows: the user's, with what is loaded first.
+STARTED = time.perf_counter()
 
 _HOME = {
     "BoolAttnConfig": "boolattn.attention.config",

@@ -1,5 +1,7 @@
 """The verbs index and search."""
 
+import csv
+import io
 import json
 import os
 import pty
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 
 from boolattn.cli import app
 from boolattn.errors import BoolattnError
+from boolattn.evaluation.ranking import read_run
 from tests.search import word_model
 
 
@@ -140,6 +143,60 @@ def test_search_prints_json(place):
     assert plain["is_composed"] is False
 
 
+def test_results_in_other_formats(place):
+    index = place / "index"
+    fields = ("--fields", "query,rank,id,year,passage", "-k", 2, "--offset", 1)
+    done = run("search", index, "moths NOT Borneo", "--format", "csv", *fields)
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [row["rank"] for row in rows] == ["2", "3"]
+    assert rows[0]["query"] == "moths NOT Borneo"
+    lines = run("search", index, "moths NOT Borneo", "--format", "jsonl", *fields).stdout
+    found = [json.loads(line) for line in lines.splitlines()]
+    assert [str(one["year"]) for one in found] == [row["year"] for row in rows]
+    assert list(found[0]) == ["query", "rank", "id", "year", "passage"]
+    table = run("search", index, "moths NOT Borneo", *fields)
+    assert all(row["year"] in table.stdout for row in rows)
+    assert "of 25 documents; next page: --offset 3" in table.stderr
+
+
+def test_queries_come_from_stdin_without_a_query(place, tmp_path):
+    text = "moths Peru\n\nmoths AND (\nbirds Kenya\n"
+    arguments = ["search", str(place / "index"), "-k", "1", "--format", "trec"]
+    done = CliRunner().invoke(app, arguments, input=text)
+    assert done.exit_code == 2
+    assert [line.split()[:4] for line in done.stdout.splitlines()] == [
+        ["1", "Q0", "moths-peru", "1"],
+        ["3", "Q0", "birds-kenya", "1"],
+    ]
+    assert "boolattn: query 2: column 12: an operand is expected" in done.stderr
+    (tmp_path / "a.run").write_text(done.stdout)
+    ranking = read_run(tmp_path / "a.run", ["1", "3"], {"birds-kenya": 7, "moths-peru": 8})
+    assert ranking.rows.tolist() == [[8], [7]]
+
+
+def test_a_prompt_remembers_queries(tmp_path):
+    code = "import sys; from boolattn.cli.search import queries; print(list(queries()))"
+    environment = {**os.environ, "BOOLATTN_CACHE": str(tmp_path / "new"), "TERM": "dumb"}
+    # The second time an arrow brings back the last query.
+    for typed in ((b"moths Peru\n", b"\n", b"birds NOT Kenya\n"), (b"\x1b[A\n",)):
+        ours, theirs = pty.openpty()
+        command, output = [sys.executable, "-c", code], b""
+        with subprocess.Popen(command, stdin=theirs, stdout=theirs, env=environment) as process:
+            for line in (*typed, b"\x04"):
+                # The terminal takes what is typed before the prompt in another way.
+                while not output.endswith(b"search> "):
+                    output += os.read(ours, 4096)
+                output = b""
+                os.write(ours, line)
+            assert process.wait(30) == 0
+        while b"]" not in output:
+            output += os.read(ours, 4096)
+        os.close(ours)
+        os.close(theirs)
+        assert b"'birds NOT Kenya']" in output
+    assert (tmp_path / "new" / "queries").read_text().split("\n").count("moths Peru") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -151,6 +208,8 @@ def test_search_prints_json(place):
             "'old' is neither a number nor a date",
         ),
         (("search", "index", "moths", "--mode", "loud"), "no mode 'loud'"),
+        (("search", "index", "moths", "--format", "xml"), "no format 'xml'; there are table, csv"),
+        (("search", "index", "moths", "--fields", "id,yaer"), "there is no field 'yaer'"),
         (("search", "nowhere", "moths"), "there is no index at"),
         (("search", "index", "moths", "--model", "nowhere"), "there is no model at nowhere"),
         (("index", "none.jsonl", "--out", "x"), "there is no file none.jsonl"),

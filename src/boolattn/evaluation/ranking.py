@@ -106,16 +106,20 @@ def write_run(
     """
     if len(query_ids) != len(ranking):
         raise ConfigError(f"got {len(query_ids)} query ids for {len(ranking)} rankings")
-    tag = _escaped(system)
-    names = {row: _escaped(document_ids[row]) for row in np.unique(ranking.rows) if row >= 0}
+    names = {row: document_ids[row] for row in np.unique(ranking.rows) if row >= 0}
     with atomic_file(path) as file:
         for qid, rows, scores in zip(query_ids, ranking.rows.tolist(), ranking.scores, strict=True):
-            # Nine digits restore a float32 exactly, so that ties stay ties.
             file.writelines(
-                f"{_escaped(qid)} Q0 {names[row]} {rank} {score:.9g} {tag}\n"
+                run_line(qid, names[row], rank, score, system) + "\n"
                 for rank, (row, score) in enumerate(zip(rows, scores, strict=True), start=1)
                 if row >= 0
             )
+
+
+def run_line(qid: str, document: str, rank: int, score: float, system: str = "boolattn") -> str:
+    """Return a line of a TREC run; see :func:`write_run`."""
+    # Nine digits restore a float32 exactly, so that ties stay ties.
+    return f"{_escaped(qid)} Q0 {_escaped(document)} {rank} {score:.9g} {_escaped(system)}"
 
 
 def read_run(

@@ -107,6 +107,11 @@ class Searcher:
         return self._index.engine
 
     @property
+    def fields(self) -> list[str]:
+        """Names of the metadata."""
+        return self._index.rows.names()
+
+    @property
     def has_lexical(self) -> bool:
         """Whether hybrid search is possible."""
         return self._index.lexical is not None
