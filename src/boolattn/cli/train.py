@@ -63,12 +63,13 @@ def average(
     from boolattn.embedding.models import require_torch
 
     require_torch("average")
-    from boolattn.encoder import save_towers
+    from boolattn.encoder import Card, save_towers
     from boolattn.training.averaging import average as averaged
 
     quiet_libraries()
     pairs = zip(models, shares * (len(models) if len(shares) == 1 else 1), strict=True)
-    save_towers(averaged(base, list(pairs)), out)
+    card = Card(base=Path(base).name, command=shlex.join(["boolattn", *sys.argv[1:]]))
+    save_towers(averaged(base, list(pairs)), out, card=card)
     note(f"wrote {out}")
 
 

@@ -53,7 +53,9 @@ def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
         rows["BoolAttn"] = "none"
     rows["training data"] = card.data
     table = "\n".join(f"| {key} | {_cell(value)} |" for key, value in rows.items())
-    parts = [_FRONT.format(licence=card.licence), f"# {name}", _INTRODUCTION]
+    has_bias = isinstance(encoder, BoolBertModel)
+    introduction = _INTRODUCTION + (_BIAS if has_bias else "")
+    parts = [_FRONT.format(licence=card.licence), f"# {name}", introduction]
     parts += ["| | |\n|---|---|\n" + table]
     if card.command:
         parts.append(f"Trained with\n\n```sh\n{card.command}\n```")
@@ -73,8 +75,10 @@ tags: [boolattn, dense-retrieval]
 """
 
 _INTRODUCTION = """
-A two-tower retriever for queries with *and*, *or* and *not*: BoolAttn adds a learned bias to the
-attention of the query encoder. Documents are encoded without it.
+A retriever for queries with *and*, *or* and *not*.
+"""
+_BIAS = """BoolAttn adds a learned bias to the attention of the query encoder. Documents are encoded
+without it.
 """
 
 _USAGE = """
