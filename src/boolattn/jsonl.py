@@ -62,7 +62,9 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             "fetch or build it again"
         ) from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}:{number}: not UTF-8 text ({error.reason})") from error
+        raise DataError(
+            f"{path}:{number}: not UTF-8 text ({error.reason}); save it as UTF-8"
+        ) from error
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
 

@@ -59,15 +59,16 @@ class Engine(ABC):
 
         Several rows of one document may be among the nearest, so more are searched for as needed.
         """
-        n_rows = n
+        n_rows, limit = n, min(len(self._rows), self.limit or len(self._rows))
         while True:
             ranked = []
             for rows, scores in zip(*self.search(queries, n_rows, selection), strict=True):
-                numbers = self._documents_of(rows[rows >= 0])
-                first = np.sort(np.unique(numbers, return_index=True)[1])[:n]
-                ranked.append(Ranked(numbers[first], scores[first]))
-            # Without passages the first search has them all.
-            limit = min(len(self._rows), self.limit or len(self._rows))
+                rows, scores = rows[rows >= 0], scores[rows >= 0]
+                if self._rows.has_passages:
+                    rows = np.searchsorted(self._rows.first_rows, rows, side="right") - 1
+                    first = np.sort(np.unique(rows, return_index=True)[1])[:n]
+                    rows, scores = rows[first], scores[first]
+                ranked.append(Ranked(rows, scores))
             is_enough = not self._rows.has_passages or n_rows >= limit
             if is_enough or all(len(own.rows) == n for own in ranked):
                 return ranked
@@ -88,11 +89,6 @@ class Engine(ABC):
             return None
         nearest = (self._rows.vectors(np.arange(first, last)) @ query).argmax()
         return self._rows.spans(document)[int(nearest)]
-
-    def _documents_of(self, rows: RowNumbers) -> RowNumbers:
-        if not self._rows.has_passages:
-            return rows
-        return np.searchsorted(self._rows.first_rows, rows, side="right") - 1
 
     @abstractmethod
     def search(self, queries: Array, n: int, selection: Selection) -> Ranked:
