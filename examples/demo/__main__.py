@@ -144,6 +144,9 @@ def _print_next_steps(setup: Setup) -> None:
     typer.echo("\nOr search from the command line:\n")
     typer.echo(f"  {command} search {_short(setup.boolean.folder)} \\")
     typer.echo('    "snakes of Peru but not Ecuador" --explain')
+    typer.echo("\nYour own table (or JSON, or a folder of texts), from the file to the page:\n")
+    typer.echo(f"  {command} index FILE.csv --text-field COLUMN")
+    typer.echo(f"  {command} serve FILE.index")
 
 
 def _row(query: Query) -> dict[str, Any]:
