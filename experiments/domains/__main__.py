@@ -76,7 +76,7 @@ def rank(options: argparse.Namespace) -> None:
             else:
                 ways = {way: WAYS[way] for way in options.way if _is_possible(way, retriever)}
                 path = options.vectors / f"{name}-{domain}.npy"
-                encode = _Vectors(path, retriever, benchmark.documents)
+                encode = DocumentVectors(path, retriever, benchmark.documents)
                 lexical = "hybrid" in ways
                 ranker = IndexRanker(retriever, benchmark.documents, encode=encode, lexical=lexical)
             for split, judged in benchmark.splits.items():
@@ -101,7 +101,7 @@ def _is_possible(way: str, retriever: BaseRetriever) -> bool:
     return way == "one vector" or retriever.has_parser
 
 
-class _Vectors:
+class DocumentVectors:
     """Vectors of documents, from a file or encoded now and written there."""
 
     def __init__(self, path: Path, retriever: BaseRetriever, documents: Sequence[Document]) -> None:

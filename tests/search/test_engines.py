@@ -7,7 +7,7 @@ from benchmarks.candidate_recall import candidate_recall
 from boolattn.errors import IndexFolderError
 from boolattn.logic.syntax import parse
 from boolattn.search import Document, Searcher
-from boolattn.search.candidates import fuse, probes
+from boolattn.search.candidates import probes
 from boolattn.search.engines.base import Selection, best
 from boolattn.search.engines.tuning import TARGETS
 from tests.search import word_model
@@ -96,12 +96,6 @@ def test_the_best_come_in_order_and_equal_ones_by_row():
     assert best(scores, 3).rows.tolist() == [[1, 2, 3]]
     assert best(scores, 9).rows.tolist() == [[1, 2, 3, 0, -1]]
     assert best(np.zeros((2, 0), np.float32), 3).rows.shape == (2, 0)
-
-
-def test_fused_ranks_by_hand():
-    fused = fuse([np.array([4, 2, 9]), np.array([2, 7])], 3)
-    assert fused.rows.tolist() == [2, 4, 7]
-    assert fused.scores.tolist() == pytest.approx([1 / 62 + 1 / 61, 1 / 61, 1 / 62])
 
 
 def test_candidates_find_what_an_exhaustive_search_finds(built):

@@ -160,7 +160,8 @@ class Fitted:
             for place, known, y in zip(
                 negation.operands, negation.shortlist, standing, strict=True
             ):
-                share = np.searchsorted(known, y) / len(known)
+                # A document of the shortlist is not compared with itself.
+                share = np.minimum(np.searchsorted(known, y) / max(1, len(known) - 1), 1)
                 exceeds[place] = np.maximum(exceeds[place], share)
         return Evidence(ranks, exceeds, values.positive > self.floor)
 
@@ -235,8 +236,8 @@ def _fit_positive(
     row = rows.get(operands, operands[0])
     levels = np.array([_level(similarities[place]) for place in operands], np.float32)
     values = _clause_values(similarities, row, operands, levels)
-    spread = float(values[_shortlist(values)].std())
-    return _Positive(row, operands, levels, _level(values), max(spread, _TINY))
+    spread = max(shortlist_spread(values), _TINY)
+    return _Positive(row, operands, levels, _level(values), spread)
 
 
 def _clause_values(
@@ -280,6 +281,11 @@ def _fit_negation(operands: tuple[int, ...], beside: Array, similarities: Array)
         spread=spread or 1.0,
         floor=floor if spread else -np.inf,
     )
+
+
+def shortlist_spread(values: Array) -> float:
+    """Return the standard deviation of the shortlist's values."""
+    return float(values[_shortlist(values)].std()) if len(values) else 0.0
 
 
 def _size(n_documents: int) -> int:

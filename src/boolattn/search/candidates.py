@@ -10,18 +10,22 @@ from boolattn.composition.exact import Ranked
 from boolattn.composition.fitted import fit
 from boolattn.search.engines.base import best
 from boolattn.search.engines.flat import Flat
+from boolattn.search.lexical_evidence import LexicalEvidence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from boolattn.composition.fitted import Fitted
     from boolattn.composition.plan import Plan
     from boolattn.search.engines.base import Engine, Selection
+    from boolattn.search.lexical import Lexical
     from boolattn.search.storage.segments import Array, RowNumbers
 
 #: Fewest candidates for each probe of a composed query.
 MIN_CANDIDATES = 500
 CANDIDATES_PER_RESULT = 10
+#: Documents with words of an operand whose BM25 score is known; those of the others count as 0.
+MOST_LEXICAL = 10_000
 
 
 def n_candidates(depth: int) -> int:
@@ -49,81 +53,97 @@ class PlanRanking(NamedTuple):
 
     ranked: Ranked
     fitted: Fitted | None = None
+    evidence: LexicalEvidence | None = None
 
 
 def rank(
-    engine: Engine, plans: Sequence[Plan], depth: int, selection: Selection
+    engine: Engine,
+    plans: Sequence[Plan],
+    depth: int,
+    selection: Selection,
+    lexical: Lexical | None = None,
 ) -> list[PlanRanking]:
-    """Rank documents for each plan, at most ``depth``: their numbers and scores."""
+    """Rank documents for each plan, at most ``depth``: their numbers and scores.
+
+    With ``lexical``, the words of operands count as much as their vectors.
+    """
     if isinstance(engine, Flat):
         # It compares every row anyway, and composing all costs less than choosing candidates.
-        return list(_rank_all(engine, plans, depth, selection))
+        return list(_rank_all(engine, plans, depth, selection, lexical))
     # Apart: a single-vector query needs few neighbours, a composed one many candidates.
-    single = [plan for plan in plans if not plan.is_composed]
-    ranks = iter(_rank_single(engine, single, depth, selection))
-    composed = [plan for plan in plans if plan.is_composed]
-    others = iter(_rank_composed(engine, composed, depth, selection))
-    return [next(others if plan.is_composed else ranks) for plan in plans]
+    single = [plan for plan in plans if not plan.is_composed and lexical is None]
+    ranks = map(PlanRanking, _nearest(engine, single, depth, selection))
+    others = [plan for plan in plans if plan.is_composed or lexical is not None]
+    composed = iter(_rank_candidates(engine, others, depth, selection, lexical))
+    return [next(composed if plan.is_composed or lexical else ranks) for plan in plans]
 
 
-def _rank_single(
+def _nearest(
     engine: Engine, plans: Sequence[Plan], depth: int, selection: Selection
+) -> Iterable[Ranked]:
+    if not plans:
+        return ()
+    return engine.nearest(np.stack([plan.vectors[0] for plan in plans]), depth, selection)
+
+
+def _rank_candidates(
+    engine: Engine,
+    plans: Sequence[Plan],
+    depth: int,
+    selection: Selection,
+    lexical: Lexical | None,
 ) -> Iterator[PlanRanking]:
     if not plans:
         return
-    found = engine.nearest(np.stack([plan.vectors[0] for plan in plans]), depth, selection)
-    yield from map(PlanRanking, found)
-
-
-def _rank_composed(
-    engine: Engine, plans: Sequence[Plan], depth: int, selection: Selection
-) -> Iterator[PlanRanking]:
-    if not plans:
-        return
+    n = n_candidates(depth)
     every = [probes(plan) for plan in plans]
-    found = iter(engine.nearest(np.concatenate(every), n_candidates(depth), selection))
+    found = iter(engine.nearest(np.concatenate(every), n, selection))
     for plan, probed in zip(plans, every, strict=True):
         candidates = np.unique(np.concatenate([next(found).rows for _ in probed]))
-        yield _compose(plan, candidates, engine.similarities(plan.vectors, candidates), depth)
+        evidence = None
+        if lexical is not None:
+            evidence = LexicalEvidence.of(lexical, plan, MOST_LEXICAL, selection.documents)
+            candidates = np.union1d(candidates, evidence.rows(plan, n))
+        own = engine.similarities(plan.vectors, candidates)
+        yield _compose(plan, candidates, own, depth, evidence)
 
 
 def _rank_all(
-    flat: Flat, plans: Sequence[Plan], depth: int, selection: Selection
+    flat: Flat,
+    plans: Sequence[Plan],
+    depth: int,
+    selection: Selection,
+    lexical: Lexical | None,
 ) -> Iterator[PlanRanking]:
     """Score every selected document for each plan."""
     allowed = selection.documents
-    chosen = None if allowed is None else np.flatnonzero(allowed)
     size = max(1, flat.n_queries // max((len(plan.vectors) for plan in plans), default=1))
     for start in range(0, len(plans), size):
         group = plans[start : start + size]
         found = flat.document_scores(np.concatenate([plan.vectors for plan in group]))
+        rows = np.arange(found.shape[1]) if allowed is None else np.flatnonzero(allowed)
         ends = np.cumsum([len(plan.vectors) for plan in group])
         for plan, own in zip(group, np.split(found, ends[:-1]), strict=True):
+            evidence = None
+            if lexical is not None:
+                evidence = LexicalEvidence.of(lexical, plan, MOST_LEXICAL, allowed)
             # Statistics are of the selected documents.
-            yield _compose(plan, chosen, own if chosen is None else own[:, chosen], depth)
+            chosen = own if allowed is None else own[:, rows]
+            yield _compose(plan, rows, chosen, depth, evidence)
 
 
-def _compose(plan: Plan, rows: RowNumbers | None, own: Array, depth: int) -> PlanRanking:
-    """Rank documents, by default all, by the similarities of a plan's vectors to them."""
-    fitted = fit(plan.tree, own) if plan.is_composed and own.shape[1] else None
+def _compose(
+    plan: Plan, rows: RowNumbers, own: Array, depth: int, evidence: LexicalEvidence | None
+) -> PlanRanking:
+    """Rank documents by the similarities of a plan's vectors to them."""
+    if evidence is not None:
+        evidence = evidence.fit(rows, own)
+        own = evidence.add(rows, own)
+    fitted = fit(plan.tree, own) if plan.is_composed and len(rows) else None
     found = _best(own[0] if fitted is None else fitted.score(own), depth)
-    return PlanRanking(found if rows is None else Ranked(rows[found.rows], found.scores), fitted)
+    return PlanRanking(Ranked(rows[found.rows], found.scores), fitted, evidence)
 
 
 def _best(scores: Array, depth: int) -> Ranked:
     rows, own = (part[0] for part in best(np.asarray(scores, np.float32)[None], depth))
     return Ranked(rows[rows >= 0], own[rows >= 0])
-
-
-def fuse(branches: Sequence[RowNumbers], depth: int, constant: int = 60) -> Ranked:
-    r"""Fuse rankings by reciprocal rank: a row's score is :math:`\sum_b 1 / (c + rank_b)`.
-
-    >>> fuse([np.array([7, 8]), np.array([8, 9])], 3).rows.tolist()
-    [8, 7, 9]
-    """
-    scores: dict[int, float] = {}
-    for rows in branches:
-        for place, row in enumerate(rows.tolist(), start=1):
-            scores[row] = scores.get(row, 0.0) + 1 / (constant + place)
-    order = sorted(scores, key=lambda row: (-scores[row], row))[:depth]
-    return Ranked(np.array(order, np.int64), np.array([scores[row] for row in order], np.float32))

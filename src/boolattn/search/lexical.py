@@ -1,8 +1,4 @@
-"""Lexical search: a tantivy index of words, searched with the query's tree.
-
-A document has an operand if it has all its words, in any order. A query of one operand is an
-ordinary BM25 query, where any word counts.
-"""
+"""Lexical search: a tantivy index of words."""
 
 from __future__ import annotations
 
@@ -16,20 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boolattn.composition.exact import Ranked
 from boolattn.errors import IndexFolderError, MissingDataError
 from boolattn.evaluation.ranking import PADDING, Ranking
-from boolattn.logic.tree import And, Atom, Not, Or
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
 
     from boolattn.data.records import Document
-    from boolattn.logic.tree import QueryTree
     from boolattn.search.storage.segments import Mask, RowNumbers
 
     Analyzer = Any
-    TantivyQuery = Any
-    TantivyOccur = Any
     TantivyIndex = Any
     TantivySchema = Any
 
@@ -183,43 +176,26 @@ class Lexical:
         self._schema = index.schema
         self._tantivy = tantivy
 
-    def search(self, tree: QueryTree, n: int, allowed: Mask | None = None) -> RowNumbers:
-        """Return the ``n`` best rows, best first; only those that are allowed, if that is given."""
-        occur = self._tantivy.Occur
-        query = self._query(tree, occur.Should if isinstance(tree, Atom) else occur.Must)
-        total = self._searcher.num_docs
-        if query is None or not total:
-            return np.zeros(0, np.int64)
-        limit = min(n, total)
-        while True:
-            hits = self._searcher.search(query, limit, count=False).hits
-            rows = _rows(self._searcher, hits)
-            rows = rows if allowed is None else rows[allowed[rows]]
-            if len(rows) >= n or len(hits) < limit or limit >= total:
-                return rows[:n]
-            limit = min(4 * limit, total)
+    def search(self, terms: Iterable[str], n: int, allowed: Mask | None = None) -> Ranked:
+        """Return the ``n`` documents of highest BM25 score, of those that have one of the terms.
 
-    def _query(self, tree: QueryTree, word: TantivyOccur) -> TantivyQuery:
-        """Return tantivy's query; ``None`` where a part has no words."""
-        occur, make = self._tantivy.Occur, self._tantivy.Query
-        match tree:
-            case Atom(text):
-                found = [(word, make.term_query(self._schema, _BODY, w)) for w in terms_of(text)]
-            case Or(parts):
-                found = [(occur.Should, self._query(part, word)) for part in parts]
-            case Not() | And():
-                found = [
-                    (occur.MustNot, self._query(part.part, word))
-                    if isinstance(part, Not)
-                    else (occur.Must, self._query(part, word))
-                    for part in (tree.parts if isinstance(tree, And) else (tree,))
-                ]
-        clauses = [(sign, query) for sign, query in found if query is not None]
-        if not clauses:
-            return None
-        if all(sign == occur.MustNot for sign, _ in clauses):
-            clauses.append((occur.Must, make.const_score_query(make.all_query(), 0.0)))
-        return make.boolean_query(clauses)
+        The terms are those of :func:`terms_of`. Only allowed documents, if that is given.
+        """
+        make, any_of = self._tantivy.Query, self._tantivy.Occur.Should
+        words = [(any_of, make.term_query(self._schema, _BODY, term)) for term in terms]
+        total = self._searcher.num_docs
+        limit = min(n, total)
+        if not words or not total:
+            return Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
+        while True:
+            hits = self._searcher.search(make.boolean_query(words), limit, count=False).hits
+            rows = _rows(self._searcher, hits)
+            scores = np.array([score for score, _ in hits], np.float32)
+            if allowed is not None:
+                rows, scores = rows[allowed[rows]], scores[allowed[rows]]
+            if len(rows) >= n or len(hits) < limit or limit >= total:
+                return Ranked(rows[:n], scores[:n])
+            limit = min(4 * limit, total)
 
 
 def _rows(searcher: TantivyIndex, hits: Sequence[tuple[float, object]]) -> RowNumbers:

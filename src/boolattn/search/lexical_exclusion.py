@@ -1,4 +1,4 @@
-"""Lexical exclusion filter: which documents a NOT excludes, by their vectors or by their words.
+"""Lexical exclusion filter: which documents a NOT excludes by their words.
 
 Positive operands count as true, so only negated ones can exclude a document: in "(A NOT B) OR C"
 B alone excludes nothing.
@@ -9,29 +9,15 @@ from __future__ import annotations
 from itertools import compress
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from boolattn.logic.structure import operand_signs
 from boolattn.logic.tree import atoms
 from boolattn.search.lexical import terms_of
-from boolattn.search.verdicts import BELONGS, truth
+from boolattn.search.verdicts import truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
 
     from boolattn.logic.tree import QueryTree
-    from boolattn.search.storage.segments import Array, Mask
-
-
-def allowed_by_vectors(tree: QueryTree, exceeds: Array) -> Mask:
-    """Return which documents no negated operand excludes.
-
-    ``exceeds`` is that of :class:`~boolattn.composition.fitted.Evidence`.
-    """
-    is_positive = np.array(list(operand_signs(tree))) > 0
-    truths = is_positive[:, None] | (exceeds >= BELONGS)
-    allowed: Mask = truth(tree, truths.astype(np.float32)) > 0
-    return allowed
 
 
 def allowed_by_terms(tree: QueryTree) -> Callable[[Set[str]], bool]:

@@ -1,19 +1,18 @@
-"""From queries to results: parse, rank, fuse, filter by words, look up documents."""
+"""From queries to results: parse, rank, filter by words, look up documents."""
 
 from __future__ import annotations
 
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boolattn.composition.exact import Ranked
-from boolattn.search.candidates import PlanRanking, fuse, rank
+from boolattn.search.candidates import PlanRanking, rank
 from boolattn.search.lexical import terms_of
-from boolattn.search.lexical_exclusion import allowed_by_terms, allowed_by_vectors
+from boolattn.search.lexical_exclusion import allowed_by_terms
 from boolattn.search.queries import prepare_queries
 from boolattn.search.result import Hit, SearchResult
 from boolattn.search.verdicts import RANKED_LOWER, explain_lower_rank, judge
@@ -21,14 +20,13 @@ from boolattn.search.verdicts import RANKED_LOWER, explain_lower_rank, judge
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from boolattn.composition.fitted import Fitted
     from boolattn.composition.plan import Plan
     from boolattn.embedding.base import BaseRetriever
     from boolattn.search.index.open_index import OpenIndex
     from boolattn.search.queries import PreparedQuery
     from boolattn.search.storage.segments import Array, RowNumbers
 
-_BRANCH = 100  # fewest results of each branch that hybrid search fuses
+_MORE = 100  # documents ranked beyond twice the results, where words leave some out
 _COMPARED = 10  # first results with which a later one is compared
 
 
@@ -38,7 +36,7 @@ class SearchOptions:
 
     mode: str = "auto"  # or plain language, or explicit syntax
     filters: Mapping[str, Any] | None = None  # on metadata; see ``boolattn.search.filters``
-    hybrid: bool = False  # whether BM25 results are fused with those of the vectors
+    hybrid: bool = False  # whether the words of operands count as much as their vectors
     compose: bool = True  # whether operands are scored one by one; if not, a query is one vector
     #: Whether a document that holds the distinguishing words of a negated operand is left out,
     #: whatever its vector says.
@@ -77,9 +75,8 @@ class Pipeline:
 
     @property
     def _depth(self) -> int:
-        """How many rows the vectors must rank, before some are left out or fused."""
-        depth = max(2 * self.k, _BRANCH) if self.options.hybrid else self.k
-        return 2 * depth + _BRANCH if self.options.strict_not else depth
+        """How many documents must be ranked, before some are left out."""
+        return 2 * self.k + _MORE if self.options.strict_not else self.k
 
     @property
     def _total(self) -> int:
@@ -92,31 +89,27 @@ class Pipeline:
             return [nothing] * len(queries)
         plans = [query.plan for query in queries if not query.is_empty]
         engine = self.index.flat if self.options.exhaustive else self.index.engine
-        found = iter(rank(engine, plans, self._depth, self._selection))
+        lexical = self.index.lexical if self.options.hybrid else None
+        found = iter(rank(engine, plans, self._depth, self._selection, lexical))
         return [nothing if query.is_empty else next(found) for query in queries]
 
     def _result(self, query: PreparedQuery, found: PlanRanking) -> SearchResult:
         plan, warnings = query.plan, query.warnings
-        ranked, fitted = found
+        ranked, fitted, _ = found
         for place in fitted.skipped if fitted else ():
             warnings += (
                 f"the negated operand {plan.atoms[place]!r} was ignored: its vector cannot tell "
                 "the best documents apart",
             )
-        branches: dict[str, RowNumbers] = {}
-        if self.options.hybrid and not query.is_empty:
-            with self._timed("words"):
-                branches = {"dense": ranked.rows, "lexical": self._lexical(plan, fitted)}
-                ranked = fuse(list(branches.values()), self._depth)
         with self._timed("documents"):
             if self.options.strict_not:
                 ranked, more = self._strict(plan, ranked)
                 warnings += more
             ranked = Ranked(ranked.rows[: self.k], ranked.scores[: self.k])
-            hits = tuple(self._hits(plan, fitted, ranked, branches))
+            hits = tuple(self._hits(plan, found, ranked))
             ranked_lower: tuple[Hit, ...] = ()
             if self.options.explain:
-                ranked_lower = self._ranked_lower(plan, fitted, ranked.rows, hits)
+                ranked_lower = self._ranked_lower(plan, found, ranked.rows, hits)
         return SearchResult(
             query=query.text,
             tree=plan.tree,
@@ -133,16 +126,6 @@ class Pipeline:
             total=self._total,
             offset=self.options.offset,
         )
-
-    def _lexical(self, plan: Plan, fitted: Fitted | None) -> RowNumbers:
-        """Return the lexical branch, without the documents that the vectors exclude."""
-        if self.index.lexical is None:
-            return np.zeros(0, np.int64)
-        rows = self.index.lexical.search(plan.tree, self._depth, self._selection.documents)
-        if fitted is None or not _has_negation(plan) or not len(rows):
-            return rows
-        evidence = fitted.evidence(self._similarities(plan, rows))
-        return rows[allowed_by_vectors(plan.tree, evidence.exceeds)]
 
     def _strict(self, plan: Plan, ranked: Ranked) -> tuple[Ranked, tuple[str, ...]]:
         """Apply strict NOT; return also what it did that a caller would not expect."""
@@ -167,17 +150,12 @@ class Pipeline:
     def _hits(
         self,
         plan: Plan,
-        fitted: Fitted | None,
+        found: PlanRanking,
         ranked: Ranked,
-        branches: Mapping[str, RowNumbers] = MappingProxyType({}),
     ) -> Iterator[Hit]:
-        places = {
-            name: {row: place for place, row in enumerate(own.tolist(), start=1)}
-            for name, own in branches.items()
-        }
         evidence = None
-        if fitted is not None and self.options.verdicts and len(ranked.rows):
-            evidence = fitted.evidence(self._similarities(plan, ranked.rows))
+        if found.fitted is not None and self.options.verdicts and len(ranked.rows):
+            evidence = found.fitted.evidence(self._similarities(plan, found, ranked.rows))
         pairs = zip(ranked.rows.tolist(), ranked.scores.tolist(), strict=True)
         for place, (row, score) in enumerate(pairs):
             document = self.index.rows.document(row)
@@ -187,7 +165,6 @@ class Pipeline:
                 text=document.text,
                 metadata=document.metadata,
                 score=score,
-                branches={name: own[row] for name, own in places.items() if row in own},
                 passage=self.index.engine.best_passage(plan.positive_vector, row),
             )
             if evidence is not None:
@@ -201,22 +178,23 @@ class Pipeline:
                 hit = replace(hit, verdict=verdict, why=why)
             yield hit
 
-    def _similarities(self, plan: Plan, rows: RowNumbers) -> Array:
-        return self.index.engine.similarities(plan.vectors, rows)
+    def _similarities(self, plan: Plan, found: PlanRanking, rows: RowNumbers) -> Array:
+        own = self.index.engine.similarities(plan.vectors, rows)
+        return own if found.evidence is None else found.evidence.add(rows, own)
 
     def _ranked_lower(
-        self, plan: Plan, fitted: Fitted | None, shown: RowNumbers, hits: Sequence[Hit]
+        self, plan: Plan, found: PlanRanking, shown: RowNumbers, hits: Sequence[Hit]
     ) -> tuple[Hit, ...]:
         """Return what the whole text's vector finds among the first, and the result does not."""
-        if fitted is None or not len(shown):
+        if (fitted := found.fitted) is None or not len(shown):
             return ()
         rows = self.index.engine.nearest(plan.plain[None], self.k, self._selection)[0].rows
         rows = rows[~np.isin(rows, shown)]
         if not len(rows):
             return ()
-        scores = fitted.score(self._similarities(plan, rows))
+        scores = fitted.score(self._similarities(plan, found, rows))
         lower = []
-        for hit in self._hits(plan, fitted, Ranked(rows, scores)):
+        for hit in self._hits(plan, found, Ranked(rows, scores)):
             why = explain_lower_rank(plan.atoms, hit, hits[:_COMPARED])
             lower.append(replace(hit, verdict=RANKED_LOWER, why=why))
         return tuple(lower)

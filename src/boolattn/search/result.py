@@ -26,8 +26,7 @@ class Hit:
     title: str
     text: str
     metadata: Mapping[str, Any]
-    #: Higher is better: the composed score, a similarity where the query is one vector, the fused
-    #: reciprocal rank in hybrid search.
+    #: Higher is better: the composed score, or a similarity where the query is one vector.
     score: float
     #: Its rank for each operand alone, among the documents compared; ``SHORTLIST + 1`` stands for
     #: any lower rank. Empty where not composed.
@@ -40,7 +39,6 @@ class Hit:
     #: ``put down`` where it is ranked below the results shown.
     verdict: str = KEPT
     why: str = ""  # what counts against it
-    branches: Mapping[str, int] = field(default_factory=dict)  # ranks in hybrid search, from 1
     passage: tuple[int, int] | None = None  # the best passage of a text that has several
 
 

@@ -203,7 +203,6 @@ class HitReply(DocumentReply):
             "matches the negated operand 'Sumatra' more than 97% of the documents that fit best"
         ],
     )
-    branches: dict[str, Any] = Field(default={}, description="Rank by branch of a hybrid search.")
     judgement: Judgement | None = Field(default=None, description="If the query is judged.")
     other: OtherRank | None = Field(default=None, description="Only when comparing.")
 

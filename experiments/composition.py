@@ -1,0 +1,101 @@
+r"""The composition on the domains benchmark, with given operands: no parser has a part in it.
+
+Prints R-precision by kind of query and the leak of NOT: as one vector, composed, and composed from
+candidates alone. ``--set`` tries another constant of :mod:`boolattn.composition.fitted`::
+
+    python -m experiments.composition --data FOLDER --vectors FOLDER --model shipped \
+        --domain malware
+    python -m experiments.composition --data FOLDER --vectors FOLDER --model shipped \
+        --domain recipes --split train --queries 300 --set STRENGTH=0.5
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from boolattn.composition import fitted
+from boolattn.composition.exact import exact_search, rank_plans, top_k
+from boolattn.composition.plan import score
+from boolattn.data import domains as data
+from boolattn.evaluation.benchmark import prepare
+from boolattn.evaluation.domains import COLUMNS, METRICS, by_domain, rows_of
+from boolattn.evaluation.metrics import measure, needed_depth
+from boolattn.evaluation.ranking import Ranking
+from boolattn.evaluation.results import results_of
+from boolattn.evaluation.tables import markdown, short
+from boolattn.search.candidates import probes
+from experiments.domains.__main__ import DocumentVectors, load
+from experiments.query_modes import oracle_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from boolattn.composition.plan import Plan
+
+    Vectors = NDArray[np.float32]
+
+_BATCH = 64
+
+
+def from_candidates(plans: Sequence[Plan], documents: Vectors, depth: int, n: int) -> Ranking:
+    """Rank by what the ``n`` nearest documents of each probe tell."""
+    scores = np.full((len(plans), len(documents)), -np.inf, np.float32)
+    for own, plan in zip(scores, plans, strict=True):
+        rows = np.unique(exact_search(probes(plan), documents, n).rows)
+        own[rows] = score(plan, plan.vectors @ documents[rows].T)
+    return Ranking(*top_k(scores, depth))
+
+
+def main() -> None:
+    """Measure one model on some domains."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="built folder of the benchmark")
+    parser.add_argument("--model", required=True, help="as in python -m experiments.domains")
+    parser.add_argument("--domain", action="append", default=[], choices=[*data.DOMAINS])
+    parser.add_argument("--split", action="append", default=[])
+    parser.add_argument("--documents", type=int, default=0, help="size of a sample; 0: all")
+    parser.add_argument("--queries", type=int, default=0, help="size of a sample; 0: all")
+    parser.add_argument("--vectors", type=Path, required=True, help="folder that keeps vectors")
+    parser.add_argument("--set", action="append", default=[], help="NAME=NUMBER")
+    options = parser.parse_args()
+    for change in options.set:
+        name, _, value = change.partition("=")
+        setattr(fitted, name, type(getattr(fitted, name))(value))
+    splits = options.split or ["validation", "validation_unseen"]
+    name, retriever = load(options.model, "cpu" if "=" in options.model else None)
+    rows = []
+    for domain, own in by_domain(data.load(options.data).dataset(options.domain), splits):
+        sizes = {"n_documents": options.documents, "n_queries": options.queries}
+        benchmark = prepare(own, list(own.splits), **sizes)
+        texts = benchmark.texts
+        path = options.vectors / f"{name}-{domain}-{len(texts)}.npy"
+        documents = next(DocumentVectors(path, retriever, benchmark.documents)([texts]))
+        for split, judged in benchmark.splits.items():
+            depth, plans = needed_depth(judged, METRICS), []
+            for start in range(0, len(judged), _BATCH):
+                part = judged.queries[start : start + _BATCH]
+                trees = [oracle_tree(query) for query in part]
+                plans += retriever.plan_trees(trees, [query.text for query in part])
+            plain = np.stack([plan.plain for plan in plans])
+            ways = {
+                "one vector": Ranking(*exact_search(plain, documents, depth)),
+                "composed": Ranking(*rank_plans(plans, documents, depth)),
+                "from 500 candidates": from_candidates(plans, documents, depth, 500),
+                "from 100 candidates": from_candidates(plans, documents, depth, 100),
+            }
+            for way, ranking in ways.items():
+                values = measure(ranking, judged, METRICS)
+                about = {"system": way, "dataset": domain, "split": split}
+                found = results_of(judged, values, details={}, **about)
+                rows.append([domain, split, way, *map(short, rows_of(found)[domain])])
+    print(markdown(["domain", "split", "way", *(heading for heading, _, _ in COLUMNS)], rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Lexical evidence: the BM25 score of each operand's words, added to its similarity.
+
+Both are measured in standard deviations over their own shortlists, and count alike. A negated
+operand has only the words that no positive one has: in "moths of Borneo NOT moths of Sumatra" a
+document is not excluded for the word "moths".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import compress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from boolattn.composition.fitted import conjunctions, shortlist_spread
+from boolattn.search.lexical import terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from boolattn.composition.exact import Ranked
+    from boolattn.composition.plan import Plan
+    from boolattn.search.lexical import Lexical
+    from boolattn.search.storage.segments import Array, Mask, RowNumbers
+
+
+@dataclass(frozen=True)
+class LexicalEvidence:
+    """What the words of a plan's vectors find, and how much a BM25 score adds to a similarity."""
+
+    found: tuple[Ranked, ...]  # for each vector, sorted by row
+    factors: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, lexical: Lexical, plan: Plan, n: int, allowed: Mask | None) -> LexicalEvidence:
+        """Search the ``n`` best documents of each of a plan's vectors."""
+        found = []
+        for terms in _terms(plan):
+            best = lexical.search(terms, n, allowed)
+            order = np.argsort(best.rows)
+            found.append(best._replace(rows=best.rows[order], scores=best.scores[order]))
+        return cls(tuple(found))
+
+    def rows(self, plan: Plan, n: int) -> RowNumbers:
+        """Return the ``n`` best documents of each vector that is not a negated operand's."""
+        negated = [*plan.is_negated, *[False] * (len(self.found) - len(plan.atoms))]
+        own = (
+            one.rows[np.argsort(-one.scores)[:n]]
+            for one, is_negated in zip(self.found, negated, strict=True)
+            if not is_negated
+        )
+        return np.unique(np.concatenate([*own, np.zeros(0, np.int64)]))
+
+    def fit(self, rows: RowNumbers, similarities: Array) -> LexicalEvidence:
+        """Measure the spread of both over the documents that are compared.
+
+        Similarities have the shape ``(vectors, rows)``.
+        """
+        factors = []
+        for own, scores in zip(similarities, self._scores(rows), strict=True):
+            spread = shortlist_spread(scores)
+            factors.append(shortlist_spread(own) / spread if spread else 0.0)
+        return replace(self, factors=tuple(factors))
+
+    def add(self, rows: RowNumbers, similarities: Array) -> Array:
+        """Return similarities with the evidence of these documents added."""
+        factors = np.array(self.factors, np.float32)[:, None]
+        total: Array = similarities + factors * self._scores(rows)
+        return total
+
+    def _scores(self, rows: RowNumbers) -> Array:
+        scores = np.zeros((len(self.found), len(rows)), np.float32)
+        for own, (known, values) in zip(scores, self.found, strict=True):
+            if len(known):
+                places = np.minimum(np.searchsorted(known, rows), len(known) - 1)
+                own[:] = np.where(known[places] == rows, values[places], 0)
+        return scores
+
+
+def _terms(plan: Plan) -> Iterator[list[str]]:
+    """Yield the words of each of a plan's vectors."""
+    terms = [terms_of(text) for text in plan.atoms]
+    positive = [not is_negated for is_negated in plan.is_negated]
+    others = frozenset().union(*compress(terms, positive))
+    for own, is_positive in zip(terms, positive, strict=True):
+        yield own if is_positive else [term for term in own if term not in others]
+    for places in conjunctions(plan.clauses) if plan.is_composed else ():
+        yield list(dict.fromkeys(term for place in places for term in terms[place]))
