@@ -14,8 +14,8 @@ from boolattn.search.candidates import PlanRanking, rank
 from boolattn.search.lexical import terms_of
 from boolattn.search.lexical_exclusion import allowed_by_terms
 from boolattn.search.queries import prepare_queries
-from boolattn.search.result import Hit, SearchResult
-from boolattn.search.verdicts import RANKED_LOWER, explain_lower_rank, judge
+from boolattn.search.result import RANKED_LOWER, Hit, SearchResult
+from boolattn.search.verdicts import explain_lower_rank, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

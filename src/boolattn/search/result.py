@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.logic.syntax import unparse
 from boolattn.search.lexical import matched_words, terms_of
-from boolattn.search.verdicts import KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from boolattn.logic.tree import QueryTree
 
+KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "put down"
 #: Attributes that JSON has under another name.
 _JSON_NAMES = {"parsed": "reading", "is_negated": "excluded", "ranked_lower": "put_down"}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.composition.fitted import SHORTLIST
 from boolattn.logic.tree import And, Atom, Not, Or
+from boolattn.search.result import DOUBTFUL, KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from boolattn.logic.tree import QueryTree
     from boolattn.search.result import Hit
 
-KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "put down"
 #: A document counts as one of a negated operand where it matches that more than this share of the
 #: documents that fit the rest of the query best.
 BELONGS = 0.8

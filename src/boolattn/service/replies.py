@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError
 from boolattn.logic.tree import And, Atom, Not, Or, operators_of
-from boolattn.search.verdicts import RANKED_LOWER, explain_lower_rank
+from boolattn.search.result import RANKED_LOWER
+from boolattn.search.verdicts import explain_lower_rank
 from boolattn.service.schemas import HitReply, Judged, OperandReply, OtherRank, TreeNode, WordReply
 
 if TYPE_CHECKING:
