@@ -15,7 +15,7 @@ import random
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from boolattn.data.beir import write_beir
 from boolattn.data.catalog import Options, open_dataset
@@ -95,7 +95,7 @@ def _limited(
 ) -> Iterator[Query]:
     """Yield queries with only those documents that are kept, and of the negatives only some."""
     for query in queries:
-        sets = {
+        sets: dict[str, Any] = {
             field: frozenset(f"{name}:{one}" for one in getattr(query, field) & kept)
             for field in ("gold", "excluded", "partial", "undecided")
         }

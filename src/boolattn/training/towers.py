@@ -92,7 +92,7 @@ def freeze_embeddings(towers: SentenceTransformer) -> None:
     """Freeze the word embeddings, so that several models can share the table on disk."""
     for encoder in towers.modules():
         if isinstance(encoder, PreTrainedModel):
-            encoder.get_input_embeddings().weight.requires_grad_(requires_grad=False)
+            encoder.get_input_embeddings().requires_grad_(requires_grad=False)
 
 
 def _differences(preset: Preset, towers: SentenceTransformer) -> Iterator[str]:
