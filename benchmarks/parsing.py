@@ -26,8 +26,8 @@ import torch
 from boolattn.data import taxa
 from boolattn.data.labelled_queries import label_queries
 from boolattn.embedding.models import SHIPPED, load_model
+from boolattn.evaluation.parsing import has_same_operands, structure
 from experiments.parser_queries.generator import generate_queries
-from experiments.parsing.accuracy import has_same_operands, structure
 from experiments.parsing.test_sets import cue_word_name_queries
 
 if TYPE_CHECKING:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from argparse import Namespace
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -44,32 +42,6 @@ class TokenizeJob:
             corpus.write(dataset, tokenizer, self.preset.model.document_length)
             os.environ["TOKENIZERS_PARALLELISM"] = before
         return f"tokenized {self.folder.name}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ParserQueriesJob:
-    """Generate the labelled queries that parsers are trained on, once for all runs of a seed."""
-
-    path: Path
-    preset: Preset
-    corpus: Path
-
-    def run(self, paths: Paths) -> str:
-        """Write the file, unless it is there."""
-        from boolattn.data.labelled_queries import write_labelled_queries
-        from experiments.parser_queries.__main__ import labelled_rows
-        from experiments.parser_queries.sources import label_paraphrases
-
-        del paths
-        if not self.path.is_file():
-            queries = _open(self.corpus, self.preset).split(self.preset.data.train)
-            without_spans = (q for q in queries if not all(o.spans for o in q.operands))
-            sources = ("generated", "sentences", "natural", "short")
-            counts = {name: getattr(self.preset.compose, f"n_{name}") for name in sources}
-            options = Namespace(**counts, seed=self.preset.train.seed, paraphrases="")
-            paraphrases = (("paraphrases", query) for query in label_paraphrases(without_spans))
-            write_labelled_queries(self.path, chain(paraphrases, labelled_rows(options)))
-        return f"generated {self.path.name}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from boolattn.reproduction.requests import RunInputs, find_finished, resolve
 from experiments.corpus_folder import corpus_folder
-from experiments.jobs import Bm25Job, ParserQueriesJob, PretrainJob, TokenizeJob, TrainJob
+from experiments.jobs import Bm25Job, PretrainJob, TokenizeJob, TrainJob
 from experiments.pool import Task
 from experiments.registry import registry
 
@@ -68,24 +68,7 @@ def _tasks(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> 
             job=PretrainJob(folder=pretrained, preset=preset),
         )
         needs.append(f"pretrain {pretrained.name}")
-    parser_queries = None
-    if preset.compose.use_parser:
-        parser_queries = _parser_queries_path(preset, folder, paths)
-        generate = ParserQueriesJob(path=parser_queries, preset=preset, corpus=folder)
-        name = f"parser queries {parser_queries.name}"
-        yield Task(name=name, kind="parser queries", job=generate, needs=(needs[0],))
-        needs.append(name)
-    files = {"pretrained": pretrained, "start": start, "parser_queries": parser_queries}
+    files = {"pretrained": pretrained, "start": start}
     train = TrainJob(inputs=RunInputs(spec=spec, preset=preset, **files), corpus=folder)
-    parts = (preset.compose.use_parser, preset.model.use_plugin)
-    kind = f"{spec.dataset.name} {spec.encoder.name} {parts}"
+    kind = f"{spec.dataset.name} {spec.encoder.name} {preset.model.use_plugin}"
     yield Task(name=str(spec.key), kind=kind, job=train, needs=tuple(needs))
-
-
-def _parser_queries_path(preset: Preset, corpus: Path, paths: Paths) -> Path:
-    """Return a file name that has everything the queries depend on."""
-    settings = preset.compose
-    counts = [settings.n_generated, settings.n_sentences, settings.n_natural, settings.n_short]
-    parts = [corpus.name, preset.data.train, *counts, preset.train.seed]
-    folder = paths.generated or paths.work / "parser_queries"
-    return folder / f"{'-'.join(map(str, parts))}.jsonl.xz"

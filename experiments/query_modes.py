@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boolattn.composition.exact import rank_plans
+from boolattn.evaluation.parsing import has_same_operands, structure
 from boolattn.evaluation.ranking import Ranking
 from boolattn.logic.elision import elided_tree
 from boolattn.logic.parsed_query import label_template
@@ -15,12 +17,7 @@ from boolattn.logic.syntax import parse, unparse
 from boolattn.logic.templates import template_tree
 from boolattn.logic.tree import Atom
 from boolattn.reproduction.execution import VectorRanker
-from experiments.parsing.accuracy import (
-    has_same_operands,
-    split_names,
-    structure,
-    unseen_accuracy,
-)
+from experiments.parsing.accuracy import split_names, unseen_accuracy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,9 +58,9 @@ class ComposedRanker(VectorRanker):
             case "parsed":
                 return retriever.plan(texts)
             case "parsed_always":
-                return replace(retriever, threshold=0.0).plan(texts)
-            case "parsed_full_text":
-                return [_with_full_text(plan) for plan in retriever.plan(texts)]
+                always = copy(retriever)
+                always.threshold = 0.0
+                return always.plan(texts)
             case "one_vector":
                 return [_as_one_vector(plan) for plan in retriever.plan(texts)]
             case "explicit_syntax":
@@ -80,13 +77,6 @@ class ComposedRanker(VectorRanker):
             return {}
         plan = self.retriever.plan
         return {"names": split_names(plan), "fresh": unseen_accuracy(plan)}
-
-
-def _with_full_text(plan: Plan) -> Plan:
-    """Take the vector of the full text, negated operands included, as whole-query vector."""
-    if not plan.is_composed:
-        return plan
-    return replace(plan, vectors=np.concatenate([plan.operand_vectors, plan.plain[None]]))
 
 
 def _as_one_vector(plan: Plan) -> Plan:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import form_tree, label_tree
+from boolattn.parsing.decoding import ParserOutput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,3 +43,14 @@ def form(parsed: ParsedQuery) -> tuple[int, int, str]:
 def _signed(parsed: ParsedQuery, *, negated: bool) -> tuple[Spans, ...]:
     signed = zip(parsed.operands, parsed.is_negated, strict=True)
     return tuple(spans for spans, own in signed if own == negated)
+
+
+class KnownParses:
+    """A parser that knows some texts; every other text is one operand."""
+
+    def __init__(self, parses: dict[str, ParsedQuery], confidence: float = 1.0) -> None:
+        self.parses, self.confidence, self.threshold = parses, confidence, 0.5
+
+    def parse(self, texts: Sequence[str]) -> list[ParserOutput]:
+        """Return the known parses."""
+        return [ParserOutput(self.parses.get(text), self.confidence) for text in texts]

@@ -20,7 +20,7 @@ def modules_after(code: str) -> set[str]:
         "import boolattn.cli",
         "import boolattn.logic.labels, boolattn.logic.templates",
         "import boolattn.search, boolattn.service.app, boolattn.embedding.models",
-        "import boolattn.evaluation.metrics, boolattn.composition.scores, boolattn.data.catalog",
+        "import boolattn.evaluation.metrics, boolattn.composition.fitted, boolattn.data.catalog",
     ],
 )
 def test_nothing_heavy_is_imported_before_use(code):

@@ -1,8 +1,7 @@
 """Write one file of labelled queries for training the query parser.
 
     python -m experiments.parser_queries --out FILE [--generated N --sentences N ...]
-        [--texts CORPUS ...] [--queries NAME=FILE ...]
-        [--paraphrases DATASET --split NAME --data FOLDER] [--seed S]
+        [--texts CORPUS ...] [--queries NAME=FILE ...] [--seed S]
 
 Titles and sentences are drawn from the corpora of ``--texts``. ``--queries`` adds the labelled
 queries of a built benchmark; where NAME begins with "held_out:" they are for model selection, as
@@ -18,12 +17,12 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boolattn.data.catalog import Options, open_dataset
 from boolattn.data.labelled_queries import label_queries, write_labelled_queries
 from boolattn.data.records import read_query
-from boolattn.data.sentences import Mixture
-from boolattn.errors import BoolattnError, ConfigError
+from boolattn.data.sentences import Mixture, generate
+from boolattn.errors import BoolattnError
 from boolattn.jsonl import read_jsonl
+from boolattn.logic.parsed_query import label_template
 from experiments.parser_queries.generator import generate_queries
 from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.natural import (
@@ -34,7 +33,6 @@ from experiments.parser_queries.natural import (
     refilled_queries,
     short_queries,
 )
-from experiments.parser_queries.sources import label_paraphrases, sentence_queries
 from experiments.parser_queries.structures import (
     PARTS,
     question_queries,
@@ -96,7 +94,7 @@ def labelled_rows(options: argparse.Namespace) -> Iterator[tuple[str, LabelledQu
     seed, counts = options.seed, {name: getattr(options, name) for name in COUNTS}
     sources: dict[str, Iterable[LabelledQuery]] = {
         "generated": generate_queries(counts["generated"], seed),
-        "sentences": sentence_queries(counts["sentences"], seed, Mixture(varied=1.0)),
+        "sentences": _sentences(counts["sentences"], seed),
         "natural": fill_natural(counts["natural"], seed),
         "short": short_queries(counts["short"], seed),
         "questions": question_queries(counts["questions"], seed),
@@ -110,8 +108,6 @@ def labelled_rows(options: argparse.Namespace) -> Iterator[tuple[str, LabelledQu
         name, _, path = argument.partition("=")
         sources[name] = label_queries(read_query(row) for _, row in read_jsonl(Path(path), {}))
         benchmarks.add(name)
-    if options.paraphrases:
-        sources["paraphrases"] = _paraphrases(options)
     return _mixed(sources, benchmarks, counts, seed)
 
 
@@ -151,6 +147,13 @@ def _outside(query: LabelledQuery) -> str:
     return text.replace("as many as possible", "")
 
 
+def _sentences(n: int, seed: int) -> Iterator[LabelledQuery]:
+    """Label generated Boolean sentences."""
+    for sentence in generate(n, seed, Mixture(varied=1.0)):
+        if labelled := label_template(sentence.text, sentence.template, sentence.operands):
+            yield labelled
+
+
 def _held_out(counts: dict[str, int], seed: int) -> dict[str, Iterable[LabelledQuery]]:
     sizes = {name: count // _HELD_OUT_SHARE for name, count in counts.items()}
     natural = [one.labelled() for one in natural_queries(held_out=True)]
@@ -188,16 +191,6 @@ def _from_texts(
     return sources
 
 
-def _paraphrases(options: argparse.Namespace) -> Iterator[LabelledQuery]:
-    """Align the queries of a split whose operand spans are not known."""
-    dataset = open_dataset(options.paraphrases, Options(folder=options.data))
-    if options.split not in dataset.splits:
-        names = ", ".join(dataset.splits)
-        raise ConfigError(f"{options.paraphrases} has no split {options.split!r}; it has {names}")
-    queries = dataset.splits[options.split]
-    return label_paraphrases(q for q in queries if not all(o.spans for o in q.operands))
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="parser_queries", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="JSON lines; .xz compresses")
@@ -205,9 +198,6 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=count)
     parser.add_argument("--texts", type=Path, action="append", default=[], help="a corpus")
     parser.add_argument("--queries", action="append", default=[], metavar="NAME=FILE")
-    parser.add_argument("--paraphrases", default="", help="a data set with paraphrased queries")
-    parser.add_argument("--split", default="train", help="its split")
-    parser.add_argument("--data", type=Path, help="its folder")
     parser.add_argument("--seed", type=int, default=0)
     return parser
 

@@ -2,80 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.logic.structure import operand_signs
-from boolattn.logic.tree import And, Not, Or, atoms
+from boolattn.evaluation.parsing import has_same_operands, structure, word_f1
 from experiments.parsing.test_sets import cue_word_names, unseen_queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from boolattn.composition.plan import Plan
-    from boolattn.logic.tree import QueryTree
 
     #: Parses texts, as ``Retriever.plan`` does.
     Planner = Callable[[Sequence[str]], Sequence[Plan]]
 
 _BATCH = 256
-
-
-def structure(tree: QueryTree) -> tuple[int, int, str]:
-    """Return the numbers of positive and negated operands, and what joins the positive ones.
-
-    >>> from boolattn.logic.tree import Atom
-    >>> structure(And((Atom("a"), Atom("b"), Not(Atom("c")))))
-    (2, 1, 'and')
-    """
-    parts = tree.parts if isinstance(tree, And) else (tree,)
-    n_negated = sum(1 for part in parts if isinstance(part, Not))
-    positive = [part for part in parts if not isinstance(part, Not)]
-    if len(positive) == 1 and isinstance(positive[0], Or):
-        return len(positive[0].parts), n_negated, "or"
-    return len(positive), n_negated, "and"
-
-
-def has_same_operands(expected: QueryTree, parsed: QueryTree) -> bool:
-    """Return whether structure and words of all operands are the same, in any order."""
-    return structure(expected) == structure(parsed) and _operands(expected) == _operands(parsed)
-
-
-def word_f1(expected: QueryTree, parsed: QueryTree) -> float:
-    """Return the F1 score of the words of the operands.
-
-    Positive operands are matched with positive ones and negated with negated ones, greedily by
-    overlap.
-
-    >>> from boolattn.logic.tree import Atom
-    >>> word_f1(Or((Atom("red moths"), Atom("ants"))), Or((Atom("moths"), Atom("red ants"))))
-    0.6666666666666666
-    """
-    first, second = ([(s, Counter(w)) for s, w in _operands(tree)] for tree in (expected, parsed))
-    pairs = [
-        ((a & b).total() / max(1, (a | b).total()), (a & b).total(), i, j)
-        for i, (sign, a) in enumerate(first)
-        for j, (other, b) in enumerate(second)
-        if sign == other
-    ]
-    shared, matched_first, matched_second = 0, set(), set()
-    for _, n, i, j in sorted(pairs, reverse=True):
-        if i not in matched_first and j not in matched_second:
-            matched_first.add(i)
-            matched_second.add(j)
-            shared += n
-    return 2 * shared / max(1, sum(words.total() for _, words in (*first, *second)))
-
-
-def _operands(tree: QueryTree) -> list[tuple[int, list[str]]]:
-    """Return sign and words of each operand, sorted; punctuation does not count."""
-    return sorted(
-        (sign, re.findall(r"\w+", atom.text.lower()))
-        for sign, atom in zip(operand_signs(tree), atoms(tree), strict=True)
-    )
 
 
 def split_names(planner: Planner) -> dict[str, Any]:

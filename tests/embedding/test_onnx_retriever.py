@@ -14,7 +14,7 @@ from tokenizers.processors import TemplateProcessing
 from boolattn import Retriever
 from boolattn.embedding.models import SHIPPED, load_model, minilm_folder, resolve, torch_folder
 from boolattn.embedding.onnx_retriever import OnnxRetriever
-from boolattn.embedding.onnx_storage import checksum, read_calibration
+from boolattn.embedding.onnx_storage import checksum
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
 from boolattn.logic.syntax import parse
 from boolattn.parsing import runtime
@@ -41,9 +41,6 @@ def test_both_backends_agree(shipped, torch_model):
         ours, theirs = getattr(shipped, name)(TEXTS), getattr(torch_model, name)(TEXTS)
         assert np.allclose(np.linalg.norm(ours, axis=1), 1, atol=1e-5)
         assert (ours * theirs).sum(1).min() > 0.99
-    for field in vars(shipped.calibration_arrays):
-        ours, theirs = (getattr(one.calibration_arrays, field) for one in (shipped, torch_model))
-        assert np.allclose(ours, theirs, atol=1e-6), field
     plans = [one.plan(TEXTS[:3]) for one in (shipped, torch_model)]
     assert [plan.tree for plan in plans[0]] == [plan.tree for plan in plans[1]]
     assert [plan.is_composed for plan in plans[0]] == [True, False, True]
@@ -62,9 +59,6 @@ def test_a_text_without_tokens_is_no_error(shipped, monkeypatch):
     bare.post_processor = TemplateProcessing(single="$A", special_tokens=[])
     monkeypatch.setattr(shipped, "_tokenizer", lambda _length: bare)
     assert not shipped.encode_documents([""]).any()
-    vectors, [output] = shipped.encode_and_parse([""])
-    assert not vectors.any()
-    assert output.parsed is None
     assert shipped.encode_documents(["moths"]).any()
 
 
@@ -136,7 +130,6 @@ def _opens(folder):
         "weights-0.safetensors",
         "weights-1.safetensors",
         "tokenizer.json",
-        "calibration.safetensors",
         "weights.json",
         "torch/config.json",
     ],
@@ -178,7 +171,7 @@ def test_a_wrong_manifest_is_one_line(copy, change, message):
 
 def test_an_edited_manifest_is_refused(copy):
     path = copy / "model.json"
-    path.write_text(path.read_text().replace('"threshold": 0.5', '"threshold": 0.6'))
+    path.write_text(path.read_text().replace('"bits": 7', '"bits": 8'))
     with pytest.raises(DataError, match=r"model.json was changed: its checksum differs"):
         OnnxRetriever.load(copy)
 
@@ -187,11 +180,6 @@ def test_a_manifest_that_is_no_json(copy):
     (copy / "model.json").write_text("{")
     with pytest.raises(DataError, match=r"model.json is damaged"):
         OnnxRetriever.load(copy)
-
-
-def test_a_calibration_of_another_size_is_refused(copy):
-    with pytest.raises(DataError, match=r"does not fit model.json: breadth"):
-        read_calibration(copy, 7)
 
 
 def test_what_onnxruntime_and_tokenizers_raise_is_one_line(tmp_path):

@@ -19,7 +19,6 @@ from boolattn.encoder import build_towers, query_encoder
 from boolattn.encoder.export import quantisation
 from boolattn.encoder.export.folder import export_model
 from boolattn.encoder.export.graphs import TowerGraph
-from boolattn.encoder.parser_head import ParserConfig, ParserHead
 from boolattn.errors import ConfigError, MissingDataError, UnsupportedEncoderError
 from boolattn.plugin import plugin_of
 
@@ -56,14 +55,8 @@ def towers(tiny_encoder, tokenizer):
 
 @pytest.fixture
 def saved(towers, tmp_path):
-    def save(gate, *, parser=False, **options):
-        head = None
-        if parser:
-            torch.manual_seed(3)
-            head = ParserHead(ParserConfig(hidden_size=32, n_states=2, depth=1, inner=16))
-        retriever = Retriever(towers(gate, **options), head)
-        retriever.calibration.threshold.data.fill_(0.25)
-        retriever.save(tmp_path / "model")
+    def save(gate, **options):
+        Retriever(towers(gate, **options)).save(tmp_path / "model")
         return tmp_path / "model"
 
     return save
@@ -78,12 +71,15 @@ def _far(a, b):
     [("lexicon", {}), ("learned", {"pooling": "cls", "similarity": "dot"})],
 )
 def test_every_graph_gives_the_vectors_of_torch(saved, tmp_path, gate, options):
-    source = saved(gate, parser=gate == "learned", **options)
+    source = saved(gate, **options)
     export_model(source, tmp_path / "out", int8=False)
-    ours, theirs = load_model(str(tmp_path / "out")), Retriever.load(source)
+    ours, theirs = (
+        load_model(str(tmp_path / "out"), parser=None),
+        Retriever.load(source, parser=None),
+    )
     assert isinstance(ours, OnnxRetriever)
     assert (ours.fingerprint, ours.similarity) == (theirs.fingerprint, theirs.similarity)
-    assert (ours.gate, ours.has_parser) == (gate, gate == "learned")
+    assert ours.gate == gate
     size = np.abs(theirs.encode_queries(TEXTS)).max()
     for name in ("encode_queries", "encode_operands", "encode_documents"):
         assert _far(getattr(ours, name)(TEXTS), getattr(theirs, name)(TEXTS)) < 1e-4 * size
@@ -91,16 +87,13 @@ def test_every_graph_gives_the_vectors_of_torch(saved, tmp_path, gate, options):
     moved = np.abs(ours.encode_queries(TEXTS) - ours.encode_operands(TEXTS)).max(1)
     is_boolean = [gate == "learned" or "not" in text or "and" in text for text in TEXTS]
     assert (moved > 1e-3 * size).tolist() == is_boolean
-    found, expected = (one.encode_and_parse(TEXTS)[1] for one in (ours, theirs))
-    assert [one.parsed for one in found] == [one.parsed for one in expected]
-    assert ours.calibration_arrays.threshold == np.float32(0.25)
 
 
 def test_separate_towers_have_an_operand_graph(saved, tmp_path):
     source = saved("", is_shared=False)
     folder = tmp_path / "out"
     export_model(source, folder, int8=False)
-    ours, theirs = OnnxRetriever.load(folder), Retriever.load(source)
+    ours, theirs = OnnxRetriever.load(folder, parser=None), Retriever.load(source, parser=None)
     assert len(set(ours.manifest.graphs.values())) == 3
     assert _far(ours.encode_operands(TEXTS), theirs.encode_operands(TEXTS)) < 1e-4
 
@@ -108,12 +101,12 @@ def test_separate_towers_have_an_operand_graph(saved, tmp_path):
 def test_rounded_weights_are_close_and_serve_torch_too(saved, tmp_path, monkeypatch):
     monkeypatch.setattr(quantisation, "MIN_VALUES", 512)
     monkeypatch.setattr(quantisation, "MIN_TABLE", 1024)
-    source = saved("", parser=True)
+    source = saved("")
     manifest = export_model(source, tmp_path / "a")
     assert manifest.bits == 7
     assert 0.98 < manifest.agreement["document_cosine"] < 1
     assert 0.98 < manifest.agreement["query_cosine"] < 1
-    rounded = OnnxRetriever.load(tmp_path / "a")
+    rounded = OnnxRetriever.load(tmp_path / "a", parser=None)
     # A vector does not depend on the texts beside it.
     together = rounded.encode_documents(TEXTS)
     assert np.array_equal(together[:1], rounded.encode_documents(TEXTS[:1]))
@@ -138,7 +131,7 @@ def test_token_types_are_inputs_if_tokenizer_and_family_have_them(tiny_encoder, 
         tower = TowerGraph(model, "query").eval()
         assert len(tower.input_names) == expected
         batch = [torch.ones(2, 5, dtype=torch.int64)] * expected
-        assert tower(*batch)[0].shape == (2, 32)
+        assert tower(*batch).shape == (2, 32)
 
 
 def test_a_constant_size_is_rejected_and_nothing_is_left(saved, tmp_path, monkeypatch):
@@ -179,7 +172,10 @@ def test_the_verb_writes_a_folder_or_says_what_is_wrong(saved, tmp_path):
     assert result.exit_code == 0, result.output
     values = json.loads(result.stdout)
     assert values["document_cosine"] == pytest.approx(1, abs=1e-5)
-    graphs = OnnxRetriever.load(tmp_path / "out").manifest.graphs
+    graphs = OnnxRetriever.load(tmp_path / "out", parser=None).manifest.graphs
     assert set(graphs.values()) == {"document.onnx"}
     assert torch_folder(source) == source
-    assert Retriever.load(tmp_path / "out").fingerprint == Retriever.load(source).fingerprint
+    assert (
+        Retriever.load(tmp_path / "out", parser=None).fingerprint
+        == Retriever.load(source, parser=None).fingerprint
+    )

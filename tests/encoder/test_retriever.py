@@ -2,57 +2,27 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.composition.exact import rank_plans
 from boolattn.encoder import build_towers
-from boolattn.encoder.calibration import TrainableCalibration
-from boolattn.encoder.parser_head import ParserConfig, ParserHead, make_parser_labels
-from boolattn.encoder.parser_pass import encode_and_parse
 from boolattn.encoder.retriever import Retriever
-from boolattn.encoder.retriever_storage import SETTINGS, WEIGHTS
-from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.errors import MissingDataError
 from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import ParsedQuery
 from boolattn.logic.syntax import parse
 from boolattn.logic.tree import And, Atom, Not, Or
-from boolattn.parsing.decoding import ParserLogits
-from tests.parses import flat
+from tests.parses import KnownParses, flat
 
 NOT_TEXT, PLAIN_TEXT = "moths of Borneo but not Sumatra", "moths of Borneo"
 PARSES = {
     NOT_TEXT: flat((((0, 15),),), (((0, 8), (24, 31)),)),
     PLAIN_TEXT: ParsedQuery((((0, 15),),)),
 }
-
-
-class _KnownParses(ParserHead):
-    """Returns the parses of two texts, found by their length in tokens."""
-
-    def __init__(self, tokenizer, hidden_size: int, certainty: float = 10.0) -> None:
-        super().__init__(ParserConfig(hidden_size=hidden_size, n_slots=3))
-        self.known = {}
-        for text, parsed in PARSES.items():
-            offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
-            self.known[len(offsets)] = make_parser_labels([parsed], [offsets], 3)
-        self.certainty = certainty
-
-    def forward(self, layers, mask):
-        rows, c = [], self.certainty
-        for length in mask.sum(-1).tolist():
-            labels = self.known[int(length)]
-            tags = torch.zeros(layers[-1].shape[1], 3)
-            tags[: int(length)] = labels.tags[0]
-            roles = torch.nn.functional.one_hot(labels.roles[0], 3).float() * 2 * c - c
-            rows.append((tags * 2 * c - c, roles, labels.is_or[0] * 2 * c - c))
-        return ParserLogits(*(torch.stack(part) for part in zip(*rows, strict=True)))
 
 
 @pytest.fixture(params=["plain", "boolattn"])
@@ -62,8 +32,8 @@ def towers(request, tiny_encoder, tokenizer):
 
 
 @pytest.fixture
-def retriever(towers, tokenizer):
-    return Retriever(towers, _KnownParses(tokenizer, 32))
+def retriever(towers):
+    return Retriever(towers, KnownParses(PARSES))
 
 
 def test_a_query_without_operators_is_the_plain_vector_bit_for_bit(retriever):
@@ -99,8 +69,8 @@ def test_operands_are_parsed_encoded_separately_and_composed(retriever):
     assert not plans[1].is_composed
 
 
-def test_an_uncertain_parse_is_not_used_and_still_reported(towers, tokenizer):
-    uncertain = Retriever(towers, _KnownParses(tokenizer, 32, certainty=0.2))
+def test_an_uncertain_parse_is_not_used_and_still_reported(towers):
+    uncertain = Retriever(towers, KnownParses(PARSES, confidence=0.2))
     [plan] = uncertain.plan([NOT_TEXT])
     assert not plan.is_composed
     assert (plan.vectors == towers.encode_query([NOT_TEXT])).all()
@@ -180,126 +150,19 @@ def test_empty_and_single_trees(retriever):
     assert plan.vectors.shape == (1, 32)
 
 
-@pytest.mark.parametrize("n_states", [1, 2])
-def test_parsing_changes_no_bit_of_a_vector(towers, n_states):
-    parser = ParserHead(ParserConfig(hidden_size=32, n_states=n_states))
-    texts = [NOT_TEXT, PLAIN_TEXT]
-    features = towers.preprocess(texts, task="query")
-    with torch.inference_mode():
-        vectors, read = encode_and_parse(towers.eval(), parser, features)
-    assert torch.equal(vectors, towers.encode_query(texts, convert_to_tensor=True))
-    assert read.tags.shape[:2] == features["input_ids"].shape
-
-
-@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("n_states", [1, 2])
-def test_towers_in_half_precision_are_parsed(towers, n_states, kind):
-    parser = ParserHead(ParserConfig(hidden_size=32, n_states=n_states, depth=1)).eval()
-    features = towers.preprocess([NOT_TEXT, PLAIN_TEXT], task="query")
-    with torch.inference_mode():
-        _, whole = encode_and_parse(towers.eval(), parser, features)
-        _, half = encode_and_parse(towers.to(kind), parser, features)
-    assert half.tags.dtype is torch.float32
-    for own, expected in zip(half, whole, strict=True):
-        torch.testing.assert_close(own, expected, atol=0.1, rtol=0)
-    assert not torch.equal(half.tags, whole.tags)
-    # All the way to vectors and scores.
-    retriever = Retriever(towers, parser)
-    [plan] = retriever.plan([PLAIN_TEXT])
-    assert np.isfinite(retriever.score(plan, plan.vectors @ plan.vectors.T)).all()
-
-
-def test_operator_labels_reach_every_layer_that_is_parsed(tiny_encoder, tokenizer):
-    config = BoolAttnConfig(gate="label", rank=4)
-    towers = build_towers(tiny_encoder(), config, tokenizer=tokenizer).eval()
-    parser = ParserHead(ParserConfig(hidden_size=32, n_states=2)).eval()
-    features = towers.preprocess([NOT_TEXT], task="query")
-    found = []
-    for label in ([0, 0, 0], [0, 0, 1]):
-        labelled = {**features, "operators": torch.tensor([label])}
-        with torch.inference_mode():
-            found.append(encode_and_parse(towers, parser, labelled))
-    assert not torch.equal(found[0][0], found[1][0])
-    assert not torch.equal(found[0][1].tags, found[1][1].tags)
-
-
-def test_a_saved_retriever_parses_and_scores_the_same(towers, tmp_path):
-    torch.manual_seed(3)
-    config = ParserConfig(hidden_size=32, n_slots=3, n_states=2, depth=1)
-    first = Retriever(towers, ParserHead(config), threshold=0.25)
-    with torch.no_grad():
-        first.calibration.negation_offset.fill_(0.07)
-        first.calibration.negation_margin.fill_(0.3)
-        first.calibration.display_scale.copy_(torch.tensor([[0.8, -2.0], [0.9, -4.0]]))
+def test_a_saved_model_has_the_same_vectors_and_any_parser(towers, tmp_path):
+    first = Retriever(towers)
+    assert not first.has_parser
     first.save(tmp_path / "model")
-    second = Retriever.load(tmp_path / "model")
-    assert second.threshold == 0.25
+    second = Retriever.load(tmp_path / "model", parser=None)
     assert second.fingerprint == first.fingerprint
-    assert second.parser is not None
-    for name, value in first.parser.state_dict().items():
-        assert torch.equal(value, second.parser.state_dict()[name])
-    for name, value in first.calibration.state_dict().items():
-        assert torch.equal(value, second.calibration.state_dict()[name])
+    assert not second.plan([NOT_TEXT])[0].is_composed
+    parser = KnownParses(PARSES)
+    parser.threshold = 0.25
+    third = Retriever.load(tmp_path / "model", parser=parser)
+    assert third.threshold == 0.25
+    assert third.plan([NOT_TEXT])[0].is_composed
     plain = SentenceTransformer(str(tmp_path / "model"))
     assert (plain.encode_query([PLAIN_TEXT]) == towers.encode_query([PLAIN_TEXT])).all()
-
-
-_OLD_NAMES = {
-    "negation_margin": "lean",
-    "negation_offset": "excluded_shift",
-    "whole_query": "whole",
-    "display_scale": "scale",
-}
-
-
-@pytest.mark.parametrize("is_first", [False, True])
-def test_a_model_of_format_1_is_read(towers, tmp_path, is_first):
-    parser = ParserHead(ParserConfig(hidden_size=32))
-    first = Retriever(towers, parser, TrainableCalibration(32, negation_margin=0.5))
-    first.calibration.display_scale.fill_(2.0)
-    first.save(tmp_path / "model")
-    path = tmp_path / "model" / WEIGHTS
-    older = {}
-    for name, value in load_file(path).items():
-        part, _, own = name.partition(".")
-        old = f"{'reader' if part == 'parser' else part}.{_OLD_NAMES.get(own, own)}"
-        # The very first files had neither a margin nor a scale.
-        if not (is_first and old in ("calibration.lean", "calibration.scale")):
-            older[old] = value
-    save_file(older, path)
-    settings = json.loads((tmp_path / "model" / SETTINGS).read_text())
-    config = settings.pop("parser")
-    settings |= {"format": 1, "rule": "probability", "reader": config}
-    (tmp_path / "model" / SETTINGS).write_text(json.dumps(settings))
-    found = Retriever.load(tmp_path / "model")
-    assert found.calibration.negation_margin == (0 if is_first else 0.5)
-    expected = [[1, 0], [1, 0]] if is_first else [[2, 2], [2, 2]]
-    assert found.calibration.display_scale.tolist() == expected
-    for name, value in parser.state_dict().items():
-        assert torch.equal(value, found.parser.state_dict()[name])
-
-
-def test_a_model_with_a_removed_rule_is_rejected(towers, tmp_path):
-    Retriever(towers).save(tmp_path / "model")
-    path = tmp_path / "model" / SETTINGS
-    path.write_text(json.dumps({"format": 1, "threshold": 0.5, "rule": "sum", "reader": None}))
-    with pytest.raises(ConfigError, match="the composition rule 'sum' was removed"):
-        Retriever.load(tmp_path / "model")
-
-
-def test_damaged_or_missing_parts_are_named(towers, tmp_path):
     with pytest.raises(MissingDataError, match="holds no model"):
-        Retriever.load(tmp_path)
-    folder = tmp_path / "model"
-    Retriever(towers, ParserHead(ParserConfig(hidden_size=32))).save(folder)
-    (folder / WEIGHTS).write_bytes(b"junk")
-    with pytest.raises(DataError, match="damaged"):
-        Retriever.load(folder)
-    settings = json.loads((folder / SETTINGS).read_text())
-    (folder / SETTINGS).write_text(json.dumps(settings | {"format": 99}))
-    save = folder / SETTINGS
-    Retriever(towers, ParserHead(ParserConfig(hidden_size=32))).save(tmp_path / "other")
-    (folder / WEIGHTS).write_bytes((tmp_path / "other" / WEIGHTS).read_bytes())
-    with pytest.raises(DataError, match="format 99"):
-        Retriever.load(folder)
-    assert save.is_file()
+        Retriever.load(tmp_path, parser=None)

@@ -34,12 +34,9 @@ FROZEN = "de33e90a8379df6111d4a8ff4b51501e29e39e1211b4c58439e34b47aeeee03b"
 
 def test_every_source_has_what_its_name_says(tmp_path, capsys):
     out = tmp_path / "queries.jsonl"
-    chosen = ["--paraphrases", "quest-intro", "--data", str(SAMPLE), "--split", "train"]
-    assert main(["--out", str(out), *COUNTS, *CORPUS, *chosen]) == 0
+    assert main(["--out", str(out), *COUNTS, *CORPUS]) == 0
     found = read_labelled_queries(out)
-    assert {*SIZES, "paraphrases", "refilled", "around"} == {
-        n for n in found if "held_out" not in n
-    }
+    assert {*SIZES, "refilled", "around"} == {n for n in found if "held_out" not in n}
     assert not [q for n, own in found.items() if n in SIZES for q in own if BANNED.search(q.text)]
     for name in ("questions", "titles", "documents"):
         assert all(query.parsed.is_plain for query in found[name])
@@ -61,10 +58,8 @@ def test_the_bytes_of_a_seed_are_frozen(tmp_path):
     assert sha256(out.read_bytes()).hexdigest() == FROZEN
 
 
-def test_an_unknown_split_or_data_set_is_one_line(tmp_path, capsys):
-    out = ["--out", str(tmp_path / "q.jsonl"), *COUNTS, "--paraphrases"]
-    assert main([*out, "quest-intro", "--data", str(SAMPLE), "--split", "dev"]) == 2
-    assert "quest-intro has no split 'dev'; it has train" in capsys.readouterr().err
-    assert main([*out, "quset"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert not (tmp_path / "q.jsonl").exists()
+def test_a_missing_file_is_one_line(tmp_path, capsys):
+    out = tmp_path / "q.jsonl"
+    assert main(["--out", str(out), *COUNTS, "--queries", f"x={tmp_path / 'no.jsonl'}"]) == 2
+    assert "no.jsonl" in capsys.readouterr().err
+    assert not out.exists()

@@ -30,19 +30,19 @@ def planned(tmp_path):
 
 
 def test_the_same_settings_are_not_run_again(planned):
-    same = planned("composed", lambda settings: settings["model"].update(encoder="elsewhere"))
+    same = planned("plain", lambda settings: settings["model"].update(encoder="elsewhere"))
     assert len(same.finished) == 1
     assert same.tasks == []
     faster = {"chunk": 192, "captured": "none", "n_workers": 3}
-    assert planned("composed", lambda settings: settings["train"].update(faster)).finished
+    assert planned("plain", lambda settings: settings["train"].update(faster)).finished
     with pytest.raises(ConfigError, match=r"train\.batch_size = 8, not 32"):
-        planned("composed", lambda settings: settings["train"].update(batch_size=8))
+        planned("plain", lambda settings: settings["train"].update(batch_size=8))
 
 
 def test_a_setting_that_a_run_lacks_had_its_default(planned):
-    assert planned("composed", lambda settings: settings["compose"].pop("gate_steps")).finished
-    with pytest.raises(ConfigError, match=r"compose\.n_natural = 0, not 30000"):
-        planned("composed", lambda settings: settings["compose"].pop("n_natural"))
+    assert planned("plain", lambda settings: settings["post"].pop("gate_steps")).finished
+    with pytest.raises(ConfigError, match=r"train\.freeze_heads = False, not True"):
+        planned("corrected-frozen", lambda settings: settings["train"].pop("freeze_heads"))
 
 
 def test_a_run_under_a_former_name_is_found(planned):
@@ -55,14 +55,13 @@ def test_settings_that_a_system_does_not_use_may_differ(planned):
 
     assert planned("plain", other).finished
 
-    def composed(settings):
-        settings["compose"]["parser_weight"] = 9.0
+    def small(settings):
         settings["plugin"]["rank"] = 4
+        # A table of an older version.
+        settings["compose"] = {"use_parser": False}
 
-    assert planned("plain", composed).finished
+    assert planned("plain", small).finished
     with pytest.raises(ConfigError, match=r"plugin\.rank = 4"):
-        planned("corrected-learned", composed)
-    with pytest.raises(ConfigError, match=r"compose\.parser_weight = 9\.0"):
-        planned("composed", composed)
+        planned("corrected-learned", small)
     with pytest.raises(ConfigError, match=r"pretrain\.varied_share = 0\.25"):
         planned("corrected-learned", other)

@@ -37,9 +37,6 @@ n_negatives = 2
 n_logical = 1
 learning_rate = 1e-3
 keep = "last"
-[compose]
-n_generated = 0
-n_parser_texts = 0
 """
 
 QUEST_INTRO = Path(__file__).parents[1] / "data/samples/quest-intro"

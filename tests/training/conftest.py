@@ -10,26 +10,14 @@ import torch
 
 from boolattn.data.labelled_queries import write_labelled_queries
 from boolattn.data.records import Dataset, Document, Operand, Query
-from boolattn.encoder.retriever import Retriever
 from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import LabelledQuery
 from boolattn.training.corpus import Corpus
 from boolattn.training.preset_files import make_preset
-from boolattn.training.retrieval.composing import make_composing
-from boolattn.training.run_folder import save_model
-from boolattn.training.towers import make_towers
 from tests.parses import flat
 
 WORDS = ("moths", "birds", "ferns", "films")
 PLACES = ("borneo", "sumatra", "peru", "chile")
-#: A query parser, trained on the training queries and two sources of the file.
-COMPOSE = (
-    "compose.use_parser=true",
-    "compose.n_slots=3",
-    "compose.n_parser_texts=6",
-    "compose.n_generated=12",
-    "compose.n_sentences=9",
-)
 
 
 @pytest.fixture(autouse=True)
@@ -159,27 +147,3 @@ def parser_queries(generated, tmp_path_factory):
     rows = [(name, query) for i, name in enumerate(names) for query in generated[i::4][:12]]
     write_labelled_queries(path, rows)
     return path
-
-
-@pytest.fixture
-def composed_model(tmp_path):
-    """Save a new model with a parser, as a training does."""
-
-    def build(preset, name="run"):
-        torch.manual_seed(0)
-        towers = make_towers(preset)
-        writer = make_composing(towers, preset).writer(preset)
-        save_model(towers, tmp_path / name, preset, also=writer)
-        return tmp_path / name
-
-    return build
-
-
-def parts(folder):
-    """Return all weights of a saved retriever."""
-    retriever = Retriever.load(folder)
-    return {
-        **{f"towers.{k}": v for k, v in retriever.towers.state_dict().items()},
-        **{f"parser.{k}": v for k, v in retriever.parser.state_dict().items()},
-        **{f"calibration.{k}": v for k, v in retriever.calibration.state_dict().items()},
-    }

@@ -1,8 +1,7 @@
-"""Post-training: gate, parser and calibration; document vectors do not change."""
+"""Post-training of the learned gate; document vectors do not change."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from weakref import ref
 
 import numpy as np
@@ -15,46 +14,15 @@ from boolattn.encoder.retriever import Retriever
 from boolattn.errors import ConfigError
 from boolattn.training import launch as launching
 from boolattn.training.launch import Launch, post_train, train
-from boolattn.training.post.heads import gate_of, train_gate
+from boolattn.training.post.gate import gate_of, operator_labels, train_gate
 from boolattn.training.run_folder import save_model
 from boolattn.training.towers import make_towers
-from tests.training.conftest import COMPOSE, parts
 
-
-def test_post_training_changes_no_vector(
-    preset, labelled_corpus, parser_queries, composed_model, tmp_path
-):
-    chosen = preset(*COMPOSE)
-    model = composed_model(chosen)
-    settings = replace(
-        chosen.compose,
-        n_states=3,
-        depth=1,
-        parser_steps=60,
-        parser_learning_rate=5e-3,
-        post_batch_size=8,
-        # The training queries alone: so small an encoder does not learn more of them.
-        n_generated=0,
-        n_sentences=0,
-        threshold=0.0,
-    )
-    calibrated = replace(chosen, compose=settings)
-    launch = Launch(out=tmp_path / "end", pretrained=model, parser_queries=parser_queries)
-    post_train(calibrated, launch, labelled_corpus)
-    before, after = parts(model), parts(tmp_path / "end" / "model")
-    for name in before:
-        if name.startswith("towers."):
-            assert torch.equal(before[name], after[name])
-    ended = Retriever.load(tmp_path / "end" / "model")
-    assert ended.threshold == 0.0
-    # It parses what it was trained on.
-    assert ended.parser.config.n_states == 3
-    [output] = ended.parse([labelled_corpus.dataset.splits["train"][0].text])
-    assert output.parsed.form == (1, 1, "and")
+LEARNED = ("plugin.gate=learned", "plugin.gate_reads=context", "post.gate_steps=30")
 
 
 def test_the_trained_model_is_freed_before_post_training(
-    preset, labelled_corpus, parser_queries, tmp_path, monkeypatch
+    preset, labelled_corpus, tmp_path, monkeypatch
 ):
     made, alive = [], []
 
@@ -69,35 +37,25 @@ def test_the_trained_model_is_freed_before_post_training(
 
     monkeypatch.setattr(launching, "make_towers", make)
     monkeypatch.setattr(launching, "_post_train", do_nothing)
-    chosen = preset(*COMPOSE, "compose.parser_steps=1", max_steps=1, keep="last")
-    launch = Launch(out=tmp_path / "run", parser_queries=parser_queries)
-    train(chosen, launch, labelled_corpus)
+    train(preset(*LEARNED, max_steps=1, keep="last"), Launch(out=tmp_path / "r"), labelled_corpus)
     assert alive == [False], "two models would take twice the memory"
 
 
-def test_post_training_needs_a_parser_and_a_model(preset, labelled_corpus, tmp_path):
-    save_model(make_towers(preset()), tmp_path / "run", preset())
-    calibrated = preset(*COMPOSE, "compose.parser_steps=1")
-    with pytest.raises(ConfigError, match="has no parser"):
-        post_train(
-            calibrated,
-            Launch(out=tmp_path / "x", pretrained=tmp_path / "run"),
-            labelled_corpus,
-        )
+def test_post_training_needs_a_model(preset, labelled_corpus, tmp_path):
     with pytest.raises(ConfigError, match="--pretrained"):
-        post_train(calibrated, Launch(out=tmp_path / "y"), labelled_corpus)
+        post_train(preset(*LEARNED), Launch(out=tmp_path / "y"), labelled_corpus)
 
 
-def test_training_the_gate_changes_no_document(
-    preset, labelled_corpus, parser_queries, composed_model, tmp_path
-):
-    learned = ("plugin.gate=learned", "plugin.gate_reads=context")
-    chosen = preset(*COMPOSE, *learned)
-    model = composed_model(chosen)
-    trained = replace(chosen, compose=replace(chosen.compose, gate_steps=30, post_batch_size=8))
-    launch = Launch(out=tmp_path / "end", pretrained=model, parser_queries=parser_queries)
-    assert 0 <= post_train(trained, launch, labelled_corpus)["gate_accuracy"] <= 1
-    before, after = map(Retriever.load, (model, tmp_path / "end" / "model"))
+def test_training_the_gate_changes_no_document(preset, labelled_corpus, parser_queries, tmp_path):
+    chosen = preset(*LEARNED, "post.batch_size=8")
+    torch.manual_seed(0)
+    save_model(make_towers(chosen), tmp_path / "run", chosen)
+    launch = Launch(
+        out=tmp_path / "end", pretrained=tmp_path / "run", parser_queries=parser_queries
+    )
+    assert 0 <= post_train(chosen, launch, labelled_corpus)["gate_accuracy"] <= 1
+    folders = (tmp_path / "run", tmp_path / "end" / "model")
+    before, after = (Retriever.load(folder, parser=None) for folder in folders)
     texts = [document.text for document in labelled_corpus.dataset.documents[:8]]
     vectors = [one.towers.encode_document(texts) for one in (before, after)]
     np.testing.assert_array_equal(*vectors)
@@ -111,7 +69,7 @@ def test_training_the_gate_changes_no_document(
 def test_a_gate_that_cannot_be_trained_is_refused_before_the_training(
     preset, labelled_corpus, tmp_path, change
 ):
-    chosen = preset(*COMPOSE, change, "compose.gate_steps=1")
+    chosen = preset(change, "post.gate_steps=1")
     with pytest.raises(ConfigError, match=r"plugin\.gate=learned"):
         train(chosen, Launch(out=tmp_path / "run"), labelled_corpus)
     assert not (tmp_path / "run").exists()
@@ -128,20 +86,21 @@ def retriever(tiny_encoder, tokenizer):
 
 
 def _gate_preset(preset, n_steps):
-    return preset(f"compose.gate_steps={n_steps}", "compose.post_batch_size=64")
+    return preset(f"post.gate_steps={n_steps}", "post.batch_size=64")
 
 
 def test_the_gate_learns_and_nothing_else_changes(retriever, preset, generated):
     model = retriever(gate="learned", gate_reads="context")
     before = {name: value.clone() for name, value in model.towers.state_dict().items()}
-    short = train_gate(model, [generated], _gate_preset(preset, 1))
-    longer = train_gate(model, [generated[::2], generated[1::2]], _gate_preset(preset, 200))
+    short = train_gate(model, generated, _gate_preset(preset, 1))
+    longer = train_gate(model, generated, _gate_preset(preset, 200))
     assert longer > short + 0.15
     after = model.towers.state_dict()
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed
     assert all(".gate." in name for name in changed)
     assert not gate_of(model).training
+    assert {operator_labels(one) for one in generated} == {(1, 0, 0), (0, 1, 0), (0, 0, 1)}
 
 
 @pytest.mark.parametrize("gate", ["lexicon", "label"])
@@ -149,4 +108,6 @@ def test_another_gate_cannot_be_trained(retriever, preset, generated, gate):
     model = retriever(gate=gate)
     assert gate_of(model) is None
     with pytest.raises(ConfigError, match="gate_steps trains a learned gate"):
-        train_gate(model, [generated], _gate_preset(preset, 1))
+        train_gate(model, generated, _gate_preset(preset, 1))
+    with pytest.raises(ConfigError, match="needs labelled queries"):
+        train_gate(retriever(gate="learned"), [], _gate_preset(preset, 1))

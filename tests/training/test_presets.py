@@ -22,15 +22,8 @@ SMALL = {
         "warmup_steps=0",
         "evaluate_every=1",
         "n_validation_documents=8",
-        "n_generated=8",
-        "compose.n_sentences=8",
-        "n_natural=8",
-        "n_short=8",
-        "n_parser_texts=3",
     ),
 }
-#: The same for post-training.
-POST = ("parser_steps=1", "gate_steps=1", "post_batch_size=4")
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +44,11 @@ def _run(capsys, verb, *arguments):
 
 
 @pytest.mark.parametrize("name", preset_names())
-def test_a_preset_runs_from_pretraining_to_a_model(  # noqa: PLR0913 - fixtures
-    name, data, encoder_folder, parser_queries, tmp_path, capsys, caplog
+def test_a_preset_runs_from_pretraining_to_a_model(
+    name, data, encoder_folder, tmp_path, capsys, caplog
 ):
     same = [f"model.encoder={encoder_folder}", "train.needs_gpu=false"]
     same += ["query_length=32", "document_length=32"]
-    if load_preset(name).compose.use_parser:
-        same += POST
     if load_preset(name).data.validation == "generated_choice":
         same += ["data.validation=val"]  # too few categories for a third split
 
@@ -69,7 +60,6 @@ def test_a_preset_runs_from_pretraining_to_a_model(  # noqa: PLR0913 - fixtures
     assert 0 <= found["unseen_cue_f1"] <= 1
     folder = data / load_preset(name).data.name
     words = ["--preset", name, *sets("train"), "--data", folder, "--pretrained", heads / "model"]
-    words += ["--parser-queries", parser_queries]
     result = _run(capsys, "train", *words, "--out", out)
     assert result["steps"] == 2
     assert result["loss"] > 0

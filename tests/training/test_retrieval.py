@@ -20,7 +20,6 @@ from boolattn.training.retrieval.training import train_towers
 from boolattn.training.run_folder import RunFolder
 from boolattn.training.tower_pass import TowerPass
 from boolattn.training.towers import make_towers
-from tests.training.conftest import COMPOSE
 
 
 def _weights(folder):
@@ -258,21 +257,18 @@ def test_a_missing_encoder_or_split_is_one_line(preset, corpus, tmp_path):
         make_steps(preset(n_bm25=1), corpus)
 
 
-@pytest.mark.parametrize("composes", [False, True])
-def test_scopes_stay_supervised(preset, labelled_corpus, parser_queries, tmp_path, composes):
+def test_scopes_stay_supervised(preset, labelled_corpus, tmp_path):
     """Not in the documents' encoder, and not for towers without a plug-in."""
-    more = COMPOSE if composes else ()
     losses = {}
     for weight in (0.0, 4.0):
-        chosen = preset(*more, "pretrain.n_sentences=40", max_steps=3, scope_weight=weight)
-        batch = make_steps(chosen, labelled_corpus, parser_queries=parser_queries)[0]
+        chosen = preset("pretrain.n_sentences=40", max_steps=3, scope_weight=weight)
+        batch = make_steps(chosen, labelled_corpus)[0]
         assert ("scoped" in batch) == bool(weight)
-        out = tmp_path / f"run-{weight}"
-        launch = Launch(out=out, parser_queries=parser_queries)
+        launch = Launch(out=tmp_path / f"run-{weight}")
         losses[weight] = train(chosen, launch, labelled_corpus).metrics["loss"]
     assert losses[4.0] > losses[0.0] + 1
-    plain = preset(*more, "model.use_plugin=false", scope_weight=4.0)
-    batch = make_steps(plain, labelled_corpus, parser_queries=parser_queries)[0]
+    plain = preset("model.use_plugin=false", scope_weight=4.0)
+    batch = make_steps(plain, labelled_corpus)[0]
     assert "scoped" not in batch
 
 

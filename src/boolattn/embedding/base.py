@@ -13,13 +13,15 @@ from boolattn.composition.fitted import conjunctions
 from boolattn.composition.plan import Plan, score
 from boolattn.logic.structure import in_words
 from boolattn.logic.tree import And, Atom, QueryTree, atoms
+from boolattn.parsing.decoding import ParserOutput
+from boolattn.parsing.parser import load_parser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from boolattn.parsing.decoding import ParserOutput
+    from boolattn.parsing.parser import Parser
 
     Array = NDArray[np.float32]
 
@@ -34,11 +36,12 @@ def ignore(_: int) -> None:
 class BaseRetriever(ABC):
     """An encoder with a query parser.
 
-    A query is encoded once and parsed from the same pass; its operands are then encoded in one
-    batch. A query without operators is one vector and costs one pass.
+    A query is parsed and encoded; its operands are then encoded in one batch. A query without
+    operators is one vector and costs one pass of the encoder.
     """
 
-    threshold: float = THRESHOLD
+    parser: Parser | None = None  # without one, plain text is one operand
+    threshold: float = THRESHOLD  # least confidence of a parse that is used
 
     @property
     @abstractmethod
@@ -56,9 +59,14 @@ class BaseRetriever(ABC):
         """Identifies what made a document's vector; an index is bound to it."""
 
     @property
-    @abstractmethod
     def has_parser(self) -> bool:
         """Whether plain text is parsed; without a parser it is one operand."""
+        return self.parser is not None
+
+    def use_parser(self, parser: Parser | str | None) -> None:
+        """Parse plain text with a parser, or with the one of a name; ``None`` for no parsing."""
+        self.parser = load_parser(parser) if isinstance(parser, str) else parser
+        self.threshold = THRESHOLD if self.parser is None else self.parser.threshold
 
     @abstractmethod
     def encode_queries(self, texts: Sequence[str]) -> Array:
@@ -88,22 +96,20 @@ class BaseRetriever(ABC):
     ) -> Array:
         """Encode documents; ``progress`` gets the number just encoded. Shape ``(texts, dim)``."""
 
-    @abstractmethod
-    def encode_and_parse(self, texts: Sequence[str]) -> tuple[Array, list[ParserOutput]]:
-        """Encode queries and parse them from the same pass."""
-
     def parse(self, texts: Sequence[str]) -> list[ParserOutput]:
         """Parse queries, whatever the confidence."""
-        return self.encode_and_parse(texts)[1] if texts else []
+        return [ParserOutput()] * len(texts) if self.parser is None else self.parser.parse(texts)
 
     def plan(self, texts: Sequence[str]) -> list[Plan]:
         """Plan queries in plain language, all in one batch."""
         if not texts:
             return []
         plans: list[Plan] = []
-        for text, vector, output in zip(texts, *self.encode_and_parse(texts), strict=True):
+        vectors, outputs = self.encode_queries(texts), self.parse(texts)
+        for text, vector, output in zip(texts, vectors, outputs, strict=True):
             atom, parsed = Atom(text), output.parsed
             plan = Plan(text, atom, (text,), (), vector[None], vector, False, 1.0, atom)
+            plan = replace(plan, fallback=output.reason)
             if parsed is not None and not parsed.is_plain:
                 tree = parsed.tree(text)
                 low = f"the parser's confidence is {output.confidence:.2f}, below {self.threshold}"

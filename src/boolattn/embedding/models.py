@@ -20,10 +20,12 @@ from boolattn.embedding.onnx_storage import (
     read_onnx_manifest,
 )
 from boolattn.errors import DataError, MissingDataError
-from boolattn.files import atomic_folder, cache_folder, require, verify
+from boolattn.files import atomic_folder, cache_folder, file_sum, require, verify
+from boolattn.parsing.parser import SHIPPED as PARSER
 
 if TYPE_CHECKING:
     from boolattn.embedding.base import BaseRetriever
+    from boolattn.parsing.parser import Parser
 
 SHIPPED, MINILM = "shipped", "minilm"
 NAMES = (SHIPPED, MINILM)
@@ -82,8 +84,10 @@ def absolute_name(name: str) -> str:
     return name if name in NAMES or not name else str(Path(name).resolve())
 
 
-def load_model(name: str, *, device: str | None = None) -> BaseRetriever:
-    """Load a model by its name or folder.
+def load_model(
+    name: str, *, device: str | None = None, parser: Parser | str | None = PARSER
+) -> BaseRetriever:
+    """Load a model by its name or folder, with a query parser.
 
     A folder for onnxruntime runs there, unless a device is named or torch finds a GPU; other
     folders run in torch.
@@ -92,23 +96,16 @@ def load_model(name: str, *, device: str | None = None) -> BaseRetriever:
     if runs_in_onnx(folder, device):
         from boolattn.embedding.onnx_retriever import OnnxRetriever
 
-        return OnnxRetriever.load(folder)
+        return OnnxRetriever.load(folder, parser=parser)
     require_torch(f"{name} on {device}" if is_onnx_folder(folder) else f"{name}, a torch model,")
     from boolattn.encoder.retriever import Retriever
 
-    return Retriever.load(torch_source(name), device=device)
+    return Retriever.load(torch_source(name), device=device, parser=parser)
 
 
 def runs_in_onnx(folder: Path, device: str | None = None) -> bool:
     """Whether a model folder runs in onnxruntime, given the device that a user named."""
     return is_onnx_folder(folder) and device is None and not _has_gpu()
-
-
-def has_composition(folder: Path) -> bool:
-    """Whether a model folder has a query parser or a calibration."""
-    if is_onnx_folder(folder):
-        return read_onnx_manifest(folder).has_parser
-    return (folder / "composition.json").is_file()
 
 
 def require_torch(what: str) -> None:
@@ -148,7 +145,7 @@ def _minilm_graphs() -> Path:
     """Return MiniLM for onnxruntime: our graphs, with the weights of its package."""
     source, template = minilm_folder(), _FOLDERS[MINILM]
     manifest = read_onnx_manifest(template)
-    target = cache_folder() / "models" / f"onnx-minilm-{manifest.fingerprint[:12]}"
+    target = cache_folder() / "models" / f"onnx-minilm-{file_sum(template / MANIFEST)[:12]}"
     if not is_onnx_folder(target):
         with atomic_folder(target, replace=True) as draft:
             shutil.copytree(template, draft, dirs_exist_ok=True)

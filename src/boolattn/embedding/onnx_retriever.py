@@ -7,7 +7,6 @@ activations are rounded to 8 bits with one scale for each run. Several texts run
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -22,12 +21,11 @@ from boolattn.embedding.onnx_storage import (
     QUERY,
     TOKENIZER,
     OnnxManifest,
-    read_calibration,
     read_onnx_manifest,
 )
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import verify
-from boolattn.parsing.decoding import ParserLogits, ParserOutput, decode, is_boolean
+from boolattn.parsing.parser import SHIPPED, Parser
 from boolattn.parsing.runtime import check_runtime, default_threads, open_graph, open_tokenizer
 
 if TYPE_CHECKING:
@@ -36,12 +34,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
-    from boolattn.composition.calibration import Calibration
-
     Array = NDArray[np.float32]
 
 VECTORS = "vectors"
-PARSE = ("tags", "roles", "joiner")
 #: Texts tokenised at once.
 _CHUNK = 256
 
@@ -49,22 +44,35 @@ _CHUNK = 256
 class OnnxRetriever(BaseRetriever):
     """A saved model for onnxruntime."""
 
-    def __init__(self, folder: Path, manifest: OnnxManifest, *, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        manifest: OnnxManifest,
+        *,
+        threads: int | None = None,
+        parser: Parser | str | None = SHIPPED,
+    ) -> None:
         self.folder, self.manifest = folder, manifest
-        self.threshold = manifest.threshold
+        self.use_parser(parser)
         self.threads = threads or default_threads()
         self._sessions: dict[str, Any] = {}
         self._tokenizers: dict[int, Tokenizer] = {}
         self._lock = Lock()
 
     @classmethod
-    def load(cls, folder: str | Path, *, threads: int | None = None) -> OnnxRetriever:
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        threads: int | None = None,
+        parser: Parser | str | None = SHIPPED,
+    ) -> OnnxRetriever:
         """Open a folder, after comparing its files with their hashes."""
         folder = Path(folder)
         manifest = read_onnx_manifest(folder)
         check_runtime(folder, manifest.needs)
         verify(folder, manifest.files, MANIFEST)
-        return cls(folder, manifest, threads=threads)
+        return cls(folder, manifest, threads=threads, parser=parser)
 
     @property
     def dimension(self) -> int:
@@ -82,11 +90,6 @@ class OnnxRetriever(BaseRetriever):
         return self.manifest.fingerprint
 
     @property
-    def has_parser(self) -> bool:
-        """Whether plain text is parsed."""
-        return self.manifest.has_parser
-
-    @property
     def gate(self) -> str:
         """What opens BoolAttn's gate; empty without BoolAttn."""
         return self.manifest.gate
@@ -95,11 +98,6 @@ class OnnxRetriever(BaseRetriever):
     def max_tokens(self) -> int:
         """Most tokens of a document."""
         return self.manifest.document_length
-
-    @cached_property
-    def calibration_arrays(self) -> Calibration:
-        """The calibration."""
-        return read_calibration(self.folder, self.dimension)
 
     def encode_queries(self, texts: Sequence[str]) -> Array:
         """Encode whole queries, with BoolAttn if the model has it."""
@@ -122,22 +120,6 @@ class OnnxRetriever(BaseRetriever):
         prompt, length = self.manifest.document_prompt, self.manifest.document_length
         return self._vectors(DOCUMENT, texts, prompt, length, progress)
 
-    def encode_and_parse(self, texts: Sequence[str]) -> tuple[Array, list[ParserOutput]]:
-        """Encode queries and parse them from the same pass."""
-        if not self.has_parser:
-            return self.encode_queries(texts), [ParserOutput()] * len(texts)
-        vectors, outputs = self._empty(len(texts)), []
-        names = [VECTORS, *PARSE]
-        found = self._run(QUERY, texts, self.manifest.query_length, names)
-        for row, (encoding, values) in enumerate(found):
-            vectors[row] = values[0][0]
-            output = ParserOutput()
-            # A text without tokens has no logits.
-            if len(values) > 1 and is_boolean(logits := ParserLogits(*values[1:]))[0]:
-                output = decode(logits, texts[row], encoding.offsets, 0)
-            outputs.append(output)
-        return vectors, outputs
-
     def _vectors(
         self,
         task: str,
@@ -148,31 +130,27 @@ class OnnxRetriever(BaseRetriever):
     ) -> Array:
         if isinstance(texts, str):
             raise ConfigError("texts must be a list of texts, got one text")
-        vectors = self._empty(len(texts))
+        vectors = np.zeros((len(texts), self.dimension), np.float32)
         worded = [prompt + text for text in texts] if prompt else texts
-        for row, (_, values) in enumerate(self._run(task, worded, length, [VECTORS])):
-            vectors[row] = values[0][0]
+        for row, vector in enumerate(self._run(task, worded, length)):
+            vectors[row] = vector
             progress(1)
         return vectors
 
-    def _empty(self, n: int) -> Array:
-        return np.zeros((n, self.dimension), np.float32)
-
-    def _run(
-        self, task: str, texts: Sequence[str], length: int, outputs: list[str]
-    ) -> Iterator[tuple[Any, list[Any]]]:
-        """Run texts, each alone; yield each one's tokens and outputs, in order."""
+    def _run(self, task: str, texts: Sequence[str], length: int) -> Iterator[Array]:
+        """Run texts, each alone; yield each one's vector, in order."""
         session, tokenizer = self._session(task), self._tokenizer(length)
 
-        def one(encoding: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401 - an Encoding
+        def one(encoding: Any) -> Array:  # noqa: ANN401 - an Encoding
             ids = np.array([encoding.ids], np.int64)
             if not ids.size:
                 # A tokenizer without special tokens, and an empty text.
-                return encoding, [np.zeros((1, self.dimension), np.float32)]
+                return np.zeros(self.dimension, np.float32)
             filled = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
             filled["token_type_ids"] = np.zeros_like(ids)
             given = {name: filled[name] for name in self.manifest.inputs}
-            return encoding, session.run(outputs, given)
+            vector: Array = session.run([VECTORS], given)[0][0]
+            return vector
 
         threads = min(self.threads, len(texts))
         pool = ThreadPoolExecutor(threads) if threads > 1 else None

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from boolattn.composition.calibration import Calibration
-from boolattn.embedding.int8 import read_tensors
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import DAMAGED, atomic_file, file_sum
 from boolattn.settings import build
@@ -19,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-MANIFEST, TOKENIZER, CALIBRATION = "model.json", "tokenizer.json", "calibration.safetensors"
+MANIFEST, TOKENIZER = "model.json", "tokenizer.json"
 FORMAT = 1
 #: Tasks that a graph is for.
 QUERY, OPERAND, DOCUMENT = "query", "operand", "document"
@@ -37,8 +33,6 @@ class OnnxManifest:
     document_length: int
     query_prompt: str = ""
     document_prompt: str = ""
-    threshold: float = 0.5  # least confidence of a parse that is used
-    has_parser: bool = False
     gate: str = ""  # what opens BoolAttn's gate; empty without BoolAttn
     inputs: tuple[str, ...] = ("input_ids", "attention_mask")
     graphs: Mapping[str, str] = field(default_factory=dict)  # a file for each task
@@ -86,22 +80,3 @@ def read_onnx_manifest(folder: Path) -> OnnxManifest:
         return build(OnnxManifest, values, source=str(path))
     except ConfigError as error:
         raise DataError(f"{error}; {DAMAGED}") from error
-
-
-def calibration_tensors(calibration: Calibration) -> dict[str, Any]:
-    """Return a calibration as named arrays of at least one dimension."""
-    return {f.name: np.atleast_1d(getattr(calibration, f.name)) for f in fields(calibration)}
-
-
-def read_calibration(folder: Path, dimension: int) -> Calibration:
-    """Read a calibration."""
-    path = folder / CALIBRATION
-    found, expected = read_tensors([path]), Calibration.untrained(dimension)
-    values = {}
-    for f in fields(Calibration):
-        like = np.asarray(getattr(expected, f.name))
-        own = found.get(f.name)
-        if own is None or own.shape != np.atleast_1d(like).shape:
-            raise DataError(f"{path} does not fit {MANIFEST}: {f.name}; {DAMAGED}")
-        values[f.name] = own.astype(np.float32).reshape(like.shape)
-    return Calibration(**values)

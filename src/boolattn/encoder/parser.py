@@ -1,6 +1,6 @@
 """The query parser in torch: a small encoder of its own, and a head of slots.
 
-Slots and logits are described in :mod:`boolattn.parsing.slots`.
+Slots and logits are described in :mod:`boolattn.parsing.decoding`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from boolattn.embedding.int8 import dequantise, quantise, read_tensors, write_pa
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_folder
 from boolattn.logic.labels import span_labels
-from boolattn.parsing.slots import ABSENT, GAPS, NEGATED, POSITIVE, ParserLogits
+from boolattn.parsing.decoding import ABSENT, GAPS, NEGATED, POSITIVE, ParserLogits
 from boolattn.settings import build
 
 if TYPE_CHECKING:

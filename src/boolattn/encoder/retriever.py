@@ -1,32 +1,23 @@
-"""The torch retriever: two towers with a query parser and a calibration."""
+"""The torch retriever: any sentence-transformers model with a query parser."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
 from sentence_transformers.sentence_transformer.modules import Normalize
 from torch.nn import functional as F
 
-from boolattn.embedding.base import THRESHOLD, BaseRetriever, ignore
+from boolattn.embedding.base import BaseRetriever, ignore
 from boolattn.embedding.models import torch_folder
-from boolattn.encoder.bool_bert import QUERY, BoolBertModel
-from boolattn.encoder.calibration import TrainableCalibration
+from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.encoder.document_encoder import document_encoder
-from boolattn.encoder.parser_pass import encode_and_parse
-from boolattn.encoder.retriever_storage import (
-    RetrieverParts,
-    load_towers,
-    read_retriever,
-    write_retriever_files,
-)
-from boolattn.encoder.tower_storage import save_towers
+from boolattn.encoder.tower_storage import load_towers, save_towers
 from boolattn.encoder.towers import encode_queries, query_encoder, settings_of
 from boolattn.errors import ConfigError
-from boolattn.parsing.decoding import ParserLogits, ParserOutput, decode, is_boolean
+from boolattn.parsing.parser import SHIPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,9 +27,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
 
-    from boolattn.composition.calibration import Calibration
     from boolattn.encoder.card import Card
-    from boolattn.encoder.parser_head import ParserHead
+    from boolattn.parsing.parser import Parser
 
     Array = NDArray[np.float32]
 
@@ -47,49 +37,37 @@ if TYPE_CHECKING:
 MAX_TOKENS = 8192
 
 
-@dataclass
 class Retriever(BaseRetriever):
-    """Two towers with a query parser and a calibration."""
+    """An encoder with a query parser.
 
-    towers: SentenceTransformer  # any sentence-transformers model; with a parser, ours
-    parser: ParserHead | None = None  # parses plain text; without one, plain text is one operand
-    calibration: TrainableCalibration = None  # type: ignore[assignment]  # set below
-    threshold: float = THRESHOLD  # least confidence of a parse that is used
-    _fingerprint: str = field(default="", repr=False)
+    Args:
+        towers: Any sentence-transformers model.
+        parser: A parser, the name of one ("shipped"), or ``None``: plain text is one operand.
+    """
 
-    def __post_init__(self) -> None:
-        device = self.towers.device
-        self.towers.eval()
-        if self.calibration is None:
-            self.calibration = TrainableCalibration(self.dimension)
-        if self.calibration.dimension != self.dimension:
-            raise ConfigError(
-                f"the calibration is for vectors of length {self.calibration.dimension}, "
-                f"but these towers make vectors of length {self.dimension}"
-            )
-        self.calibration.to(device).eval()
-        if self.parser is not None:
-            self.parser.to(device).eval()
+    def __init__(self, towers: SentenceTransformer, parser: Parser | str | None = None) -> None:
+        self.towers = towers.eval()
+        self.use_parser(parser)
+        self._fingerprint = ""
         # Towers that end with Normalize make unit vectors already, and no bit may change.
         self._must_normalise = self.similarity == "cosine" and not any(
             isinstance(part, Normalize) for part in self.towers.children()
         )
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: str | None = None) -> Retriever:
-        """Load a saved retriever, or any sentence-transformers folder."""
-        folder = torch_folder(folder)
-        parts = read_retriever(folder, device=device)
-        return cls(load_towers(folder, device=device)) if parts is None else cls(*parts)
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        device: str | None = None,
+        parser: Parser | str | None = SHIPPED,
+    ) -> Retriever:
+        """Load any sentence-transformers folder."""
+        return cls(load_towers(torch_folder(folder), device=device), parser)
 
     def save(self, folder: str | Path, *, card: Card | None = None) -> None:
-        """Write towers, parser and calibration as one folder, whole or not at all."""
-        save_towers(self.towers, folder, card=card, also=self.write_files)
-
-    def write_files(self, draft: Path) -> None:
-        """Write what a retriever has besides its towers into an unfinished folder."""
-        parts = RetrieverParts(self.towers, self.parser, self.calibration, self.threshold)
-        write_retriever_files(parts, draft)
+        """Write the towers as one folder, whole or not at all."""
+        save_towers(self.towers, folder, card=card)
 
     @property
     def dimension(self) -> int:
@@ -100,11 +78,6 @@ class Retriever(BaseRetriever):
     def similarity(self) -> str:
         """``cosine`` or ``dot``."""
         return str(self.towers.similarity_fn_name)
-
-    @property
-    def has_parser(self) -> bool:
-        """Whether plain text is parsed."""
-        return self.parser is not None
 
     @property
     def gate(self) -> str:
@@ -120,11 +93,6 @@ class Retriever(BaseRetriever):
         """Most tokens of a document that are read."""
         # Models without a limit have none, or infinity.
         return int(min(getattr(self.towers, "max_seq_length", None) or 512, MAX_TOKENS))
-
-    @property
-    def calibration_arrays(self) -> Calibration:
-        """The calibration as numpy arrays."""
-        return self.calibration.arrays()
 
     @property
     def fingerprint(self) -> str:
@@ -172,38 +140,9 @@ class Retriever(BaseRetriever):
         with hook:
             return self._array(document_encoder(self.towers, batch_size=batch_size)(texts))
 
-    def encode_and_parse(self, texts: Sequence[str]) -> tuple[Array, list[ParserOutput]]:
-        """Encode queries and parse them from the same pass."""
-        outputs = [ParserOutput()] * len(texts)
-        if self.parser is None:
-            return self.encode_queries(texts), outputs
-        device = self.towers.device
-        features = self.towers.preprocess(list(texts), task=QUERY)
-        features = {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
-        with torch.inference_mode():
-            vectors, found = encode_and_parse(self.towers, self.parser, features)
-        logits = ParserLogits(*(part.float().cpu().numpy() for part in found))
-        # A text of one operand needs no offsets.
-        rows = np.flatnonzero(is_boolean(logits)).tolist()
-        if rows:
-            offsets = self._offsets([texts[row] for row in rows])
-            for row, own in zip(rows, offsets, strict=True):
-                outputs[row] = decode(logits, texts[row], own, row)
-        return self._array(vectors), outputs
-
     def _array(self, vectors: Tensor) -> Array:
         vectors = F.normalize(vectors, dim=-1) if self._must_normalise else vectors
         return cast("Array", vectors.detach().float().cpu().numpy())
-
-    def _offsets(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-        tokenizer: Any = self.towers.tokenizer
-        encoded = tokenizer(
-            list(texts),
-            truncation=True,
-            max_length=settings_of(self.towers).query_length,
-            return_offsets_mapping=True,
-        )
-        return cast("list[list[tuple[int, int]]]", encoded["offset_mapping"])
 
 
 def _describe(towers: SentenceTransformer) -> str:

@@ -9,20 +9,16 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from safetensors import safe_open
+from sentence_transformers import SentenceTransformer
 
 from boolattn.encoder.bool_bert import QUERY
 from boolattn.encoder.card import Card, model_card
 from boolattn.encoder.towers import DOCUMENT, settings_of
+from boolattn.errors import MissingDataError
 from boolattn.files import atomic_folder
 from boolattn.plugin.storage import refuse_adapters
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sentence_transformers import SentenceTransformer
 
 ROUTER = "router_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -30,17 +26,20 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _TOWER_ONLY = ("sentence_bert_config.json", INDEX)
 
 
+def load_towers(folder: str | Path, *, device: str | None = None) -> SentenceTransformer:
+    """Load any sentence-transformers folder, or say that there is none."""
+    folder = Path(folder)
+    if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
+        raise MissingDataError(f"{folder} holds no model: neither modules.json nor config.json")
+    return SentenceTransformer(str(folder), device=device, local_files_only=True)
+
+
 def save_towers(
-    model: SentenceTransformer,
-    folder: str | Path,
-    *,
-    card: Card | None = None,
-    also: Callable[[Path], None] | None = None,
+    model: SentenceTransformer, folder: str | Path, *, card: Card | None = None
 ) -> None:
     """Write a model with its card, atomically; shared weights are written once.
 
-    An older model in the folder is replaced. ``also`` is called with the unfinished folder, to
-    write further files.
+    An older model in the folder is replaced.
     """
     folder = Path(folder)
     refuse_adapters(model)
@@ -51,8 +50,6 @@ def save_towers(
         _point_to(tower, draft)
         text = model_card(model, card or Card(), folder.name)
         (draft / "README.md").write_text(text, encoding="utf-8")
-        if also is not None:
-            also(draft)
 
 
 def _route(draft: Path, *, is_shared: bool) -> str:

@@ -124,10 +124,10 @@ def label_tree(text: str, tree: QueryTree, operands: Sequence[Spans]) -> Labelle
     >>> label_tree("a not b or c", tree, [((0, 1),), ((6, 7),), ((11, 12),)]).parsed.structure
     'and(_,not(_),not(_))'
     """
+    if not all(operands) or len(set(operands)) < len(operands):
+        return None
     ordered = in_text_order(operands)
     place = {spans: at for at, spans in enumerate(ordered)}
-    if not all(operands) or len(place) < len(operands):
-        return None
     is_negated = [False] * len(operands)
     gaps: dict[int, Gap] = {}
 

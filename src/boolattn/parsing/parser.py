@@ -19,8 +19,8 @@ from safetensors import SafetensorError, safe_open
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import DAMAGED, verify
+from boolattn.parsing.decoding import ParserLogits, ParserOutput, decode, mark_operators
 from boolattn.parsing.runtime import check_runtime, open_graph, open_tokenizer
-from boolattn.parsing.slots import ParserLogits, ParserOutput, decode, mark_operators
 from boolattn.settings import build
 
 if TYPE_CHECKING:

@@ -175,18 +175,16 @@ def execute(
     details: dict[str, Any] = {}
     if spec.system.kind == "trained":
         source = inputs.pretrained / "model" if inputs.pretrained else inputs.start
-        queries, command = inputs.parser_queries, paths.command
         where = launch.Launch(
             out=home,
             pretrained=source,
             rankings=_bm25(corpus, preset, paths.work) if preset.train.n_bm25 else None,
-            parser_queries=queries,
-            command=command,
+            command=paths.command,
         )
         result = launch.train(preset, where, corpus)
         details["training"] = {"steps": result.n_steps, **result.metrics}
         clock.lap("train")
-        retriever, prefix = Retriever.load(result.model, device=device()), ""
+        retriever, prefix = Retriever.load(result.model, device=device(), parser=None), ""
     else:
         retriever = Retriever(make_towers(preset).to(device()))
         prefix = spec.encoder.query_prefix

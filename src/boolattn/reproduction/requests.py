@@ -125,7 +125,6 @@ class RunInputs:
     preset: Preset
     pretrained: Path | None = None  # Folder of the pretraining
     start: Path | None = None  # Model to continue from
-    parser_queries: Path | None = None
 
 
 def resolve(spec: RunSpec, request: RunRequest) -> Preset:
@@ -189,7 +188,7 @@ def find_finished(spec: RunSpec, preset: Preset, request: RunRequest, folder: Pa
 
 def _difference(found: Mapping[str, Mapping[str, object]], preset: Preset, spec: RunSpec) -> str:
     """Name a setting that differs and matters to the system; empty where none does."""
-    used = {"pretrain": spec.system.pretrain, "compose": preset.compose.use_parser}
+    used = {"pretrain": spec.system.pretrain}
     used["plugin"] = preset.model.use_plugin
     # A setting that the file does not have is newer than the run, and was at its default.
     default = Preset(name="").to_dict()

@@ -86,7 +86,7 @@ def _model(model_name: str, benchmark: Benchmark, options: SystemOptions) -> Ope
 
     folder, name = _folder(model_name)
     texts, progress = benchmark.texts, options.progress
-    if options.is_composed and models.has_composition(folder):
+    if options.is_composed:
         _refuse_label("a model with composed scores (add --no-compose for one vector)", options)
         retriever = models.load_model(model_name, device=options.device)
         ranker = RetrieverRanker(
@@ -94,8 +94,6 @@ def _model(model_name: str, benchmark: Benchmark, options: SystemOptions) -> Ope
         )
         name = name if options.exclusion_filter is None else f"{name}, strict NOT"
         return _system(name, ranker, retriever.gate, is_composed=True)
-    if options.exclusion_filter is not None:
-        raise ConfigError(f"{name} has no query parser: leave out strict NOT")
     if models.runs_in_onnx(folder, options.device) and options.gate == "own":
         found = models.load_model(model_name)
         return _system(name, VectorRanker(found, texts, progress=progress), found.gate)

@@ -11,24 +11,20 @@ import torch
 from torch import nn
 
 from boolattn.data.catalog import Options, open_dataset
+from boolattn.data.labelled_queries import label_queries, read_labelled_queries
 from boolattn.encoder.retriever import Retriever
 from boolattn.errors import ConfigError
 from boolattn.files import text_hash
 from boolattn.plugin import attach, save
-from boolattn.training.batches.parser_batches import (
-    ComposingCollator,
-    ParserTexts,
-    read_parser_sources,
-)
 from boolattn.training.batches.sampling import Collator, Sampler, Steps, make_examples
 from boolattn.training.batches.sentences import PretrainingSet, ScopeSentences
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.corpus import Corpus, label_operators, read_rankings
 from boolattn.training.graphs.capture import documents_at_once
-from boolattn.training.post.heads import train_gate, train_parser
+from boolattn.training.parser import HELD_OUT
+from boolattn.training.post.gate import train_gate
 from boolattn.training.preset_files import load_preset
 from boolattn.training.pretrain import Pretrainer
-from boolattn.training.retrieval.composing import make_composing
 from boolattn.training.retrieval.trainer import Job
 from boolattn.training.retrieval.training import Result, release_memory, require_gpu, train_towers
 from boolattn.training.run_folder import RunFolder, data_hashes, save_model
@@ -53,7 +49,7 @@ class Launch:
     data: Path | None = None  # Folder of the data set, or of SetBERT's files to pretrain on
     pretrained: Path | None = None  # Initial weights: ``model`` of a pretraining or a training
     rankings: Path | None = None  # A ranking of the training queries: a TREC run, or JSON
-    parser_queries: Path | None = None  # File of labelled queries for the parser
+    parser_queries: Path | None = None  # File of labelled queries, for post-training
     resume: bool = False  # Continue a run that was interrupted
     show_progress: bool = False
     command: str = ""  # As typed, for ``run.json`` and the model card
@@ -61,7 +57,7 @@ class Launch:
 
 def run_command(verb: str, preset: str, changes: Sequence[str], launch: Launch) -> dict[str, Any]:
     """Run "pretrain", "train" or "post-train" with a preset; return what is printed."""
-    first = {"pretrain": "pretrain", "train": "train"}.get(verb, "compose")
+    first = {"pretrain": "pretrain", "train": "train"}.get(verb, "post")
     settings = load_preset(preset, changes, first=first)
     if verb == "train":
         result = train(settings, launch)
@@ -102,7 +98,8 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
     """Train two towers, then do the post-training of the preset; ``corpus`` is an open data set."""
     require_gpu(preset)
     has_gate = preset.model.use_plugin and preset.plugin.gate == "learned"
-    _check_post_training(preset, has_parser=preset.compose.use_parser, has_gate=has_gate)
+    if preset.post.gate_steps and not has_gate:
+        raise ConfigError("post.gate_steps trains a learned gate: set plugin.gate=learned")
     torch.manual_seed(preset.train.seed)
     if preset.model.use_plugin and launch.pretrained is None and is_main_process():
         logger.warning(
@@ -121,7 +118,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
         freeze_embeddings(towers)
     if corpus is None:
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
-    steps = make_steps(preset, corpus, launch.rankings, launch.parser_queries)
+    steps = make_steps(preset, corpus, launch.rankings)
     validate = None
     if preset.data.validation:
         settings = preset.train
@@ -129,10 +126,8 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
         validate = corpus.validator(preset, preset.data.validation, *sizes)
     job = Job(preset, towers, steps, run, validate, show_progress=launch.show_progress)
     job.command = launch.command
-    if preset.compose.use_parser:
-        job.composing = make_composing(towers, preset, launch.pretrained)
     result = train_towers(job, resume=launch.resume)
-    if _has_post_training(preset) and is_main_process():
+    if preset.post.gate_steps and is_main_process():
         # Post-training loads the saved model: free this one first.
         del job, towers
         release_memory()
@@ -142,11 +137,9 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
 
 
 def post_train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict[str, float]:
-    """Post-train gate and parser of the model ``launch.pretrained``."""
+    """Post-train the learned gate of the model ``launch.pretrained``."""
     if launch.pretrained is None:
         raise ConfigError("name the model to post-train: --pretrained FOLDER")
-    # Whether the model has a parser and a gate is known when it is loaded.
-    _check_post_training(preset, has_parser=True, has_gate=True)
     dataset = corpus.dataset if corpus else open_data(preset, launch.data)
     run = RunFolder(launch.out)
     run.open(preset, data_hashes(dataset), command=launch.command, resume=launch.resume)
@@ -158,46 +151,17 @@ def post_train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> 
     return metrics
 
 
-def _check_post_training(preset: Preset, *, has_parser: bool, has_gate: bool) -> None:
-    settings = preset.compose
-    problem = ""
-    if _has_post_training(preset) and not has_parser:
-        problem = "compose.parser_steps and gate_steps need compose.use_parser=true"
-    elif settings.gate_steps and not has_gate:
-        problem = "compose.gate_steps trains a learned gate: set plugin.gate=learned"
-    if problem:
-        raise ConfigError(problem)
-
-
-def _has_post_training(preset: Preset) -> bool:
-    settings = preset.compose
-    return bool(settings.parser_steps or settings.gate_steps)
-
-
 def _post_train(
     preset: Preset, corpus: Corpus, source: Path, target: Path, launch: Launch
 ) -> dict[str, float]:
-    retriever, settings = Retriever.load(source), preset.compose
-    metrics: dict[str, float] = {}
-    retriever.threshold = settings.threshold
-    if retriever.parser is None:
-        raise ConfigError(f"{source} has no parser; train one: compose.use_parser=true")
-    if settings.parser_steps or settings.gate_steps:
-        queries = corpus.split(preset.data.train)
-        _, sources = read_parser_sources(queries, launch.parser_queries, settings)
-        # The gate first: it changes the states that are parsed.
-        if settings.gate_steps:
-            metrics["gate_accuracy"] = train_gate(retriever, sources, preset)
-        if settings.parser_steps:
-            train_parser(retriever, sources, preset, _log_parser)
-
-    also = retriever.write_files
-    save_model(retriever.towers, target, preset, command=launch.command, also=also)
+    retriever = Retriever.load(source, parser=None)
+    queries = list(label_queries(corpus.split(preset.data.train)))
+    if launch.parser_queries is not None:
+        for name, own in read_labelled_queries(launch.parser_queries).items():
+            queries += own if not name.startswith(HELD_OUT) else []
+    metrics = {"gate_accuracy": train_gate(retriever, queries, preset)}
+    save_model(retriever.towers, target, preset, command=launch.command)
     return metrics
-
-
-def _log_parser(step: int, values: dict[str, float]) -> None:
-    logger.info("parser, step %d: %s", step, _words(values))
 
 
 def is_main_process() -> bool:
@@ -205,10 +169,8 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def make_steps(
-    preset: Preset, corpus: Corpus, rankings: Path | None = None, parser_queries: Path | None = None
-) -> Steps:
-    """Make the batches of a run; files as in :class:`Launch`."""
+def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> Steps:
+    """Make the batches of a run; ``rankings`` as in :class:`Launch`."""
     settings = preset.train
     queries = corpus.split(preset.data.train)
     ranked = None
@@ -221,7 +183,7 @@ def make_steps(
     if settings.one_domain:
         domains = [str(one.metadata.get("domain", "")) for one in corpus.dataset.documents]
     sampler = Sampler(examples, len(corpus.documents), settings, domains)
-    collator = _collator(preset, corpus, examples, parser_queries)
+    collator = _collator(preset, corpus, examples)
     # A short run uses few of the documents; a long one nearly all.
     if sampler.n_steps * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):
         logger.info("tokenising %d documents", len(corpus.documents))
@@ -229,9 +191,7 @@ def make_steps(
     return Steps(sampler, collator)
 
 
-def _collator(
-    preset: Preset, corpus: Corpus, examples: Sequence[Example], parser_queries: Path | None
-) -> Collator:
+def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example]) -> Collator:
     texts = [example.text for example in examples]
     rows = {example.id: row for row, example in enumerate(examples)}
     documents, chunk = corpus.documents, documents_at_once(preset.train)
@@ -239,15 +199,8 @@ def _collator(
     if preset.model.use_plugin and preset.train.scope_weight:
         scoped = ScopeSentences(preset, corpus.tokenizer)
     more: Any = {"chunk": chunk, "operators": label_operators(preset), "scoped": scoped}
-    if not preset.compose.use_parser:
-        tokens, in_batch = Tokens(corpus.tokenizer, texts, length), preset.train.use_in_batch
-        return Collator(tokens, rows, documents, use_in_batch=in_batch, **more)
-    queries, n_slots = corpus.split(preset.data.train), preset.compose.n_slots
-    labels, sources = read_parser_sources(queries, parser_queries, preset.compose)
-    parsed = ParserTexts(
-        corpus.tokenizer, sources, length=length, n_slots=n_slots, queries=texts, labels=labels
-    )
-    return ComposingCollator(parsed, rows, documents, preset=preset, **more)
+    tokens, in_batch = Tokens(corpus.tokenizer, texts, length), preset.train.use_in_batch
+    return Collator(tokens, rows, documents, use_in_batch=in_batch, **more)
 
 
 def open_data(preset: Preset, folder: Path | None) -> Dataset:

@@ -11,9 +11,7 @@ measured with the rounded weights that are stored.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,9 +31,10 @@ from boolattn.encoder.parser import (
     parser_loss,
 )
 from boolattn.errors import BoolattnError
+from boolattn.evaluation.parsing import has_same_operands, structure, word_f1
 from boolattn.evaluation.tables import markdown
-from boolattn.logic.parsed_query import words
-from boolattn.parsing.slots import ParserLogits, decode, mark_operators
+from boolattn.logic.tree import Atom
+from boolattn.parsing.decoding import ParserLogits, decode, mark_operators
 from boolattn.training.loop import LoopSettings, run_loop
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery
-    from boolattn.parsing.slots import ParserOutput
+    from boolattn.parsing.decoding import ParserOutput
 
 HELD_OUT = "held_out"
 _MEASURES = ("structure", "operands", "word_f1", "left_alone")
@@ -233,38 +232,17 @@ def accuracy(queries: Sequence[LabelledQuery], outputs: Sequence[ParserOutput]) 
     """
     rows: dict[str, list[float]] = {name: [] for name in _MEASURES}
     for query, output in zip(queries, outputs, strict=True):
-        want, found, text = query.parsed, output.parsed, query.text
-        is_right = found is not None and found.structure == want.structure
-        rows["structure"].append(is_right or (want.is_plain and found is None))
-        if want.is_plain:
-            rows["left_alone"].append(found is None or found.is_plain)
-            continue
-        signed, other = _words(want, text), _words(found, text) if found else []
-        rows["operands"].append(is_right and signed == other)
-        rows["word_f1"].append(_word_f1(signed, other))
+        want = query.parsed.tree(query.text)
+        # What cannot be parsed is one operand.
+        found = output.parsed.tree(query.text) if output.parsed else Atom(query.text)
+        rows["structure"].append(structure(found) == structure(want))
+        if query.parsed.is_plain:
+            rows["left_alone"].append(isinstance(found, Atom))
+        else:
+            rows["operands"].append(has_same_operands(want, found))
+            rows["word_f1"].append(word_f1(want, found))
     means = {name: float(np.mean(own)) for name, own in rows.items() if own}
     return {"n": float(len(queries)), **means}
-
-
-def _words(parsed: ParsedQuery, text: str) -> list[tuple[bool, list[str]]]:
-    """Return sign and words of each operand."""
-    return [
-        (negated, re.findall(r"\w+", words(text, spans).lower()))
-        for spans, negated in zip(parsed.operands, parsed.is_negated, strict=True)
-    ]
-
-
-def _word_f1(
-    one: Sequence[tuple[bool, list[str]]], other: Sequence[tuple[bool, list[str]]]
-) -> float:
-    """F1 of the words of operands of equal sign, matched in order."""
-    shared = 0
-    for sign in (True, False):
-        pairs = zip(
-            *([Counter(w) for s, w in side if s == sign] for side in (one, other)), strict=False
-        )
-        shared += sum((a & b).total() for a, b in pairs)
-    return 2 * shared / max(1, sum(len(own) for _, own in (*one, *other)))
 
 
 def report_table(report: Mapping[str, Mapping[str, float]]) -> str:

@@ -25,24 +25,11 @@ _PRESETS = files("boolattn.training").joinpath("presets")
 RENAMED = {
     "pretrain.wide": "varied_share",
     "train.hold_heads": "freeze_heads",
-    "compose.use_reader": "use_parser",
-    "compose.reading_weight": "parser_weight",
-    "compose.bare_share": "elided_share",
-    "compose.n_readings": "n_parser_texts",
-    "compose.n_wide": "n_sentences",
-    "compose.read_batch": "post_batch_size",
-    "compose.polish_steps": "parser_steps",
-    "compose.polish_learning_rate": "parser_learning_rate",
 }
 #: Settings of removed recipes: the only value that is still accepted, and what was removed. A
 #: setting without effect by itself accepts any value (None).
 REMOVED: Mapping[str, tuple[Any, str]] = {
     "train.gate_noise": (0, "inverting gates at random"),
-    "compose.read_steps": (0, "training the parser before retrieval"),
-    "compose.read_learning_rate": (None, "training the parser before retrieval"),
-    "compose.fit_numbers": (None, "selecting hyper-parameters of the composition"),
-    "compose.select_hyperparameters": (None, "selecting hyper-parameters of the composition"),
-    "compose.polish_anew": (True, "post-training of the retrieval run's own parser"),
 }
 
 

@@ -23,7 +23,7 @@ from boolattn.files import atomic_file, atomic_folder, text_hash
 from boolattn.training.preset_files import make_preset, saved_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from sentence_transformers import SentenceTransformer
 
@@ -119,16 +119,11 @@ def write_json(path: Path, values: Any) -> None:  # noqa: ANN401 - anything JSON
 
 
 def save_model(
-    towers: SentenceTransformer,
-    folder: Path,
-    preset: Preset,
-    *,
-    command: str = "",
-    also: Callable[[Path], None] | None = None,
+    towers: SentenceTransformer, folder: Path, preset: Preset, *, command: str = ""
 ) -> None:
-    """Save towers with their card, atomically; ``also`` writes further files into the folder."""
+    """Save towers with their card, atomically."""
     data = f"{preset.data.name}, split {preset.data.train}, preset {preset.name}"
-    save_towers(towers, folder, card=Card(data=data, command=command), also=also)
+    save_towers(towers, folder, card=Card(data=data, command=command))
 
 
 def copy_folder(source: Path, folder: Path) -> None:

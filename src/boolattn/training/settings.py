@@ -147,34 +147,13 @@ class TrainSettings(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComposeSettings(_Checked):
-    """Query parser and composed scores, which are ours; off, a query is one vector."""
+class PostSettings(_Checked):
+    """Post-training, which is ours."""
 
-    use_parser: bool = False  # Whether a parser and a calibration are trained beside the towers
-    n_slots: int = _at_least(2, 6)  # Most operands that the parser tells apart
-    n_states: int = _at_least(1, 1)  # Last layers of the encoder that the parser mixes
-    depth: int = 0  # The parser's own attention layers
-    composed_weight: float = 1.0  # Weight of the loss of the composed score
-    plain_weight: float = 1.0  # Weight of the loss of the plain query vector
-    parser_weight: float = 0.5  # Weight of the parser's loss
-    #: Share of the queries whose operands are elided for the composed score; none joined by OR
-    elided_share: float = _at_least(0, 0.0, most=1)
-    #: Texts per step that are only parsed, as many of each source: training queries, and below
-    n_parser_texts: int = 224
-    n_generated: int = 40_000  # Texts of this source of parser queries; the next three alike
-    n_sentences: int = 0
-    n_natural: int = 0
-    n_short: int = 0
-    negation_margin: float = 0.25  # The calibration's negation margin when training begins
-    calibration_rate_factor: float = 10.0  # Its learning rate as a multiple of the plug-in's
-    parser_steps: int = 0  # Steps of post-training of a new parser; 0: none
-    parser_learning_rate: float = 1e-3  # Highest learning rate of these
-    parser_warmup_steps: int = 50  # Over which it rises
     gate_steps: int = 0  # Steps of post-training of a learned gate; 0: none
     gate_learning_rate: float = 5e-3  # Highest learning rate of these
     gate_warmup_steps: int = 20  # Over which it rises
-    post_batch_size: int = _at_least(1, 256)  # Texts per step of post-training
-    threshold: float = 0.5  # Least confidence of a parse that the saved model uses
+    batch_size: int = _at_least(1, 256)  # Texts per step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +166,7 @@ class Preset:
     data: DataSettings = field(default_factory=DataSettings)
     pretrain: PretrainSettings = field(default_factory=PretrainSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
-    compose: ComposeSettings = field(default_factory=ComposeSettings)
+    post: PostSettings = field(default_factory=PostSettings)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON stores them."""

@@ -10,19 +10,16 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from boolattn.embedding.int8 import TORCH, WEIGHTS_MAP, read_tensors, write_parts
 from boolattn.embedding.onnx_retriever import OnnxRetriever
 from boolattn.embedding.onnx_storage import (
-    CALIBRATION,
     DOCUMENT,
     MANIFEST,
     OPERAND,
     QUERY,
     TOKENIZER,
     OnnxManifest,
-    calibration_tensors,
 )
 from boolattn.encoder.export.agreement import TEXTS, check_agreement
 from boolattn.encoder.export.graphs import TowerGraph, tower_graphs, write_graph
@@ -56,7 +53,7 @@ def export_model(
         source: Folder of a trained model, or of any sentence-transformers model.
         target: The new folder.
         int8: Whether weights are rounded; else they stay float32.
-        texts: Queries whose vectors, parses and scores are compared.
+        texts: Queries whose vectors are compared.
         log: Called with a line before each step.
     """
     require("export", ("onnx", "onnxscript"), "train")
@@ -64,7 +61,7 @@ def export_model(
     if target.suffix == ".onnx":
         raise ConfigError(f"{target} names a file; name a folder, which will hold several graphs")
     log(f"loading {source}")
-    retriever = Retriever.load(source, device="cpu")
+    retriever = Retriever.load(source, device="cpu", parser=None)
     with (
         atomic_folder(target, replace=True, marker=MANIFEST) as draft,
         TemporaryDirectory(prefix="boolattn-") as scratch,
@@ -76,7 +73,7 @@ def export_model(
         builder.write_weights()
         manifest = builder.write_rest()
         log("comparing with torch")
-        agreement = check_agreement(retriever, OnnxRetriever(draft, manifest), texts)
+        agreement = check_agreement(retriever, OnnxRetriever(draft, manifest, parser=None), texts)
         manifest = replace(manifest, agreement=agreement)
         manifest.write(draft)
     return manifest
@@ -176,14 +173,13 @@ class _Export:
             onnx.save(model, self.draft / f"{name}.onnx")
 
     def write_rest(self) -> OnnxManifest:
-        """Write tokenizer, calibration and torch's small files; return the manifest."""
+        """Write tokenizer and torch's small files; return the manifest."""
         retriever, towers = self.retriever, self.retriever.towers
         if (own := self.source / TOKENIZER).is_file():
             shutil.copyfile(own, self.draft / TOKENIZER)
         else:
             tokenizer: Any = towers.tokenizer
             tokenizer.backend_tokenizer.save(str(self.draft / TOKENIZER))
-        save_file(calibration_tensors(retriever.calibration_arrays), self.draft / CALIBRATION)
         for path in sorted(self.source.rglob("*")):
             if path.is_file() and path.suffix in _SMALL and path.name != TOKENIZER:
                 copy = self.draft / TORCH / path.relative_to(self.source)
@@ -208,8 +204,6 @@ class _Export:
             document_length=lengths[1],
             query_prompt=prompts.get(QUERY, ""),
             document_prompt=prompts[names[0]] if names else "",
-            threshold=retriever.threshold,
-            has_parser=retriever.has_parser,
             gate=retriever.gate,
             inputs=tuple(self._inputs),
             graphs=files,

@@ -1,4 +1,4 @@
-"""The towers of a model as ONNX graphs: gate, bias, pooling, normalisation and parser head."""
+"""The towers of a model as ONNX graphs: gate, bias, pooling and normalisation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sentence_transformers.sentence_transformer.modules import (
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from boolattn.embedding.onnx_retriever import PARSE, VECTORS
+from boolattn.embedding.onnx_retriever import VECTORS
 from boolattn.embedding.onnx_storage import DOCUMENT, OPERAND, QUERY
 from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.errors import UnsupportedEncoderError
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from sentence_transformers import SentenceTransformer
 
-    from boolattn.encoder.parser_head import ParserHead
     from boolattn.encoder.retriever import Retriever
 
 #: Has attention as one operator.
@@ -38,11 +37,11 @@ OPSET = 23
 
 
 class TowerGraph(nn.Module):
-    """One tower from token ids to vectors; with a parser, to the parser's logits as well."""
+    """One tower from token ids to vectors."""
 
-    def __init__(
-        self, model: SentenceTransformer, route: str, parser: ParserHead | None = None
-    ) -> None:
+    output_names = (VECTORS,)
+
+    def __init__(self, model: SentenceTransformer, route: str) -> None:
         super().__init__()
         first, *after = model.children()
         if isinstance(first, Router):
@@ -52,7 +51,6 @@ class TowerGraph(nn.Module):
                 raise UnsupportedEncoderError(f"cannot export a {type(part).__name__} module")
         self.encoder = cast("Transformer", first).model
         self.after = nn.ModuleList(after)
-        self.parser = parser
         # Cosine needs unit vectors, and not every model ends with Normalize.
         self.normalises = model.similarity_fn_name == "cosine" and not any(
             isinstance(part, Normalize) for part in after
@@ -66,20 +64,13 @@ class TowerGraph(nn.Module):
         self.input_names = ["input_ids", "attention_mask", *([rest] if has_types else [])]
         self.task = route
 
-    @property
-    def output_names(self) -> list[str]:
-        """Names of the outputs."""
-        return [VECTORS, *(PARSE if self.parser is not None else ())]
-
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
-    ) -> tuple[Tensor, ...]:
+    ) -> Tensor:
         """Encode texts. Shapes ``(batch, tokens)`` to ``(batch, dim)``."""
         options: dict[str, Any] = {"task": self.task} if self.is_bool_bert else {}
         if token_type_ids is not None:
             options["token_type_ids"] = token_type_ids
-        if self.parser is not None:
-            options["output_hidden_states"] = True
         output = self.encoder(input_ids, attention_mask=attention_mask, **options)
         features: dict[str, Tensor] = {
             "token_embeddings": output.last_hidden_state,
@@ -90,18 +81,16 @@ class TowerGraph(nn.Module):
         vectors = features["sentence_embedding"]
         if self.normalises:
             vectors = F.normalize(vectors, dim=-1)
-        if self.parser is None:
-            return (vectors,)
-        return (vectors, *self.parser(output.hidden_states, attention_mask))
+        return vectors
 
 
 def tower_graphs(retriever: Retriever) -> dict[str, TowerGraph]:
     """Return the graphs of a model by task; a task without one uses the document graph."""
     towers = retriever.towers
-    document, query = TowerGraph(towers, DOCUMENT), TowerGraph(towers, QUERY, retriever.parser)
+    document, query = TowerGraph(towers, DOCUMENT), TowerGraph(towers, QUERY)
     graphs = {DOCUMENT: document}
     is_shared = query.encoder is document.encoder
-    if query.parser is not None or query.is_bool_bert or not is_shared:
+    if query.is_bool_bert or not is_shared:
         graphs[QUERY] = query
     if not is_shared:
         graphs[OPERAND] = TowerGraph(towers, QUERY)

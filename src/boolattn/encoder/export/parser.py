@@ -20,9 +20,9 @@ from boolattn.encoder.export.graphs import trace
 from boolattn.encoder.parser import SETTINGS, TOKENIZER, ParserModel
 from boolattn.errors import DataError
 from boolattn.files import atomic_folder, file_sum, require
+from boolattn.parsing.decoding import decode, mark_operators
 from boolattn.parsing.parser import GRAPH, MANIFEST, OUTPUTS, Parser, ParserManifest
 from boolattn.parsing.runtime import open_tokenizer
-from boolattn.parsing.slots import decode, mark_operators
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +53,8 @@ class ParserGraph(nn.Module):
     def __init__(self, model: ParserModel) -> None:
         super().__init__()
         self.model = model
+        positions = model.encoder.embeddings.position_embeddings
+        positions.weight = nn.Parameter(positions.weight[: model.config.max_tokens].clone())
 
     def forward(self, words: Tensor) -> tuple[Tensor, ...]:
         """Return the logits; the shape of the vectors is ``(1, tokens, hidden)``."""
@@ -83,7 +85,7 @@ def export_parser(
     settings = json.loads((source / SETTINGS).read_text(encoding="utf-8"))
     table = model.encoder.embeddings.word_embeddings.weight.detach().numpy()
     values, scales = quantise(table, 0)
-    found = _stored(Path(encoder), target, values, source) if encoder else {}
+    found = stored_words(Path(encoder), target, values, source) if encoder else {}
     with (
         atomic_folder(target, replace=True, marker=MANIFEST) as draft,
         TemporaryDirectory(prefix="boolattn-") as scratch,
@@ -111,8 +113,11 @@ def export_parser(
     return manifest
 
 
-def _stored(encoder: Path, target: Path, values: Array, source: Path) -> dict[str, str]:
-    """Return where an encoder's folder has the same word vectors and the same tokenizer."""
+def stored_words(encoder: Path, target: Path, values: Array, source: Path) -> dict[str, str]:
+    """Return where an encoder's folder has the same word vectors and the same tokenizer.
+
+    The names are those of a parser's manifest, the files relative to its folder.
+    """
     found = {}
     for path in sorted(encoder.glob("weights-*.safetensors")):
         for name, tensor in read_tensors([path]).items():

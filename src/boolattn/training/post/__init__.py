@@ -1,1 +1,1 @@
-"""Post-training: learned gate, query parser and calibration; document vectors do not change."""
+"""Post-training of the learned gate; document vectors do not change."""

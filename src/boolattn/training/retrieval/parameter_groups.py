@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from boolattn.attention.boolattn import BoolAttn
-from boolattn.encoder.calibration import TrainableCalibration
-from boolattn.encoder.parser_head import ParserHead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from boolattn.training.settings import Preset
 
-#: Parts that begin untrained, and learn at the plug-in's rate.
-_NEW = (BoolAttn, ParserHead, TrainableCalibration)
-#: Parts without weight decay.
-_NO_DECAY = (nn.LayerNorm, TrainableCalibration)
 #: Parameters without weight decay, by the end of their own name: constants that are added, and
 #: widths and thresholds. The name of their module says nothing: the bias predictor has weights.
 _NO_DECAY_NAMES = ("bias", "sigma", "threshold")
@@ -28,14 +22,12 @@ def parameter_groups(model: nn.Module, preset: Preset) -> Iterator[dict[str, Any
     """Yield the trained parameters by learning rate and weight decay, for an optimizer."""
     settings = preset.train
     new_rate = settings.plugin_learning_rate or settings.learning_rate
-    is_new, is_calibration = (_inside(model, kinds) for kinds in (_NEW, (TrainableCalibration,)))
+    # The plug-in begins untrained.
+    is_new = _inside(model, BoolAttn)
     for group in decay_groups(model, settings.weight_decay):
         rates: dict[float, list[nn.Parameter]] = {}
         for parameter in group["params"]:
-            key = id(parameter)
-            rate = new_rate if key in is_new else settings.learning_rate
-            if key in is_calibration:
-                rate = preset.compose.calibration_rate_factor * new_rate
+            rate = new_rate if id(parameter) in is_new else settings.learning_rate
             rates.setdefault(rate, []).append(parameter)
         for rate, chosen in rates.items():
             yield {**group, "params": chosen, "lr": rate}
@@ -43,7 +35,7 @@ def parameter_groups(model: nn.Module, preset: Preset) -> Iterator[dict[str, Any
 
 def decay_groups(model: nn.Module, weight_decay: float) -> Iterator[dict[str, Any]]:
     """Yield the trained parameters with and without weight decay, by their kind."""
-    exempt = _inside(model, _NO_DECAY)
+    exempt = _inside(model, nn.LayerNorm)
     groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -54,6 +46,6 @@ def decay_groups(model: nn.Module, weight_decay: float) -> Iterator[dict[str, An
             yield {"params": chosen, "weight_decay": weight_decay if decays else 0.0}
 
 
-def _inside(model: nn.Module, kinds: tuple[type[nn.Module], ...]) -> set[int]:
-    found = (module for module in model.modules() if isinstance(module, kinds))
+def _inside(model: nn.Module, kind: type[nn.Module]) -> set[int]:
+    found = (module for module in model.modules() if isinstance(module, kind))
     return {id(parameter) for module in found for parameter in module.parameters()}

@@ -18,7 +18,6 @@ from boolattn.errors import ConfigError
 from boolattn.training.graphs.capture import capture
 from boolattn.training.losses import softmax_loss
 from boolattn.training.retrieval import checkpoints
-from boolattn.training.retrieval.composing import Objective
 from boolattn.training.retrieval.parameter_groups import parameter_groups
 from boolattn.training.run_folder import save_model
 from boolattn.training.tower_pass import TowerPass, gather
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
     from boolattn.training.batches.sampling import Steps
     from boolattn.training.batches.tokens import Features
-    from boolattn.training.retrieval.composing import Composing
     from boolattn.training.run_folder import RunFolder
     from boolattn.training.settings import Preset, TrainSettings
 
@@ -54,13 +52,11 @@ class Job:
     run: RunFolder
     validate: Validate | None = None  # Without it the last weights are saved
     show_progress: bool = False
-    composing: Composing | None = None  # Where a parser and a calibration are trained too
     command: str = ""  # As typed, for the model card
 
     def save(self, folder: Path) -> None:
         """Save the model as it is now, atomically."""
-        also = None if self.composing is None else self.composing.writer(self.preset)
-        save_model(self.towers, folder, self.preset, command=self.command, also=also)
+        save_model(self.towers, folder, self.preset, command=self.command)
 
 
 class RunCallback(TrainerCallback):
@@ -108,10 +104,8 @@ class RetrievalTrainer(Trainer):
                 "CUDA_VISIBLE_DEVICES=0"
             )
         encode_batch = capture(job.towers, job.preset.train.captured)
-        if job.composing is not None:
-            job.composing.encode_batch = encode_batch
         super().__init__(
-            model=job.composing or TowerPass(job.towers, encode_batch),
+            model=TowerPass(job.towers, encode_batch),
             args=arguments,
             train_dataset=job.steps,
             callbacks=[RunCallback(job)],
@@ -139,7 +133,7 @@ class RetrievalTrainer(Trainer):
         )
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """Make AdamW with its own learning rates for encoders, new parts and calibration."""
+        """Make AdamW with its own learning rates for encoders and new parts."""
         if self.optimizer is None:
             groups = list(parameter_groups(self.model, self.job.preset))
             is_fused = self.args.device.type == "cuda"
@@ -154,21 +148,18 @@ class RetrievalTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:  # noqa: ANN401 - Trainer's contract
         """Compute the loss of this process's queries over every process's documents."""
-        if self.job.composing is not None:
-            loss, found = Objective(self.job.preset)(model, inputs)
-        else:
-            targets, blocked = inputs.pop("targets"), inputs.pop("blocked")
-            queries, documents, *scope = found = model(**inputs)
-            loss = softmax_loss(
-                queries,
-                gather(documents),
-                targets,
-                blocked,
-                similarity=self.job.preset.model.similarity,
-                scale=self.job.preset.train.scale,
-            )
-            if scope:
-                loss = loss + self.job.preset.train.scope_weight * scope[0]
+        targets, blocked = inputs.pop("targets"), inputs.pop("blocked")
+        queries, documents, *scope = found = model(**inputs)
+        loss = softmax_loss(
+            queries,
+            gather(documents),
+            targets,
+            blocked,
+            similarity=self.job.preset.model.similarity,
+            scale=self.job.preset.train.scale,
+        )
+        if scope:
+            loss = loss + self.job.preset.train.scope_weight * scope[0]
         self.losses.append((self.state.global_step, loss.detach()))
         # Reading every loss would make a GPU wait; there all are read when something is logged.
         if loss.device.type == "cpu":

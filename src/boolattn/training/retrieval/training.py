@@ -41,8 +41,6 @@ def train_towers(job: Job, *, resume: bool = False) -> Result:
         logger.info("resuming from %s", start)
         job.run.rewind(int(start.name.removeprefix(checkpoints.PREFIX)))
     trainer.train(resume_from_checkpoint=str(start) if start else None)
-    if job.composing is not None:  # CUDA graphs use memory that post-training may need
-        job.composing.encode_batch = None
     metrics = _summary(trainer.state.log_history)
     if trainer.args.should_save:
         if job.preset.train.keep == "best" and job.run.best.is_dir():

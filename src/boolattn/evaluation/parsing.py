@@ -1,0 +1,67 @@
+"""Comparison of parsed queries: the trees, and the words of their operands."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from boolattn.logic.structure import operand_signs
+from boolattn.logic.tree import And, Atom, Not, atoms
+
+if TYPE_CHECKING:
+    from boolattn.logic.tree import QueryTree
+
+
+def structure(tree: QueryTree) -> str:
+    """Return a tree without its operands, in an order of its own.
+
+    >>> structure(And((Not(Atom("c")), Atom("a"), Atom("b"))))
+    'and(_,_,not(_))'
+    """
+    match tree:
+        case Atom():
+            return "_"
+        case Not(part):
+            return f"not({structure(part)})"
+    inner = ",".join(sorted(map(structure, tree.parts)))
+    return f"{'and' if isinstance(tree, And) else 'or'}({inner})"
+
+
+def has_same_operands(expected: QueryTree, parsed: QueryTree) -> bool:
+    """Return whether structure and words of all operands are the same, in any order."""
+    return structure(expected) == structure(parsed) and _operands(expected) == _operands(parsed)
+
+
+def word_f1(expected: QueryTree, parsed: QueryTree) -> float:
+    """Return the F1 score of the words of the operands.
+
+    Positive operands are matched with positive ones and negated with negated ones, greedily by
+    overlap.
+
+    >>> from boolattn.logic.tree import Or
+    >>> word_f1(Or((Atom("red moths"), Atom("ants"))), Or((Atom("moths"), Atom("red ants"))))
+    0.6666666666666666
+    """
+    first, second = ([(s, Counter(w)) for s, w in _operands(tree)] for tree in (expected, parsed))
+    pairs = [
+        ((a & b).total() / max(1, (a | b).total()), (a & b).total(), i, j)
+        for i, (sign, a) in enumerate(first)
+        for j, (other, b) in enumerate(second)
+        if sign == other
+    ]
+    shared, matched_first, matched_second = 0, set(), set()
+    for _, n, i, j in sorted(pairs, reverse=True):
+        if i not in matched_first and j not in matched_second:
+            matched_first.add(i)
+            matched_second.add(j)
+            shared += n
+    return 2 * shared / max(1, sum(words.total() for _, words in (*first, *second)))
+
+
+def _operands(tree: QueryTree) -> list[tuple[int, list[str]]]:
+    """Return sign and words of each operand, sorted; punctuation does not count."""
+    return sorted(
+        (sign, re.findall(r"\w+", atom.text.lower()))
+        for sign, atom in zip(operand_signs(tree), atoms(tree), strict=True)
+    )
