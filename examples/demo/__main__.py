@@ -73,8 +73,6 @@ def _print_introduction(screen: Console, setup: Setup, names: list[str]) -> None
     from examples.demo.side_by_side import legend
 
     about = "queries are parsed, operands scored one by one, the scores composed"
-    if not setup.boolean.retriever.has_parser:
-        about = "it has no query parser, so plain language is one operand and one vector"
     screen.print(
         f"\n{len(setup.benchmark.documents):,} Wikipedia introductions about animals and plants: "
         f"{setup.benchmark.name}\n"

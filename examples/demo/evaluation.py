@@ -56,9 +56,8 @@ def evaluate(
     rankings = {
         names[0]: _by_vector(plain, plain_plans, depth),
         f"{names[1]}, one vector": _by_vector(boolean, plans, depth),
+        f"{names[1]}, composed": _composed(boolean, plans, depth),
     }
-    if boolean.retriever.has_parser:
-        rankings[f"{names[1]}, composed"] = _composed(boolean, plans, depth)
     systems = {name: measure(one, judgements, METRICS) for name, one in rankings.items()}
     return Evaluation(judgements, systems, sum(plan.is_composed for plan in plans))
 

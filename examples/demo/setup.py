@@ -87,7 +87,7 @@ def _index(folder: Path, model: str, documents: Sequence[Document], progress: Pr
     from boolattn.embedding.models import absolute_name
     from boolattn.search import Searcher, load_model
 
-    retriever = load_model(model)
+    retriever = load_model(model, parser=None if model == "minilm" else "shipped")
     name = PLAIN if model == "minilm" else Path(absolute_name(model)).name
     path = folder / f"{name}-{retriever.fingerprint[:8]}"
     try:

@@ -19,7 +19,7 @@ from boolattn.errors import MissingDataError, QueryError
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure
 from boolattn.search.storage.manifest import read_manifest
-from boolattn.search.systems import open_system
+from boolattn.search.systems import SystemOptions, open_system
 from boolattn.service.judgements import read_judgements
 from examples.demo.queries import (
     CHOSEN,
@@ -123,14 +123,6 @@ def test_the_demo_needs_no_torch(first, data, cache):
     assert done.stdout.split() == first.stdout.split()
 
 
-def test_a_model_without_a_query_parser(data, cache):
-    done = _demo(data, "--model", str(minilm_folder()))
-    assert "it has no query parser, so plain language is one operand" in done.stdout
-    assert ", composed " not in done.stdout
-    # Explicit syntax needs no parser model.
-    assert "parsed as  A AND B NOT C" in done.stdout
-
-
 def test_extra_queries_are_judged_by_metadata():
     documents = [_document(*row) for row in _documents_as_rows()]
     sets = ({"family": "Didelphidae"}, {"places": "Peru"}, {"places": "Japan"})
@@ -209,7 +201,8 @@ def _check_table(output, data):
     ready = prepare(dataset, ["unseen"])
     judgements = ready.splits["unseen"]
     names = ("r_precision", "leak", "excluded_before_full")
-    ranking = open_system("minilm", ready).rank(judgements, len(dataset.documents))
+    one_vector = SystemOptions(is_composed=False)
+    ranking = open_system("minilm", ready, one_vector).rank(judgements, len(dataset.documents))
     values = measure(ranking, judgements, names)
     precision, leak, order = (np.nanmean(values[name]) for name in names)
     row = re.search(r"^ ?all-MiniLM-L6-v2 unchanged +(.*\d.*)$", output, re.MULTILINE)
