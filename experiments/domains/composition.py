@@ -3,9 +3,9 @@ r"""The composition on the domains benchmark, with given operands: no parser has
 Prints R-precision by kind of query and the leak of NOT: as one vector, composed, and composed from
 candidates alone. ``--set`` tries another constant of :mod:`boolattn.composition.fitted`::
 
-    python -m experiments.composition --data FOLDER --vectors FOLDER --model shipped \
+    python -m experiments.domains.composition --data FOLDER --vectors FOLDER --model shipped \
         --domain malware
-    python -m experiments.composition --data FOLDER --vectors FOLDER --model shipped \
+    python -m experiments.domains.composition --data FOLDER --vectors FOLDER --model shipped \
         --domain recipes --split train --queries 300 --set STRENGTH=0.5
 """
 
