@@ -47,6 +47,5 @@ def corpus() -> list[Document]:
         for g, group in enumerate(GROUPS)
         for i, place in enumerate(PLACES)
     ]
-    # By the untrained calibration .84 for each of its words; the others' have .9 to .99.
     both = Document(id="both", text="moths Borneo Sumatra", metadata={"place": "Borneo"})
     return [*found, both]

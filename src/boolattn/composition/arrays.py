@@ -54,22 +54,3 @@ def log_sigmoid(x: Array) -> Array:
 def sigmoid(x: Array) -> Array:
     """``σ(x)``, without overflow."""
     return namespace(x).exp(log_sigmoid(x))
-
-
-#: 1 - exp(x) is 0 above it; far below any difference that a score in float32 shows.
-_LARGEST = -1e-7
-
-
-def log1mexp(x: Array) -> Array:
-    r"""``log(1 - exp(x))`` for ``x <= 0``, exact at both ends and with a gradient everywhere.
-
-    >>> log1mexp(np.array([-1e-3, -50.0])).round(6).tolist()
-    [-6.908255, -0.0]
-    """
-    xp = namespace(x)
-    x = xp.where(x > _LARGEST, _LARGEST, x)
-    # Both branches are computed, and the one not chosen must not make its gradient infinite.
-    near = x > -0.6931
-    small = xp.log(-xp.expm1(xp.where(near, x, -1.0)))
-    large = xp.log1p(-xp.exp(xp.where(near, -1.0, x)))
-    return xp.where(near, small, large)
