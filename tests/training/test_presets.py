@@ -56,10 +56,12 @@ def test_a_preset_runs_from_pretraining_to_a_model(
         return [word for change in (*same, *SMALL[verb]) for word in ("--set", change)]
 
     heads, out = tmp_path / "heads", tmp_path / "out"
+    folder = data / load_preset(name).data.name
+    words = ["--preset", name, *sets("train"), "--data", folder]
+    if load_preset(name).model.use_plugin:
+        words += ["--pretrained", heads / "model"]
     found = _run(capsys, "pretrain", "--preset", name, *sets("pretrain"), "--out", heads)
     assert 0 <= found["unseen_cue_f1"] <= 1
-    folder = data / load_preset(name).data.name
-    words = ["--preset", name, *sets("train"), "--data", folder, "--pretrained", heads / "model"]
     result = _run(capsys, "train", *words, "--out", out)
     assert result["steps"] == 2
     assert result["loss"] > 0

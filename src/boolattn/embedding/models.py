@@ -32,7 +32,7 @@ NAMES = (SHIPPED, MINILM)
 #: Names a folder that is used instead of the installed package's.
 MINILM_VARIABLE = "BOOLATTN_MINILM"
 _MODELS = Path(__file__).parents[1] / "models"
-_FOLDERS = {SHIPPED: _MODELS / "bge-small-taxa", MINILM: _MODELS / "all-minilm-l6-v2"}
+_FOLDERS = {SHIPPED: _MODELS / "bge-small-general", MINILM: _MODELS / "all-minilm-l6-v2"}
 _GPU = Path("/dev/nvidiactl")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from boolattn.encoder import BoolBertModel, query_encoder, settings_of
-from boolattn.encoder.retriever_storage import load_towers
+from boolattn.encoder.tower_storage import load_towers
 from boolattn.errors import ConfigError
 from boolattn.training.towers import load_encoder
 

@@ -161,7 +161,3 @@ def main(given: Sequence[str] | None = None) -> None:
         queries += part[1]
         print(f"{name}: {len(part[0])} documents, {len(part[1])} queries")
     write_beir(arguments.out, documents, {"train": queries})
-
-
-if __name__ == "__main__":
-    main()

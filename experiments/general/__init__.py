@@ -1,0 +1,1 @@
+"""The general model: its training data."""

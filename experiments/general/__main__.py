@@ -1,0 +1,5 @@
+"""Write the training data of the general model."""
+
+from experiments.general.mixture import main
+
+main()
