@@ -121,7 +121,8 @@ def filled_line(part: str, key: str, rng: random.Random) -> str:
 def fill_line(line: str, rng: random.Random) -> str:
     """Choose alternatives, and words for the lists of structures.toml.
 
-    >>> fill_line("[[a~a]] or b", random.Random(0))
+    >>> from random import Random
+    >>> fill_line("[[a~a]] or b", Random(0))
     'a or b'
     """
     line = _ALTERNATIVES.sub(lambda match: rng.choice(match[1].split("~")), line)

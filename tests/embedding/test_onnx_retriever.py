@@ -19,6 +19,7 @@ from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataEr
 from boolattn.logic.syntax import parse
 from boolattn.parsing import runtime
 from boolattn.parsing.runtime import THREADS_VARIABLE, default_threads
+from boolattn.search import Document, Searcher
 
 TEXTS = ("moths of Borneo but not Sumatra", "frogs", "bees or wasps of Peru", "")
 
@@ -35,7 +36,7 @@ def torch_model():
 
 def test_both_backends_agree(shipped, torch_model):
     assert shipped.fingerprint == torch_model.fingerprint
-    assert shipped.gate == torch_model.gate == "learned"
+    assert shipped.gate == torch_model.gate == ""
     assert shipped.max_tokens == torch_model.max_tokens
     for name in ("encode_queries", "encode_operands", "encode_documents"):
         ours, theirs = getattr(shipped, name)(TEXTS), getattr(torch_model, name)(TEXTS)
@@ -125,7 +126,6 @@ def _opens(folder):
 @pytest.mark.parametrize(
     "name",
     [
-        "query.onnx",
         "document.onnx",
         "weights-0.safetensors",
         "weights-1.safetensors",
@@ -199,7 +199,7 @@ def test_a_verified_folder_is_not_read_again(copy, monkeypatch):
     OnnxRetriever.load(copy)
     assert read == []
     # Other bytes of the same size: the time tells.
-    path = copy / "query.onnx"
+    path = copy / "document.onnx"
     path.write_bytes(path.read_bytes())
     with pytest.raises(DataError, match="differs from"):
         OnnxRetriever.load(copy)
@@ -262,3 +262,16 @@ def test_not_keeps_what_fits_before_what_does_not(shipped, query):
     for kept in ("butter", "chana", "palak"):
         for other in ("pudding", "teriyaki", "green", "massaman", "macaroons"):
             assert order.index(kept) < order.index(other), (kept, other)
+
+
+@pytest.mark.parametrize("lexical", [True, False])
+def test_a_title_of_the_collection_is_not_split(shipped, tmp_path, lexical):
+    rows = {"p": "Apples or pears", "a": "Apple pie", "b": "Pear tart"}
+    documents = [Document(id=name, title=own, text=f"{own}, baked.") for name, own in rows.items()]
+    searcher = Searcher.build(tmp_path / "index", documents, shipped, lexical=lexical)
+    title, other = searcher.search_many(["apples  or PEARS?", "apples or plums"])
+    assert other.is_composed
+    assert title.is_composed is not lexical
+    if lexical:
+        assert "a document has this title" in " ".join(title.warnings)
+        assert title.hits[0].id == "p"

@@ -105,12 +105,13 @@ def test_one_table_by_domain_and_kind(folder, tmp_path):
     assert figure.is_file()
 
 
-def test_a_model_ranks_as_one_vector(folder, tmp_path):
+def test_any_encoder_ranks_as_one_vector_and_composed(folder, tmp_path):
     arguments = ("--on", "domains", "--data", folder, "--split", "validation", "--out", tmp_path)
     done = run("evaluate", "minilm", *arguments, "--json")
     values = json.loads(done.stdout)["splits"]["validation"]
-    assert list(values) == ["minilm, one vector"]
-    assert set(values["minilm, one vector"]) == {"malware", "cellbiology", "mean"}
+    assert list(values) == ["minilm, one vector", "minilm, composed"]
+    assert set(values["minilm, composed"]) == {"malware", "cellbiology", "mean"}
+    assert values["minilm, one vector"] != values["minilm, composed"]
 
 
 def test_no_domain_has_the_split(folder, tmp_path):

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from boolattn import BoolAttnConfig
 from boolattn.cli import app
 from boolattn.data import taxa
 from boolattn.data.records import Dataset, Document
 from boolattn.data.taxa.benchmark import FORMAT, SPLITS
 from boolattn.data.taxa.wordings import digest, version
 from boolattn.embedding.models import MINILM_VARIABLE, minilm_folder, shipped_model
-from boolattn.errors import MissingDataError, QueryError
+from boolattn.encoder import build_towers, save_towers
+from boolattn.errors import ConfigError, MissingDataError, QueryError
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure
 from boolattn.search.storage.manifest import read_manifest
@@ -153,12 +155,13 @@ def test_chosen_queries_are_distinct():
 
 
 def test_explain_as_json(tmp_path):
-    figure = tmp_path / "why.png"
-    done = run(
-        app,
-        ["explain", "moths but not bees", "--json", "--figure", str(figure)],
-        catch_exceptions=False,
-    )
+    figure, folder = tmp_path / "why.png", tmp_path / "model"
+    words = ["explain", "moths but not bees", "--json", "--figure", str(figure)]
+    with pytest.raises(ConfigError, match="has no BoolAttn: name a model"):
+        run(app, words, catch_exceptions=False)
+    config = BoolAttnConfig(gate="lexicon", rank=16)
+    save_towers(build_towers(minilm_folder(), config), folder)
+    done = run(app, [*words, "--model", str(folder)], catch_exceptions=False)
     output = json.loads(done.stdout)
     assert output["gate"] == {"and": False, "or": False, "not": True}
     assert output["tokens"] == ["[CLS]", "moths", "but", "not", "bees", "[SEP]"]

@@ -69,7 +69,7 @@ def test_search_and_explain(index):
     assert reading["operands"] == ["moths of Borneo", "moths Sumatra"]
     assert reading["excluded"] == [False, True]
     assert done.stderr.strip() == (
-        "cue, scope and bias by token need PyTorch; pip install 'boolattn[train]'"
+        "cue, scope and bias by token need PyTorch and a model with BoolAttn (--model)"
     )
 
 

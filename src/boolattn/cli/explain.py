@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
-from boolattn.errors import QueryError
+from boolattn.errors import ConfigError, QueryError
 from boolattn.logic.syntax import unparse
 from boolattn.logic.tree import Atom
 
@@ -46,6 +46,11 @@ def explain(
     from boolattn.search.queries import prepare_queries
 
     encoder, tokenizer, retriever = _load(torch_folder(folder))
+    if retriever is not None and not retriever.gate:
+        if operator or figure:
+            raise ConfigError(f"{folder.name} has no BoolAttn: name a model that has it, --model")
+        _explain_parse(folder, text, as_json=as_json)
+        return
     result = explain_text(encoder, tokenizer, text, operators=operator)
     plan = None
     if retriever is not None:
@@ -77,7 +82,7 @@ def _explain_parse(folder: Path, text: str, *, as_json: bool) -> None:
         out = console()
         out.print(f"\n{text}", style="bold", soft_wrap=True)
         out.print(_parse_line(plan), soft_wrap=True)
-    note("cue, scope and bias by token need PyTorch; pip install 'boolattn[train]'")
+    note("cue, scope and bias by token need PyTorch and a model with BoolAttn (--model)")
 
 
 def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Retriever | None]:

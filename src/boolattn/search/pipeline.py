@@ -62,7 +62,11 @@ class Pipeline:
         start = time.perf_counter()
         with self._timed("read"):
             prepared = prepare_queries(
-                self.retriever, queries, self.options.mode, compose=self.options.compose
+                self.retriever,
+                queries,
+                self.options.mode,
+                compose=self.options.compose,
+                is_title=self.index.has_title,
             )
         with self._timed("filter"):
             self._selection = self.index.selection(self.options.filters)

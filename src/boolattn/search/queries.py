@@ -15,7 +15,7 @@ from boolattn.logic.tree import Atom, atoms
 from boolattn.search.verdicts import truth
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from boolattn.embedding.base import BaseRetriever
     from boolattn.logic.tree import QueryTree
@@ -37,11 +37,17 @@ class PreparedQuery:
 
 
 def prepare_queries(
-    retriever: BaseRetriever, texts: Sequence[str], mode: str, *, compose: bool
+    retriever: BaseRetriever,
+    texts: Sequence[str],
+    mode: str,
+    *,
+    compose: bool,
+    is_title: Callable[[str], bool] = lambda _: False,
 ) -> list[PreparedQuery]:
     """Parse and encode queries; those in plain language in one batch, explicit ones in another.
 
-    In mode ``auto`` a text is explicit where it uses explicit syntax.
+    In mode ``auto`` a text is explicit where it uses explicit syntax. A text in plain language that
+    is the title of a document stays one operand.
     """
     if mode not in MODES:
         raise ConfigError(f"no mode {mode!r}; there are {', '.join(MODES)}")
@@ -65,6 +71,8 @@ def prepare_queries(
         plan = next(given if place in explicit else plain)
         if place in explicit:
             plan = replace(plan, spans=tuple((span,) for span in explicit[place][1]))
+        elif plan.is_composed and is_title(text):
+            plan = single_vector_plan(plan, "a document has this title")
         found.append(_without_contradiction(text, plan, is_explicit=place in explicit))
     return found
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.embedding.int8 import TORCH, WEIGHTS_MAP, read_tensors, write_parts
+from boolattn.embedding.int8 import TORCH, WEIGHTS_MAP, read_tensors, write_parts, write_torch
 from boolattn.embedding.onnx_retriever import OnnxRetriever
 from boolattn.embedding.onnx_storage import (
     DOCUMENT,
@@ -75,6 +75,11 @@ def export_model(
         log("comparing with torch")
         agreement = check_agreement(retriever, OnnxRetriever(draft, manifest, parser=None), texts)
         manifest = replace(manifest, agreement=agreement)
+        if int8:
+            # The torch model that is restored from this folder has the rounded weights.
+            write_torch(draft, restored := Path(scratch) / "restored")
+            fingerprint = Retriever.load(restored, device="cpu", parser=None).fingerprint
+            manifest = replace(manifest, fingerprint=fingerprint)
         manifest.write(draft)
     return manifest
 
