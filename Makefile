@@ -14,7 +14,7 @@ export TOKENIZERS_PARALLELISM = false
 # Some machines forbid Python to keep byte code; without it every start takes fifteen seconds more.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test bench format clean
+.PHONY: demo test test-slow bench format clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -45,6 +45,9 @@ test: $(ALL)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 --dist worksteal
+
+test-slow: $(ALL)
+	$(BIN)/pytest -n 2 --dist worksteal -m slow
 
 bench: $(ALL)
 	$(BIN)/python -m benchmarks.encoding

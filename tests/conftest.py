@@ -36,7 +36,11 @@ TEXTS = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "slow" not in config.getoption("-m"):
+        for item in items:
+            if "slow" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="slow; make test-slow"))
     if not torch.cuda.is_available():
         for item in items:
             if "gpu" in item.keywords:

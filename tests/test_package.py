@@ -131,7 +131,12 @@ def test_an_error_of_a_model_folder_is_one_line(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     "first",
-    ["boolattn", "boolattn.plugin", "boolattn.encoder.towers", "boolattn.training.towers"],
+    [
+        "boolattn",
+        "boolattn.plugin",
+        pytest.param("boolattn.encoder.towers", marks=pytest.mark.slow),
+        pytest.param("boolattn.training.towers", marks=pytest.mark.slow),
+    ],
 )
 def test_bool_bert_is_registered_whatever_is_imported_first(first):
     code = (

@@ -68,7 +68,10 @@ def _far(a, b):
 
 @pytest.mark.parametrize(
     ("gate", "options"),
-    [("lexicon", {}), ("learned", {"pooling": "cls", "similarity": "dot"})],
+    [
+        pytest.param("lexicon", {}, marks=pytest.mark.slow),
+        ("learned", {"pooling": "cls", "similarity": "dot"}),
+    ],
 )
 def test_every_graph_gives_the_vectors_of_torch(saved, tmp_path, gate, options):
     source = saved(gate, **options)
@@ -89,6 +92,7 @@ def test_every_graph_gives_the_vectors_of_torch(saved, tmp_path, gate, options):
     assert (moved > 1e-3 * size).tolist() == is_boolean
 
 
+@pytest.mark.slow
 def test_separate_towers_have_an_operand_graph(saved, tmp_path):
     source = saved("", is_shared=False)
     folder = tmp_path / "out"

@@ -163,6 +163,7 @@ def test_what_is_missing_is_found_before_the_first_run(files, monkeypatch):
         assert "plain-bm25 needs tantivy" in error()
 
 
+@pytest.mark.slow
 def test_a_run_of_other_weights_or_data_is_not_reused(files, tiny_encoder, tokenizer, monkeypatch):
     call("table4", *run_options(files))
     done = {path: path.stat().st_mtime_ns for path in (files / "out/runs").rglob("*.gz")}

@@ -43,7 +43,16 @@ def _run(capsys, verb, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("name", preset_names())
+def _presets():
+    """Return every preset; of those that differ in numbers only, most are slow tests."""
+    fast = ("bert-base-quest", "bge-small-general", "minilm-quest-intro", "minilm-taxa")
+    return [
+        name if name in fast else pytest.param(name, marks=pytest.mark.slow)
+        for name in preset_names()
+    ]
+
+
+@pytest.mark.parametrize("name", _presets())
 def test_a_preset_runs_from_pretraining_to_a_model(
     name, data, encoder_folder, tmp_path, capsys, caplog
 ):

@@ -65,7 +65,7 @@ def test_training_learns_and_records_the_run(preset, corpus, tmp_path):
     )
 
 
-@pytest.mark.parametrize("interrupted_at", [4, 5])
+@pytest.mark.parametrize("interrupted_at", [4, pytest.param(5, marks=pytest.mark.slow)])
 def test_an_interrupted_run_ends_with_the_same_weights(
     preset, corpus, tmp_path, monkeypatch, interrupted_at
 ):

@@ -86,6 +86,7 @@ def _losses(run: Path) -> list[float]:
         return [float(row["value"]) for row in csv.DictReader(handle) if row["name"] == "loss"]
 
 
+@pytest.mark.slow
 def test_two_processes_that_lack_packages_give_the_losses_of_one(files, capsys):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     (files / "start.py").write_text(START.format(lacking=LACKING))
