@@ -71,6 +71,7 @@ def documents(benchmark_small):
     return {document.id: document for document in benchmark_small.documents()}
 
 
+@pytest.mark.slow
 def test_two_machines_write_the_same_bytes(folder, benchmark_small):
     # Other bytes are another benchmark: give the folder a new FORMAT, then change PUBLISHED.
     assert benchmark_small.manifest.packages == {

@@ -137,6 +137,7 @@ def test_the_report_has_parse_accuracy(files):
     assert "| .600 ±.000 / .350 ±.000 |" in page
 
 
+@pytest.mark.slow
 def test_the_parent_needs_no_torch_and_a_worker_no_optional_package():
     code = (
         "import sys, importlib.machinery as machinery\n"

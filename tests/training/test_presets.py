@@ -45,7 +45,7 @@ def _run(capsys, verb, *arguments):
 
 def _presets():
     """Return every preset; of those that differ in numbers only, most are slow tests."""
-    fast = ("bert-base-quest", "bge-small-general", "minilm-quest-intro")
+    fast = ("bert-base-quest", "bge-small-general")
     return [
         name if name in fast else pytest.param(name, marks=pytest.mark.slow)
         for name in preset_names()
