@@ -96,7 +96,7 @@ def test_explain_shows_what_is_ranked_lower_and_why(shared):
     result = shared.search("moths NOT Ecuador", k=4, explain=True)
     assert "moths-ecuador" not in ids(result)
     [lower] = [hit for hit in result.ranked_lower if hit.id == "moths-ecuador"]
-    assert lower.verdict == "put down"
+    assert lower.verdict == "ranked lower"
     assert lower.why.startswith("matches the negated operand 'Ecuador' more than ")
     assert lower.score < min(hit.score for hit in result.hits)
     # The vector of the whole text, not that of the positive operand.

@@ -103,7 +103,7 @@ def test_comparing_returns_ranks_in_the_other_list(serve):
     # With k = 1, the plain encoder's result is not among the other's.
     reply = serve().post("/search", json={"query": QUERY, "k": 1, "compare": True}).json()
     [other] = [hit["other"] for hit in reply["plain"]["hits"]]
-    assert (other["rank"], other["verdict"]) == (2, "put down")
+    assert (other["rank"], other["verdict"]) == (2, "ranked lower")
     assert (
         other["why"]
         == "matches the negated operand 'Sumatra' more than 98% of the documents that fit best"

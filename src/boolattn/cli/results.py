@@ -31,8 +31,6 @@ _DEFAULT = BASE_FIELDS[:6]
 SNIPPET, _BEFORE = 160, 40
 _OPERATORS = {"AND": "bold green", "OR": "bold cyan", "NOT": "bold red"}
 _OPERANDS = ("yellow", "blue", "magenta", "cyan", "green")
-#: Verdicts for people.
-_VERDICTS = {"put down": "ranked lower"}
 
 
 def choose_fields(text: str, metadata: Sequence[str]) -> list[str]:
@@ -140,8 +138,7 @@ def _table(
             document = Text(hit.title or hit.id, style="bold").append("  ", "not bold")
             cells.append(document.append_text(_snippet(result, hit)))
             if explain and hit.why:
-                verdict = _VERDICTS.get(hit.verdict, hit.verdict)
-                document.append(f"\n{verdict} because it {hit.why}", "not bold red")
+                document.append(f"\n{hit.verdict} because it {hit.why}", "not bold red")
         table.add_row(*cells)
     return table
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from boolattn.logic.tree import QueryTree
 
-KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "put down"
+KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "ranked lower"
 #: Attributes that JSON has under another name.
 _JSON_NAMES = {"parsed": "reading", "is_negated": "excluded", "ranked_lower": "put_down"}
 
@@ -36,7 +36,7 @@ class Hit:
     exceeds: tuple[float, ...] = ()
     fits: bool = True  # the positive part of the query
     #: ``kept``; ``doubtful`` where the document matches a negated operand, or does not fit;
-    #: ``put down`` where it is ranked below the results shown.
+    #: ``ranked lower`` where it is ranked below the results shown.
     verdict: str = KEPT
     why: str = ""  # what counts against it
     passage: tuple[int, int] | None = None  # the best passage of a text that has several

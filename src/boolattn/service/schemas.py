@@ -193,8 +193,8 @@ class HitReply(DocumentReply):
     )
     fits: bool = Field(description="Whether it fits the positive part of the query.")
     verdict: str = Field(
-        description="kept; doubtful: matches a negated operand, or does not fit; put down: "
-        "ranked lower, not among the first k.",
+        description="kept; doubtful: matches a negated operand, or does not fit; ranked lower: "
+        "not among the first k.",
         examples=["kept"],
     )
     why: str = Field(

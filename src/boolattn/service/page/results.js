@@ -39,9 +39,6 @@ function badge(hit) {
   return h("span", { class: `badge ${hit.judgement}` }, h("span", { "aria-hidden": "true" }, `${sign} `), words);
 }
 
-// Verdicts of the API in words for people.
-const VERDICTS = { kept: "kept", doubtful: "doubtful", "put down": "ranked lower" };
-
 // There is a verdict only where scores are composed; in the plain list it is the Boolean model's.
 function why(hit, system) {
   const other = hit.other;
@@ -49,8 +46,7 @@ function why(hit, system) {
   const own = isBoolean ? hit : other;
   const line = [];
   if (own?.verdict && (!isBoolean || hit.ranks.length)) {
-    const verdict = VERDICTS[own.verdict];
-    line.push(h("b", { class: verdict.replace(" ", "-") }, verdict), own.why ? ` because it ${own.why}` : "");
+    line.push(h("b", { class: own.verdict.replace(" ", "-") }, own.verdict), own.why ? ` because it ${own.why}` : "");
   }
   if (other) {
     const name = isBoolean ? "plain encoder" : "Boolean model";
