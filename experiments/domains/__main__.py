@@ -77,7 +77,7 @@ def rank(options: argparse.Namespace) -> None:
                 ways = {way: WAYS[way] for way in options.way if _is_possible(way, retriever)}
                 path = options.vectors / f"{name}-{domain}.npy"
                 encode = DocumentVectors(path, retriever, benchmark.documents)
-                lexical = "hybrid" in ways
+                lexical = any(how["hybrid"] for how in ways.values())
                 ranker = IndexRanker(retriever, benchmark.documents, encode=encode, lexical=lexical)
             for split, judged in benchmark.splits.items():
                 for way, how in ways.items():
@@ -93,7 +93,7 @@ def rank(options: argparse.Namespace) -> None:
                     took = time.perf_counter() - start
                     logger.info("%s %s %s %s: %.0f s", name, domain, split, way, took)
         for (split, way), own_parts in parts.items():
-            file = f"{split}.{name}.{(way or 'lexical').replace(' ', '-')}.json"
+            file = f"{split}.{name}.{(way or 'lexical').replace(',', '').replace(' ', '-')}.json"
             joined(own_parts).save(options.out / file)
 
 

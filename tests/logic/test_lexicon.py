@@ -1,5 +1,5 @@
 from boolattn.attention import config as attention_config
-from boolattn.logic.lexicon import CUES, NOT_CUES, cue_words, find_cues
+from boolattn.logic.lexicon import CUES, NOT_CUES, cue_words, find_cues, unused_cues
 from boolattn.logic.operators import OPERATORS, Operator
 from tests.conftest import cue_labels
 
@@ -112,3 +112,14 @@ def test_cue_labels_follow_any_fast_tokenizer(any_tokenizer):
             if is_cue
         ]
         assert "".join(spans).replace(" ", "") == "".join(cues).replace(" ", "")
+
+
+def test_cues_that_became_no_operator():
+    text = "bread and butter pudding but not raisins"
+    operands = [[(0, 24)], [(33, 40)]]
+    [(cue, operand)] = unused_cues(text, operands, [False, True])
+    assert (cue.text, operand) == ("and", 0)
+    # Nothing is negated, so the NOT was not obeyed.
+    unused = unused_cues(text, operands, [False, False])
+    assert [(cue.text, operand) for cue, operand in unused] == [("and", 0), ("but not", None)]
+    assert unused_cues("bread or butter", [[(0, 5)], [(9, 15)]], [False, False]) == ()

@@ -63,7 +63,8 @@ def test_composed_scores_are_the_composition_of_exact_similarities(shared, retri
     vectors = retriever.encode_documents([document.text for document in documents])
     similarities = plan.vectors @ vectors.T
     scores = retriever.score(plan, similarities)
-    ranks = 1 + (similarities[:3, None] > similarities[:3, :, None]).sum(-1)
+    rounding = np.finfo(np.float32).eps
+    ranks = 1 + (similarities[:3, None] > similarities[:3, :, None] + rounding).sum(-1)
     rows = {document.id: row for row, document in enumerate(documents)}
     for found in result.hits:
         row = rows[found.id]
@@ -350,3 +351,24 @@ def test_hybrid_needs_a_lexical_index(folder, retriever):
     assert not searcher.has_lexical
     with pytest.raises(ConfigError, match="has no lexical index"):
         searcher.search("moths", hybrid=True)
+
+
+def test_a_cue_word_that_becomes_no_operator_is_reported(shared):
+    def warnings(query, **options):
+        return shared.search(query, k=1, **options).warnings
+
+    assert warnings("moths not Java AND Borneo") == (
+        "'not' is no operator here: in explicit syntax only AND, OR and NOT in capitals are",
+    )
+    assert warnings('"Trinidad and Tobago" AND moths') == ()
+    assert warnings("moths or birds but not Java", compose=False) == (
+        "'or', 'but not' are no operators here: composition is off; the query is searched as one "
+        "vector",
+    )
+    # This model has no parser.
+    assert "the model has no query parser" in warnings("moths but not Java")[0]
+    assert warnings("moths Java") == ()
+    plain, composed = shared.search("moths"), shared.search("moths NOT Java")
+    assert plain.why_one_vector == "the model has no query parser"
+    assert plain.to_dict()["why_one_vector"] == plain.why_one_vector
+    assert composed.why_one_vector == ""

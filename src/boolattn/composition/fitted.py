@@ -52,6 +52,7 @@ FIT = 1.0
 #: A negated operand with a smaller share of variance of its own cannot be told apart.
 _DISTINCT = 0.05
 _TINY = 1e-9
+_ROUNDING = np.finfo(np.float32).eps
 #: Height of the step, in standard deviations, on which excluded documents keep their order.
 _STEP = 1e-3
 
@@ -149,7 +150,8 @@ class Fitted:
     def evidence(self, similarities: Array) -> Evidence:
         """Return what was measured for documents; arguments as in :meth:`score`."""
         own = similarities[: len(self.tops)]
-        ranks = 1 + (self.tops[:, :, None] > own[:, None]).sum(1)
+        # A product over other rows rounds differently: a document is not ranked below itself.
+        ranks = 1 + (self.tops[:, :, None] > own[:, None] + _ROUNDING).sum(1)
         exceeds = np.zeros(own.shape, np.float32)
         values = self._values(similarities)
         for part, negation in (*self.parts, (None, self.common)):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from boolattn.logic.operators import OPERATORS, Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 #: Cue phrases by operator. "neither" and "nor" are two cues: each negates what follows it. In
 #: "and also known as" the "and" joins, and the "also" belongs to "also known as".
@@ -96,4 +96,35 @@ def find_cues(text: str) -> tuple[Cue, ...]:
         if operator is not None:
             start, end = match.span()
             found.append(Cue(operator, start, end, text[start:end]))
+    return tuple(found)
+
+
+def unused_cues(
+    text: str, operands: Sequence[Sequence[tuple[int, int]]], is_negated: Sequence[bool]
+) -> tuple[tuple[Cue, int | None], ...]:
+    """Return the cues of a text that became no operator.
+
+    Each with the number of the operand that it is a word of; ``None`` for one of NOT that stands
+    between operands of which none is negated.
+
+    Args:
+        text: The query.
+        operands: The character spans of each operand.
+        is_negated: Which operands are negated.
+
+    >>> text = "films of Romeo and Juliet but not musicals"
+    >>> for cue, operand in unused_cues(text, [[(0, 25)], [(34, 42)]], [False, True]):
+    ...     print(cue.text, operand)
+    and 0
+    """
+    found: list[tuple[Cue, int | None]] = []
+    for cue in find_cues(text):
+        owners = (
+            place
+            for place, spans in enumerate(operands)
+            if any(start <= cue.start and cue.end <= end for start, end in spans)
+        )
+        owner = next(owners, None)
+        if owner is not None or (cue.operator is Operator.NOT and not any(is_negated)):
+            found.append((cue, owner))
     return tuple(found)

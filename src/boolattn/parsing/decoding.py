@@ -108,8 +108,7 @@ def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -
     spans = word_spans(sigmoid(tags), text, offsets, present)
     parsed = ParsedQuery(tuple(spans), is_negated, tuple(GAPS[found[slot]] for slot in joins))
     if parsed.is_plain:
-        cues = [text[cue.start : cue.end] for cue in find_cues(text)]
-        reason = f"{', '.join(map(repr, cues))} read as part of one phrase" if cues else ""
+        reason = "it was read as one phrase" if find_cues(text) else ""
         return ParserOutput(parsed, confidence, reason)
     if not all(spans) or _negates_a_positive(parsed):
         return ParserOutput(None, 0.0, "an operand has no words of its own")

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from boolattn.search.index.writer import Encode
 
 _QUERIES = 64
+_DENSE = {"hybrid": False, "strict_not": False}
 #: Ways to search, and their options.
 WAYS: Mapping[str, Mapping[str, bool]] = {
-    "one vector": {"compose": False},
-    "composed": {},
-    "hybrid": {"hybrid": True},
-    "strict NOT": {"strict_not": True},
+    "one vector": _DENSE | {"compose": False},
+    "composed": _DENSE,
+    "hybrid": _DENSE | {"hybrid": True},
+    "strict NOT": _DENSE | {"strict_not": True},
+    "hybrid, strict NOT": {"hybrid": True, "strict_not": True},
 }
 
 

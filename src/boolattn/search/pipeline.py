@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _MORE = 100  # documents ranked beyond twice the results, where words leave some out
 _COMPARED = 10  # first results with which a later one is compared
+_NO_OPERATOR = "no operator was found in it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +124,9 @@ class Pipeline:
             spans=plan.spans,
             confidence=float(plan.confidence),
             is_composed=plan.is_composed,
+            why_one_vector="" if plan.is_composed else plan.fallback or _NO_OPERATOR,
+            hybrid=bool(self.options.hybrid),
+            strict_not=bool(self.options.strict_not) and _has_negation(plan),
             n_compared=fitted.n_documents if fitted else 0,
             hits=hits[self.options.offset :],
             ranked_lower=ranked_lower,

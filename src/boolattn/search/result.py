@@ -54,11 +54,15 @@ class SearchResult:
     spans: tuple[tuple[tuple[int, int], ...], ...]  # of each operand in the query, where known
     confidence: float  # of the parser
     is_composed: bool  # whether operands were scored one by one and composed
+    why_one_vector: str = ""  # why they were not; empty where they were
+    hybrid: bool = False  # whether the words of operands counted too
+    strict_not: bool = False  # whether documents with words of negated operands were left out
     n_compared: int = 0  # documents that ranks are among; 0 where not composed
     hits: tuple[Hit, ...]  # best first
     #: With ``explain``: what the whole text's vector would have found among the first, and
     #: composition ranks lower.
     ranked_lower: tuple[Hit, ...] = ()
+    #: What a user may not expect: cue words that became no operator, operands that were ignored.
     warnings: tuple[str, ...] = ()
     total: int = 0  # documents that pass the filters; all of them are ranked, in principle
     offset: int = 0  # better documents that were passed over

@@ -240,6 +240,8 @@ class Handlers:
             total=found.total,
             label=self.settings.label,
             n_compared=found.n_compared,
+            hybrid=found.hybrid,
+            strict_not=found.strict_not,
             hits=(hits := convert(found, found.hits, judged=judged, other=plain)),
             judged=replies.count_judged(hits, judged),
             took=took,

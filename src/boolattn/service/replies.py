@@ -38,6 +38,7 @@ def parse_fields(result: SearchResult) -> dict[str, Any]:
         "operators": [operator.value for operator in operators_of(result.tree)],
         "confidence": result.confidence,
         "is_composed": result.is_composed,
+        "why_one_vector": result.why_one_vector,
         "reading": result.parsed_text,
         "warnings": list(result.warnings),
     }

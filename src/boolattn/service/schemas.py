@@ -113,11 +113,18 @@ class ParseReply(BaseModel):
     operators: list[str] = Field(examples=[["not"]])
     confidence: Number = Field(description="Confidence of the parser, 0 to 1.")
     is_composed: bool = Field(
-        description="False: one vector was used, because the query has one operand or the "
-        "parser's confidence is low."
+        description="Whether operands were scored one by one; false: one vector for the query."
+    )
+    why_one_vector: str = Field(
+        description="Empty if composed.", examples=["no operator was found in it"]
     )
     reading: str = Field(description="The parsed tree, even if its confidence is too low.")
-    warnings: list[str] = []
+    warnings: list[str] = Field(
+        default=[],
+        description="For people: cue words that became no operator and why, negated operands that "
+        "were ignored, results that are missing.",
+        examples=[["'not' is no operator here: a document has this title; …"]],
+    )
 
 
 class OtherRank(BaseModel):
@@ -235,6 +242,8 @@ class SearchReply(ParseReply):
     label: str
     hits: list[HitReply]
     n_compared: int = Field(default=0, description="Documents that ranks are among.")
+    hybrid: bool = Field(description="Whether lexical search was added.")
+    strict_not: bool = Field(description="Whether a negated operand's words removed documents.")
     put_down: list[HitReply] = Field(
         default=[], description="Documents ranked lower by composition; with explain, not compare."
     )
