@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import json
 import lzma
 import os
 import shutil
@@ -19,10 +18,8 @@ from typing import TYPE_CHECKING, Any
 from boolattn.errors import ConfigError, DataError, MissingDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import BinaryIO, TextIO
-
-DAMAGED = "copy the folder again, or export the model again"
 
 
 def cache_folder() -> Path:
@@ -67,7 +64,13 @@ def atomic_file(path: Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def atomic_folder(folder: Path, *, replace: bool = False, marker: str = "") -> Iterator[Path]:
+def atomic_folder(
+    folder: Path,
+    *,
+    replace: bool = False,
+    marker: str = "",
+    finish: Callable[[Path], object] = lambda _: None,
+) -> Iterator[Path]:
     """Yield a draft folder that gets its name when the block ends without an error.
 
     Args:
@@ -75,6 +78,7 @@ def atomic_folder(folder: Path, *, replace: bool = False, marker: str = "") -> I
         replace: Replace an existing folder. Its files that the draft lacks are kept, except model
             weights. By default an existing folder is an error.
         marker: A file that every such folder has; a non-empty folder without it is not replaced.
+        finish: Called with the draft when it has all its files.
     """
     folder = Path(folder).resolve()
     _check_target(folder, replace=replace, marker=marker)
@@ -85,6 +89,8 @@ def atomic_folder(folder: Path, *, replace: bool = False, marker: str = "") -> I
         yield draft
         if folder.exists():
             _keep_other_files(folder, draft)
+        finish(draft)
+        if folder.exists():
             shutil.rmtree(old, ignore_errors=True)
             folder.rename(old)
         try:
@@ -110,10 +116,10 @@ def _check_target(folder: Path, *, replace: bool, marker: str) -> None:
 
 
 def _keep_other_files(folder: Path, draft: Path) -> None:
-    """Copy the files of an older folder that the draft lacks, except model weights."""
+    """Copy the files of an older folder that the draft lacks, except weights and checksums."""
     for path in folder.iterdir():
-        is_weights = path.name.endswith((".safetensors", ".safetensors.index.json"))
-        if path.is_file() and not is_weights and not (draft / path.name).exists():
+        is_old = path.name.endswith((".safetensors", ".safetensors.index.json", "checksums.json"))
+        if path.is_file() and not is_old and not (draft / path.name).exists():
             shutil.copy2(path, draft / path.name)
 
 
@@ -123,49 +129,6 @@ def text_hash(rows: Iterable[Sequence[str]]) -> str:
     for row in rows:
         digest.update("".join(f"{value}\0" for value in row).encode())
     return digest.hexdigest()
-
-
-def verify(folder: Path, sums: Mapping[str, str], manifest: str) -> None:
-    """Compare the files of a model folder with the SHA-256 sums of its manifest.
-
-    A folder that was verified is remembered by the sizes and times of its files.
-    """
-    stamp = _stamp(folder, sums, manifest)
-    known = cache_folder() / "verified" / hashlib.sha256(str(folder).encode()).hexdigest()[:32]
-    try:
-        if known.read_text(encoding="utf-8") == stamp:
-            return
-    except (OSError, ValueError):
-        pass
-    for name, expected in sums.items():
-        if file_sum(folder / name) != expected:
-            raise DataError(f"{folder / name} differs from {manifest}; {DAMAGED}")
-    try:
-        with atomic_file(known) as file:
-            file.write(stamp)
-    except DataError:
-        # A read-only home: every start verifies.
-        return
-
-
-def _stamp(folder: Path, sums: Mapping[str, str], manifest: str) -> str:
-    lines = [json.dumps(dict(sums), sort_keys=True)]
-    for name in sums:
-        path = folder / name
-        if not path.resolve().is_relative_to(folder.resolve()):
-            raise DataError(f"{name!r} in {folder / manifest} leads out of the model's folder")
-        try:
-            status = path.stat()
-        except OSError as error:
-            raise DataError(f"{path} is missing; {DAMAGED}") from error
-        lines.append(f"{name} {status.st_size} {status.st_mtime_ns} {status.st_ino}")
-    return "\n".join(lines)
-
-
-def file_sum(path: Path) -> str:
-    """Return the SHA-256 sum of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require(what: str, packages: tuple[str, ...], extra: str) -> None:

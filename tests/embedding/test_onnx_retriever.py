@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -12,9 +11,9 @@ import pytest
 from tokenizers.processors import TemplateProcessing
 
 from boolattn import Retriever
+from boolattn.checksums import read_manifest, write_manifest
 from boolattn.embedding.models import SHIPPED, load_model, minilm_folder, resolve, torch_folder
 from boolattn.embedding.onnx_retriever import OnnxRetriever
-from boolattn.embedding.onnx_storage import checksum
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
 from boolattn.logic.syntax import parse
 from boolattn.parsing import runtime
@@ -162,8 +161,7 @@ def test_every_changed_cut_or_missing_file_is_named(copy, name):
 )
 def test_a_wrong_manifest_is_one_line(copy, change, message):
     path = copy / "model.json"
-    values = json.loads(path.read_text()) | change
-    path.write_text(json.dumps(values | {"checksum": checksum(values)}))
+    write_manifest(path, read_manifest(path) | change)
     with pytest.raises(BoolattnError, match=message) as caught:
         _opens(copy)
     assert "\n" not in str(caught.value)
@@ -195,7 +193,7 @@ def test_what_onnxruntime_and_tokenizers_raise_is_one_line(tmp_path):
 
 def test_a_verified_folder_is_not_read_again(copy, monkeypatch):
     read = []
-    monkeypatch.setattr("boolattn.files.file_sum", lambda path: read.append(path) or "")
+    monkeypatch.setattr("boolattn.checksums.file_sum", lambda path: read.append(path) or "")
     OnnxRetriever.load(copy)
     assert read == []
     # Other bytes of the same size: the time tells.

@@ -131,6 +131,10 @@ def test_a_damaged_or_missing_folder_is_named(exported, tmp_path):
     (tmp_path / "parser.onnx").write_bytes(b"x")
     with pytest.raises(DataError, match=r"parser.onnx differs from parser.json"):
         Parser(tmp_path)
+    (tmp_path / "parser.json").write_text(json.dumps(values | {"threshold": 0.1}))
+    with pytest.raises(DataError, match=r"parser.json was changed: its checksum differs"):
+        Parser(tmp_path)
+    del values["checksum"]
     (tmp_path / "parser.json").write_text(json.dumps(values | {"format": 9}))
     with pytest.raises(DataError, match="has format 9"):
         Parser(tmp_path)

@@ -33,6 +33,7 @@ _VERBS: dict[str, list[Callable[..., None]]] = {
         train.train,
         train.average,
         train.export,
+        train.checksums,
         evaluate.evaluate,
         evaluate.compare,
     ],

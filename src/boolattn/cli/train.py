@@ -102,6 +102,16 @@ def export(
     note(f"{out}: {size / 1e6:.1f} MB")
 
 
+def checksums(folder: Annotated[Path, Argument(help="Folder of a model for PyTorch.")]) -> None:
+    """Write a model's checksums anew, after you changed its files."""
+    from boolattn.checksums import SUMS, write_sums
+
+    if not folder.is_dir():
+        raise MissingDataError(f"there is no folder {folder}")
+    write_sums(folder)
+    note(f"wrote {folder / SUMS}")
+
+
 def _run(verb: str, preset: str, changes: list[str] | None, **options: Any) -> None:
     quiet_libraries(log_format="%(message)s")
     from boolattn.training.launch import Launch, run_command

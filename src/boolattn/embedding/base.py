@@ -59,6 +59,12 @@ class BaseRetriever(ABC):
         """Identifies what made a document's vector; an index is bound to it."""
 
     @property
+    def parts(self) -> dict[str, str]:
+        """Hashes of what else decides over results, by name; an index remembers them."""
+        own = getattr(self.parser, "fingerprint", "")
+        return {"parser": own} if own else {}
+
+    @property
     def has_parser(self) -> bool:
         """Whether plain text is parsed; without a parser it is one operand."""
         return self.parser is not None

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from boolattn.checksums import file_sum, verify, write_sums
 from boolattn.embedding.int8 import fill_weights, write_torch
 from boolattn.embedding.onnx_storage import (
     MANIFEST,
@@ -20,7 +21,8 @@ from boolattn.embedding.onnx_storage import (
     read_onnx_manifest,
 )
 from boolattn.errors import DataError, MissingDataError
-from boolattn.files import atomic_folder, cache_folder, file_sum, require, verify
+from boolattn.files import atomic_folder, cache_folder, require
+from boolattn.model_folder import check_folder
 from boolattn.parsing.parser import SHIPPED as PARSER
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ def torch_folder(folder: str | Path) -> Path:
     name = folder.resolve().name
     target = cache_folder() / "models" / f"{name}-{manifest.fingerprint[:12]}"
     if not (target / "modules.json").is_file():
-        with atomic_folder(target, replace=True) as draft:
+        with atomic_folder(target, replace=True, finish=write_sums) as draft:
             write_torch(folder, draft)
     return target
 
@@ -98,6 +100,9 @@ def load_model(
 
         return OnnxRetriever.load(folder, parser=parser)
     require_torch(f"{name} on {device}" if is_onnx_folder(folder) else f"{name}, a torch model,")
+    if not is_onnx_folder(folder):
+        # Before torch is imported: foreign code and pickles are refused at once.
+        check_folder(folder)
     from boolattn.encoder.retriever import Retriever
 
     return Retriever.load(torch_source(name), device=device, parser=parser)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boolattn.checksums import verify
 from boolattn.embedding.base import BaseRetriever, ignore
 from boolattn.embedding.onnx_storage import (
     DOCUMENT,
@@ -24,9 +25,15 @@ from boolattn.embedding.onnx_storage import (
     read_onnx_manifest,
 )
 from boolattn.errors import ConfigError, DataError
-from boolattn.files import verify
 from boolattn.parsing.parser import SHIPPED, Parser
-from boolattn.parsing.runtime import check_runtime, default_threads, open_graph, open_tokenizer
+from boolattn.parsing.runtime import (
+    check_runtime,
+    default_threads,
+    open_graph,
+    open_tokenizer,
+    run_graph,
+    vocabulary_sum,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -90,6 +97,12 @@ class OnnxRetriever(BaseRetriever):
         return self.manifest.fingerprint
 
     @property
+    def parts(self) -> dict[str, str]:
+        """Parser and tokenizer; the graphs hold the configuration."""
+        tokenizer = self._tokenizer(self.manifest.document_length)
+        return super().parts | {"tokenizer": vocabulary_sum(tokenizer)}
+
+    @property
     def gate(self) -> str:
         """What opens BoolAttn's gate; empty without BoolAttn."""
         return self.manifest.gate
@@ -140,6 +153,7 @@ class OnnxRetriever(BaseRetriever):
     def _run(self, task: str, texts: Sequence[str], length: int) -> Iterator[Array]:
         """Run texts, each alone; yield each one's vector, in order."""
         session, tokenizer = self._session(task), self._tokenizer(length)
+        path = self.folder / self.manifest.graphs[task]
 
         def one(encoding: Any) -> Array:  # noqa: ANN401 - an Encoding
             ids = np.array([encoding.ids], np.int64)
@@ -149,7 +163,7 @@ class OnnxRetriever(BaseRetriever):
             filled = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
             filled["token_type_ids"] = np.zeros_like(ids)
             given = {name: filled[name] for name in self.manifest.inputs}
-            vector: Array = session.run([VECTORS], given)[0][0]
+            vector: Array = run_graph(session, [VECTORS], given, path)[0][0]
             return vector
 
         threads = min(self.threads, len(texts))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from boolattn.checksums import DAMAGED, file_sum, read_manifest, write_manifest
 from boolattn.errors import ConfigError, DataError
-from boolattn.files import DAMAGED, atomic_file, file_sum
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -47,16 +45,7 @@ class OnnxManifest:
             path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
         )
         sums = {name: file_sum(folder / name) for name in names if name != MANIFEST}
-        values = asdict(self) | {"files": sums}
-        values |= {"checksum": checksum(values)}
-        with atomic_file(folder / MANIFEST) as file:
-            file.write(json.dumps(values, indent=1) + "\n")
-
-
-def checksum(values: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a manifest's values, but for the checksum itself."""
-    rest = {key: value for key, value in values.items() if key != "checksum"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+        write_manifest(folder / MANIFEST, asdict(self) | {"files": sums})
 
 
 def is_onnx_folder(folder: Path) -> bool:
@@ -67,15 +56,9 @@ def is_onnx_folder(folder: Path) -> bool:
 def read_onnx_manifest(folder: Path) -> OnnxManifest:
     """Read a manifest."""
     path = folder / MANIFEST
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        found = values["format"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is damaged ({error}); {DAMAGED}") from error
-    if found != FORMAT:
+    values = read_manifest(path)
+    if (found := values.get("format")) != FORMAT:
         raise DataError(f"{path} has format {found}; this version reads {FORMAT}")
-    if values.pop("checksum", "") != checksum(values):
-        raise DataError(f"{path} was changed: its checksum differs; {DAMAGED}")
     try:
         return build(OnnxManifest, values, source=str(path))
     except ConfigError as error:

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel
 
+from boolattn.checksums import check_sums, write_sums
 from boolattn.embedding.int8 import dequantise, quantise, read_tensors, write_parts
-from boolattn.errors import ConfigError, DataError
+from boolattn.errors import BoolattnError, ConfigError, DataError
 from boolattn.files import atomic_folder
 from boolattn.logic.labels import span_labels
 from boolattn.parsing.decoding import ABSENT, GAPS, NEGATED, POSITIVE, ParserLogits
@@ -139,7 +140,7 @@ class ParserModel(nn.Module):
         ``tokenizer`` is a tokenizer's file, ``threshold`` the least confidence of a parse that
         is used, ``report`` what was measured.
         """
-        with atomic_folder(folder, replace=True, marker=SETTINGS) as draft:
+        with atomic_folder(folder, replace=True, marker=SETTINGS, finish=write_sums) as draft:
             self.encoder.config.save_pretrained(draft)
             shutil.copyfile(tokenizer, draft / TOKENIZER)
             tensors = {}
@@ -158,12 +159,16 @@ class ParserModel(nn.Module):
     @classmethod
     def load(cls, folder: Path) -> ParserModel:
         """Read a folder."""
+        check_sums(folder)
         try:
             values = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
             config = build(ParserConfig, values["parser"], source=str(folder / SETTINGS))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{folder} is no trained parser: {error}") from error
-        model = cls(_encoder(AutoConfig.from_pretrained(folder)), config)
+            model = cls(_encoder(AutoConfig.from_pretrained(folder)), config)
+        except BoolattnError:
+            raise
+        except Exception as error:
+            reason = str(error).partition("\n")[0]
+            raise DataError(f"{folder} is no trained parser: {reason}; train it again") from error
         tensors = read_tensors(sorted(folder.glob("weights-*.safetensors")))
         restored = {
             name: dequantise(value, tensors[name + _SCALE]) if name + _SCALE in tensors else value
@@ -173,7 +178,8 @@ class ParserModel(nn.Module):
         try:
             model.load_state_dict({name: torch.tensor(own) for name, own in restored.items()})
         except RuntimeError as error:
-            raise DataError(f"the weights in {folder} do not fit {SETTINGS}: {error}") from error
+            reason = " ".join(str(error).split())[:300]
+            raise DataError(f"the weights in {folder} do not fit {SETTINGS}: {reason}") from error
         return model.eval()
 
     @classmethod

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from sentence_transformers.sentence_transformer.modules import Normalize
+from tokenizers import Tokenizer
 from torch.nn import functional as F
+from transformers import PreTrainedModel
 
 from boolattn.embedding.base import BaseRetriever, ignore
 from boolattn.embedding.models import torch_folder
@@ -18,6 +20,7 @@ from boolattn.encoder.tower_storage import load_towers, save_towers
 from boolattn.encoder.towers import encode_queries, query_encoder, settings_of
 from boolattn.errors import ConfigError
 from boolattn.parsing.parser import SHIPPED
+from boolattn.parsing.runtime import vocabulary_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +36,21 @@ if TYPE_CHECKING:
     Array = NDArray[np.float32]
 
 
+#: Settings that change vectors, and neither names nor shapes of tensors.
+_CONFIGURATION = (
+    "model_type",
+    "hidden_act",
+    "hidden_activation",
+    "activation",
+    "layer_norm_eps",
+    "norm_eps",
+    "num_attention_heads",
+    "n_heads",
+    "relative_attention_num_buckets",
+    "local_attention",
+    "global_attn_every_n_layers",
+    "boolattn",
+)
 #: No encoder reads more tokens of a text.
 MAX_TOKENS = 8192
 
@@ -107,6 +125,24 @@ class Retriever(BaseRetriever):
                 )
             self._fingerprint = digest.hexdigest()[:32]
         return self._fingerprint
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Parser, tokenizer and configuration."""
+        found = super().parts
+        tokenizer = getattr(self.towers, "tokenizer", None)
+        tokenizer = getattr(tokenizer, "backend_tokenizer", tokenizer)
+        if isinstance(tokenizer, Tokenizer):
+            # A copy without the settings that sentence-transformers changes at every call.
+            tokenizer = cast("Any", Tokenizer.from_str(tokenizer.to_str()))
+            tokenizer.no_padding()
+            tokenizer.enable_truncation(self.max_tokens)
+            found["tokenizer"] = vocabulary_sum(tokenizer)
+        models = [part for part in self.towers.modules() if isinstance(part, PreTrainedModel)]
+        values = [{n: getattr(m.config, n, None) for n in _CONFIGURATION} for m in models]
+        if values:
+            found["configuration"] = hashlib.sha256(str(values).encode()).hexdigest()
+        return found
 
     def encode_operands(self, texts: Sequence[str]) -> Array:
         """Encode operands by the query tower with every gate closed."""

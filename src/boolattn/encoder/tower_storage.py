@@ -13,12 +13,14 @@ from pathlib import Path
 from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 
+from boolattn.checksums import write_sums
 from boolattn.encoder.bool_bert import QUERY
 from boolattn.encoder.card import Card, model_card
 from boolattn.encoder.towers import DOCUMENT, settings_of
 from boolattn.errors import MissingDataError
 from boolattn.files import atomic_folder
 from boolattn.plugin.storage import refuse_adapters
+from boolattn.plugin.strict import strict_loading
 
 ROUTER = "router_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -31,7 +33,8 @@ def load_towers(folder: str | Path, *, device: str | None = None) -> SentenceTra
     folder = Path(folder)
     if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
         raise MissingDataError(f"{folder} holds no model: neither modules.json nor config.json")
-    return SentenceTransformer(str(folder), device=device, local_files_only=True)
+    with strict_loading(folder):
+        return SentenceTransformer(str(folder), device=device, local_files_only=True)
 
 
 def save_towers(
@@ -44,7 +47,7 @@ def save_towers(
     folder = Path(folder)
     refuse_adapters(model)
     is_shared = settings_of(model).is_shared
-    with atomic_folder(folder, replace=True, marker="modules.json") as draft:
+    with atomic_folder(folder, replace=True, marker="modules.json", finish=write_sums) as draft:
         model.save_pretrained(str(draft), create_model_card=False)
         tower = draft / _route(draft, is_shared=is_shared)
         _point_to(tower, draft)

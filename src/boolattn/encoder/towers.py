@@ -15,6 +15,7 @@ Training, one step::
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +33,7 @@ from boolattn.errors import ConfigError, GateError, MissingDataError
 from boolattn.plugin.attach import NAME, hooks_of
 from boolattn.plugin.storage import FILE
 from boolattn.plugin.storage import load as load_attached
+from boolattn.plugin.strict import strict_loading
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -248,10 +250,11 @@ def _check_source(source: str | Path) -> None:
 def _load(source: str | Path) -> PreTrainedModel:
     if (Path(source) / FILE).is_file():
         return load_attached(source)
-    model: PreTrainedModel = AutoModel.from_pretrained(
-        str(source), local_files_only=Path(source).is_dir()
-    )
-    return model
+    is_local = Path(source).is_dir()
+    with strict_loading(Path(source)) if is_local else nullcontext():
+        return cast(
+            "PreTrainedModel", AutoModel.from_pretrained(str(source), local_files_only=is_local)
+        )
 
 
 def _tokenizer_of(encoder: str | Path | PreTrainedModel) -> PreTrainedTokenizerBase:

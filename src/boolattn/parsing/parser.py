@@ -7,8 +7,9 @@ an encoder in another folder.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -17,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from boolattn.checksums import DAMAGED, check_sums, read_manifest, verify
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.files import DAMAGED, verify
 from boolattn.parsing.decoding import ParserLogits, ParserOutput, decode, mark_operators
-from boolattn.parsing.runtime import check_runtime, open_graph, open_tokenizer
+from boolattn.parsing.runtime import check_runtime, open_graph, open_tokenizer, run_graph
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MANIFEST, GRAPH = "parser.json", "parser.onnx"
+#: Manifest of an encoder's folder.
+ENCODER = "model.json"
 FORMAT = 1
 SHIPPED = "shipped"
 _SHIPPED = Path(__file__).parents[1] / "models" / "parser"
@@ -78,7 +81,9 @@ class Parser:
         self.folder = Path(folder)
         self.manifest = _read_manifest(self.folder)
         check_runtime(self.folder, self.manifest.needs)
+        check_sums(self.folder)
         verify(self.folder, self.manifest.files, MANIFEST)
+        self._verify_encoder()
         self.is_phrase = is_phrase
         self.threshold = self.manifest.threshold
         self._lock = Lock()
@@ -90,6 +95,20 @@ class Parser:
             raise ConfigError("texts must be a list of texts, got one text")
         return [self._parse(text) for text in texts]
 
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the parser."""
+        return hashlib.sha256(
+            json.dumps(asdict(self.manifest), sort_keys=True).encode()
+        ).hexdigest()
+
+    def _verify_encoder(self) -> None:
+        """Verify the folder of the encoder that tokenizer and word vectors are of."""
+        for name in {self.manifest.tokenizer, self.manifest.table}:
+            manifest = (self.folder / name).resolve().with_name(ENCODER)
+            if manifest.parent != self.folder.resolve() and manifest.is_file():
+                verify(manifest.parent, read_manifest(manifest)["files"], ENCODER)
+
     def _parse(self, text: str) -> ParserOutput:
         if self.is_phrase is not None and self.is_phrase(text):
             return ParserOutput(reason="the whole text is a known phrase")
@@ -99,7 +118,8 @@ class Parser:
         if not ids.size:
             return ParserOutput()
         words = values[ids].astype(np.float32) * scales[ids]
-        logits = ParserLogits(*session.run(OUTPUTS, {"words": words[None]}))
+        found = run_graph(session, OUTPUTS, {"words": words[None]}, self.folder / GRAPH)
+        logits = ParserLogits(*found)
         return decode(logits, text, encoding.offsets, 0)
 
     def _open(self) -> tuple[Any, Any, NDArray[np.int8], NDArray[np.float32]]:
@@ -114,6 +134,10 @@ class Parser:
                 except (OSError, SafetensorError) as error:
                     raise DataError(f"{path} cannot be read: {error}; {DAMAGED}") from error
                 tokenizer = open_tokenizer(self.folder / own.tokenizer, own.max_tokens)
+                if (n := tokenizer.get_vocab_size()) > min(len(values), len(scales)):
+                    raise DataError(
+                        f"{path} has {len(values)} word vectors for {n} words; {DAMAGED}"
+                    )
                 graph = open_graph(self.folder / GRAPH, reuses_memory=False)
                 self._opened = graph, tokenizer, values, scales
             return self._opened
@@ -131,9 +155,9 @@ def load_parser(name: str | Path = SHIPPED) -> Parser:
 def _read_manifest(folder: Path) -> ParserManifest:
     path = folder / MANIFEST
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if values["format"] != FORMAT:
-            raise DataError(f"{path} has format {values['format']}; this version reads {FORMAT}")
+        values = read_manifest(path)
+        if (found := values.get("format")) != FORMAT:
+            raise DataError(f"{path} has format {found}; this version reads {FORMAT}")
         return build(ParserManifest, values, source=str(path))
-    except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
+    except ConfigError as error:
         raise DataError(f"{path} is damaged ({error}); {DAMAGED}") from error

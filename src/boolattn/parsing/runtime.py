@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 #: Number of threads; by default as many as there are processors.
 THREADS_VARIABLE = "BOOLATTN_THREADS"
+_PROBE = "Moths AND bees of São-Tomé's 2 isles, 蛾"
 
 
 def default_threads() -> int:
@@ -45,15 +47,34 @@ def open_graph(path: Path, *, reuses_memory: bool = True) -> Any:  # noqa: ANN40
         raise DataError(f"onnxruntime {ort.__version__} cannot open {path}: {reason}") from error
 
 
+def run_graph(session: Any, outputs: list[str], inputs: dict[str, Any], path: Path) -> list[Any]:  # noqa: ANN401
+    """Run a graph; errors of onnxruntime become one line that names the graph's file."""
+    try:
+        found: list[Any] = session.run(outputs, inputs)
+    except Exception as error:
+        reason = str(error).splitlines()[0][:200]
+        raise DataError(f"{path} cannot run: {reason}; export the model again") from error
+    return found
+
+
 def open_tokenizer(path: Path, length: int) -> Tokenizer:
     """Open a tokenizer that cuts texts after some tokens."""
     try:
         tokenizer = Tokenizer.from_file(str(path))
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(length)
     except Exception as error:
-        raise DataError(f"{path} cannot be opened: {error}") from error
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(length)
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{path} cannot be opened: {reason}; copy it again") from error
     return tokenizer
+
+
+def vocabulary_sum(tokenizer: Tokenizer) -> str:
+    """Hash a tokenizer: its words in order, and how it takes a text apart."""
+    words = tokenizer.get_vocab()
+    ids = tokenizer.encode(_PROBE).ids
+    text = "\n".join((*sorted(words, key=words.__getitem__), str(ids)))
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def check_runtime(folder: Path, needs: str) -> None:

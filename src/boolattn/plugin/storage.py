@@ -5,21 +5,25 @@ The settings are in the file's header, so that weights and settings are always o
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers.utils.hub import cached_file
 
 from boolattn.attention.config import OLDER, BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
+from boolattn.checksums import write_sums
 from boolattn.errors import ConfigError, PluginMismatchError
 from boolattn.files import atomic_folder
 from boolattn.plugin.attach import NAME, detach, install, plugin_of
+from boolattn.plugin.strict import check_loaded, strict_loading
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -41,10 +45,15 @@ _SIZES = ("model_type", "hidden_size", "num_attention_heads", "num_hidden_layers
 def save_plugin(encoder: PreTrainedModel, folder: str | Path) -> Path:
     """Write an encoder's plug-in, without the encoder, to a folder; return the file."""
     plugin, folder = plugin_of(encoder), Path(folder)
-    header = {"format": FORMAT, "config": asdict(plugin.config), "encoder": _sizes(encoder)}
+    header: dict[str, Any] = {
+        "format": FORMAT,
+        "config": asdict(plugin.config),
+        "encoder": _sizes(encoder),
+    }
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"{FILE}.part"
     tensors = {name: tensor.contiguous() for name, tensor in plugin.state_dict().items()}
+    header["sha256"] = _sum(tensors)
     try:
         save_file(tensors, draft, metadata={NAME: json.dumps(header)})
         return draft.replace(folder / FILE)
@@ -105,7 +114,7 @@ def save(
     plugin_of(encoder)
     refuse_adapters(encoder)
     bare = {k: v for k, v in encoder.state_dict().items() if f"{NAME}." not in k}
-    with atomic_folder(Path(folder), replace=True, marker=FILE) as draft:
+    with atomic_folder(Path(folder), replace=True, marker=FILE, finish=write_sums) as draft:
         encoder.save_pretrained(draft, state_dict=bare)
         save_plugin(encoder, draft)
         if tokenizer is not None:
@@ -135,7 +144,10 @@ def load(source: str | Path, **options: Any) -> PreTrainedModel:
             raise PluginMismatchError(
                 f"{source} holds no {FILE}; give a folder written by save(), or a hub's name"
             )
-        encoder = AutoModel.from_pretrained(folder, **{**options, "local_files_only": True})
+        options |= {"local_files_only": True, "output_loading_info": True}
+        with strict_loading(folder):
+            encoder, info = AutoModel.from_pretrained(folder, **options)
+            check_loaded(info, folder)
     load_plugin(encoder, folder)
     return encoder
 
@@ -158,10 +170,19 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})[NAME])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, ValueError, RecursionError) as error:
         raise PluginMismatchError(f"{path} is damaged or no BoolAttn file: {error}") from error
-    if header.get("format") != FORMAT:
-        raise PluginMismatchError(
-            f"{path} has format {header.get('format')}; this version reads {FORMAT}"
-        )
+    found = header.get("format") if isinstance(header, dict) else None
+    if found != FORMAT or not isinstance(header.get("config"), dict):
+        raise PluginMismatchError(f"{path} has format {found}; this version reads {FORMAT}")
+    # Files of older versions have no sum.
+    if header.get("sha256", own := _sum(tensors)) != own:
+        raise PluginMismatchError(f"{path} is damaged: its checksum differs; copy it again")
     return header, tensors
+
+
+def _sum(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(name.encode() + tensor.cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +27,17 @@ if TYPE_CHECKING:
     from boolattn.search.storage.manifest import Manifest
 
 
+logger = logging.getLogger(__name__)
+
+
 class Searcher:
     """An open index. Many processes may read an index while one writes to it."""
 
     def __init__(self, folder: Path, manifest: Manifest, retriever: BaseRetriever) -> None:
-        check_model(folder, manifest, retriever.fingerprint)
+        check_model(folder, manifest, retriever)
+        own, now = (parts.get("parser") for parts in (manifest.parts, retriever.parts))
+        if own and now and own != now:
+            logger.warning("%s was indexed with another query parser; results may differ", folder)
         self.folder, self.retriever = folder, retriever
         self._index = OpenIndex.open(folder, manifest)
 
@@ -141,7 +148,7 @@ class Searcher:
         if manifest == self.manifest:
             return False
         check_files(self.folder, manifest)
-        check_model(self.folder, manifest, self.retriever.fingerprint)
+        check_model(self.folder, manifest, self.retriever)
         self._index = OpenIndex.open(self.folder, manifest)
         return True
 

@@ -144,10 +144,9 @@ def _folder(model: str) -> tuple[Path, str]:
 
 def _load(folder: Path, device: str | None) -> SentenceTransformer:
     """Load any sentence-transformers model; an encoder without pooling gets mean pooling."""
-    from sentence_transformers import SentenceTransformer
-
     from boolattn.encoder import build_towers
+    from boolattn.encoder.tower_storage import load_towers
 
     if (folder / "modules.json").is_file():
-        return SentenceTransformer(str(folder), device=device, local_files_only=True)
+        return load_towers(folder, device=device)
     return build_towers(folder).to(device) if device else build_towers(folder)

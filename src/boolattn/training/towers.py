@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from safetensors import SafetensorError
-from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.embedding.models import torch_source
 from boolattn.encoder import BoolBertModel, build_towers, query_encoder, settings_of
+from boolattn.encoder.tower_storage import load_towers
 from boolattn.errors import ConfigError
 from boolattn.plugin import plugin_of
+from boolattn.plugin.strict import strict_loading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerBase
 
     from boolattn.training.settings import Preset
@@ -31,9 +33,12 @@ def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     source = torch_source(name)
     is_local = Path(source).is_dir()
     try:
-        # Weights stored in half precision would be trained in it, and become nan.
-        encoder = AutoModel.from_pretrained(source, local_files_only=is_local, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=is_local)
+        with strict_loading(Path(source)) if is_local else nullcontext():
+            # Weights stored in half precision would be trained in it, and become nan.
+            encoder = AutoModel.from_pretrained(
+                source, local_files_only=is_local, dtype=torch.float32
+            )
+            tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=is_local)
     except (OSError, ValueError) as error:
         raise ConfigError(_not_found(name, error)) from error
     return encoder, tokenizer
@@ -62,11 +67,7 @@ def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTrans
 
 
 def _load_towers(preset: Preset, folder: Path) -> SentenceTransformer:
-    try:
-        towers = SentenceTransformer(str(folder), local_files_only=True)
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        [reason, *_] = str(error).splitlines() or [""]
-        raise ConfigError(f"cannot read the model {folder}: {reason}") from error
+    towers = load_towers(folder)
     if other := next(_differences(preset, towers), ""):
         raise ConfigError(f"{folder} is of another model: {other}")
     return towers.float()

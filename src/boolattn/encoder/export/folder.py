@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boolattn.checksums import SUMS
 from boolattn.embedding.int8 import TORCH, WEIGHTS_MAP, read_tensors, write_parts, write_torch
 from boolattn.embedding.onnx_retriever import OnnxRetriever
 from boolattn.embedding.onnx_storage import (
@@ -186,7 +187,7 @@ class _Export:
             tokenizer: Any = towers.tokenizer
             tokenizer.backend_tokenizer.save(str(self.draft / TOKENIZER))
         for path in sorted(self.source.rglob("*")):
-            if path.is_file() and path.suffix in _SMALL and path.name != TOKENIZER:
+            if path.is_file() and path.suffix in _SMALL and path.name not in (TOKENIZER, SUMS):
                 copy = self.draft / TORCH / path.relative_to(self.source)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)

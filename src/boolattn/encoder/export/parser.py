@@ -15,11 +15,12 @@ import torch
 from safetensors.numpy import save_file
 from torch import Tensor, nn
 
+from boolattn.checksums import file_sum, write_manifest
 from boolattn.embedding.int8 import quantise, read_tensors
 from boolattn.encoder.export.graphs import trace
 from boolattn.encoder.parser import SETTINGS, TOKENIZER, ParserModel
 from boolattn.errors import DataError
-from boolattn.files import atomic_folder, file_sum, require
+from boolattn.files import atomic_folder, require
 from boolattn.parsing.decoding import decode, mark_operators
 from boolattn.parsing.parser import GRAPH, MANIFEST, OUTPUTS, Parser, ParserManifest
 from boolattn.parsing.runtime import open_tokenizer
@@ -107,8 +108,7 @@ def export_parser(
             files={path.name: file_sum(path) for path in sorted(draft.iterdir())},
             report=settings["report"],
         )
-        text = json.dumps(asdict(manifest), indent=1)
-        (draft / MANIFEST).write_text(text + "\n", encoding="utf-8")
+        write_manifest(draft / MANIFEST, asdict(manifest))
     _check_agreement(model, Parser(target), texts)
     return manifest
 

@@ -103,6 +103,7 @@ class Writer:
                 engine=self.settings.engine,
                 generation=generation,
                 passages=n_tokens,
+                parts=self.retriever.parts,
             )
             return self._finish(manifest, segments)
 
@@ -110,7 +111,7 @@ class Writer:
         """Add documents to an index; see ``Searcher.add``."""
         with disk.writing(self.folder):
             manifest = _checked_manifest(self.folder)
-            check_model(self.folder, manifest, self.retriever.fingerprint)
+            check_model(self.folder, manifest, self.retriever)
             disk.clean(self.folder, keep_segments=True)
             rows = store.Rows.open(self.folder, manifest)
             known = rows.column("key") if rows.live is None else rows.column("key")[rows.live]

@@ -10,7 +10,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Protocol
 
 from boolattn.errors import IndexFolderError, IndexMismatchError
 
@@ -19,6 +19,18 @@ MANIFEST = "manifest.json"
 #: Opening an index compares hashes up to so many bytes, small files first (about half a second);
 #: of larger files only the size. ``verify`` compares all.
 MAX_HASHED = 1 << 30
+
+
+class Model(Protocol):
+    """What an index remembers of a model."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of its vectors."""
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Hashes of its parts by name."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,7 @@ class Manifest:
     n_deleted: int = 0  # documents
     passages: int = 0  # most tokens of a passage; 0: a document is one passage
     generation: int = 0  # number of changes
+    parts: dict[str, str] = field(default_factory=dict)  # hashes of tokenizer, parser, …
     format: int = FORMAT
 
     @property
@@ -92,7 +105,9 @@ def read_manifest(folder: Path) -> Manifest:
             f"{folder} has format {body['format']}, this version reads {FORMAT}: index again"
         )
     text = json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False)
-    if outer.get("sha256") != _text_hash(text) or set(body) != {f.name for f in fields(Manifest)}:
+    names = {f.name for f in fields(Manifest)}
+    # Older indexes do not name the parts of their model.
+    if outer.get("sha256") != _text_hash(text) or set(body) | {"parts"} != names:
         raise IndexFolderError(f"{path} is damaged or was changed by hand; build the index again")
     body["segments"] = tuple(SegmentEntry(**entry) for entry in body["segments"])
     body["files"] = {name: FileEntry(**entry) for name, entry in body["files"].items()}
@@ -119,8 +134,19 @@ def check_files(folder: Path, manifest: Manifest, *, verify: bool = False) -> No
             raise IndexFolderError(f"{path} was altered: its hash differs; build the index again")
 
 
-def check_model(folder: Path, manifest: Manifest, fingerprint: str) -> None:
-    """Refuse an index of another model: the vectors of two models cannot be compared."""
+def check_model(folder: Path, manifest: Manifest, retriever: Model) -> None:
+    """Refuse an index of another model: the vectors of two models cannot be compared.
+
+    Another query parser leaves the vectors alone. Parts that either does not know are not compared.
+    """
+    fingerprint, parts = retriever.fingerprint, retriever.parts
+    for name, own in manifest.parts.items():
+        is_same = name == "parser" or parts.get(name, own) == own
+        if manifest.fingerprint == fingerprint and not is_same:
+            raise IndexMismatchError(
+                f"{folder} was indexed with another {name} of the model {manifest.model}; copy the "
+                "model again, or index again with this one"
+            )
     if manifest.fingerprint != fingerprint:
         raise IndexMismatchError(
             f"{folder} was indexed by another model ({manifest.model or 'unnamed'}, fingerprint "

@@ -1,0 +1,120 @@
+"""Strict loading of torch folders: every tensor fits, and every error is one line.
+
+transformers only warns of missing and superfluous tensors, and makes up what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tokenizers import Tokenizer
+from transformers import AutoConfig, AutoModel
+from transformers.utils import logging
+
+from boolattn.errors import BoolattnError, DataError
+from boolattn.model_folder import CONFIG, MODULES, TOKENIZER, check_folder, parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+_REMEDY = "save the model again, or copy its folder again"
+#: Heads of tasks that an encoder was trained for, and that a retriever does not use.
+_HEADS = re.compile(
+    r"(cls|lm_head|vocab_\w+|(pre_)?classifier|qa_outputs|score|head|decoder|pooler"
+    r"|(generator|discriminator)_\w+)\."
+)
+
+
+@contextmanager
+def strict_loading(folder: Path) -> Iterator[None]:
+    """Check a folder, its weights too; what a library raises inside becomes one line."""
+    is_whole = check_folder(folder)
+    try:
+        if not is_whole:
+            for part in parts_of(folder):
+                _check_weights(part)
+        yield
+    except BoolattnError:
+        raise
+    except Exception as error:
+        file = _guilty(folder)
+        raise DataError(f"{file} cannot be loaded: {_reason(error)}; {_REMEDY}") from error
+
+
+def check_loaded(info: Mapping[str, Any], folder: Path) -> None:
+    """Raise if the loading info of transformers names a tensor that does not fit."""
+    for kind, what in (
+        ("mismatched_keys", "has another shape than its settings say"),
+        ("missing_keys", "is missing"),
+        ("unexpected_keys", "has no place in the model"),
+    ):
+        names = [key if isinstance(key, str) else str(key[0]) for key in info[kind]]
+        if names := sorted(name for name in names if not _HEADS.match(name)):
+            more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+            raise DataError(f"{folder}: the tensor {names[0]!r}{more} {what}; {_REMEDY}")
+
+
+def _check_weights(part: Path) -> None:
+    """Compare the names and shapes of an encoder's tensors with its settings; reads no weights."""
+    path = part / CONFIG
+    if not path.is_file() or "model_type" not in json.loads(path.read_text(encoding="utf-8")):
+        return
+    config = AutoConfig.from_pretrained(part, local_files_only=True)
+    if getattr(config, "is_encoder_decoder", False):
+        # sentence-transformers loads the encoder alone.
+        return
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        _, info = AutoModel.from_pretrained(
+            part,
+            config=config,
+            device_map="meta",
+            ignore_mismatched_sizes=True,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    finally:
+        logging.set_verbosity(level)
+    check_loaded(info, part)
+
+
+def _guilty(folder: Path) -> Path:
+    """Return the file that a library cannot read, or else the folder."""
+    for part in parts_of(folder):
+        tokenizer = str(part / TOKENIZER)
+        tests: dict[str, Callable[[], object]] = {
+            TOKENIZER: partial(Tokenizer.from_file, tokenizer),
+            CONFIG: partial(_open_config, part, folder),
+        }
+        for name, test in tests.items():
+            try:
+                if (part / name).is_file():
+                    test()
+            except Exception:  # noqa: BLE001 - whatever a library raises
+                return part / name
+    return folder
+
+
+def _open_config(part: Path, folder: Path) -> None:
+    """Open the settings of a module as its library does."""
+    values = json.loads((part / CONFIG).read_text(encoding="utf-8"))
+    if "model_type" in values:
+        AutoModel.from_config(AutoConfig.from_pretrained(part, local_files_only=True))
+        return
+    for module in json.loads((folder / MODULES).read_text(encoding="utf-8")):
+        if folder / module["path"] == part:
+            home, _, name = module["type"].rpartition(".")
+            kind = getattr(import_module(home), name)
+            kind.load(str(folder), subfolder=module["path"], local_files_only=True)
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines()]
+    return f"{type(error).__name__}: {next((line for line in lines if line), '')}"[:250]
