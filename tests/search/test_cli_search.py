@@ -126,7 +126,10 @@ def test_results_go_to_stdout_and_the_parsed_query_to_stderr(place):
     assert done.exit_code == 0
     assert "moths Borneo" in done.stdout
     assert "NOT Sumatra" in done.stdout
-    assert "parsed as moths AND Borneo NOT Sumatra   (confidence 100%)" in done.stderr
+    assert (
+        "parsed as moths AND Borneo NOT Sumatra   (confidence 100%; hybrid; strict NOT)"
+        in done.stderr
+    )
     assert "2 results in" in done.stderr
     assert "parsed as" not in done.stdout
 

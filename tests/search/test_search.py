@@ -42,7 +42,7 @@ def test_operators_select_the_right_documents(shared, query, expected, hybrid):
 
 
 def test_a_plain_query_is_scored_by_its_one_vector(shared, retriever):
-    result = shared.search("moths Borneo", k=3)
+    result = shared.search("moths Borneo", k=3, hybrid=False)
     vector = retriever.plan(["moths Borneo"])[0].vectors[0]
     by_hand = {
         d.id: float(retriever.encode_documents([d.text])[0] @ vector) for d in word_model.corpus()
@@ -57,7 +57,7 @@ def test_a_plain_query_is_scored_by_its_one_vector(shared, retriever):
 
 def test_composed_scores_are_the_composition_of_exact_similarities(shared, retriever):
     query = "moths AND Borneo NOT Sumatra"
-    result = shared.search(query, k=25)
+    result = shared.search(query, k=25, hybrid=False, strict_not=False)
     [plan] = retriever.plan_trees([parse(query)])
     documents = word_model.corpus()
     vectors = retriever.encode_documents([document.text for document in documents])
@@ -94,7 +94,10 @@ def test_without_composition_nothing_is_parsed(shared, monkeypatch):
 
 
 def test_explain_shows_what_is_ranked_lower_and_why(shared):
-    result = shared.search("moths NOT Ecuador", k=4, explain=True)
+    strict = shared.search("moths NOT Ecuador", k=4, explain=True)
+    [lower] = [hit for hit in strict.ranked_lower if hit.id == "moths-ecuador"]
+    assert lower.why == "has the words of a negated operand: strict NOT leaves it out"
+    result = shared.search("moths NOT Ecuador", k=4, explain=True, strict_not=False)
     assert "moths-ecuador" not in ids(result)
     [lower] = [hit for hit in result.ranked_lower if hit.id == "moths-ecuador"]
     assert lower.verdict == "ranked lower"
@@ -129,11 +132,17 @@ def test_strict_not_excludes_by_words_what_vectors_miss(retriever, folder):
     vague = Document(id="vague", text="moths " * 40 + "sphinx")
     others = [Document(id=word, text="moths " * 39 + word) for word in ("plume", "tiger", "ghost")]
     searcher = Searcher.build(folder, [*word_model.corpus(), vague, *others], retriever)
-    dense = searcher.search("moths NOT sphinx", k=15)
+    dense = searcher.search("moths NOT sphinx", k=15, hybrid=False, strict_not=False)
     assert "vague" in ids(dense)
     strict = searcher.search("moths NOT sphinx", k=20, hybrid=True, strict_not=True)
     assert "vague" not in ids(strict)
-    assert "vague" not in ids(searcher.search("moths NOT sphinx", k=20, strict_not=True))
+    assert (strict.hybrid, strict.strict_not) == (True, True)
+    # This is the default.
+    assert searcher.search("moths NOT sphinx", k=20).hits == strict.hits
+    by_vector = searcher.search("moths NOT sphinx", k=20, hybrid=False)
+    assert "vague" not in ids(by_vector)
+    assert (by_vector.hybrid, by_vector.strict_not) == (False, True)
+    assert not searcher.search("moths", compose=False).hybrid
     # Only distinguishing words exclude: all of these are moths.
     result = searcher.search("moths NOT moths sphinx", k=5, strict_not=True)
     assert "vague" not in ids(result)
@@ -190,7 +199,7 @@ def test_words_that_vectors_miss_count_in_hybrid_search(retriever, folder):
     assert ids(searcher.search("tiger", k=1, hybrid=True)) == ["tiger"]
     both = searcher.search("moths AND ghost", k=1, hybrid=True)
     assert ids(both) == ["ghost"]
-    without = ids(searcher.search("moths NOT moths plume", k=100, hybrid=True))
+    without = ids(searcher.search("moths NOT moths plume", k=100, strict_not=False))
     assert without.index("plume") > max(without.index("tiger"), without.index("ghost"))
     # The evidence is of both.
     [found] = both.hits
@@ -325,7 +334,8 @@ def test_a_hundred_operands_and_a_hundred_thousand_results(shared):
     assert len(shared.search("moths " * 100 + "AND Peru", k=3).hits) == 3
     for hybrid in (False, True):
         assert len(shared.search("moths", k=100_000, hybrid=hybrid).hits) == len(shared)
-        assert len(shared.search("moths NOT Peru", k=100_000, hybrid=hybrid).hits) == len(shared)
+        found = shared.search("moths NOT Peru", k=100_000, hybrid=hybrid, strict_not=False)
+        assert len(found.hits) == len(shared)
 
 
 def test_other_scripts_are_searched_by_vector_and_by_word(retriever, folder):

@@ -58,10 +58,19 @@ def test_a_real_index_answers(index):
         reply = client.post("/search", json=asked).json()
         SearchReply.model_validate(reply)
         assert reply["is_composed"]
-        assert len(reply["hits"]) == len(reply["plain"]["hits"]) == 6
+        assert len(reply["plain"]["hits"]) == 6
+        # Strict NOT is the default.
+        assert reply["strict_not"]
+        assert sorted(hit["id"] for hit in reply["hits"]) == ["b", "long", "ru", "x/y z"]
         assert all(len(hit["ranks"]) == 3 for hit in reply["hits"])
-        judged = client.post("/search", json={"query": TEXTS[0]}).json()["judged"]
-        assert judged == {"answers": 1, "excluded": 1, "answers_found": 1, "excluded_found": 1}
+        for n_found, options in ((0, {}), (1, {"strict_not": False})):
+            judged = client.post("/search", json={"query": TEXTS[0], **options}).json()["judged"]
+            assert judged == {
+                "answers": 1,
+                "excluded": 1,
+                "answers_found": 1,
+                "excluded_found": n_found,
+            }
         ExplainReply.model_validate(client.get("/explain", params={"q": TEXTS[0]}).json())
         document = client.get("/documents/x%2Fy%20z").json()
         assert document["title"] == "<script>alert(1)</script>"

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from boolattn.cli import output
 from boolattn.cli.measured import file_stem, measure_split
-from boolattn.cli.output import AsJson, StrictNot, console, note, print_json
+from boolattn.cli.output import AsJson, console, note, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +37,9 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     size: Annotated[str, Option(help="Generated benchmarks: small or full.")] = "small",
     gate: Annotated[str, Option(help="Operator labels: own or label (oracle).")] = "own",
     compose: Annotated[bool, Option(help="Compose operand scores, if it can.")] = True,
-    strict_not: StrictNot = False,
+    strict_not: Annotated[
+        bool, Option("--strict-not", help="Remove documents with a negated operand's words.")
+    ] = False,
     hybrid: Annotated[bool, Option("--hybrid", help="Domains: hybrid search too.")] = False,
     metrics: Metrics = None,
     limit_documents: Annotated[
@@ -75,7 +77,7 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     if on == "domains":
         from boolattn.search.index_ranker import WAYS
 
-        uses = (True, compose, hybrid, strict_not)
+        uses = (True, compose, hybrid, strict_not, hybrid and strict_not)
         ways = [way for way, is_used in zip(WAYS, uses, strict=True) if is_used]
         evaluation = Domains(model, name, device, ways, out, limit_queries)
         evaluation.run(data_set, split or ["test", "unseen"], as_json=as_json)
@@ -143,12 +145,11 @@ def compare(  # noqa: PLR0913 - options of a command line
 
 def _word_filter(texts: Sequence[str]) -> ExclusionFilter:
     """Return the filter of a search with strict NOT, by the words of the texts."""
-    from boolattn.search.lexical import terms_of
-    from boolattn.search.lexical_exclusion import allowed_by_terms
+    from boolattn.search.lexical_exclusion import allowed_by_terms, asserted_terms
 
     @cache
     def words(row: int) -> frozenset[str]:
-        return frozenset(terms_of(texts[row]))
+        return asserted_terms(texts[row])
 
     def keeps(tree: QueryTree) -> Callable[[int], bool]:
         is_allowed = allowed_by_terms(tree)

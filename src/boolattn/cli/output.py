@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-StrictNot = Annotated[
-    bool, typer.Option("--strict-not", help="Remove documents with a negated operand's words.")
-]
 
 #: Seconds between two lines of progress.
 _PAUSE = 5.0

@@ -89,15 +89,18 @@ def _print(result: SearchResult, fields: list[str], start: float, *, explain: bo
 
     out, err = console(markup=True), console(stderr=True)
     err.print(coloured_query(result))
+    how = ["hybrid"] * result.hybrid + ["strict NOT"] * result.strict_not
+    if not result.is_composed:
+        how.insert(0, f"searched with one vector: {result.why_one_vector}")
     if result.is_composed or result.parsed != result.tree:
-        used = "" if result.is_composed else f"; searched with one vector: {result.why_one_vector}"
         tree = Text(result.parsed_text)
         for operator, style in _OPERATORS.items():
             tree.highlight_regex(rf"(?<![^ (]){operator}(?= )", style)
         err.print("parsed as", tree, end="")
-        err.print(f"   (confidence {result.confidence:.0%}{used})", style="dim")
+        how.insert(0, f"confidence {result.confidence:.0%}")
+        err.print(f"   ({'; '.join(how)})", style="dim")
     else:
-        err.print(f"searched with one vector: {result.why_one_vector}", style="dim")
+        err.print("; ".join(how), style="dim")
     for warning in result.warnings:
         err.print(f"note: {warning}", style="yellow")
     out.print(_table(result, result.hits, fields, explain=explain))
@@ -105,12 +108,7 @@ def _print(result: SearchResult, fields: list[str], start: float, *, explain: bo
         out.print("\nranked lower than by one vector:", style="dim")
         out.print(_table(result, result.ranked_lower, fields, explain=explain))
     seconds, last = time.perf_counter() - start, result.offset + len(result.hits)
-    used = ", ".join(
-        ["hybrid"] * result.hybrid
-        + ["strict NOT"] * result.strict_not
-        + [f"search: {result.took['total']:.0f} ms"]
-    )
-    line = f"{len(result.hits)} results in {seconds:.2f} s ({used})"
+    line = f"{len(result.hits)} results in {seconds:.2f} s (search: {result.took['total']:.0f} ms)"
     more = f"; next page: --offset {last}" if result.hits and last < result.total else ""
     err.print(f"{line}, of {result.total:,} documents{more}", style="dim")
 

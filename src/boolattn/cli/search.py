@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from boolattn import STARTED
-from boolattn.cli.output import AsJson, StrictNot, note, quiet_libraries
+from boolattn.cli.output import AsJson, note, quiet_libraries
 from boolattn.cli.results import BASE_FIELDS, FORMATS, choose_fields, printer
 from boolattn.errors import BoolattnError, QuerySyntaxError
 from boolattn.files import cache_folder
@@ -39,8 +39,17 @@ def search(  # noqa: PLR0913 - options of a command line
         list[str] | None,
         Option("--filter", metavar="KEY=VALUE", help="Also !=, ~, >=, >, <=, <; repeatable."),
     ] = None,
-    hybrid: Annotated[bool, Option("--hybrid", help="Add lexical search.")] = False,
-    strict_not: StrictNot = False,
+    hybrid: Annotated[
+        bool | None,
+        Option("--hybrid/--no-hybrid", help="Add lexical search; default: if the index has it."),
+    ] = None,
+    strict_not: Annotated[
+        bool | None,
+        Option(
+            "--strict-not/--no-strict-not",
+            help="Remove documents with a negated operand's words; default: yes.",
+        ),
+    ] = None,
     plain: Annotated[bool, Option("--plain", help="Search with one vector only.")] = False,
     exhaustive: Annotated[bool, Option("--exhaustive", help="Score all documents.")] = False,
     explain: Annotated[

@@ -12,13 +12,13 @@ import numpy as np
 from boolattn.composition.exact import Ranked
 from boolattn.search.candidates import PlanRanking, rank
 from boolattn.search.lexical import terms_of
-from boolattn.search.lexical_exclusion import allowed_by_terms
+from boolattn.search.lexical_exclusion import allowed_by_terms, asserted_terms
 from boolattn.search.queries import prepare_queries
 from boolattn.search.result import RANKED_LOWER, Hit, SearchResult
 from boolattn.search.verdicts import explain_lower_rank, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
     from boolattn.composition.plan import Plan
     from boolattn.embedding.base import BaseRetriever
@@ -37,11 +37,13 @@ class SearchOptions:
 
     mode: str = "auto"  # or plain language, or explicit syntax
     filters: Mapping[str, Any] | None = None  # on metadata; see ``boolattn.search.filters``
-    hybrid: bool = False  # whether the words of operands count as much as their vectors
+    #: Whether the words of operands count as much as their vectors. By default they do where the
+    #: index has words and ``compose`` is on: the best setting for each kind of query.
+    hybrid: bool | None = None
     compose: bool = True  # whether operands are scored one by one; if not, a query is one vector
     #: Whether a document that holds the distinguishing words of a negated operand is left out,
-    #: whatever its vector says.
-    strict_not: bool = False
+    #: whatever its vector says. It is by default; ``True`` also warns where nothing is negated.
+    strict_not: bool | None = None
     exhaustive: bool = False  # whether every document is scored, instead of candidates
     verdicts: bool = True  # whether each result is explained; costs time in long rankings
     offset: int = 0  # better documents to pass over, for the next page
@@ -69,6 +71,9 @@ class Pipeline:
                 compose=self.options.compose,
                 is_title=self.index.has_title,
             )
+        self._is_strict = self.options.strict_not is not False and any(
+            _has_negation(query.plan) for query in prepared
+        )
         with self._timed("filter"):
             self._selection = self.index.selection(self.options.filters)
         with self._timed("vectors"):
@@ -81,7 +86,7 @@ class Pipeline:
     @property
     def _depth(self) -> int:
         """How many documents must be ranked, before some are left out."""
-        return 2 * self.k + _MORE if self.options.strict_not else self.k
+        return 2 * self.k + _MORE if self._is_strict else self.k
 
     @property
     def _total(self) -> int:
@@ -107,9 +112,12 @@ class Pipeline:
                 "the best documents apart",
             )
         with self._timed("documents"):
-            if self.options.strict_not:
+            is_strict = self.options.strict_not is not False and _has_negation(plan)
+            if is_strict:
                 ranked, more = self._strict(plan, ranked)
                 warnings += more
+            elif self.options.strict_not:
+                warnings += ("strict NOT dropped nothing: the query has no negated operand",)
             ranked = Ranked(ranked.rows[: self.k], ranked.scores[: self.k])
             hits = tuple(self._hits(plan, found, ranked))
             ranked_lower: tuple[Hit, ...] = ()
@@ -126,7 +134,7 @@ class Pipeline:
             is_composed=plan.is_composed,
             why_one_vector="" if plan.is_composed else plan.fallback or _NO_OPERATOR,
             hybrid=bool(self.options.hybrid),
-            strict_not=bool(self.options.strict_not) and _has_negation(plan),
+            strict_not=is_strict,
             n_compared=fitted.n_documents if fitted else 0,
             hits=hits[self.options.offset :],
             ranked_lower=ranked_lower,
@@ -137,23 +145,27 @@ class Pipeline:
 
     def _strict(self, plan: Plan, ranked: Ranked) -> tuple[Ranked, tuple[str, ...]]:
         """Apply strict NOT; return also what it did that a caller would not expect."""
-        if not _has_negation(plan):
-            return ranked, ("strict NOT dropped nothing: the query has no negated operand",)
         is_allowed = allowed_by_terms(plan.tree)
         chosen: list[int] = []
         for place, row in enumerate(ranked.rows.tolist()):
             if len(chosen) == self.k:
                 break
-            document = self.index.rows.document(row)
-            if is_allowed(frozenset(terms_of(f"{document.title}\n{document.text}"))):
+            if self._is_kept(is_allowed, row):
                 chosen.append(place)
         warnings: tuple[str, ...] = ()
         if len(chosen) < min(self.k, n_ranked := len(ranked.rows)):
             warnings = (
                 f"strict NOT left {len(chosen)} results of {self.k}: of the {n_ranked} best "
-                "documents the others hold a negated operand's words",
+                "documents the others hold a negated operand's words (without strict NOT they are "
+                "ranked lower)",
             )
         return Ranked(ranked.rows[chosen], ranked.scores[chosen]), warnings
+
+    def _is_kept(self, is_allowed: Callable[[Set[str]], bool], row: int) -> bool:
+        document = self.index.rows.document(row)
+        text = f"{document.title}\n{document.text}"
+        # Looking for negations takes longer, and can only allow more.
+        return is_allowed(frozenset(terms_of(text))) or is_allowed(asserted_terms(text))
 
     def _hits(
         self,
@@ -201,9 +213,12 @@ class Pipeline:
         if not len(rows):
             return ()
         scores = fitted.score(self._similarities(plan, found, rows))
+        is_allowed = allowed_by_terms(plan.tree)
         lower = []
-        for hit in self._hits(plan, found, Ranked(rows, scores)):
+        for row, hit in zip(rows, self._hits(plan, found, Ranked(rows, scores)), strict=True):
             why = explain_lower_rank(plan.atoms, hit, hits[:_COMPARED])
+            if self._is_strict and not self._is_kept(is_allowed, row):
+                why = "has the words of a negated operand: strict NOT leaves it out"
             lower.append(replace(hit, verdict=RANKED_LOWER, why=why))
         return tuple(lower)
 

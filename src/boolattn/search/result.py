@@ -26,7 +26,8 @@ class Hit:
     title: str
     text: str
     metadata: Mapping[str, Any]
-    #: Higher is better: the composed score, or a similarity where the query is one vector.
+    #: Higher is better: the composed score, or a similarity where the query is one vector, in
+    #: hybrid search with the evidence of words added.
     score: float
     #: Its rank for each operand alone, among the documents compared; ``SHORTLIST + 1`` stands for
     #: any lower rank. Empty where not composed.

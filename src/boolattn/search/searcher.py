@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,7 +173,9 @@ class Searcher:
             if value < least:
                 raise QueryError(f"{name} must be at least {least}, got {value}")
         k += how.offset
-        if how.hybrid and not self.has_lexical:
+        if how.hybrid is None:
+            how = replace(how, hybrid=self.has_lexical and how.compose)
+        elif how.hybrid and not self.has_lexical:
             raise ConfigError(
                 f"{self.folder} has no lexical index; index again without --no-lexical"
             )

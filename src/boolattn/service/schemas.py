@@ -33,12 +33,15 @@ class _SearchOptions(BaseModel):
         default="auto",
         description="How to parse the query; auto: explicit if it has explicit operators.",
     )
-    hybrid: bool = Field(default=False, description="Add lexical search.")
+    hybrid: bool | None = Field(
+        default=None,
+        description="Add lexical search; null: if the index has it and scores are composed.",
+    )
     compose: bool = Field(
         default=True, description="Compose the scores of operands; false: one vector for the query."
     )
-    strict_not: bool = Field(
-        default=False, description="Remove documents with the words of a negated operand."
+    strict_not: bool | None = Field(
+        default=None, description="Remove documents with a negated operand's words; null: yes."
     )
     explain: bool = Field(
         default=False,
