@@ -7,7 +7,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 from boolattn.cli.results import coloured_query
-from boolattn.composition.fitted import SHORTLIST
+from boolattn.composition.shortlist import SHORTLIST
 from boolattn.logic.syntax import unparse
 from boolattn.logic.tree import And, Atom, Not, Or
 from examples.demo.queries import ANSWERS, EXCLUDED, OTHER, PARTLY

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boolattn.composition.clauses import Clause, clauses, n_clauses
-from boolattn.composition.fitted import SHORTLIST, conjunctions, fit
+from boolattn.composition.fitted import conjunctions, fit
+from boolattn.composition.shortlist import SHORTLIST
 from boolattn.logic.syntax import parse
 from boolattn.logic.tree import And, Atom, Not, Or, answers, atoms
 
@@ -42,7 +43,7 @@ def test_the_clauses_of_a_tree_mean_the_same(seed, tree):
     postings = {name: frozenset(rng.choice(sorted(universe), 12)) for name in "abcd"}
     names = [atom.text for atom in atoms(tree)]
     found = frozenset()
-    for positive, negated in clauses(tree):
+    for positive, negated, _ in clauses(tree):
         own = universe.intersection(*(postings[names[place]] for place in positive))
         found |= own.difference(*(postings[names[place]] for place in negated))
     assert found == answers(tree, postings, universe)

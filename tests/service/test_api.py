@@ -264,7 +264,7 @@ def test_a_users_error_is_one_line_in_the_log(serve, caplog):
         ("GET", "/page/../settings.py", 404, "not_found"),
         ("GET", "/page/%2e%2e%2fsettings.py", 404, "not_found"),
         ("DELETE", "/search", 405, "method_not_allowed"),
-        ("GET", "/search", 422, "bad_field"),
+        ("GET", "/search", 400, "query_empty"),
         ("GET", "/search?q=a&strictnot=true", 422, "bad_field"),
         ("GET", "/search?q=a&hybrid=perhaps", 422, "bad_field"),
         ("GET", "/search?q=a&filter=x", 400, "bad_query"),

@@ -54,7 +54,7 @@ def explain(
     result = explain_text(encoder, tokenizer, text, operators=operator)
     plan = None
     if retriever is not None:
-        plan = prepare_queries(retriever, [text], "auto", compose=True)[0].plan
+        plan = prepare_queries(retriever, [text])[0].plan
     if as_json:
         print_json(result.to_dict() | ({"reading": _parse_values(plan)} if plan else {}))
     else:
@@ -75,7 +75,7 @@ def _explain_parse(folder: Path, text: str, *, as_json: bool) -> None:
     from boolattn.embedding.models import load_model
     from boolattn.search.queries import prepare_queries
 
-    plan = prepare_queries(load_model(str(folder)), [text], "auto", compose=True)[0].plan
+    plan = prepare_queries(load_model(str(folder)), [text])[0].plan
     if as_json:
         print_json({"text": text, "reading": _parse_values(plan)})
     else:

@@ -32,6 +32,10 @@ def search(  # noqa: PLR0913 - options of a command line
         str | None,
         Argument(help='Plain language, or "moths AND Borneo NOT Java"; left out: a prompt.'),
     ] = None,
+    positive: Annotated[
+        list[str] | None, Option(help="Operand to add; like:ID is a document; repeatable.")
+    ] = None,
+    negative: Annotated[list[str] | None, Option(help="Operand to exclude; repeatable.")] = None,
     k: Annotated[int, Option("-k", min=1, help="Number of results.")] = 10,
     offset: Annotated[int, Option(min=0, help="Results to pass over, for the next page.")] = 0,
     mode: Annotated[str, Option(help="Query syntax: auto, plain, explicit.")] = "auto",
@@ -74,6 +78,8 @@ def search(  # noqa: PLR0913 - options of a command line
     options: dict[str, Any] = {
         "offset": offset,
         "mode": mode,
+        "positive": positive or [],
+        "negative": negative or [],
         "filters": conditions,
         "hybrid": hybrid,
         "compose": not plain,
@@ -92,8 +98,8 @@ def search(  # noqa: PLR0913 - options of a command line
             raise
         show(result, number, start)
 
-    if query is not None:
-        answer(query, 1, STARTED)
+    if query is not None or positive:
+        answer(query or "", 1, STARTED)
         return
     n_wrong = 0
     for number, text in enumerate(queries(), start=1):

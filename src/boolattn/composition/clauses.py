@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import count
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from boolattn.logic.tree import And, Atom, Not, Or, QueryTree
+from boolattn.logic.tree import And, Atom, Not, Or, QueryTree, Where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,13 +20,18 @@ class Clause(NamedTuple):
 
     positive: tuple[int, ...]
     negated: tuple[int, ...]
+    conditions: tuple[tuple[int, bool], ...] = ()  # places, and whether each must hold
+
+    def __repr__(self) -> str:
+        own = f", {self.conditions}" if self.conditions else ""
+        return f"Clause({self.positive}, {self.negated}{own})"
 
 
 def clauses(tree: QueryTree) -> tuple[Clause, ...]:
     """Return the alternatives of a tree (its disjunctive normal form); operands left to right.
 
     >>> clauses(And((Atom("moths"), Or((Atom("Borneo"), Atom("Java"))), Not(Atom("large")))))
-    (Clause(positive=(0, 1), negated=(3,)), Clause(positive=(0, 2), negated=(3,)))
+    (Clause((0, 1), (3,)), Clause((0, 2), (3,)))
     """
     found = (Clause(*map(_sorted, clause)) for clause in _walk(tree, count(), is_negated=False))
     return tuple(dict.fromkeys(found))
@@ -46,6 +51,8 @@ def n_clauses(tree: QueryTree, *, is_negated: bool = False) -> int:
 
 def _walk(node: QueryTree, places: Iterator[int], *, is_negated: bool) -> list[Clause]:
     match node:
+        case Where():
+            return [Clause((), (), ((next(places), not is_negated),))]
         case Atom():
             place = (next(places),)
             return [Clause((), place) if is_negated else Clause(place, ())]
@@ -58,11 +65,13 @@ def _walk(node: QueryTree, places: Iterator[int], *, is_negated: bool) -> list[C
         return [clause for own in found for clause in own]
     joined = [Clause((), ())]
     for own in found:
+        pairs = ((a, b) for a in joined for b in own)
         joined = [
-            Clause(a.positive + b.positive, a.negated + b.negated) for a in joined for b in own
+            Clause(a.positive + b.positive, a.negated + b.negated, a.conditions + b.conditions)
+            for a, b in pairs
         ]
     return joined
 
 
-def _sorted(places: tuple[int, ...]) -> tuple[int, ...]:
+def _sorted(places: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(sorted(set(places)))

@@ -16,16 +16,27 @@ where :math:`\beta_n` is the regression of :math:`s_n` on :math:`z` over the sho
 negated operand shares with the positive part counts neither for nor against a document. A document
 that fits the positive part, :math:`z > \bar z_K - \sigma_K(z)`, is never put below one that does
 not.
+
+**Weights.** An operand of weight :math:`w` in a clause of :math:`n` positive ones adds
+:math:`(w - 1)(s_i - t_i) / n` to :math:`v`, and what it falls short of :math:`t_i` by counts
+:math:`w` times in the minimum; alone in its clause it adds :math:`\ln w` to :math:`z`. Negated, its
+term :math:`\max(0, y_n + 1)^2` counts :math:`w` times. Weight 1 changes nothing.
+
+**Conditions** (:class:`~boolattn.logic.tree.Where`) hold or not; their rows of similarities are 1
+or 0. A clause is composed from the statistics of the documents that meet its conditions, and
+counts for them alone. With nothing else in it, all of them have :math:`z = 0`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from boolattn.composition.clauses import Clause, clauses
+from boolattn.composition.shortlist import floor, level, shortlist, shortlist_size, shortlist_spread
+from boolattn.logic.tree import atoms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,10 +47,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float32]
 
-#: Documents of the shortlist; of few documents a quarter, but at least :data:`BEST`.
-SHORTLIST = 100
-#: Documents whose mean is the level of a good match.
-BEST = 10
 #: Weight of the least matching operand under AND.
 WEAKEST = 0.1
 #: An alternative of less than this part of the largest spread is left out: what no document is
@@ -47,14 +54,14 @@ WEAKEST = 0.1
 LEAST_SPREAD = 0.1
 #: Strength of NOT, and from how many standard deviations below the shortlist's mean it acts.
 STRENGTH, ONSET = 0.7, 1.0
-#: A document fits down to so many standard deviations below the shortlist's mean.
-FIT = 1.0
 #: A negated operand with a smaller share of variance of its own cannot be told apart.
 _DISTINCT = 0.05
 _TINY = 1e-9
 _ROUNDING = np.finfo(np.float32).eps
 #: Height of the step, in standard deviations, on which excluded documents keep their order.
 _STEP = 1e-3
+#: Value of a clause for a document that its conditions leave out.
+_OUT = np.float32(-1e6)
 
 
 class Evidence(NamedTuple):
@@ -75,14 +82,15 @@ class _Positive:
     row: int
     operands: tuple[int, ...]
     levels: Array
+    weights: Array
     level: float
     spread: float
 
     def __call__(self, similarities: Array) -> Array:
         """Return ``z``."""
-        values = _clause_values(similarities, self.row, self.operands, self.levels)
+        values = _clause_values(similarities, self.row, self.operands, self.levels, self.weights)
         z: Array = (values - np.float32(self.level)) / np.float32(self.spread)
-        return z
+        return z if len(self.operands) > 1 else z + np.log(self.weights[0])
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,7 @@ class _Negation:
     slopes: Array
     means: Array
     spreads: Array
+    weights: Array
     shortlist: Array  # standings, sorted. Shape ``(operands, shortlist)``
     spread: float
     floor: float
@@ -108,13 +117,38 @@ class _Negation:
         """Return the scores of documents whose positive part has these values."""
         if not self.operands:
             return positive
-        most = self.standing(similarities, positive).max(0)
-        scores = positive - STRENGTH * self.spread * np.maximum(most + ONSET, 0) ** 2
+        over = np.maximum(self.standing(similarities, positive) + ONSET, 0) ** 2
+        most = (self.weights[:, None] * over).max(0)
+        scores = positive - STRENGTH * self.spread * most
         # Excluded documents stay before those that do not fit, in the order of their scores.
         step = self.floor + _STEP * self.spread / (1 + np.maximum(self.floor - scores, 0))
         least = np.minimum(np.maximum(scores, step), positive)
         found: Array = np.where(positive > self.floor, least, scores)
         return found
+
+
+class _Part(NamedTuple):
+    """A clause: its positive part, what it alone negates, and its conditions."""
+
+    positive: _Positive | None
+    negation: _Negation | None
+    conditions: tuple[tuple[int, bool], ...] = ()
+
+    def z(self, similarities: Array) -> Array:
+        """Return ``z``; where nothing is positive, every document fits alike."""
+        if self.positive is None:
+            return np.zeros(similarities.shape[1], np.float32)
+        return self.positive(similarities)
+
+    def score(self, similarities: Array, z: Array) -> Array:
+        """Return ``z`` lowered by what is negated."""
+        return self.negation(similarities, z) if self.negation else z
+
+    def only(self, similarities: Array, values: Array) -> Array:
+        """Return values for documents that meet the conditions, and next to none for others."""
+        if self.conditions:
+            values = np.where(_meets(self.conditions, similarities), values, _OUT)
+        return values
 
 
 class _Values(NamedTuple):
@@ -129,7 +163,7 @@ class _Values(NamedTuple):
 class Fitted:
     """A query's operands, with the statistics of the documents that were compared."""
 
-    parts: tuple[tuple[_Positive | None, _Negation | None], ...]  # of each clause
+    parts: tuple[_Part, ...]  # one for each clause
     common: _Negation | None  # what every clause negates
     tops: Array  # highest similarities to each operand, descending
     floor: float  # a document of lower values does not fit the positive part
@@ -154,10 +188,10 @@ class Fitted:
         ranks = 1 + (self.tops[:, :, None] > own[:, None] + _ROUNDING).sum(1)
         exceeds = np.zeros(own.shape, np.float32)
         values = self._values(similarities)
-        for part, negation in (*self.parts, (None, self.common)):
-            if negation is None or not negation.operands:
+        for part in (*self.parts, _Part(None, self.common)):
+            if (negation := part.negation) is None or not negation.operands:
                 continue
-            beside = values.joined if negation is self.common else _part(part, similarities)
+            beside = values.joined if negation is self.common else part.z(similarities)
             standing = negation.standing(similarities, beside)
             for place, known, y in zip(
                 negation.operands, negation.shortlist, standing, strict=True
@@ -168,13 +202,14 @@ class Fitted:
         return Evidence(ranks, exceeds, values.positive > self.floor)
 
     def _negations(self) -> list[_Negation]:
-        every = [negation for _, negation in self.parts] + [self.common]
+        every = [part.negation for part in self.parts] + [self.common]
         return [negation for negation in every if negation is not None]
 
     def _values(self, similarities: Array) -> _Values:
-        found = [(_part(part, similarities), negation) for part, negation in self.parts]
-        positive = np.max([z for z, _ in found], axis=0)
-        joined = np.max([n(similarities, z) if n else z for z, n in found], axis=0)
+        found = [(part, part.z(similarities)) for part in self.parts]
+        positive = np.max([part.only(similarities, z) for part, z in found], axis=0)
+        own = [part.only(similarities, part.score(similarities, z)) for part, z in found]
+        joined = np.max(own, axis=0)
         scores = self.common(similarities, joined) if self.common else joined
         return _Values(scores, positive, joined)
 
@@ -185,34 +220,41 @@ def fit(tree: QueryTree, similarities: Array) -> Fitted:
     Args:
         tree: The query.
         similarities: Of the documents to each operand, left to right, then to the vector of each
-            of :func:`conjunctions`. Shape ``(vectors, documents)``.
+            of :func:`conjunctions`; 1 or 0 for a condition. Shape ``(vectors, documents)``.
     """
     alternatives = clauses(tree)
-    n_operands = 1 + max(place for clause in alternatives for part in clause for place in part)
+    weights = np.array([atom.weight for atom in atoms(tree)], np.float32)
+    n_operands = len(weights)
     rows = {own: n_operands + row for row, own in enumerate(conjunctions(alternatives))}
     common = set.intersection(*(set(clause.negated) for clause in alternatives))
-    fitted = [_fit_positive(clause.positive, rows, similarities) for clause in alternatives]
-    least = LEAST_SPREAD * max((part.spread for part in fitted if part), default=0.0)
-    parts, scored, positive = [], [], []
-    for clause, part in zip(alternatives, fitted, strict=True):
-        if part and part.spread < least:
+    fitted = []
+    for clause in alternatives:
+        own = _meeting(clause, similarities)
+        if own.shape[1]:
+            fitted.append((clause, own, _fit_positive(clause.positive, rows, own, weights)))
+    least = LEAST_SPREAD * max((part.spread for *_, part in fitted if part), default=0.0)
+    parts = []
+    for clause, own, part in fitted:
+        if part and part.spread < least and not clause.conditions:
             continue
-        z = _part(part, similarities)
         rest = tuple(place for place in clause.negated if place not in common)
-        negation = _fit_negation(rest, z, similarities) if rest else None
-        parts.append((part, negation))
-        positive.append(z)
-        scored.append(negation(similarities, z) if negation else z)
-    joined, fitting = np.max(scored, axis=0), np.max(positive, axis=0)
-    return Fitted(
+        z = _Part(part, None).z(own)
+        negation = _fit_negation(rest, z, own, weights) if rest else None
+        parts.append(_Part(part, negation, clause.conditions))
+    found = Fitted(
         parts=tuple(parts),
-        common=_fit_negation(tuple(sorted(common)), joined, similarities) if common else None,
-        tops=-np.partition(-similarities[:n_operands], (k := _size(similarities.shape[1])) - 1)[
-            :, :k
-        ],
-        floor=_floor(fitting[_shortlist(fitting)]),
+        common=None,
+        tops=-np.partition(
+            -similarities[:n_operands], (k := shortlist_size(similarities.shape[1])) - 1
+        )[:, :k],
+        floor=0.0,
         n_documents=similarities.shape[1],
     )
+    _, fitting, joined = found._values(similarities)
+    negation = None
+    if common:
+        negation = _fit_negation(tuple(sorted(common)), joined, similarities, weights)
+    return replace(found, common=negation, floor=floor(fitting[shortlist(fitting)]))
 
 
 def conjunctions(alternatives: Sequence[Clause]) -> tuple[tuple[int, ...], ...]:
@@ -225,41 +267,58 @@ def conjunctions(alternatives: Sequence[Clause]) -> tuple[tuple[int, ...], ...]:
     return tuple(dict.fromkeys(several))
 
 
-def _part(part: _Positive | None, similarities: Array) -> Array:
-    """Return ``z``; where nothing is positive, every document fits alike."""
-    return np.zeros(similarities.shape[1], np.float32) if part is None else part(similarities)
+def _meets(conditions: Sequence[tuple[int, bool]], similarities: Array) -> NDArray[np.bool_]:
+    """Return which documents meet conditions."""
+    held = [(similarities[place] > 0) == must for place, must in conditions]
+    return np.asarray(np.all(held, axis=0), bool)
+
+
+def _meeting(clause: Clause, similarities: Array) -> Array:
+    """Return the columns of the documents that meet a clause's conditions."""
+    if not clause.conditions:
+        return similarities
+    return similarities[:, _meets(clause.conditions, similarities)]
 
 
 def _fit_positive(
-    operands: tuple[int, ...], rows: Mapping[tuple[int, ...], int], similarities: Array
+    operands: tuple[int, ...],
+    rows: Mapping[tuple[int, ...], int],
+    similarities: Array,
+    weights: Array,
 ) -> _Positive | None:
     if not operands:
         return None
     row = rows.get(operands, operands[0])
-    levels = np.array([_level(similarities[place]) for place in operands], np.float32)
-    values = _clause_values(similarities, row, operands, levels)
+    levels = np.array([level(similarities[place]) for place in operands], np.float32)
+    own = weights[list(operands)]
+    values = _clause_values(similarities, row, operands, levels, own)
     spread = max(shortlist_spread(values), _TINY)
-    return _Positive(row, operands, levels, _level(values), spread)
+    return _Positive(row, operands, levels, own, level(values), spread)
 
 
 def _clause_values(
-    similarities: Array, row: int, operands: tuple[int, ...], levels: Array
+    similarities: Array, row: int, operands: tuple[int, ...], levels: Array, weights: Array
 ) -> Array:
     """Return ``v``."""
     values: Array = similarities[row]
     if len(operands) < 2:
         return values
     centred = similarities[list(operands)] - levels[:, None]
+    if (weights != 1).any():
+        values = values + ((weights - 1) @ centred / np.float32(len(operands))).astype(np.float32)
+        centred = np.where(centred < 0, weights[:, None] * centred, centred)
     total: Array = values + np.float32(WEAKEST) * centred.min(0)
     return total
 
 
-def _fit_negation(operands: tuple[int, ...], beside: Array, similarities: Array) -> _Negation:
-    rows = _shortlist(beside)
+def _fit_negation(
+    operands: tuple[int, ...], beside: Array, similarities: Array, weights: Array
+) -> _Negation:
+    rows = shortlist(beside)
     z = beside[rows].astype(np.float64)
-    spread, floor = float(z.std()), _floor(z)
+    spread, least = float(z.std()), floor(z)
     # Few documents may fit: those that do not must not set the standard.
-    rows, z = rows[z >= floor], z[z >= floor]
+    rows, z = rows[z >= least], z[z >= least]
     own = similarities[list(operands)][:, rows].astype(np.float64)
     centred = own - own.mean(1, keepdims=True)
     slopes = np.maximum((centred * (z - z.mean())).mean(1) / max(z.var(), _TINY), 0)
@@ -278,36 +337,9 @@ def _fit_negation(operands: tuple[int, ...], beside: Array, similarities: Array)
         slopes=slopes[chosen].astype(np.float32),
         means=means[chosen].astype(np.float32),
         spreads=spreads[chosen].astype(np.float32),
+        weights=weights[list(operands)][chosen],
         shortlist=np.sort(standing, axis=1).astype(np.float32),
         # Where nothing is positive, all documents fit alike.
         spread=spread or 1.0,
-        floor=floor if spread else -np.inf,
+        floor=least if spread else -np.inf,
     )
-
-
-def shortlist_spread(values: Array) -> float:
-    """Return the standard deviation of the shortlist's values."""
-    return float(values[_shortlist(values)].std()) if len(values) else 0.0
-
-
-def _size(n_documents: int) -> int:
-    """Return the length of the shortlist."""
-    return min(SHORTLIST, max(BEST, n_documents // 4), n_documents)
-
-
-def _shortlist(values: Array) -> NDArray[np.int64]:
-    """Return the places of the highest values; all places where the values are equal."""
-    if not len(values) or values.max() == values.min():
-        return np.arange(len(values))
-    size = _size(len(values))
-    return np.argpartition(-values, size - 1)[:size]
-
-
-def _level(values: Array) -> float:
-    """Return the mean of the highest values."""
-    n = min(BEST, len(values))
-    return float(np.partition(values, -n)[-n:].mean())
-
-
-def _floor(shortlist: NDArray[np.floating]) -> float:
-    return float(shortlist.mean() - FIT * shortlist.std())

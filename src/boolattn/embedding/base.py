@@ -11,16 +11,27 @@ import numpy as np
 from boolattn.composition.clauses import MAX_CLAUSES, n_clauses
 from boolattn.composition.fitted import conjunctions
 from boolattn.composition.plan import Plan, score
+from boolattn.errors import QueryError
 from boolattn.logic.structure import in_words
-from boolattn.logic.tree import And, Atom, QueryTree, atoms
+from boolattn.logic.tree import (
+    And,
+    Atom,
+    Like,
+    QueryTree,
+    Where,
+    atoms,
+    join_all,
+    signed_atoms,
+)
 from boolattn.parsing.decoding import ParserOutput
 from boolattn.parsing.parser import load_parser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from boolattn.logic.parsed_query import Spans
     from boolattn.parsing.parser import Parser
 
     Array = NDArray[np.float32]
@@ -106,67 +117,98 @@ class BaseRetriever(ABC):
         """Parse queries, whatever the confidence."""
         return [ParserOutput()] * len(texts) if self.parser is None else self.parser.parse(texts)
 
-    def plan(self, texts: Sequence[str]) -> list[Plan]:
-        """Plan queries in plain language, all in one batch."""
+    def plan(
+        self,
+        texts: Sequence[str],
+        *,
+        added: Sequence[QueryTree] = (),
+        known: Mapping[str, Array] | None = None,
+        refuse: Callable[[str, QueryTree], str] = lambda _text, _tree: "",
+    ) -> list[Plan]:
+        """Plan queries in plain language, all in one batch.
+
+        Args:
+            texts: The queries.
+            added: Parts that every query has besides, joined by AND.
+            known: Vectors of documents that are operands, by id.
+            refuse: Says of a text and its parse why that is not used; empty where it is.
+        """
         if not texts:
             return []
         plans: list[Plan] = []
-        vectors, outputs = self.encode_queries(texts), self.parse(texts)
-        for text, vector, output in zip(texts, vectors, outputs, strict=True):
-            atom, parsed = Atom(text), output.parsed
-            plan = Plan(text, atom, (text,), (), vector[None], vector, False, 1.0, atom)
-            plan = replace(plan, fallback=output.reason)
-            if parsed is not None and not parsed.is_plain:
-                tree = parsed.tree(text)
-                low = f"the parser's confidence is {output.confidence:.2f}, below {self.threshold}"
-                plan = replace(plan, confidence=output.confidence, parsed=tree, fallback=low)
-                if output.confidence >= self.threshold:
+        n_added = sum(1 for part in added for _ in atoms(part))
+        worded = [in_words(join_all([Atom(text), *added])) for text in texts]
+        vectors, outputs = self.encode_queries(worded), self.parse(texts)
+        for text, words, vector, output in zip(texts, worded, vectors, outputs, strict=True):
+            tree: QueryTree = Atom(text)
+            parsed, why = tree, output.reason
+            spans: tuple[Spans, ...] = (((0, len(text)),),)
+            is_parsed = output.parsed is not None and not output.parsed.is_plain
+            if output.parsed is not None and is_parsed:
+                parsed = output.parsed.tree(text)
+                why = self._doubt(output) or refuse(text, parsed)
+                if not why:
                     # The tree's operands are in the order of these span lists.
-                    spans = parsed.operands
-                    names = tuple(atom.text for atom in atoms(tree))
-                    plan = replace(
-                        plan, tree=tree, atoms=names, spans=spans, is_composed=True, fallback=""
-                    )
+                    tree, spans = parsed, output.parsed.operands
+            tree, parsed = (join_all([own, *added]) for own in (tree, parsed))
+            plan = _plan(words, tree, _plain(tree, vector, known, self.dimension))
+            is_composed, confidence = plan.is_composed, output.confidence if is_parsed else 1.0
+            spans = (*spans, *[()] * n_added) if is_composed else ()
+            plan = replace(plan, spans=spans, confidence=confidence, parsed=parsed, fallback=why)
             plans.append(plan)
-        return self._with_operands(plans)
+        return self._with_operands(plans, known)
+
+    def _doubt(self, output: ParserOutput) -> str:
+        if output.confidence >= self.threshold:
+            return ""
+        return f"the parser's confidence is {output.confidence:.2f}, below {self.threshold}"
 
     def plan_trees(
-        self, trees: Sequence[QueryTree], texts: Sequence[str] | None = None
+        self,
+        trees: Sequence[QueryTree],
+        texts: Sequence[str] | None = None,
+        *,
+        known: Mapping[str, Array] | None = None,
+        compose: bool = True,
     ) -> list[Plan]:
         """Plan queries that are trees already, all in one batch.
 
-        ``texts`` is their wording, where it is known; by default the tree in words.
+        ``texts`` is their wording, where it is known; by default the tree in words. ``known`` has
+        the vectors of documents that are operands. Without ``compose`` each is one vector.
         """
         worded = [in_words(tree) for tree in trees] if texts is None else texts
+        encoded = iter(self.encode_queries([text for text in worded if text]))
         plans = []
-        for tree, text, plain in zip(trees, worded, self.encode_queries(worded), strict=True):
-            names = tuple(atom.text for atom in atoms(tree))
-            is_composed = not isinstance(tree, Atom)
-            plans.append(Plan(text, tree, names, (), plain[None], plain, is_composed, 1.0, tree))
-        return self._with_operands(plans)
+        for tree, text in zip(trees, worded, strict=True):
+            plain = _plain(tree, next(encoded) if text else None, known, self.dimension)
+            plans.append(_plan(text, tree, plain))
+        if not compose:
+            return [single_vector_plan(plan, "") for plan in plans]
+        return self._with_operands(plans, known)
 
-    def _with_operands(self, plans: Sequence[Plan]) -> list[Plan]:
+    def _with_operands(
+        self, plans: Sequence[Plan], known: Mapping[str, Array] | None
+    ) -> list[Plan]:
         """Encode the operands and conjunctions of composed plans, all in one batch.
 
         A conjunction is its operands in words: the text as typed would bring in what it negates.
         Where it is the whole query, the text as typed counts as much, because either wording may
-        be the one that the encoder knows better.
+        be the one that the encoder knows better. A document in it counts as one operand.
         """
         plans = [_expanded(plan) for plan in plans]
-        texts: list[str] = []
-        for plan in plans:
-            if plan.is_composed:
-                texts += plan.atoms
-                for own in conjunctions(plan.clauses):
-                    texts.append(in_words(And(tuple(Atom(plan.atoms[place]) for place in own))))
+        texts = [_operand_texts(plan) if plan.is_composed else [] for plan in plans]
         # As operands: an open gate would cost the whole batch its experts.
-        encoded = iter(self.encode_operands(texts))
+        encoded = iter(self.encode_operands([text for own in texts for text in own if text]))
         found = []
-        for plan in plans:
+        for plan, own in zip(plans, texts, strict=True):
             if plan.is_composed:
-                n = len(plan.atoms) + len(conjunctions(plan.clauses))
-                vectors = np.stack([next(encoded) for _ in range(n)])
-                if n > len(plan.atoms) and plan.clauses[0].positive == (*range(len(plan.atoms)),):
+                nothing = np.zeros(self.dimension, np.float32)
+                vectors = np.stack([next(encoded) if text else nothing for text in own])
+                _add_documents(vectors, plan, known)
+                operands = list(atoms(plan.tree))
+                n = len(operands)
+                scored = tuple(i for i in range(n) if not isinstance(operands[i], Where))
+                if len(vectors) > n and plan.clauses[0].positive == scored:
                     vectors[-1] = (vectors[-1] + plan.plain) / 2
                 plan = replace(plan, vectors=vectors)
             found.append(plan)
@@ -194,10 +236,52 @@ def single_vector_plan(plan: Plan, reason: str) -> Plan:
     """Return a plan that searches the text as one vector, and says why."""
     return replace(
         plan,
-        tree=Atom(plan.text),
-        atoms=(plan.text,),
+        tree=Atom(text := plan.text or " ".join(plan.atoms)),
+        atoms=(text,),
         spans=(),
         vectors=plan.plain[None],
         is_composed=False,
         fallback=reason,
     )
+
+
+def _plan(text: str, tree: QueryTree, plain: Array) -> Plan:
+    """Return the plan of a tree, before its operands are encoded."""
+    names, is_composed = tuple(atom.name for atom in atoms(tree)), not isinstance(tree, Atom)
+    return Plan(text, tree, names, (), plain[None], plain, is_composed, 1.0, tree)
+
+
+def _plain(
+    tree: QueryTree, words: Array | None, known: Mapping[str, Array] | None, dimension: int
+) -> Array:
+    """Return one vector for a query: of its words, and of the documents that are operands."""
+    likes = [atom for atom, sign in signed_atoms(tree) if isinstance(atom, Like) and sign > 0]
+    found = [] if words is None else [words]
+    found += [_document(atom, known) for atom in likes]
+    if len(found) == 1:
+        return found[0]
+    return np.mean(found, axis=0, dtype=np.float32) if found else np.zeros(dimension, np.float32)
+
+
+def _operand_texts(plan: Plan) -> list[str]:
+    """Return the words of each of a plan's vectors; empty where it has none."""
+    words = [atom.words for atom in atoms(plan.tree)]
+    joined = ([Atom(words[place]) for place in own] for own in conjunctions(plan.clauses))
+    return [*words, *(in_words(And(tuple(parts))) for parts in joined)]
+
+
+def _add_documents(vectors: Array, plan: Plan, known: Mapping[str, Array] | None) -> None:
+    """Fill in the vectors of documents that are operands, and of conjunctions with them."""
+    likes = {i: one for i, one in enumerate(atoms(plan.tree)) if isinstance(one, Like)}
+    for place, atom in likes.items():
+        vectors[place] = _document(atom, known)
+    for row, places in enumerate(conjunctions(plan.clauses), start=len(plan.atoms)):
+        if own := [place for place in places if place in likes]:
+            total = (len(places) - len(own)) * vectors[row] + vectors[own].sum(0)
+            vectors[row] = total / len(places)
+
+
+def _document(atom: Like, known: Mapping[str, Array] | None) -> Array:
+    if known is None or atom.text not in known:
+        raise QueryError(f"{atom.name}: no document with this id is known here")
+    return known[atom.text]

@@ -25,21 +25,22 @@ def negated_atoms(tree: QueryTree) -> Iterator[Atom]:
 
 
 def in_words(tree: QueryTree) -> str:
-    """Write a tree in plain language.
+    """Write a tree in plain language; operands without words are left out.
 
     >>> in_words(And((Atom("moths"), Or((Atom("Borneo"), Atom("Java"))), Not(Atom("Sumatra")))))
     'moths and Borneo or Java but not Sumatra'
     """
     match tree:
-        case Atom(text):
-            return text
+        case Atom():
+            return tree.words
         case Not(part):
-            return f"not {in_words(part)}"
+            return f"not {inner}" if (inner := in_words(part)) else ""
         case Or(parts):
-            return " or ".join(map(in_words, parts))
+            return " or ".join(filter(None, map(in_words, parts)))
         case And(parts):
-            positive = " and ".join(in_words(part) for part in parts if not isinstance(part, Not))
-            negated = " and ".join(in_words(part) for part in parts if isinstance(part, Not))
+            own = [(isinstance(part, Not), text) for part in parts if (text := in_words(part))]
+            positive = " and ".join(text for is_negated, text in own if not is_negated)
+            negated = " and ".join(text for is_negated, text in own if is_negated)
             return f"{positive} but {negated}" if positive and negated else positive or negated
 
 

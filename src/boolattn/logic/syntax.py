@@ -4,45 +4,47 @@
 
     any    = all { "OR" all }
     all    = [ "NOT" ] item { [ "AND" ] [ "NOT" ] item }      NOT and "-" bind as AND does
-    item   = phrase | quoted | "(" any ")" | "-" word | "-" quoted | "-(" any ")"
+    item   = operand | where | "(" any ")" | "-" operand | "-" where | "-(" any ")"
+    operand = ( phrase | quoted | "like:" ( word | quoted ) ) [ "^" number ]
     phrase = word { word }                                    words side by side are one operand
+    where  = field sign ( word | quoted )                     year>=1990, place:"New Guinea"
+    sign   = "=" | "!=" | ">=" | "<=" | ">" | "<" | "~" | ":"
 
-Only upper-case words are operators, and none between quotes.
+Only upper-case words are operators, and none between quotes. After "-" a phrase is one word.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from boolattn.errors import QueryError, QuerySyntaxError
-from boolattn.logic.tree import And, Atom, Not, Or, atoms, positive_part
+from boolattn.logic.tokens import OPERATOR_WORDS, Token, is_word, read_weight, split_weight, tokens
+from boolattn.logic.tree import (
+    And,
+    Atom,
+    Like,
+    Not,
+    Or,
+    Where,
+    atoms,
+    join_all,
+    join_any,
+    negate,
+    positive_part,
+)
 
 if TYPE_CHECKING:
     from boolattn.logic.tree import QueryTree
 
     Span = tuple[int, int]
 
-OPERATOR_WORDS = ("AND", "OR", "NOT")
 #: Deepest nesting of parentheses, far below Python's recursion limit.
 MAX_DEPTH = 32
 MAX_OPERANDS = 256
 
-_CLOSING = {'"': '"', "“": "”", "„": "“”", "«": "»"}
-_OPEN, _CLOSE = "(（", ")）"
-_WORD = re.compile(r"[^\s()（）]+")
-#: A minus sign before a letter, quote or parenthesis negates; before a digit it is a sign.
-_MINUS = re.compile(r"[-−](?=[^\W\d_]|[\"“„«(（])")
 _CUE = re.compile(r"\b(?:and|or|not)\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class _Token:
-    kind: str  # "word", "quoted", "(", ")", "-", "end", or one of OPERATOR_WORDS
-    text: str
-    start: int
-    end: int
+_CONDITION = re.compile(r"([^=!<>~]+)(!=|>=|<=|=|>|<|~)(.*)", re.DOTALL)
 
 
 def parse(text: str) -> QueryTree:
@@ -56,7 +58,7 @@ def parse(text: str) -> QueryTree:
 
 def parse_with_spans(text: str) -> tuple[QueryTree, tuple[Span, ...]]:
     """Parse a query; return the tree, and each operand's span in the order of ``atoms``."""
-    parser = _Parser(text, _tokens(text))
+    parser = _Parser(text, tokens(text))
     tree = parser.any_of(0)
     parser.expect_end()
     if len(parser.spans) > MAX_OPERANDS:
@@ -67,22 +69,43 @@ def parse_with_spans(text: str) -> tuple[QueryTree, tuple[Span, ...]]:
 def is_explicit(text: str) -> bool:
     """Say whether a text is explicit syntax rather than plain language.
 
-    It is when it has an upper-case operator outside quotes, a minus sign before a word, or an
-    operator word inside quotes.
+    It is when it has an upper-case operator outside quotes, a minus sign before a word, an
+    operator word inside quotes, a weight after quotes, or ``like:ID``.
 
     >>> is_explicit("moths of Borneo but not Sumatra"), is_explicit("moths -Sumatra")
     (False, True)
     """
     try:
-        tokens = _tokens(text)
+        found = tokens(text)
     except QuerySyntaxError:
         # A quote without an end is an inch sign or a typing error; the operators decide.
         return any(word in OPERATOR_WORDS for word in text.split())
     return any(
-        token.kind in (*OPERATOR_WORDS, "-")
+        token.kind in (*OPERATOR_WORDS, "-", "like")
+        or token.weight
         or (token.kind == "quoted" and _CUE.search(token.text) is not None)
-        for token in tokens
+        for token in found
     )
+
+
+def parse_entry(text: str) -> QueryTree:
+    """Parse an entry of a list of operands: a phrase as it is, unless it uses the syntax.
+
+    >>> parse_entry("rock (music)"), parse_entry("moths^2"), parse_entry("like:17")
+    (Atom(text='rock (music)'), Atom(text='moths', weight=2.0), Like(text='17'))
+    """
+    if not text.strip():
+        raise QueryError("an entry of positive or negative is empty; leave it out")
+    uses_syntax = is_explicit(text)
+    if not uses_syntax:
+        try:
+            found = tokens(text)[:-1]
+        except QuerySyntaxError:
+            return Atom(text.strip())
+        is_quoted = len(found) == 1 and found[0].kind == "quoted"
+        uses_syntax = is_quoted or any(token.kind == "where" for token in found)
+        uses_syntax = uses_syntax or bool(split_weight(found[-1].text)[1])
+    return parse(text) if uses_syntax else Atom(text.strip())
 
 
 def unparse(tree: QueryTree) -> str:
@@ -92,8 +115,14 @@ def unparse(tree: QueryTree) -> str:
     '(moths OR "Romeo AND Juliet") NOT Borneo'
     """
     match tree:
-        case Atom(text):
-            return text if _is_unquoted(text) else _quoted(text)
+        case Where(text):
+            name, sign, value = _split(text)
+            return f"{name}{sign}{value if is_word(value) else _quoted(value)}"
+        case Like(text, weight):
+            return f"like:{text if is_word(text) else _quoted(text)}{_suffix(weight)}"
+        case Atom(text, weight):
+            is_plain = _is_unquoted(text) and (weight == 1 or " " not in text)
+            return f"{text if is_plain else _quoted(text)}{_suffix(weight)}"
         case Not(part):
             return f"NOT {_grouped(part)}"
         case Or(parts):
@@ -113,9 +142,14 @@ def is_anchored(tree: QueryTree) -> bool:
 
 
 def check_anchored(tree: QueryTree) -> None:
-    """Refuse a query that only negates."""
+    """Refuse a query that only negates, or that has nothing to rank by."""
+    if all(isinstance(atom, Where) for atom in atoms(tree)):
+        raise QueryError(
+            "the query has only conditions, which rank nothing: add what you look for, as in "
+            f"'butterflies AND {next(atoms(tree)).name}'"
+        )
     if not is_anchored(tree):
-        first = next(atoms(tree)).text
+        first = next(atoms(tree)).name
         raise QueryError(
             "the query only negates, and nearly every document satisfies it: add a positive "
             f"operand, as in 'butterflies NOT {first}', on each side of an OR"
@@ -123,22 +157,22 @@ def check_anchored(tree: QueryTree) -> None:
 
 
 class _Parser:
-    def __init__(self, text: str, tokens: list[_Token]) -> None:
+    def __init__(self, text: str, found: list[Token]) -> None:
         self.text = text
-        self.tokens = tokens
+        self.tokens = found
         self.position = 0
         self.spans: list[Span] = []
 
     @property
-    def here(self) -> _Token:
+    def here(self) -> Token:
         return self.tokens[self.position]
 
-    def take(self) -> _Token:
+    def take(self) -> Token:
         token = self.here
         self.position += token.kind != "end"
         return token
 
-    def fail(self, message: str, token: _Token) -> QuerySyntaxError:
+    def fail(self, message: str, token: Token) -> QuerySyntaxError:
         return QuerySyntaxError(message, column=token.start + 1, text=self.text)
 
     def any_of(self, depth: int) -> QueryTree:
@@ -146,7 +180,7 @@ class _Parser:
         while self.here.kind == "OR":
             self.take()
             parts.append(self.all_of(depth))
-        return _joined(Or, parts)
+        return join_any(parts)
 
     def all_of(self, depth: int) -> QueryTree:
         parts = [self.signed(depth)]
@@ -154,7 +188,7 @@ class _Parser:
             if self.here.kind == "AND":
                 self.take()
             parts.append(self.signed(depth))
-        return _joined(And, parts)
+        return join_all(parts)
 
     def signed(self, depth: int) -> QueryTree:
         is_negated = is_single = False
@@ -162,28 +196,33 @@ class _Parser:
             is_single = self.take().kind == "-"
             is_negated = not is_negated
         item = self.item(depth, is_single=is_single)
-        if not is_negated:
-            return item
-        return item.part if isinstance(item, Not) else Not(item)
+        return negate(item) if is_negated else item
 
     def item(self, depth: int, *, is_single: bool) -> QueryTree:
         token = self.take()
         if token.kind == "(":
             return self.group(token, depth)
-        if token.kind == "quoted":
-            if not token.text.strip():
-                raise self.fail("there is nothing between these quotes", token)
-            self.spans.append((token.start, token.end))
-            return Atom(token.text.strip())
-        if token.kind != "word":
+        if token.kind == "where":
+            if token.weight:
+                raise self.fail("a condition holds or not, and has no weight", token)
+            self.spans += [(token.start, token.end)] * len(token.conditions)
+            return join_all([Where(condition) for condition in token.conditions])
+        if token.kind not in ("word", "quoted", "like"):
             raise self.fail(self._missing(token), token)
+        if not token.text.strip():
+            raise self.fail("there is nothing between these quotes", token)
         words = [token]
-        while not is_single and self.here.kind == "word":
+        while token.kind == "word" and not is_single and self.here.kind == "word":
             words.append(self.take())
         self.spans.append((token.start, words[-1].end))
-        return Atom(" ".join(word.text for word in words))
+        text, weight = " ".join(word.text for word in words), token.weight
+        if token.kind == "word":
+            text, weight = split_weight(text)
+        column = words[-1].end - len(weight) + 1
+        value = read_weight(weight, column=column, text=self.text)
+        return Like(text, value) if token.kind == "like" else Atom(text.strip(), value)
 
-    def group(self, opening: _Token, depth: int) -> QueryTree:
+    def group(self, opening: Token, depth: int) -> QueryTree:
         if depth >= MAX_DEPTH:
             raise self.fail(f"parentheses are nested more than {MAX_DEPTH} deep", opening)
         inside = self.any_of(depth + 1)
@@ -196,7 +235,7 @@ class _Parser:
         if self.here.kind != "end":
             raise self.fail("this parenthesis closes nothing", self.here)
 
-    def _missing(self, token: _Token) -> str:
+    def _missing(self, token: Token) -> str:
         place = self.tokens.index(token)
         is_end = token.kind == "end"
         if not place and is_end:
@@ -209,54 +248,6 @@ class _Parser:
         return f"an operand is expected between {before!r} and {token.text!r}"
 
 
-def _tokens(text: str) -> list[_Token]:
-    tokens: list[_Token] = []
-    at = 0
-    while at < len(text):
-        if text[at].isspace():
-            at += 1
-            continue
-        # Inside a word a quote is an inch sign and a minus sign a hyphen.
-        is_start = not tokens or tokens[-1].end < at or tokens[-1].kind != "word"
-        tokens.append(_token(text, at, is_start=is_start))
-        at = tokens[-1].end
-    tokens.append(_Token("end", "", len(text), len(text)))
-    return tokens
-
-
-def _token(text: str, at: int, *, is_start: bool) -> _Token:
-    character = text[at]
-    if character in _OPEN or character in _CLOSE:
-        return _Token("(" if character in _OPEN else ")", character, at, at + 1)
-    if is_start and character in _CLOSING:
-        return _quote(text, at)
-    if is_start and _MINUS.match(text, at):
-        return _Token("-", character, at, at + 1)
-    found = _WORD.match(text, at)
-    word = found.group() if found else character
-    kind = word if word in OPERATOR_WORDS else "word"
-    return _Token(kind, word, at, at + len(word))
-
-
-def _quote(text: str, start: int) -> _Token:
-    closing = _CLOSING[text[start]]
-    # A possessive quantifier: an escaped quote is never taken for the end.
-    found = re.compile(rf'((?:\\["\\]|[^{closing}])*+)[{closing}]').match(text, start + 1)
-    if found is None:
-        raise QuerySyntaxError("this quote is never closed", column=start + 1, text=text)
-    return _Token("quoted", re.sub(r'\\(["\\])', r"\1", found[1]), start, found.end())
-
-
-def _joined(kind: type[And] | type[Or], parts: list[QueryTree]) -> QueryTree:
-    """Join parts; nested parts of the same kind are flattened: "(A AND B) AND C" has three."""
-    if len(parts) == 1:
-        return parts[0]
-    flat: list[QueryTree] = []
-    for part in parts:
-        flat += part.parts if isinstance(part, kind) else [part]
-    return kind(tuple(flat))
-
-
 def _grouped(tree: QueryTree) -> str:
     return unparse(tree) if isinstance(tree, Atom) else f"({unparse(tree)})"
 
@@ -264,13 +255,26 @@ def _grouped(tree: QueryTree) -> str:
 def _is_unquoted(text: str) -> bool:
     """Say whether a text needs no quotes."""
     try:
-        tokens = _tokens(text)
+        found = tokens(text)[:-1]
     except QuerySyntaxError:
         return False
-    words = [token.text for token in tokens[:-1]]
-    return bool(words) and all(t.kind == "word" for t in tokens[:-1]) and " ".join(words) == text
+    words = [token.text for token in found]
+    if not words or any(token.kind != "word" for token in found) or " ".join(words) != text:
+        return False
+    return not split_weight(text)[1]
 
 
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def _suffix(weight: float) -> str:
+    return "" if weight == 1 else f"^{repr(float(weight)).removesuffix('.0')}"
+
+
+def _split(condition: str) -> tuple[str, str, str]:
+    match = _CONDITION.fullmatch(condition)
+    if match is None:
+        raise QueryError(f"{condition!r} is not a condition, as year>=1990 is")
+    return match[1], match[2], match[3]

@@ -12,14 +12,54 @@ from boolattn.errors import QueryError
 from boolattn.logic.operators import OPERATORS, Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 @dataclass(frozen=True)
 class Atom:
-    """One operand: a phrase."""
+    """One operand: a phrase, and how much it counts beside the others."""
 
     text: str
+    weight: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """What is shown of it."""
+        return self.text
+
+    @property
+    def words(self) -> str:
+        """Its words, if it has any."""
+        return self.text
+
+    def __repr__(self) -> str:
+        own = "" if self.weight == 1 else f", weight={self.weight!r}"
+        return f"{type(self).__name__}(text={self.text!r}{own})"
+
+
+@dataclass(frozen=True, repr=False)
+class Like(Atom):
+    """A document as an operand; the text is its id."""
+
+    @property
+    def name(self) -> str:
+        """What is shown of it."""
+        return f"like:{self.text}"
+
+    @property
+    def words(self) -> str:
+        """None: it is compared by its vector."""
+        return ""
+
+
+@dataclass(frozen=True, repr=False)
+class Where(Atom):
+    """A condition on metadata, which holds or not: ``year>=1990``, in the language of filters."""
+
+    @property
+    def words(self) -> str:
+        """None: it is not scored."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -106,7 +146,7 @@ def atoms(query: QueryTree) -> Iterator[Atom]:
 def positive_part(query: QueryTree, *, is_negated: bool = False) -> QueryTree | None:
     """Return the tree without its negated parts; ``None`` where nothing is left.
 
-    An OR with a negated part has no positive part.
+    An OR with a negated part has no positive part. A condition stays: it selects either way.
 
     >>> positive_part(And((Atom("a"), Or((Atom("b"), Atom("c"))), Not(Atom("d")))))
     And(parts=(Atom(text='a'), Or(parts=(Atom(text='b'), Atom(text='c')))))
@@ -114,6 +154,8 @@ def positive_part(query: QueryTree, *, is_negated: bool = False) -> QueryTree | 
     Atom(text='a')
     """
     match query:
+        case Where():
+            return Not(query) if is_negated else query
         case Atom():
             return None if is_negated else query
         case Not(part):
@@ -126,6 +168,30 @@ def positive_part(query: QueryTree, *, is_negated: bool = False) -> QueryTree | 
             if not rest or (not is_all and len(rest) < len(found)):
                 return None
             return rest[0] if len(rest) == 1 else (And if is_all else Or)(rest)
+
+
+def join_all(parts: Sequence[QueryTree]) -> QueryTree:
+    """Join parts by AND; nested ones are flattened: "(A AND B) AND C" has three parts."""
+    return _joined(And, parts)
+
+
+def join_any(parts: Sequence[QueryTree]) -> QueryTree:
+    """Join parts by OR, likewise."""
+    return _joined(Or, parts)
+
+
+def _joined(kind: type[And] | type[Or], parts: Sequence[QueryTree]) -> QueryTree:
+    if len(parts) == 1:
+        return parts[0]
+    flat: list[QueryTree] = []
+    for part in parts:
+        flat += part.parts if isinstance(part, kind) else [part]
+    return kind(tuple(flat))
+
+
+def negate(part: QueryTree) -> QueryTree:
+    """Negate a part; a double negation is none."""
+    return part.part if isinstance(part, Not) else Not(part)
 
 
 def operators_of(query: QueryTree) -> tuple[Operator, ...]:

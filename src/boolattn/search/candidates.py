@@ -8,6 +8,7 @@ import numpy as np
 
 from boolattn.composition.exact import Ranked
 from boolattn.composition.fitted import fit
+from boolattn.logic.tree import Where, atoms
 from boolattn.search.engines.base import best
 from boolattn.search.engines.flat import Flat
 from boolattn.search.lexical_evidence import LexicalEvidence
@@ -40,7 +41,7 @@ def probes(plan: Plan) -> Array:
     less half their mean, so that not all candidates are near them. Each probe costs a search.
     """
     found = []
-    for (positive, negated), own in zip(plan.clauses, plan.clause_vectors, strict=True):
+    for (positive, negated, _), own in zip(plan.clauses, plan.clause_vectors, strict=True):
         if positive:
             found.append(own)
         if negated:
@@ -105,7 +106,7 @@ def _rank_candidates(
             evidence = LexicalEvidence.of(lexical, plan, MOST_LEXICAL, selection.documents)
             candidates = np.union1d(candidates, evidence.rows(plan, n))
         own = engine.similarities(plan.vectors, candidates)
-        yield _compose(plan, candidates, own, depth, evidence)
+        yield _compose(plan, candidates, own, depth, selection, evidence)
 
 
 def _rank_all(
@@ -129,19 +130,33 @@ def _rank_all(
                 evidence = LexicalEvidence.of(lexical, plan, MOST_LEXICAL, allowed)
             # Statistics are of the selected documents.
             chosen = own if allowed is None else own[:, rows]
-            yield _compose(plan, rows, chosen, depth, evidence)
+            yield _compose(plan, rows, chosen, depth, selection, evidence)
 
 
 def _compose(
-    plan: Plan, rows: RowNumbers, own: Array, depth: int, evidence: LexicalEvidence | None
+    plan: Plan,
+    rows: RowNumbers,
+    own: Array,
+    depth: int,
+    selection: Selection,
+    evidence: LexicalEvidence | None,
 ) -> PlanRanking:
     """Rank documents by the similarities of a plan's vectors to them."""
     if evidence is not None:
         evidence = evidence.fit(rows, own)
         own = evidence.add(rows, own)
+    own = add_conditions(plan, rows, own, selection)
     fitted = fit(plan.tree, own) if plan.is_composed and len(rows) else None
     found = _best(own[0] if fitted is None else fitted.score(own), depth)
     return PlanRanking(Ranked(rows[found.rows], found.scores), fitted, evidence)
+
+
+def add_conditions(plan: Plan, rows: RowNumbers, own: Array, selection: Selection) -> Array:
+    """Return similarities with those of conditions: 1 for documents that meet them, else 0."""
+    for place, atom in enumerate(atoms(plan.tree)):
+        if isinstance(atom, Where):
+            own[place] = selection.met[atom.text][rows]
+    return own
 
 
 def _best(scores: Array, depth: int) -> Ranked:

@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import QueryError
+from boolattn.logic.tree import And, Not, Where, atoms, signed_atoms
 from boolattn.search.storage import segments
 from boolattn.search.storage.values import as_boolean, filter_hash, is_number, items, period_of
+from boolattn.search.verdicts import truth
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from boolattn.logic.tree import QueryTree
     from boolattn.search.storage.segments import Mask, Rows
     from boolattn.search.storage.values import Value
 
@@ -30,6 +33,7 @@ RANGES = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": opera
 KINDS = ("in", "not", "contains", "exists", *RANGES)
 _SIGNS = {"=": "in", "!=": "not", "~": "contains", ">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
 _CONDITION = re.compile(r"(?P<name>[^=!<>~]+?)\s*(?P<sign>!=|>=|<=|=|>|<|~)\s*(?P<value>.*)", re.S)
+_OPPOSITE = {"in": "not", "not": "in"}
 #: On a command line: any value.
 _ANY = "*"
 
@@ -167,6 +171,41 @@ def _passes(condition: Condition, rows: Rows) -> Mask:
     mask = np.zeros(rows.n_documents, bool)
     mask[places[np.isin(hashes, np.array(condition.hashes, np.uint64))]] = True
     return ~mask if condition.kind == "not" else mask
+
+
+def met_conditions(tree: QueryTree, rows: Rows) -> dict[str, Mask]:
+    """Return which documents meet each condition of a tree, by the condition's text."""
+    found = [atom for atom in atoms(tree) if isinstance(atom, Where)]
+    return {atom.text: _passes(_condition(atom, rows), rows) for atom in found}
+
+
+def possible_documents(tree: QueryTree, met: Mapping[str, Mask]) -> Mask:
+    """Return which documents a tree can select by its conditions, whatever the operands say."""
+    pairs = signed_atoms(tree)
+    values = [met[atom.text] if isinstance(atom, Where) else sign > 0 for atom, sign in pairs]
+    return np.asarray(truth(tree, values), bool)
+
+
+def required_conditions(tree: QueryTree, rows: Rows) -> tuple[Condition, ...] | None:
+    """Return the conditions of a tree, if each document must meet all; else ``None``."""
+    found = []
+    for part in tree.parts if isinstance(tree, And) else (tree,):
+        if isinstance(part, Where):
+            found.append(_condition(part, rows))
+        elif isinstance(part, Not) and isinstance(part.part, Where):
+            own = _condition(part.part, rows)
+            if own.kind in _OPPOSITE:
+                found.append(replace(own, kind=_OPPOSITE[own.kind]))
+    n_conditions = sum(isinstance(atom, Where) for atom in atoms(tree))
+    return tuple(found) if len(found) == n_conditions else None
+
+
+def _condition(where: Where, rows: Rows) -> Condition:
+    try:
+        [found] = resolve(read_filters(parse_filters([where.text])), rows)
+    except QueryError as error:
+        raise QueryError(f"{error}; between quotes {where.text!r} is text") from error
+    return found
 
 
 def frequent_values(rows: Rows, name: str, n: int = 5) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 Both are measured in standard deviations over their own shortlists, and count alike. A negated
 operand has only the words that no positive one has: in "moths of Borneo NOT moths of Sumatra" a
-document is not excluded for the word "moths".
+document is not excluded for the word "moths". A document that is an operand, ``like:ID``, has no
+words: its vector alone counts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.composition.fitted import conjunctions, shortlist_spread
+from boolattn.composition.fitted import conjunctions
+from boolattn.composition.shortlist import shortlist_spread
+from boolattn.logic.tree import atoms
 from boolattn.search.lexical import terms_of
 
 if TYPE_CHECKING:
@@ -80,7 +83,7 @@ class LexicalEvidence:
 
 def _terms(plan: Plan) -> Iterator[list[str]]:
     """Yield the words of each of a plan's vectors."""
-    terms = [terms_of(text) for text in plan.atoms]
+    terms = [terms_of(atom.words) for atom in atoms(plan.tree)]
     positive = [not is_negated for is_negated in plan.is_negated]
     others = frozenset().union(*compress(terms, positive))
     for own, is_positive in zip(terms, positive, strict=True):

@@ -84,7 +84,7 @@ def allowed_by_terms(tree: QueryTree) -> Callable[[Set[str]], bool]:
     No positive operand has these: in "moths of Borneo NOT moths of Sumatra" Sumatra distinguishes
     the second operand. The test takes the document's words, as :func:`asserted_terms` gives them.
     """
-    terms = [frozenset(terms_of(atom.text)) for atom in atoms(tree)]
+    terms = [frozenset(terms_of(atom.words)) for atom in atoms(tree)]
     is_positive = [sign > 0 for sign in operand_signs(tree)]
     others = frozenset().union(*compress(terms, is_positive))
 

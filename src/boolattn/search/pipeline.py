@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.composition.exact import Ranked
-from boolattn.search.candidates import PlanRanking, rank
+from boolattn.logic.tree import Like, atoms
+from boolattn.search.candidates import PlanRanking, add_conditions, rank
 from boolattn.search.lexical import terms_of
 from boolattn.search.lexical_exclusion import allowed_by_terms, asserted_terms
-from boolattn.search.queries import prepare_queries
+from boolattn.search.queries import QueryOptions, added_operands, prepare_queries
 from boolattn.search.result import RANKED_LOWER, Hit, SearchResult
 from boolattn.search.verdicts import explain_lower_rank, judge
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from boolattn.composition.plan import Plan
     from boolattn.embedding.base import BaseRetriever
+    from boolattn.search.engines.base import Engine, Selection
     from boolattn.search.index.open_index import OpenIndex
     from boolattn.search.queries import PreparedQuery
     from boolattn.search.storage.segments import Array, RowNumbers
@@ -36,6 +38,8 @@ class SearchOptions:
     """How to search."""
 
     mode: str = "auto"  # or plain language, or explicit syntax
+    positive: Sequence[str] = ()  # operands that every query has besides; ``like:ID`` is a document
+    negative: Sequence[str] = ()  # negated ones
     filters: Mapping[str, Any] | None = None  # on metadata; see ``boolattn.search.filters``
     #: Whether the words of operands count as much as their vectors. By default they do where the
     #: index has words and ``compose`` is on: the best setting for each kind of query.
@@ -64,21 +68,24 @@ class Pipeline:
         """Search queries; results are in their order."""
         start = time.perf_counter()
         with self._timed("read"):
-            prepared = prepare_queries(
-                self.retriever,
-                queries,
-                self.options.mode,
+            how = QueryOptions(
+                mode=self.options.mode,
                 compose=self.options.compose,
+                added=added_operands(self.options.positive, self.options.negative),
                 is_title=self.index.has_title,
+                find=self.index.document_vectors,
             )
+            prepared = prepare_queries(self.retriever, queries, how)
         self._is_strict = self.options.strict_not is not False and any(
             _has_negation(query.plan) for query in prepared
         )
         with self._timed("filter"):
-            self._selection = self.index.selection(self.options.filters)
+            base = self.index.selection(self.options.filters)
+            selections = [self.index.narrowed(base, query.tree) for query in prepared]
         with self._timed("vectors"):
-            ranked = self._rank(prepared)
-        results = [self._result(query, own) for query, own in zip(prepared, ranked, strict=True)]
+            ranked = self._rank(prepared, selections)
+        parts = zip(prepared, ranked, selections, strict=True)
+        results = [self._result(*own) for own in parts]
         took = {name: round(value, 3) for name, value in self._took.items()}
         took["total"] = round(1000 * (time.perf_counter() - start), 3)
         return [replace(result, took=took) for result in results]
@@ -88,23 +95,40 @@ class Pipeline:
         """How many documents must be ranked, before some are left out."""
         return 2 * self.k + _MORE if self._is_strict else self.k
 
-    @property
-    def _total(self) -> int:
-        allowed = self._selection.documents
-        return self.index.rows.n_documents if allowed is None else int(allowed.sum())
+    def _engine(self, selection: Selection) -> Engine:
+        """Return the engine; one that filters by conditions alone cannot take every selection."""
+        is_exact = self.options.exhaustive or selection.is_wider
+        return self.index.flat if is_exact else self.index.engine
 
-    def _rank(self, queries: Sequence[PreparedQuery]) -> list[PlanRanking]:
+    def _rank(
+        self, queries: Sequence[PreparedQuery], selections: Sequence[Selection]
+    ) -> list[PlanRanking]:
         nothing = PlanRanking(Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32)))
-        if not self.index.manifest.n_documents:
-            return [nothing] * len(queries)
-        plans = [query.plan for query in queries if not query.is_empty]
-        engine = self.index.flat if self.options.exhaustive else self.index.engine
+        found = [nothing] * len(queries)
         lexical = self.index.lexical if self.options.hybrid else None
-        found = iter(rank(engine, plans, self._depth, self._selection, lexical))
-        return [nothing if query.is_empty else next(found) for query in queries]
+        groups: dict[int, list[int]] = {}
+        for place, (query, selection) in enumerate(zip(queries, selections, strict=True)):
+            n_documents = selection.n_documents
+            if n_documents is None:
+                n_documents = self.index.manifest.n_documents
+            if n_documents and not query.is_empty:
+                groups.setdefault(id(selection), []).append(place)
+        for places in groups.values():
+            selection, plans = selections[places[0]], [queries[place].plan for place in places]
+            # Some engines find the documents that are operands, which are then left out.
+            n_likes = sum(isinstance(one, Like) for one in atoms(queries[places[0]].tree))
+            engine, depth = self._engine(selection), self._depth + n_likes
+            ranked = rank(engine, plans, depth, selection, lexical)
+            for place, own in zip(places, ranked, strict=True):
+                found[place] = own
+        return found
 
-    def _result(self, query: PreparedQuery, found: PlanRanking) -> SearchResult:
+    def _result(
+        self, query: PreparedQuery, found: PlanRanking, selection: Selection
+    ) -> SearchResult:
         plan, warnings = query.plan, query.warnings
+        if selection.met and selection.n_documents == 0:
+            warnings += (f"no document meets the conditions: {', '.join(selection.met)}",)
         ranked, fitted, _ = found
         for place in fitted.skipped if fitted else ():
             warnings += (
@@ -119,10 +143,10 @@ class Pipeline:
             elif self.options.strict_not:
                 warnings += ("strict NOT dropped nothing: the query has no negated operand",)
             ranked = Ranked(ranked.rows[: self.k], ranked.scores[: self.k])
-            hits = tuple(self._hits(plan, found, ranked))
+            hits = tuple(self._hits(plan, found, ranked, selection))
             ranked_lower: tuple[Hit, ...] = ()
             if self.options.explain:
-                ranked_lower = self._ranked_lower(plan, found, ranked.rows, hits)
+                ranked_lower = self._ranked_lower(plan, found, selection, ranked.rows, hits)
         return SearchResult(
             query=query.text,
             tree=plan.tree,
@@ -139,7 +163,7 @@ class Pipeline:
             hits=hits[self.options.offset :],
             ranked_lower=ranked_lower,
             warnings=warnings,
-            total=self._total,
+            total=self.index.rows.n_documents if (n := selection.n_documents) is None else n,
             offset=self.options.offset,
         )
 
@@ -172,10 +196,12 @@ class Pipeline:
         plan: Plan,
         found: PlanRanking,
         ranked: Ranked,
+        selection: Selection,
     ) -> Iterator[Hit]:
         evidence = None
         if found.fitted is not None and self.options.verdicts and len(ranked.rows):
-            evidence = found.fitted.evidence(self._similarities(plan, found, ranked.rows))
+            own = self._similarities(plan, found, ranked.rows, selection)
+            evidence = found.fitted.evidence(own)
         pairs = zip(ranked.rows.tolist(), ranked.scores.tolist(), strict=True)
         for place, (row, score) in enumerate(pairs):
             document = self.index.rows.document(row)
@@ -198,24 +224,33 @@ class Pipeline:
                 hit = replace(hit, verdict=verdict, why=why)
             yield hit
 
-    def _similarities(self, plan: Plan, found: PlanRanking, rows: RowNumbers) -> Array:
+    def _similarities(
+        self, plan: Plan, found: PlanRanking, rows: RowNumbers, selection: Selection
+    ) -> Array:
         own = self.index.engine.similarities(plan.vectors, rows)
-        return own if found.evidence is None else found.evidence.add(rows, own)
+        own = own if found.evidence is None else found.evidence.add(rows, own)
+        return add_conditions(plan, rows, own, selection)
 
     def _ranked_lower(
-        self, plan: Plan, found: PlanRanking, shown: RowNumbers, hits: Sequence[Hit]
+        self,
+        plan: Plan,
+        found: PlanRanking,
+        selection: Selection,
+        shown: RowNumbers,
+        hits: Sequence[Hit],
     ) -> tuple[Hit, ...]:
         """Return what the whole text's vector finds among the first, and the result does not."""
         if (fitted := found.fitted) is None or not len(shown):
             return ()
-        rows = self.index.engine.nearest(plan.plain[None], self.k, self._selection)[0].rows
+        rows = self._engine(selection).nearest(plan.plain[None], self.k, selection)[0].rows
         rows = rows[~np.isin(rows, shown)]
         if not len(rows):
             return ()
-        scores = fitted.score(self._similarities(plan, found, rows))
+        scores = fitted.score(self._similarities(plan, found, rows, selection))
         is_allowed = allowed_by_terms(plan.tree)
         lower = []
-        for row, hit in zip(rows, self._hits(plan, found, Ranked(rows, scores)), strict=True):
+        found_hits = self._hits(plan, found, Ranked(rows, scores), selection)
+        for row, hit in zip(rows, found_hits, strict=True):
             why = explain_lower_rank(plan.atoms, hit, hits[:_COMPARED])
             if self._is_strict and not self._is_kept(is_allowed, row):
                 why = "has the words of a negated operand: strict NOT leaves it out"

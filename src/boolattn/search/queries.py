@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from boolattn.composition.plan import Plan
-from boolattn.embedding.base import single_vector_plan
-from boolattn.errors import ConfigError, QueryError
+from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
 from boolattn.logic.lexicon import unused_cues
 from boolattn.logic.structure import negated_atoms
-from boolattn.logic.syntax import check_anchored, is_explicit, parse_with_spans
-from boolattn.logic.tree import Atom, atoms
+from boolattn.logic.syntax import check_anchored, is_explicit, parse_entry, parse_with_spans
+from boolattn.logic.tree import Atom, Like, Where, atoms, join_all, negate
 from boolattn.search.verdicts import truth
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from boolattn.composition.plan import Plan
     from boolattn.embedding.base import BaseRetriever
+    from boolattn.logic.parsed_query import Spans
     from boolattn.logic.tree import QueryTree
     from boolattn.search.storage.segments import Array
 
@@ -36,61 +37,136 @@ class PreparedQuery:
 
     text: str
     plan: Plan
+    tree: QueryTree  # with its conditions and documents, also where it is searched as one vector
     is_empty: bool = False  # no document can satisfy it
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class QueryOptions:
+    """How queries are parsed, and what an index knows."""
+
+    mode: str = "auto"
+    compose: bool = True
+    added: tuple[QueryTree, ...] = ()  # parts that every query has besides
+    is_title: Callable[[str], bool] = lambda _: False
+    #: From ids of documents that are operands to their vectors.
+    find: Callable[[Sequence[str]], Mapping[str, Array]] = lambda _: {}
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ConfigError(f"no mode {self.mode!r}; there are {', '.join(MODES)}")
+
+    def uses_syntax(self, text: str) -> bool:
+        """Whether a text is in explicit syntax; an empty one only adds nothing to the lists."""
+        is_asked = self.mode == "explicit" or (self.mode == "auto" and is_explicit(text))
+        return is_asked or not text.strip()
+
+
+def added_operands(positive: Sequence[str], negative: Sequence[str]) -> tuple[QueryTree, ...]:
+    """Return the parts that lists of operands add to a query; each entry is one operand.
+
+    >>> added_operands(["red"], ["like:17"])
+    (Atom(text='red'), Not(part=Like(text='17')))
+    """
+    for name, entries in (("positive", positive), ("negative", negative)):
+        if isinstance(entries, str) or not all(isinstance(entry, str) for entry in entries):
+            raise ConfigError(f"{name} is a list of texts, not {entries!r}")
+    return (*map(parse_entry, positive), *(negate(parse_entry(entry)) for entry in negative))
+
+
 def prepare_queries(
-    retriever: BaseRetriever,
-    texts: Sequence[str],
-    mode: str,
-    *,
-    compose: bool,
-    is_title: Callable[[str], bool] = lambda _: False,
+    retriever: BaseRetriever, texts: Sequence[str], options: QueryOptions | None = None
 ) -> list[PreparedQuery]:
     """Parse and encode queries; those in plain language in one batch, explicit ones in another.
 
     In mode ``auto`` a text is explicit where it uses explicit syntax. A text in plain language that
     is the title of a document stays one operand.
     """
-    if mode not in MODES:
-        raise ConfigError(f"no mode {mode!r}; there are {', '.join(MODES)}")
+    options = options or QueryOptions()
     for text in texts:
-        _check_text(text)
-    if not compose:
-        vectors = retriever.encode_queries(texts)
-        plans = map(_single_vector_plan, texts, vectors)
-        return [
-            _prepared(text, plan, is_explicit=False)
-            for text, plan in zip(texts, plans, strict=True)
-        ]
+        _check_text(text, may_be_empty=bool(options.added))
+    if not options.compose:
+        return _prepare_plain(retriever, texts, options)
     explicit = {
-        place: parse_with_spans(text)
+        place: _explicit(text, options)
         for place, text in enumerate(texts)
-        if mode == "explicit" or (mode == "auto" and is_explicit(text))
+        if options.uses_syntax(text)
     }
-    for tree, _ in explicit.values():
-        check_anchored(tree)
-    reason = "" if retriever.has_parser else _NO_PARSER
-    plain = iter(retriever.plan([t for place, t in enumerate(texts) if place not in explicit]))
-    given = iter(retriever.plan_trees([tree for tree, _ in explicit.values()]))
+    trees = [tree for tree, _ in explicit.values()]
+    known = _vectors([*trees, *options.added], options)
+    others = [text for place, text in enumerate(texts) if place not in explicit]
+    refuse = _refusal(options)
+    plain = iter(retriever.plan(others, added=options.added, known=known, refuse=refuse))
+    given = iter(retriever.plan_trees(trees, known=known))
     found = []
     for place, text in enumerate(texts):
         plan = next(given if place in explicit else plain)
         if place in explicit:
-            plan = replace(plan, spans=tuple((span,) for span in explicit[place][1]))
-        elif plan.is_composed and is_title(text):
-            plan = single_vector_plan(plan, "a document has this title")
-        elif reason:
-            plan = replace(plan, fallback=reason)
-        found.append(_prepared(text, plan, is_explicit=place in explicit))
+            tree, spans = explicit[place]
+            plan = replace(plan, spans=spans)
+        else:
+            tree = plan.tree if plan.is_composed else join_all([plan.tree, *options.added])
+            plan = plan if retriever.has_parser else replace(plan, fallback=_NO_PARSER)
+        found.append(_prepared(text, plan, tree, is_explicit=place in explicit))
     return found
+
+
+def _prepare_plain(
+    retriever: BaseRetriever, texts: Sequence[str], options: QueryOptions
+) -> list[PreparedQuery]:
+    """Make one vector of each text as it is typed, except for conditions, documents and lists."""
+    trees = [_uncomposed(text, options) for text in texts]
+    plans = retriever.plan_trees(trees, known=_vectors(trees, options), compose=False)
+    plans = [replace(plan, parsed=plan.tree, fallback=_IS_OFF) for plan in plans]
+    return [_prepared(*parts) for parts in zip(texts, plans, trees, strict=True)]
+
+
+def _uncomposed(text: str, options: QueryOptions) -> QueryTree:
+    if not text.strip():
+        return _explicit(text, options)[0]
+    tree: QueryTree = Atom(text)
+    if options.uses_syntax(text):
+        with suppress(QuerySyntaxError):
+            own, _ = parse_with_spans(text)
+            if any(isinstance(atom, Like | Where) or atom.weight != 1 for atom in atoms(own)):
+                tree = own
+    tree = join_all([tree, *options.added])
+    check_anchored(tree)
+    return tree
+
+
+def _explicit(text: str, options: QueryOptions) -> tuple[QueryTree, tuple[Spans, ...]]:
+    parts: list[QueryTree] = []
+    spans: tuple[Spans, ...] = ()
+    if text.strip() or not options.added:
+        tree, found = parse_with_spans(text)
+        parts, spans = [tree], tuple((span,) for span in found)
+    tree = join_all([*parts, *options.added])
+    check_anchored(tree)
+    return tree, (*spans, *[()] * (sum(1 for _ in atoms(tree)) - len(spans)))
+
+
+def _refusal(options: QueryOptions) -> Callable[[str, QueryTree], str]:
+    def refuse(text: str, tree: QueryTree) -> str:
+        if options.is_title(text):
+            return "a document has this title"
+        # More likely a parser's error than a query that was meant.
+        return "it was parsed as a contradiction" if is_contradiction(tree) else ""
+
+    return refuse
+
+
+def _vectors(trees: Sequence[QueryTree], options: QueryOptions) -> Mapping[str, Array]:
+    """Look up the documents that are operands."""
+    likes = [atom.text for tree in trees for atom in atoms(tree) if isinstance(atom, Like)]
+    return options.find(list(dict.fromkeys(likes))) if likes else {}
 
 
 def is_contradiction(tree: QueryTree) -> bool:
     """Return whether no document can satisfy a tree, as in "A AND NOT A"."""
-    names = [atom.text.casefold() for atom in atoms(tree)]
-    if not set(names) & {atom.text.casefold() for atom in negated_atoms(tree)}:
+    names = [_key(atom) for atom in atoms(tree)]
+    if not set(names) & {_key(atom) for atom in negated_atoms(tree)}:
         return False
     different = sorted(set(names))
     if len(different) == len(names) or len(different) > _MAX_CHECKED:
@@ -102,21 +178,23 @@ def is_contradiction(tree: QueryTree) -> bool:
     return True
 
 
-def _prepared(text: str, plan: Plan, *, is_explicit: bool) -> PreparedQuery:
+def _key(atom: Atom) -> str:
+    """Return what is the same for equal operands; ids keep their case."""
+    return atom.name if isinstance(atom, Like) else atom.name.casefold()
+
+
+def _prepared(
+    text: str, plan: Plan, tree: QueryTree, *, is_explicit: bool = False
+) -> PreparedQuery:
     """Return a query with what its user has to know of how it was read."""
-    is_empty = False
-    if not plan.fallback and is_contradiction(plan.tree):
-        if is_explicit:
-            is_empty = True
-        else:
-            # More likely a parser's error than a query that was meant.
-            plan = single_vector_plan(plan, "it was parsed as a contradiction")
+    is_empty = plan.fallback != _IS_OFF and is_contradiction(tree)
     warnings = tuple(_unused(text, plan, is_explicit=is_explicit))
     if is_empty:
         warnings += ("the query contradicts itself: nothing can satisfy it",)
     elif plan.fallback not in ("", _IS_OFF, _NO_PARSER) and not warnings:
-        warnings += (f"searched as one vector: {plan.fallback}",)
-    return PreparedQuery(text, plan, is_empty=is_empty, warnings=warnings)
+        what = "the text is one operand" if plan.is_composed else "searched as one vector"
+        warnings += (f"{what}: {plan.fallback}",)
+    return PreparedQuery(text, plan, tree, is_empty, warnings)
 
 
 def _unused(text: str, plan: Plan, *, is_explicit: bool) -> Iterator[str]:
@@ -129,7 +207,8 @@ def _unused(text: str, plan: Plan, *, is_explicit: bool) -> Iterator[str]:
                 continue
             reason = "in explicit syntax only AND, OR and NOT in capitals are"
         elif plan.fallback:
-            reason = f"{plan.fallback}; the query is searched as one vector"
+            what = "text is one operand" if plan.is_composed else "query is searched as one vector"
+            reason = f"{plan.fallback}; the {what}"
         elif operand is None:
             reason = "no operand was found that it negates"
         else:
@@ -140,13 +219,8 @@ def _unused(text: str, plan: Plan, *, is_explicit: bool) -> Iterator[str]:
         yield f"{', '.join(words)} {are} here: {reason}"
 
 
-def _single_vector_plan(text: str, vector: Array) -> Plan:
-    whole = Atom(text)
-    return Plan(text, whole, (text,), (), vector[None], vector, False, 1.0, whole, _IS_OFF)
-
-
-def _check_text(text: str) -> None:
-    if not text.strip():
+def _check_text(text: str, *, may_be_empty: bool) -> None:
+    if not text.strip() and not may_be_empty:
         raise QueryError("the query is empty; write what you look for")
     try:
         text.encode()

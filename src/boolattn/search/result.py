@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from boolattn.logic.syntax import unparse
+from boolattn.logic.tree import signed_atoms
 from boolattn.search.lexical import matched_words, terms_of
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ class SearchResult:
 
     def highlights(self, hit: Hit) -> list[tuple[int, int]]:
         """Return the spans of a hit's passage, or text, that are words of positive operands."""
-        pairs = zip(self.operands, self.is_negated, strict=True)
-        terms = {term for text, is_no in pairs if not is_no for term in terms_of(text)}
+        pairs = signed_atoms(self.tree)
+        terms = {term for atom, sign in pairs if sign > 0 for term in terms_of(atom.words)}
         return matched_words(hit.text, terms, *(hit.passage or (0, len(hit.text))))
 
     def to_dict(self) -> dict[str, Any]:

@@ -159,8 +159,11 @@ class Searcher:
             raise DataError(f"no document {name!r} in {self.folder}")
         return self._index.rows.document(row)
 
-    def search(self, query: str, k: int = 10, **options: Any) -> SearchResult:
-        """Search one query for ``k`` results; options are those of :class:`SearchOptions`."""
+    def search(self, query: str = "", k: int = 10, **options: Any) -> SearchResult:
+        """Search one query for ``k`` results; options are those of :class:`SearchOptions`.
+
+        With ``positive`` operands among them the query may be left out.
+        """
         return self.search_many([query], k, **options)[0]
 
     def search_many(

@@ -6,7 +6,7 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from boolattn.composition.fitted import SHORTLIST
+from boolattn.composition.shortlist import SHORTLIST
 from boolattn.logic.tree import And, Atom, Not, Or
 from boolattn.search.result import DOUBTFUL, KEPT
 

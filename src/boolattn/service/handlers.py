@@ -7,6 +7,7 @@ import json
 import logging
 import time
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,8 +25,6 @@ from boolattn.service.judgements import JudgedQueries
 from boolattn.service.metrics import Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from boolattn.search import Document, Searcher, SearchResult
     from boolattn.service.settings import ServiceSettings
 
@@ -41,8 +40,10 @@ EXAMPLES = (
     "birds AND Kenya NOT Uganda",
 )
 Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
+Operands = Annotated[Sequence[str], Query(description="Operands to add; may be repeated.")]
 #: Fields of a request that are options of a search.
-_SEARCH_OPTIONS = {"offset", "mode", "filters", "hybrid", "compose", "strict_not", "explain"}
+_SEARCH_OPTIONS = {"offset", "mode", "positive", "negative", "filters"}
+_SEARCH_OPTIONS |= {"hybrid", "compose", "strict_not", "explain"}
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Handlers:
     async def search(self, request: schemas.SearchRequest) -> schemas.SearchReply:
         """Search in plain language or explicit syntax."""
         start = time.perf_counter()
-        self._check_query(request.query)
+        self._check_query(request.query, [*request.positive, *request.negative])
         self._check_options(request)
         found, plain = await self._search(request)
         way = "composed" if found.is_composed else "one vector"
@@ -107,14 +108,21 @@ class Handlers:
         values |= {"query": query, "filters": parse_filters(filters) if filters else None}
         return await self.search(schemas.SearchRequest(**values))
 
-    async def explain(self, q: Text, mode: schemas.Mode = "auto") -> schemas.ExplainReply:
+    async def explain(
+        self,
+        q: Text = "",
+        mode: schemas.Mode = "auto",
+        positive: Operands = (),
+        negative: Operands = (),
+    ) -> schemas.ExplainReply:
         """Show how a query is parsed: tree, operands, and cue, scope and bias by word."""
-        self._check_query(q)
-        found = await self.batcher.submit(Options.of(1, mode=mode), q)
+        self._check_query(q, [*positive, *negative])
+        options = Options.of(1, mode=mode, positive=list(positive), negative=list(negative))
+        found = await self.batcher.submit(options, q)
         gate: dict[str, bool] = {}
         words: list[schemas.WordReply] = []
         # No encoder sees explicit syntax as a sentence.
-        if mode == "plain" or (mode == "auto" and not is_explicit(q)):
+        if q.strip() and (mode == "plain" or (mode == "auto" and not is_explicit(q))):
             retriever = self.searcher.retriever
             gate, words = await self.batcher.call(lambda: replies.explain_words(retriever, q))
         return schemas.ExplainReply(**replies.parse_fields(found), gate=gate, words=words)
@@ -180,14 +188,14 @@ class Handlers:
             except BoolattnError as error:
                 logger.warning("a changed index cannot be read: %s", one_line(str(error)))
 
-    def _check_query(self, query: str) -> None:
-        limit = self.settings.max_length
-        if len(query) > limit:
-            message = f"a query may have {limit} characters, and this one has {len(query)}"
+    def _check_query(self, query: str, operands: Sequence[str] = ()) -> None:
+        limit, whole = self.settings.max_length, "".join((query, *operands))
+        if len(whole) > limit:
+            message = f"a query may have {limit} characters, and this one has {len(whole)}"
             raise RefusedError(400, "query_too_long", message)
-        if not query.strip():
+        if not query.strip() and not operands:
             raise RefusedError(400, "query_empty", "the query is empty")
-        for column, character in enumerate(query, start=1):
+        for column, character in enumerate(whole, start=1):
             if not _is_text(character):
                 message = f"column {column}: U+{ord(character):04X} is not a text character"
                 raise RefusedError(400, "query_not_text", message, column=column)

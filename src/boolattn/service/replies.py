@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from boolattn.errors import ConfigError
-from boolattn.logic.tree import And, Atom, Not, Or, operators_of
+from boolattn.logic.tree import And, Atom, Like, Not, Or, Where, operators_of, signed_atoms
 from boolattn.search.result import RANKED_LOWER
 from boolattn.search.verdicts import explain_lower_rank
 from boolattn.service.schemas import HitReply, Judged, OperandReply, OtherRank, TreeNode, WordReply
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from boolattn.service.judgements import JudgedQuery
 
 
+_KINDS: dict[type[Atom], Literal["document", "condition"]] = {
+    Like: "document",
+    Where: "condition",
+}
+
+
 def parse_fields(result: SearchResult) -> dict[str, Any]:
     """Return the fields of a ParseReply."""
     spans = [*result.spans, *[()] * (len(result.operands) - len(result.spans))]
@@ -32,8 +38,14 @@ def parse_fields(result: SearchResult) -> dict[str, Any]:
         "tree": result.tree_text,
         "nodes": _node(result.tree, count()),
         "operands": [
-            OperandReply(text=text, spans=list(own), is_excluded=is_negated)
-            for text, own, is_negated in zip(result.operands, spans, result.is_negated, strict=True)
+            OperandReply(
+                text=atom.name,
+                kind=_KINDS.get(type(atom), "words"),
+                weight=atom.weight,
+                spans=list(own),
+                is_excluded=sign < 0,
+            )
+            for (atom, sign), own in zip(signed_atoms(result.tree), spans, strict=True)
         ],
         "operators": [operator.value for operator in operators_of(result.tree)],
         "confidence": result.confidence,

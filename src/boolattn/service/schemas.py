@@ -37,6 +37,11 @@ class _SearchOptions(BaseModel):
         default=None,
         description="Add lexical search; null: if the index has it and scores are composed.",
     )
+    positive: list[str] = Field(
+        default=[],
+        description="Operands to add to the query; like:ID is a document, moths^2 has a weight.",
+    )
+    negative: list[str] = Field(default=[], description="Operands to exclude, likewise.")
     compose: bool = Field(
         default=True, description="Compose the scores of operands; false: one vector for the query."
     )
@@ -56,7 +61,7 @@ class SearchParameters(_SearchOptions):
 
     model_config = ConfigDict(extra="forbid")
 
-    q: str = Field(description="The query.", examples=[QUERY])
+    q: str = Field(default="", description="The query.", examples=[QUERY])
     filter: list[str] = Field(
         default=[], description="For example year>=1990, on<2024-03, tags~veg; may be repeated."
     )
@@ -73,11 +78,15 @@ class SearchRequest(_SearchOptions):
                 {"query": QUERY, "k": 5},
                 {"query": "moths AND Borneo NOT Sumatra", "mode": "explicit", "compare": True},
                 {"query": "hawk moths", "filters": {"family": "Sphingidae"}},
+                {"query": "moths", "positive": ["like:17"], "negative": ["Sumatra"]},
             ]
         },
     )
 
-    query: str = Field(description="Plain language or explicit syntax.")
+    query: str = Field(
+        default="",
+        description="Plain language or explicit syntax; may be left out with positive operands.",
+    )
     filters: Filters | None = Field(
         default=None,
         description="Conditions on metadata: a value, a list of values, or an object with in, "
@@ -98,6 +107,10 @@ class OperandReply(BaseModel):
     """One operand of the query."""
 
     text: str = Field(examples=["moths of Borneo"])
+    kind: Literal["words", "document", "condition"] = Field(
+        default="words", description="Words; a document, like:ID; a condition, year>=1990."
+    )
+    weight: float = 1.0
     spans: list[tuple[int, int]] = Field(
         description="Half-open character spans in the query.", examples=[[(0, 15)]]
     )

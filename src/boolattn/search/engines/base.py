@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from boolattn.composition.exact import Ranked, top_k
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from boolattn.search.filters import Condition
@@ -26,6 +26,15 @@ class Selection:
     mask: Mask | None = None  # None: all
     conditions: tuple[Condition, ...] = ()  # the mask's, for an engine that stores metadata
     documents: Mask | None = None  # the mask of documents instead of rows
+    #: Which documents meet each condition of the query's tree, by the condition's text.
+    met: Mapping[str, Mask] = field(default_factory=dict)
+    #: Whether the conditions select more than the mask: then only the mask may be used.
+    is_wider: bool = False
+
+    @property
+    def n_documents(self) -> int | None:
+        """How many documents may be found; ``None``: all."""
+        return None if self.documents is None else int(self.documents.sum())
 
     def allows(self, rows: RowNumbers) -> Mask:
         """Return which of some rows may be found; padding may not."""

@@ -7,22 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boolattn.errors import QueryError
+from boolattn.logic.tree import Like, atoms
 from boolattn.search.engines.base import Selection
 from boolattn.search.engines.flat import Flat
 from boolattn.search.engines.registry import find_engine
-from boolattn.search.filters import allowed_documents, read_filters, resolve
+from boolattn.search.filters import (
+    allowed_documents,
+    met_conditions,
+    possible_documents,
+    read_filters,
+    required_conditions,
+    resolve,
+)
 from boolattn.search.lexical import Lexical, terms_of
 from boolattn.search.storage.segments import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from boolattn.logic.tree import QueryTree
     from boolattn.search.engines.base import Engine
     from boolattn.search.storage.manifest import Manifest
+    from boolattn.search.storage.segments import Array, Mask
 
 #: Documents of highest BM25 score among which a title is looked for.
 _TITLES = 20
+_TINY = 1e-9
 
 
 @dataclass(frozen=True)
@@ -58,10 +70,40 @@ class OpenIndex:
         """Return which documents pass some filters, and their rows."""
         conditions = resolve(read_filters(filters), self.rows)
         documents = allowed_documents(conditions, self.rows)
-        mask = documents
-        if documents is not None and self.rows.has_passages:
-            mask = np.repeat(documents, np.diff(self.rows.first_rows))
-        return Selection(mask, conditions, documents)
+        return Selection(self._row_mask(documents), conditions, documents)
+
+    def narrowed(self, selection: Selection, tree: QueryTree) -> Selection:
+        """Return a selection for a tree: by its conditions, and without its documents."""
+        likes = [atom.text for atom in atoms(tree) if isinstance(atom, Like)]
+        met = met_conditions(tree, self.rows)
+        if not likes and not met:
+            return selection
+        documents = possible_documents(tree, met) if met else np.ones(self.rows.n_documents, bool)
+        documents[list(self.rows.find(likes).values())] = False
+        if selection.documents is not None:
+            documents &= selection.documents
+        required = required_conditions(tree, self.rows)
+        conditions = (*selection.conditions, *(required or ()))
+        return Selection(self._row_mask(documents), conditions, documents, met, required is None)
+
+    def document_vectors(self, ids: Sequence[str]) -> dict[str, Array]:
+        """Return the vectors of documents; of one with several passages, their mean."""
+        found, vectors = self.rows.find(ids), {}
+        for name in ids:
+            if name not in found:
+                raise QueryError(f"like:{name}: no document has the id {name!r}")
+            rows, _ = self.rows.of_documents(np.array([found[name]]))
+            own = self.rows.vectors(rows)
+            mean = own.mean(0)
+            # As long as its passages are: 1, for a model that is compared by cosine.
+            length = np.linalg.norm(own, axis=1).mean() / max(np.linalg.norm(mean), _TINY)
+            vectors[name] = mean * np.float32(length) if len(own) > 1 else mean
+        return vectors
+
+    def _row_mask(self, documents: Mask | None) -> Mask | None:
+        if documents is None or not self.rows.has_passages:
+            return documents
+        return np.repeat(documents, np.diff(self.rows.first_rows))
 
 
 def _title(text: str) -> str:

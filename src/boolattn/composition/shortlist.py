@@ -1,0 +1,48 @@
+"""The shortlist: the documents of highest values, and statistics of theirs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float32]
+
+#: Documents of the shortlist; of few documents a quarter, but at least :data:`BEST`.
+SHORTLIST = 100
+#: Documents whose mean is the level of a good match.
+BEST = 10
+#: A document fits down to so many standard deviations below the shortlist's mean.
+FIT = 1.0
+
+
+def shortlist_spread(values: Array) -> float:
+    """Return the standard deviation of the shortlist's values."""
+    return float(values[shortlist(values)].std()) if len(values) else 0.0
+
+
+def shortlist_size(n_documents: int) -> int:
+    """Return the length of the shortlist."""
+    return min(SHORTLIST, max(BEST, n_documents // 4), n_documents)
+
+
+def shortlist(values: Array) -> NDArray[np.int64]:
+    """Return the places of the highest values; all places where the values are equal."""
+    if not len(values) or values.max() == values.min():
+        return np.arange(len(values))
+    size = shortlist_size(len(values))
+    return np.argpartition(-values, size - 1)[:size]
+
+
+def level(values: Array) -> float:
+    """Return the mean of the highest values."""
+    n = min(BEST, len(values))
+    return float(np.partition(values, -n)[-n:].mean())
+
+
+def floor(values: NDArray[np.floating]) -> float:
+    """Return the value down to which documents of a shortlist fit."""
+    return float(values.mean() - FIT * values.std())
