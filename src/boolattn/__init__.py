@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from boolattn.logic.operators import Operator
     from boolattn.plugin import attach, detach, load, load_plugin, save, save_plugin
     from boolattn.plugin.explain import explain
-    from boolattn.search import Searcher
+    from boolattn.search import BooleanRetriever, Searcher
 
 __version__ = "0.1.0.dev0"
 #: For the time that a command shows: the user's, with what is loaded first.
@@ -30,6 +30,7 @@ STARTED = time.perf_counter()
 _HOME = {
     "BoolAttnConfig": "boolattn.attention.config",
     "BoolattnError": "boolattn.errors",
+    "BooleanRetriever": "boolattn.search",
     "Operator": "boolattn.logic.operators",
     "Retriever": "boolattn.encoder.retriever",
     "Searcher": "boolattn.search",
@@ -62,6 +63,7 @@ __all__ = [  # noqa: RUF022 - grouped as a reader meets them
     "shipped_model",
     "Retriever",
     "Searcher",
+    "BooleanRetriever",
     "BoolAttnConfig",
     "BoolattnError",
     "Operator",
@@ -70,6 +72,8 @@ __all__ = [  # noqa: RUF022 - grouped as a reader meets them
 
 def __getattr__(name: str) -> object:
     """Import a public name from the module that owns it."""
+    if name == "search":  # the package, which can be called
+        return import_module("boolattn.search")
     if name not in _HOME:
         raise AttributeError(f"module 'boolattn' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

@@ -73,3 +73,7 @@ class IndexBusyError(IndexFolderError):
 
 class IndexMismatchError(IndexFolderError):
     """A search index was made by another model or another format."""
+
+
+class ServerError(IndexFolderError):
+    """A vector store or an embedding endpoint does not answer, or cannot be used."""

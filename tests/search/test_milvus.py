@@ -11,9 +11,9 @@ import pytest
 
 from boolattn.errors import IndexFolderError, QueryError
 from boolattn.search import Document, Searcher
-from boolattn.search.engines import milvus
 from boolattn.search.engines.base import Selection
 from boolattn.search.storage.transaction import MILVUS
+from boolattn.search.stores import milvus
 from tests.search import word_model
 
 pytest.importorskip("pymilvus")
@@ -125,8 +125,8 @@ def test_what_a_killed_writer_left_is_neither_found_nor_counted(uri, retriever, 
 def test_a_file_is_opened_again_by_the_next_process(retriever, folder):
     Searcher.build(folder, word_model.corpus(), retriever, engine="milvus")
     # As a process does when it ends.
-    milvus._client(str(folder.resolve() / MILVUS)).close()
-    milvus._client.cache_clear()
+    milvus.connect(str(folder.resolve() / MILVUS)).close()
+    milvus.connect.cache_clear()
     assert ids(Searcher.open(folder, retriever).search("moths Peru", k=1)) == ["moths-peru"]
 
 
@@ -136,14 +136,14 @@ def test_more_than_milvus_gives_is_refused(searcher):
 
 
 def test_a_server_that_does_not_answer_in_time_is_one_line(searcher, monkeypatch):
-    monkeypatch.setattr("boolattn.search.engines.milvus._TIMEOUT", -1.0)
+    monkeypatch.setattr("boolattn.search.engines.milvus.TIMEOUT", -1.0)
     with pytest.raises(IndexFolderError, match=r"Milvus \(boolattn_\w+\): ") as caught:
         searcher.search("moths")
     assert "\n" not in str(caught.value)
 
 
 def test_no_server_is_one_line(retriever, folder, monkeypatch):
-    monkeypatch.setattr("boolattn.search.engines.milvus._TIMEOUT", 0.5)
+    monkeypatch.setattr("boolattn.search.stores.milvus.TIMEOUT", 0.5)
     with pytest.raises(IndexFolderError, match="Milvus ") as caught:
         Searcher.build(
             folder, word_model.corpus(), retriever, engine="milvus", uri="http://127.0.0.1:9"

@@ -10,9 +10,11 @@ import os
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from boolattn.checksums import file_sum, verify, write_sums
+from boolattn.embedding.base import BaseRetriever
+from boolattn.embedding.callables import CallableRetriever, EmbeddingEndpoint
 from boolattn.embedding.int8 import fill_weights, write_torch
 from boolattn.embedding.onnx_storage import (
     MANIFEST,
@@ -20,13 +22,12 @@ from boolattn.embedding.onnx_storage import (
     is_onnx_folder,
     read_onnx_manifest,
 )
-from boolattn.errors import DataError, MissingDataError
+from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import atomic_folder, cache_folder, require
 from boolattn.model_folder import check_folder
 from boolattn.parsing.parser import SHIPPED as PARSER
 
 if TYPE_CHECKING:
-    from boolattn.embedding.base import BaseRetriever
     from boolattn.parsing.parser import Parser
 
 SHIPPED, MINILM = "shipped", "minilm"
@@ -106,6 +107,34 @@ def load_model(
     from boolattn.encoder.retriever import Retriever
 
     return Retriever.load(torch_source(name), device=device, parser=parser)
+
+
+def as_retriever(model: Any, parser: Parser | str | None = PARSER) -> BaseRetriever:  # noqa: ANN401
+    """Return a retriever of anything that encodes.
+
+    A retriever; a model's name or folder; the address of an embedding endpoint; a
+    sentence-transformers model; any function from a list of texts to vectors.
+    """
+    if isinstance(model, str):
+        is_address = model.startswith(("http://", "https://"))
+        model = EmbeddingEndpoint(model) if is_address else load_model(model, parser=parser)
+    if hasattr(model, "encode_query") and hasattr(model, "similarity_fn_name"):
+        from boolattn.encoder.retriever import Retriever
+
+        model = Retriever(model, parser)
+    elif callable(model):
+        model = CallableRetriever(model, parser)
+    if not isinstance(model, BaseRetriever):
+        raise ConfigError(
+            f"{type(model).__name__} does not encode: give a model's name, a function from texts "
+            "to vectors, or the address of an endpoint"
+        )
+    if model.similarity not in ("cosine", "dot"):
+        raise ConfigError(
+            f"vectors are compared by cosine or dot product, and this model asks for "
+            f"{model.similarity!r}"
+        )
+    return model
 
 
 def runs_in_onnx(folder: Path, device: str | None = None) -> bool:

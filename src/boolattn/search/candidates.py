@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from boolattn.composition.fitted import Fitted
     from boolattn.composition.plan import Plan
-    from boolattn.search.engines.base import Engine, Selection
+    from boolattn.search.engines.base import Searchable, Selection
     from boolattn.search.lexical import Lexical
     from boolattn.search.storage.segments import Array, RowNumbers
 
@@ -58,7 +58,7 @@ class PlanRanking(NamedTuple):
 
 
 def rank(
-    engine: Engine,
+    engine: Searchable,
     plans: Sequence[Plan],
     depth: int,
     selection: Selection,
@@ -80,7 +80,7 @@ def rank(
 
 
 def _nearest(
-    engine: Engine, plans: Sequence[Plan], depth: int, selection: Selection
+    engine: Searchable, plans: Sequence[Plan], depth: int, selection: Selection
 ) -> Iterable[Ranked]:
     if not plans:
         return ()
@@ -88,7 +88,7 @@ def _nearest(
 
 
 def _rank_candidates(
-    engine: Engine,
+    engine: Searchable,
     plans: Sequence[Plan],
     depth: int,
     selection: Selection,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from boolattn.composition.exact import Ranked
+from boolattn.errors import QueryError
 from boolattn.logic.tree import Like, atoms
 from boolattn.search.candidates import PlanRanking, add_conditions, rank
 from boolattn.search.lexical import terms_of
@@ -17,14 +18,17 @@ from boolattn.search.lexical_exclusion import allowed_by_terms, asserted_terms
 from boolattn.search.queries import QueryOptions, added_operands, prepare_queries
 from boolattn.search.result import RANKED_LOWER, Hit, SearchResult
 from boolattn.search.verdicts import explain_lower_rank, judge
+from boolattn.settings import build
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
     from boolattn.composition.plan import Plan
+    from boolattn.data.records import Document
     from boolattn.embedding.base import BaseRetriever
-    from boolattn.search.engines.base import Engine, Selection
-    from boolattn.search.index.open_index import OpenIndex
+    from boolattn.logic.tree import QueryTree
+    from boolattn.search.engines.base import Searchable, Selection
+    from boolattn.search.lexical import Lexical
     from boolattn.search.queries import PreparedQuery
     from boolattn.search.storage.segments import Array, RowNumbers
 
@@ -54,11 +58,57 @@ class SearchOptions:
     explain: bool = False  # whether to add the documents that composition ranks lower
 
 
+def read_options(options: Mapping[str, Any], k: int, limit: int | None, what: str) -> SearchOptions:
+    """Return the options of a search for ``k`` results; refuse what cannot be."""
+    how = build(SearchOptions, options, source="search")
+    for name, least, value in (("k", 1, k), ("offset", 0, how.offset)):
+        if value < least:
+            raise QueryError(f"{name} must be at least {least}, got {value}")
+    if limit is not None and k + how.offset > limit:
+        asked = k + how.offset
+        raise QueryError(f"{what} gives at most {limit} results, and {asked} were asked for")
+    return how
+
+
+class Source(Protocol):
+    """What is searched: an index of ours, or a store that somebody else filled."""
+
+    @property
+    def engine(self) -> Searchable:
+        """What finds the nearest documents."""
+
+    @property
+    def exact(self) -> Searchable:
+        """What compares every document."""
+
+    @property
+    def lexical(self) -> Lexical | None:
+        """The words, if they are indexed."""
+
+    def has_title(self, text: str) -> bool:
+        """Whether a document has this title."""
+
+    def selection(self, filters: Mapping[str, Any] | None) -> Selection:
+        """Return which documents pass some filters."""
+
+    def narrowed(self, selection: Selection, tree: QueryTree) -> Selection:
+        """Return a selection for a tree: by its conditions, and without its documents."""
+
+    def document_vectors(self, ids: Sequence[str]) -> Mapping[str, Array]:
+        """Return the vectors of documents that are operands."""
+
+    def count(self, selection: Selection) -> int:
+        """Return how many documents are selected; 0 where it is not known."""
+
+    def documents(self, rows: RowNumbers) -> Iterable[Document | None]:
+        """Return documents by number; ``None`` for one that is gone."""
+
+
 @dataclass
 class Pipeline:
     """One call of ``Searcher.search_many``."""
 
-    index: OpenIndex
+    index: Source
     retriever: BaseRetriever
     options: SearchOptions
     k: int
@@ -95,10 +145,10 @@ class Pipeline:
         """How many documents must be ranked, before some are left out."""
         return 2 * self.k + _MORE if self._is_strict else self.k
 
-    def _engine(self, selection: Selection) -> Engine:
+    def _engine(self, selection: Selection) -> Searchable:
         """Return the engine; one that filters by conditions alone cannot take every selection."""
         is_exact = self.options.exhaustive or selection.is_wider
-        return self.index.flat if is_exact else self.index.engine
+        return self.index.exact if is_exact else self.index.engine
 
     def _rank(
         self, queries: Sequence[PreparedQuery], selections: Sequence[Selection]
@@ -108,10 +158,7 @@ class Pipeline:
         lexical = self.index.lexical if self.options.hybrid else None
         groups: dict[int, list[int]] = {}
         for place, (query, selection) in enumerate(zip(queries, selections, strict=True)):
-            n_documents = selection.n_documents
-            if n_documents is None:
-                n_documents = self.index.manifest.n_documents
-            if n_documents and not query.is_empty:
+            if selection.n_documents != 0 and not query.is_empty:
                 groups.setdefault(id(selection), []).append(place)
         for places in groups.values():
             selection, plans = selections[places[0]], [queries[place].plan for place in places]
@@ -163,7 +210,7 @@ class Pipeline:
             hits=hits[self.options.offset :],
             ranked_lower=ranked_lower,
             warnings=warnings,
-            total=self.index.rows.n_documents if (n := selection.n_documents) is None else n,
+            total=self.index.count(selection),
             offset=self.options.offset,
         )
 
@@ -171,10 +218,10 @@ class Pipeline:
         """Apply strict NOT; return also what it did that a caller would not expect."""
         is_allowed = allowed_by_terms(plan.tree)
         chosen: list[int] = []
-        for place, row in enumerate(ranked.rows.tolist()):
+        for place, document in enumerate(self.index.documents(ranked.rows)):
             if len(chosen) == self.k:
                 break
-            if self._is_kept(is_allowed, row):
+            if document is not None and _is_kept(is_allowed, document):
                 chosen.append(place)
         warnings: tuple[str, ...] = ()
         if len(chosen) < min(self.k, n_ranked := len(ranked.rows)):
@@ -184,12 +231,6 @@ class Pipeline:
                 "ranked lower)",
             )
         return Ranked(ranked.rows[chosen], ranked.scores[chosen]), warnings
-
-    def _is_kept(self, is_allowed: Callable[[Set[str]], bool], row: int) -> bool:
-        document = self.index.rows.document(row)
-        text = f"{document.title}\n{document.text}"
-        # Looking for negations takes longer, and can only allow more.
-        return is_allowed(frozenset(terms_of(text))) or is_allowed(asserted_terms(text))
 
     def _hits(
         self,
@@ -203,8 +244,11 @@ class Pipeline:
             own = self._similarities(plan, found, ranked.rows, selection)
             evidence = found.fitted.evidence(own)
         pairs = zip(ranked.rows.tolist(), ranked.scores.tolist(), strict=True)
-        for place, (row, score) in enumerate(pairs):
-            document = self.index.rows.document(row)
+        for place, (document, (row, score)) in enumerate(
+            zip(self.index.documents(ranked.rows), pairs, strict=True)
+        ):
+            if document is None:
+                continue
             hit = Hit(
                 id=document.id,
                 title=document.title,
@@ -249,10 +293,9 @@ class Pipeline:
         scores = fitted.score(self._similarities(plan, found, rows, selection))
         is_allowed = allowed_by_terms(plan.tree)
         lower = []
-        found_hits = self._hits(plan, found, Ranked(rows, scores), selection)
-        for row, hit in zip(rows, found_hits, strict=True):
+        for hit in self._hits(plan, found, Ranked(rows, scores), selection):
             why = explain_lower_rank(plan.atoms, hit, hits[:_COMPARED])
-            if self._is_strict and not self._is_kept(is_allowed, row):
+            if self._is_strict and not _is_kept(is_allowed, hit):
                 why = "has the words of a negated operand: strict NOT leaves it out"
             lower.append(replace(hit, verdict=RANKED_LOWER, why=why))
         return tuple(lower)
@@ -266,3 +309,9 @@ class Pipeline:
 
 def _has_negation(plan: Plan) -> bool:
     return plan.is_composed and any(plan.is_negated)
+
+
+def _is_kept(is_allowed: Callable[[Set[str]], bool], document: Document | Hit) -> bool:
+    text = f"{document.title}\n{document.text}"
+    # Looking for negations takes longer, and can only allow more.
+    return is_allowed(frozenset(terms_of(text))) or is_allowed(asserted_terms(text))

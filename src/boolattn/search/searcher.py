@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import tempfile
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boolattn.embedding.base import BaseRetriever
-from boolattn.embedding.models import load_model
-from boolattn.errors import ConfigError, DataError, IndexFolderError, QueryError
+from boolattn.data.records import Document
+from boolattn.embedding.models import SHIPPED, as_retriever, load_model
+from boolattn.errors import ConfigError, DataError, IndexFolderError
 from boolattn.search.index.open_index import OpenIndex
 from boolattn.search.index.writer import IndexSettings, Writer, delete_documents
-from boolattn.search.pipeline import Pipeline, SearchOptions
+from boolattn.search.pipeline import Pipeline, read_options
 from boolattn.search.storage.manifest import check_files, check_model, read_manifest
 from boolattn.settings import build
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sentence_transformers import SentenceTransformer
 
-    from boolattn.data.records import Document
+    from boolattn.embedding.base import BaseRetriever
     from boolattn.search.engines.base import Engine
     from boolattn.search.index.writer import Encode
     from boolattn.search.result import SearchResult
@@ -67,7 +70,7 @@ class Searcher:
                         f"{folder} does not say which model built it; name it with --model"
                     )
                 retriever = load_model(manifest.model) if retriever is None else retriever
-                return cls(folder, manifest, _retriever(retriever))
+                return cls(folder, manifest, as_retriever(retriever, None))
             except IndexFolderError:
                 # A writer may have replaced the index and cleaned up since the manifest was read.
                 if attempt == 2 or read_manifest(folder) == manifest:
@@ -96,9 +99,34 @@ class Searcher:
             **settings: Values of :class:`IndexSettings`.
         """
         own = build(IndexSettings, settings, source="Searcher.build")
-        model = _retriever(retriever)
+        model = as_retriever(retriever, None)
         manifest = Writer(Path(folder), model, own, encode, progress).build(documents)
         return cls(Path(folder), manifest, model)
+
+    @classmethod
+    def from_texts(
+        cls,
+        documents: Iterable[str | Mapping[str, Any] | Document],
+        model: Any = SHIPPED,  # noqa: ANN401 - see as_retriever
+        **settings: Any,
+    ) -> Searcher:
+        """Search texts without naming a folder: theirs is temporary, and goes with the searcher.
+
+        Args:
+            documents: Texts, whose ids are their places; or documents; or mappings with ``text``
+                and, if there are any, ``id``, ``title`` and metadata.
+            model: What encodes them: see :func:`~boolattn.embedding.models.as_retriever`.
+            **settings: Values of :class:`IndexSettings`.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="boolattn-"))
+        try:
+            own = (_document(place, given) for place, given in enumerate(documents))
+            found = cls.build(folder, own, as_retriever(model), **settings)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
+        return found
 
     def __len__(self) -> int:
         """Return the number of documents, without the deleted ones."""
@@ -160,7 +188,7 @@ class Searcher:
         return self._index.rows.document(row)
 
     def search(self, query: str = "", k: int = 10, **options: Any) -> SearchResult:
-        """Search one query for ``k`` results; options are those of :class:`SearchOptions`.
+        """Search one query for ``k`` results; options are those of ``SearchOptions``.
 
         With ``positive`` operands among them the query may be left out.
         """
@@ -170,36 +198,24 @@ class Searcher:
         self, queries: Sequence[str], k: int = 10, **options: Any
     ) -> list[SearchResult]:
         """Search several queries, encoded and compared in one batch; see :meth:`search`."""
-        how = build(SearchOptions, options, source="search")
-        limit = self.engine.limit
-        for name, least, value in (("k", 1, k), ("offset", 0, how.offset)):
-            if value < least:
-                raise QueryError(f"{name} must be at least {least}, got {value}")
-        k += how.offset
+        how = read_options(options, k, self.engine.limit, self.manifest.engine)
         if how.hybrid is None:
             how = replace(how, hybrid=self.has_lexical and how.compose)
         elif how.hybrid and not self.has_lexical:
             raise ConfigError(
                 f"{self.folder} has no lexical index; index again without --no-lexical"
             )
-        if limit is not None and k > limit:
-            raise QueryError(
-                f"{self.manifest.engine} gives at most {limit} results, and {k} were asked for"
-            )
         if not queries:
             return []
-        k = min(k, max(1, len(self)))
+        k = min(k + how.offset, max(1, len(self)))
         return Pipeline(self._index, self.retriever, how, k).run(queries)
 
 
-def _retriever(model: BaseRetriever | SentenceTransformer) -> BaseRetriever:
-    if not isinstance(model, BaseRetriever):
-        from boolattn.encoder.retriever import Retriever
-
-        model = Retriever(model)
-    if model.similarity not in ("cosine", "dot"):
-        raise ConfigError(
-            f"vectors are compared by cosine or dot product, and this model asks for "
-            f"{model.similarity!r}"
-        )
-    return model
+def _document(place: int, given: str | Mapping[str, Any] | Document) -> Document:
+    if isinstance(given, Document):
+        return given
+    values = {"text": given} if isinstance(given, str) else dict(given)
+    if not isinstance(values.get("text"), str):
+        raise DataError(f"document {place} has no text; give texts, or mappings with 'text'")
+    title, text = str(values.pop("title", "")), values.pop("text")
+    return Document(id=str(values.pop("id", place)), text=text, title=title, metadata=values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -52,6 +52,19 @@ class Job:
     first_row: int  # of the new ones
     uri: str  # of Milvus
     sample: Callable[[], Array]  # vectors of queries, to measure the recall with
+
+
+class Searchable(Protocol):
+    """What a search needs of an engine, or of a store that somebody else filled."""
+
+    def nearest(self, queries: Array, n: int, selection: Selection) -> list[Ranked]:
+        """Return the ``n`` nearest documents of each query, best first."""
+
+    def similarities(self, queries: Array, documents: RowNumbers) -> Array:
+        """Return those of some documents. Shape ``(queries, documents)``."""
+
+    def best_passage(self, query: Array, document: int) -> tuple[int, int] | None:
+        """Return the span of a document's passage nearest to a vector, if it has several."""
 
 
 class Engine(ABC):

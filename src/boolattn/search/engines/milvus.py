@@ -10,25 +10,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import os
-from contextlib import contextmanager, suppress
-from functools import cache
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boolattn.composition.exact import Ranked
-from boolattn.errors import BoolattnError, IndexFolderError, MissingDataError
+from boolattn.errors import BoolattnError, IndexFolderError
 from boolattn.search.engines.tuning import TunedEngine
 from boolattn.search.filters import RANGES
 from boolattn.search.storage.manifest import read_manifest
 from boolattn.search.storage.segments import COMPARED
 from boolattn.search.storage.transaction import MILVUS
 from boolattn.search.storage.values import filter_hash, items
+from boolattn.search.stores.milvus import LIMIT, SIGNS, TIMEOUT, connect, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from boolattn.search.engines.base import Engine, Job, Selection
@@ -39,17 +37,13 @@ if TYPE_CHECKING:
 
     Client = Any
 
-#: Most results of one search; Milvus's own limit.
-LIMIT = 16_384
 N_SAMPLE = 50
 _BATCH = 1000
 _QUERIES = 16
 _FIRST_EFFORT, _MOST_EFFORT = 32, 4096
-_TIMEOUT = 30.0
 _MAX_TAGS = 1024
 #: In place of a hash: the field has a value.
 _EXISTS = 0
-_SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
 
 class Milvus(TunedEngine):
@@ -60,7 +54,7 @@ class Milvus(TunedEngine):
     def __init__(self, client: Client, rows: Rows, settings: Mapping[str, Any]) -> None:
         super().__init__(rows, settings)
         self._client, self._collection = client, settings["collection"]
-        with _one_line(self._collection):
+        with one_line(self._collection):
             client.load_collection(self._collection)
             found = int(client.get_collection_stats(self._collection)["row_count"])
         if found < rows.n_live:
@@ -78,7 +72,7 @@ class Milvus(TunedEngine):
         effort = round(max(self.effort_for(n), limit))
         data = list(np.ascontiguousarray(queries, np.float32))
         answers: list[Any] = []
-        with _one_line(self._collection):
+        with one_line(self._collection):
             # Few at a time, so that many queries do not exceed the time of one call.
             for start in range(0, len(data), _QUERIES):
                 answers += self._client.search(
@@ -88,7 +82,7 @@ class Milvus(TunedEngine):
                     search_params={"params": {"ef": effort}},
                     filter=expression(selection.conditions),
                     output_fields=["row"],
-                    timeout=_TIMEOUT,
+                    timeout=TIMEOUT,
                 )
         rows = np.full((len(queries), n), -1, np.int64)
         scores = np.full((len(queries), n), -np.inf, np.float32)
@@ -107,8 +101,8 @@ class Milvus(TunedEngine):
         rows, manifest = job.rows, job.manifest
         settings, new = manifest.engine_settings, f"{_prefix(job.folder)}_{manifest.generation}"
         uri, name = settings.get("uri", job.uri), settings.get("collection", new)
-        client = _client(_address(job.folder, uri))
-        with _one_line(name):
+        client = connect(_address(job.folder, uri))
+        with one_line(name):
             if job.first_row:
                 # Rows of a killed writer.
                 client.delete(name, filter=f"row >= {job.first_row}")
@@ -130,15 +124,15 @@ class Milvus(TunedEngine):
     def open(cls, folder: Path, manifest: Manifest, rows: Rows) -> Engine:
         """Open a collection."""
         settings = manifest.engine_settings
-        client = _client(_address(folder, settings["uri"]))
+        client = connect(_address(folder, settings["uri"]))
         return cls(client, rows, settings)
 
     @classmethod
     def delete_rows(cls, folder: Path, manifest: Manifest, rows: RowNumbers) -> None:
         """Delete rows of the collection."""
         settings = manifest.engine_settings
-        client, own = _client(_address(folder, settings["uri"])), rows.tolist()
-        with _one_line(settings["collection"]):
+        client, own = connect(_address(folder, settings["uri"])), rows.tolist()
+        with one_line(settings["collection"]):
             for start in range(0, len(own), _BATCH):
                 client.delete(settings["collection"], ids=own[start : start + _BATCH])
             client.flush(settings["collection"])
@@ -151,7 +145,7 @@ def expression(conditions: tuple[Condition, ...]) -> str:
         name, kind = condition.name, condition.kind
         if kind in RANGES:
             column = json.dumps(f"{condition.column}:{name}")
-            parts.append(f"numbers[{column}] {_SIGNS[kind]} {condition.values[0]}")
+            parts.append(f"numbers[{column}] {SIGNS[kind]} {condition.values[0]}")
             continue
         is_negated = kind == "not" or (kind == "exists" and not condition.values[0])
         hashes = (_EXISTS,) if kind == "exists" else condition.hashes
@@ -231,30 +225,3 @@ def _prefix(folder: Path) -> str:
 def _address(folder: Path, uri: str) -> str:
     """Return the address, or the path of a file; left out, one in the index."""
     return uri if "://" in uri else str(folder.resolve() / (uri or MILVUS))
-
-
-@cache
-def _client(address: str) -> Client:
-    """Connect once: a file of Milvus Lite allows one connection."""
-    try:
-        from pymilvus import MilvusClient
-    except ImportError as error:
-        raise MissingDataError("Milvus needs pymilvus; pip install 'boolattn[milvus]'") from error
-    # They log a traceback of every error that they raise.
-    for name in ("pymilvus", "milvus_lite"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    hint = "" if "://" in address else "; a file allows one process; is it open in another?"
-    with _one_line(address, hint):
-        return MilvusClient(address, token=os.environ.get("MILVUS_TOKEN", ""), timeout=_TIMEOUT)
-
-
-@contextmanager
-def _one_line(what: str, hint: str = "") -> Iterator[None]:
-    import grpc
-    from pymilvus.exceptions import MilvusException
-
-    try:
-        yield
-    except (MilvusException, grpc.RpcError) as error:
-        text = getattr(error, "message", None) or getattr(error, "details", error.__str__)()
-        raise IndexFolderError(f"Milvus ({what}): {' '.join(str(text).split())}{hint}") from error

@@ -24,13 +24,14 @@ from boolattn.search.lexical import Lexical, terms_of
 from boolattn.search.storage.segments import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from boolattn.data.records import Document
     from boolattn.logic.tree import QueryTree
     from boolattn.search.engines.base import Engine
     from boolattn.search.storage.manifest import Manifest
-    from boolattn.search.storage.segments import Array, Mask
+    from boolattn.search.storage.segments import Array, Mask, RowNumbers
 
 #: Documents of highest BM25 score among which a title is looked for.
 _TITLES = 20
@@ -44,7 +45,7 @@ class OpenIndex:
     manifest: Manifest
     rows: Rows
     engine: Engine
-    flat: Flat  # the exact engine, which every index has
+    exact: Flat  # which every index has
     lexical: Lexical | None
 
     @classmethod
@@ -65,6 +66,15 @@ class OpenIndex:
             return False
         found = self.lexical.search(terms_of(text), _TITLES).rows
         return any(_title(self.rows.document(row).title) == wanted for row in found.tolist())
+
+    def count(self, selection: Selection) -> int:
+        """Return how many documents are selected."""
+        allowed = selection.documents
+        return self.rows.n_documents if allowed is None else int(allowed.sum())
+
+    def documents(self, rows: RowNumbers) -> Iterator[Document]:
+        """Read documents, one by one."""
+        return map(self.rows.document, rows.tolist())
 
     def selection(self, filters: Mapping[str, Any] | None) -> Selection:
         """Return which documents pass some filters, and their rows."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from boolattn.embedding.callables import unit
 from boolattn.errors import ConfigError, DataError, IndexFolderError
 from boolattn.search.engines.base import Job
 from boolattn.search.engines.registry import find_engine
@@ -209,7 +210,7 @@ class Writer:
         if len(broken):
             name = owners[broken[0]]
             raise DataError(f"the model gives no finite vector for document {name!r}")
-        return _unit(vectors) if self.retriever.similarity == "cosine" else vectors
+        return unit(vectors) if self.retriever.similarity == "cosine" else vectors
 
     def _finish(self, manifest: Manifest, segments: list[SegmentEntry]) -> Manifest:
         """Add segments, update engine and lexical index, and commit."""
@@ -244,7 +245,7 @@ class Writer:
         documents = [rows.document(number) for number in chosen.tolist()]
         texts = [d.title or " ".join(d.text[:200].split()[:6]) for d in documents]
         vectors = self.retriever.encode_operands(texts)
-        return _unit(vectors) if self.retriever.similarity == "cosine" else vectors
+        return unit(vectors) if self.retriever.similarity == "cosine" else vectors
 
     def _with_lexical(self, manifest: Manifest, rows: store.Rows, first: int) -> Manifest:
         name = f"lexical-{manifest.generation}"
@@ -325,10 +326,3 @@ class _SeenIds:
         while len(self._known) > 1 and 2 * len(self._known[-1]) >= len(self._known[-2]):
             last = self._known.pop()
             self._known[-1] = np.sort(np.concatenate([self._known[-1], last]))
-
-
-def _unit(vectors: Array) -> Array:
-    """Normalise vectors; those of length 1 stay the same bits."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    is_unit = np.abs(lengths - 1) < 1e-3
-    return np.where(is_unit, vectors, vectors / np.maximum(lengths, 1e-12)).astype(np.float32)

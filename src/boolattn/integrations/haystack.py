@@ -1,0 +1,47 @@
+"""A component of Haystack; needs haystack-ai."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from haystack import Document, component
+
+from boolattn.integrations import metadata_of
+
+if TYPE_CHECKING:
+    from boolattn.integrations import Searching
+
+
+@component
+class HaystackRetriever:
+    """Searches with AND, OR and NOT.
+
+    Args:
+        source: A ``BooleanRetriever`` or a ``Searcher``.
+        top_k: How many documents.
+        **options: Of the search.
+    """
+
+    def __init__(self, source: Searching, top_k: int = 10, **options: Any) -> None:
+        self.source, self.top_k, self.options = source, top_k, options
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self, query: str, top_k: int | None = None, filters: dict[str, Any] | None = None
+    ) -> dict[str, list[Document]]:
+        """Search one query; ``filters`` as in the search options."""
+        options = self.options | ({"filters": filters} if filters else {})
+        hits = self.source.search(query, top_k or self.top_k, **options).hits
+        found = [
+            Document(id=hit.id, content=hit.text, meta=metadata_of(hit), score=hit.score)
+            for hit in hits
+        ]
+        return {"documents": found}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self, query: str, top_k: int | None = None, filters: dict[str, Any] | None = None
+    ) -> dict[str, list[Document]]:
+        """Search as :meth:`run` does, in another thread."""
+        return await asyncio.to_thread(self.run, query, top_k, filters)

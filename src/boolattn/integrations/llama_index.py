@@ -1,0 +1,40 @@
+"""A retriever of LlamaIndex; needs llama-index-core."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from boolattn.integrations import metadata_of
+
+if TYPE_CHECKING:
+    from boolattn.integrations import Searching
+
+
+class LlamaIndexRetriever(BaseRetriever):
+    """Searches with AND, OR and NOT.
+
+    Args:
+        source: A ``BooleanRetriever`` or a ``Searcher``.
+        k: How many nodes.
+        **options: Of the search.
+    """
+
+    def __init__(self, source: Searching, k: int = 10, **options: Any) -> None:
+        super().__init__()
+        self._source, self._k, self._options = source, k, options
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        hits = self._source.search(query_bundle.query_str, self._k, **self._options).hits
+        return [
+            NodeWithScore(
+                node=TextNode(id_=hit.id, text=hit.text, metadata=metadata_of(hit)), score=hit.score
+            )
+            for hit in hits
+        ]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)

@@ -1,0 +1,194 @@
+"""Boolean search over a store that somebody else filled, with the store's own encoder."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boolattn.composition.exact import Ranked
+from boolattn.data.records import Document
+from boolattn.embedding.callables import CallableRetriever, unit
+from boolattn.embedding.models import as_retriever
+from boolattn.errors import ConfigError, IndexMismatchError, QueryError, ServerError
+from boolattn.logic.tree import Like, Where, atoms
+from boolattn.parsing.parser import SHIPPED
+from boolattn.search.engines.base import Selection, similarities
+from boolattn.search.filters import read_filters
+from boolattn.search.pipeline import Pipeline, read_options
+from boolattn.search.stores.base import COSINE, DOT, L2, TEXTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from boolattn.logic.tree import QueryTree
+    from boolattn.parsing.parser import Parser
+    from boolattn.search.result import SearchResult
+    from boolattn.search.storage.segments import Array, RowNumbers
+    from boolattn.search.stores.base import Row, Store
+
+#: Vectors whose lengths differ more from 1 are not ranked alike by L2 and by cosine.
+_TOLERANCE = 0.01
+
+
+class BooleanRetriever:
+    """Adds AND, OR and NOT to a store as it is; nothing is indexed again, nothing is calibrated.
+
+    Args:
+        store: Of :mod:`boolattn.search.stores`, or of your own class.
+        embed: The encoder that made the store's vectors: a function from texts to vectors, a
+            model's name, a sentence-transformers model, or the address of an embedding endpoint.
+        parser: Of plain text: a parser, the name of one, or ``None`` for explicit syntax only.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        embed: Any,  # noqa: ANN401 - see as_retriever
+        parser: Parser | str | None = SHIPPED,
+    ) -> None:
+        self.store = store
+        own = as_retriever(embed, None)
+        self.retriever = CallableRetriever(
+            own.encode_queries,
+            parser,
+            similarity=DOT if store.metric == DOT else COSINE,
+            embed_operands=own.encode_operands,
+        )
+
+    def search(self, query: str = "", k: int = 10, **options: Any) -> SearchResult:
+        """Search one query for ``k`` rows; options are those of ``Searcher.search``.
+
+        Hits have the store's row as ``metadata``. The options ``hybrid`` and ``exhaustive`` need
+        an index, as do conditions inside a query. ``total`` is 0: the store is not counted.
+        """
+        return self.search_many([query], k, **options)[0]
+
+    def search_many(
+        self, queries: Sequence[str], k: int = 10, **options: Any
+    ) -> list[SearchResult]:
+        """Search several queries, encoded in one batch; see :meth:`search`."""
+        how = read_options(options, k, self.store.limit, self.store.name)
+        for name in ("hybrid", "exhaustive"):
+            if options.get(name):
+                raise ConfigError(f"{name} needs an index: boolattn index, or Searcher.build")
+        if not queries:
+            return []
+        return Pipeline(_StoreSource(self.store), self.retriever, how, k + how.offset).run(queries)
+
+    async def asearch(self, query: str, k: int = 10, **options: Any) -> SearchResult:
+        """Search as :meth:`search` does, in another thread."""
+        return await asyncio.to_thread(self.search, query, k, **options)
+
+
+@dataclass(frozen=True)
+class _Without(Selection):
+    """A selection without some rows: those that a query names as operands."""
+
+    ids: frozenset[str] = frozenset()
+
+
+@dataclass
+class _StoreSource:
+    """A store during one call: the rows found so far get numbers, in the order of their coming."""
+
+    store: Store
+    lexical: None = None
+    _ids: list[Any] = field(default_factory=list)
+    _places: dict[Any, int] = field(default_factory=dict)
+    _vectors: list[Array] = field(default_factory=list)
+
+    @property
+    def engine(self) -> _StoreSource:
+        return self
+
+    exact = engine
+
+    def has_title(self, _text: str) -> bool:
+        return False
+
+    def selection(self, filters: Mapping[str, Any] | None) -> Selection:
+        return Selection(conditions=read_filters(filters))
+
+    def narrowed(self, selection: Selection, tree: QueryTree) -> Selection:
+        if conditions := [atom.name for atom in atoms(tree) if isinstance(atom, Where)]:
+            raise QueryError(
+                f"{conditions[0]}: a condition inside a query needs an index; give it as a filter"
+            )
+        likes = frozenset(atom.text for atom in atoms(tree) if isinstance(atom, Like))
+        return _Without(conditions=selection.conditions, ids=likes) if likes else selection
+
+    def document_vectors(self, ids: Sequence[str]) -> dict[str, Array]:
+        if not ids:
+            return {}
+        own = self.store.vectors([self.store.key(name) for name in ids])
+        found = {str(name): vector for name, vector in own.items()}
+        if missing := [name for name in ids if name not in found]:
+            raise QueryError(f"like:{missing[0]}: {self.store.name} has no row with this id")
+        return found if self.store.metric == DOT else {n: unit(v) for n, v in found.items()}
+
+    def count(self, _selection: Selection) -> int:
+        return 0
+
+    def best_passage(self, _query: Array, _document: int) -> None:
+        return None
+
+    def nearest(self, queries: Array, n: int, selection: Selection) -> list[Ranked]:
+        store = self.store
+        if queries.shape[1] != store.dimension:
+            raise IndexMismatchError(
+                f"{store.name} has vectors of length {store.dimension}, and this encoder gives "
+                f"{queries.shape[1]}; use the encoder that made them"
+            )
+        if store.limit is not None:
+            n = min(n, store.limit)
+        # The length of a vector counts for the inner product alone.
+        asked = queries if store.metric == DOT else unit(queries)
+        found = []
+        for query, own in zip(queries, store.nearest(asked, n, selection.conditions), strict=True):
+            rows = self._numbered(own.ids, own.vectors)
+            scores = self.similarities(query[None], rows)[0]
+            if isinstance(selection, _Without):
+                is_out = np.array([str(name) in selection.ids for name in own.ids], bool)
+                rows, scores = rows[~is_out], scores[~is_out]
+            order = np.argsort(-scores, kind="stable")
+            found.append(Ranked(rows[order], scores[order]))
+        return found
+
+    def similarities(self, queries: Array, documents: RowNumbers) -> Array:
+        if not len(documents):
+            return np.zeros((len(queries), 0), np.float32)
+        return similarities(queries, np.stack([self._vectors[row] for row in documents.tolist()]))
+
+    def documents(self, rows: RowNumbers) -> list[Document | None]:
+        ids = [self._ids[row] for row in rows.tolist()]
+        found = self.store.rows(ids) if ids else {}
+        return [self._document(one, found[one]) if one in found else None for one in ids]
+
+    def _document(self, name: Any, row: Row) -> Document:  # noqa: ANN401 - the store's own
+        values, own = dict(row), self.store.text
+        own = own or next((text for text in TEXTS if isinstance(row.get(text), str)), "")
+        text, title = str(values.pop(own, None) or ""), str(row.get(self.store.title) or "")
+        return Document(id=str(name), text=text, title=title, metadata=values)
+
+    def _numbered(self, ids: Sequence[Any], vectors: Array) -> RowNumbers:
+        """Keep the vectors of rows that are new; return the numbers of all."""
+        if not np.isfinite(vectors).all():
+            raise ServerError(f"{self.store.name} gives vectors that are not finite")
+        if self.store.metric == L2 and len(ids):
+            lengths = np.linalg.norm(vectors, axis=1)
+            if np.abs(lengths - 1).max() > _TOLERANCE:
+                raise IndexMismatchError(
+                    f"{self.store.name} compares by L2 distance, and its vectors have lengths "
+                    f"from {lengths.min():.3g} to {lengths.max():.3g}: L2 ranks as cosine does "
+                    "only for vectors of length 1; normalise them"
+                )
+        vectors = vectors if self.store.metric == DOT else unit(vectors)
+        for name, vector in zip(ids, vectors, strict=True):
+            if name not in self._places:
+                self._places[name] = len(self._ids)
+                self._ids.append(name)
+                self._vectors.append(vector)
+        return np.array([self._places[name] for name in ids], np.int64)

@@ -1,0 +1,1 @@
+"""Stores of vectors that somebody else filled, behind one interface."""

@@ -1,0 +1,194 @@
+"""Vectors in memory: a numpy array, or a faiss index, each with a list of rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boolattn.composition.exact import exact_search
+from boolattn.embedding.callables import unit
+from boolattn.errors import DataError, QueryError, ServerError
+from boolattn.search.filters import RANGES
+from boolattn.search.storage.values import filter_hash, flatten, is_number, items
+from boolattn.search.stores.base import COSINE, DOT, L2, Neighbours, Store, check_metric
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from boolattn.search.filters import Condition
+    from boolattn.search.stores.base import Array, Row
+
+    FaissIndex = Any
+    Places = NDArray[np.int64]
+
+#: Least candidates of a graph, and least cells of inverted lists, that a search visits.
+_CANDIDATES, _CELLS = 64, 32
+
+
+class _RowList(Store):
+    """Rows in a list; the id of a row is its place."""
+
+    def __init__(self, rows: Sequence[Row], text: str = "", title: str = "title") -> None:
+        self._rows, self.text, self.title = rows, text, title
+
+    def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
+        """Return rows by their places."""
+        return {place: self._rows[place] for place in self._known(ids)}
+
+    def _known(self, ids: Sequence[Any]) -> list[int]:
+        return [one for one in ids if isinstance(one, int) and 0 <= one < len(self._rows)]
+
+    def _selected(self, conditions: Sequence[Condition]) -> Places | None:
+        """Return the places of the rows that meet conditions; ``None``: all."""
+        if not conditions:
+            return None
+        return np.array(
+            [place for place, row in enumerate(self._rows) if _passes(row, conditions)], np.int64
+        )
+
+
+class ArrayStore(_RowList):
+    """An array of vectors with a list of rows; compared exactly.
+
+    Args:
+        vectors: Shape ``(rows, dim)``.
+        rows: A mapping for each vector.
+        metric: How vectors are compared.
+        text: The field with the text.
+        title: The field with the title.
+    """
+
+    def __init__(
+        self,
+        vectors: Array,
+        rows: Sequence[Row],
+        *,
+        metric: str = COSINE,
+        text: str = "",
+        title: str = "title",
+    ) -> None:
+        super().__init__(rows, text, title)
+        vectors = np.asarray(vectors, np.float32)
+        if vectors.ndim != 2 or len(vectors) != len(rows):
+            raise DataError(
+                f"{len(rows)} rows need an array of as many vectors, not one of shape "
+                f"{vectors.shape}"
+            )
+        if not np.isfinite(vectors).all():
+            raise DataError("some vectors are not finite; leave their rows out")
+        self.name, self.metric = "the array", check_metric("the array", metric)
+        self.dimension = vectors.shape[1]
+        self._vectors = unit(vectors) if metric == COSINE else vectors
+
+    def nearest(
+        self, queries: Array, n: int, conditions: Sequence[Condition] = ()
+    ) -> list[Neighbours]:
+        """Compare with every row."""
+        chosen = self._selected(conditions)
+        vectors = self._vectors if chosen is None else self._vectors[chosen]
+        found = exact_search(queries, vectors, n, _minus_l2 if self.metric == L2 else None).rows
+        rows = found if chosen is None else chosen[found]
+        return [Neighbours(own.tolist(), self._vectors[own]) for own in rows]
+
+    def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
+        """Return vectors by their places."""
+        return {place: self._vectors[place] for place in self._known(ids)}
+
+
+class FaissStore(_RowList):
+    """A faiss index that can reconstruct its vectors, with a list of rows.
+
+    Args:
+        index: Of inner products or L2 distances.
+        rows: A mapping for each vector, by faiss's own ids.
+        text: The field with the text.
+        title: The field with the title.
+    """
+
+    def __init__(
+        self, index: FaissIndex, rows: Sequence[Row], *, text: str = "", title: str = "title"
+    ) -> None:
+        import faiss
+
+        super().__init__(rows, text, title)
+        metrics = {faiss.METRIC_INNER_PRODUCT: DOT, faiss.METRIC_L2: L2}
+        self.name, self.dimension, self._index, self._faiss = (
+            "the faiss index",
+            index.d,
+            index,
+            faiss,
+        )
+        self.metric = check_metric(self.name, metrics.get(index.metric_type, "another metric"))
+        if index.ntotal != len(rows):
+            raise DataError(
+                f"the faiss index has {index.ntotal} vectors, and there are {len(rows)} rows"
+            )
+        if isinstance(index, faiss.IndexIVF):
+            index.make_direct_map()
+
+    def nearest(
+        self, queries: Array, n: int, conditions: Sequence[Condition] = ()
+    ) -> list[Neighbours]:
+        """Search the index; a graph or lists are searched as wide as that many neighbours need."""
+        chosen, selector = self._selected(conditions), None
+        if chosen is not None:
+            selector = self._faiss.IDSelectorBatch(chosen)
+        n = min(n, self._index.ntotal if chosen is None else len(chosen))
+        if not n:
+            return [self._neighbours(np.zeros(0, np.int64)) for _ in queries]
+        queries = np.ascontiguousarray(queries, np.float32)
+        _, rows = self._index.search(queries, n, params=self._parameters(n, selector))
+        return [self._neighbours(own[own >= 0]) for own in rows]
+
+    def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
+        """Return reconstructed vectors."""
+        return dict(zip(*self._neighbours(np.array(self._known(ids), np.int64)), strict=True))
+
+    def _parameters(self, n: int, selector: Any) -> Any:  # noqa: ANN401 - faiss has no types
+        faiss, index = self._faiss, self._index
+        if isinstance(index, faiss.IndexHNSW):
+            least = max(n, _CANDIDATES, index.hnsw.efSearch)
+            return faiss.SearchParametersHNSW(sel=selector, efSearch=least)
+        if isinstance(index, faiss.IndexIVF):
+            cells = min(index.nlist, max(_CELLS, index.nprobe))
+            return faiss.SearchParametersIVF(sel=selector, nprobe=cells)
+        return None if selector is None else faiss.SearchParameters(sel=selector)
+
+    def _neighbours(self, rows: Places) -> Neighbours:
+        try:
+            vectors = self._index.reconstruct_batch(rows)
+        except RuntimeError as error:
+            raise ServerError(
+                "the faiss index cannot reconstruct its vectors, which composition needs; give "
+                "the vectors to ArrayStore, or wrap the index in IndexIDMap2"
+            ) from error
+        return Neighbours(rows.tolist(), vectors)
+
+
+def _minus_l2(queries: Array, vectors: Array) -> Array:
+    return np.asarray(2 * queries @ vectors.T - (vectors**2).sum(1), np.float32)
+
+
+def _passes(row: Row, conditions: Sequence[Condition]) -> bool:
+    values = flatten(row)
+    for condition in conditions:
+        own, kind = items(values.get(condition.name)), condition.kind
+        wanted: Any = condition.values[0] if condition.values else None
+        if kind in RANGES:
+            if not is_number(wanted):
+                raise QueryError(f"filter {condition.name!r}: rows in memory compare numbers only")
+            holds = any(RANGES[kind](value, wanted) for value in own if is_number(value))
+        elif kind == "exists":
+            holds = bool(own) == wanted
+        elif kind == "contains":
+            part = str(wanted).casefold()
+            holds = any(part in value.casefold() for value in own if isinstance(value, str))
+        else:
+            hashes = set(map(filter_hash, condition.values))
+            holds = (kind == "not") != any(filter_hash(value) in hashes for value in own)
+        if not holds:
+            return False
+    return True

@@ -1,0 +1,238 @@
+"""A Postgres table with a pgvector column, exact or with an HNSW or IVFFlat index."""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from boolattn.errors import ConfigError, MissingDataError, QueryError, ServerError
+from boolattn.search.filters import RANGES
+from boolattn.search.stores.base import COSINE, DOT, L2, Neighbours, Store, as_array, check_metric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from boolattn.search.filters import Condition
+    from boolattn.search.stores.base import Array, Row
+
+    Connection = Any
+
+_OPERATORS = {COSINE: "<=>", DOT: "<#>", L2: "<->"}
+_CLASSES = {"cosine_ops": COSINE, "ip_ops": DOT, "l2_ops": L2}
+_SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_TYPES = ("vector", "halfvec")
+#: pgvector's own limit of the candidates of a graph; beyond it, it goes on searching by itself.
+_MOST_CANDIDATES, _LEAST_CANDIDATES, _CELLS = 1000, 100, 32
+_COLUMNS = """
+    SELECT a.attname, t.typname, a.atttypmod, t.typcategory, coalesce(i.indisprimary, false)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary AND i.indnatts = 1
+        AND a.attnum = i.indkey[0]
+    WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped"""
+_INDEXES = """
+    SELECT o.opcname FROM pg_index i JOIN pg_opclass o ON o.oid = i.indclass[0]
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+    WHERE i.indrelid = %s::regclass AND a.attname = %s AND i.indisvalid"""
+
+
+class PostgresStore(Store):
+    """A table as it is.
+
+    Args:
+        address: ``postgresql://…``, or any connection string of libpq.
+        table: Its name, with a schema if needed: ``public.items``.
+        vector: The column with the vectors; left out, the only one of type vector or halfvec.
+        id: The column with the ids; left out, the primary key.
+        text: The column with the text.
+        title: The column with the title.
+        metric: Left out, that of the column's index; without one, cosine.
+        where: A condition in SQL that every row must meet.
+        timeout: Seconds that an answer may take.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a table may call its own
+        self,
+        address: str,
+        table: str,
+        *,
+        vector: str = "",
+        id: str = "",
+        text: str = "",
+        title: str = "title",
+        metric: str = "",
+        where: str = "",
+        timeout: float = 30.0,
+    ) -> None:
+        self.name, self.text, self.title = f"Postgres ({table})", text, title
+        self._address, self._table, self._where, self._timeout = address, table, where, timeout
+        self._connection: Connection = None
+        self._lock = Lock()
+        with self._connected() as connection:
+            columns = connection.execute(_COLUMNS, (table,)).fetchall()
+            self._types = {name: (kind, category) for name, kind, _, category, _ in columns}
+            lengths = {name: length for name, kind, length, *_ in columns if kind in _TYPES}
+            self._vector = self._only("vector", vector, list(lengths))
+            self._id = self._only("id", id, [name for name, *_, is_key in columns if is_key])
+            found = connection.execute(_INDEXES, (table, self._vector)).fetchall()
+            self.dimension = lengths.get(self._vector, -1)
+            if self.dimension < 1:
+                self.dimension = self._length(connection)
+        names = [c.removeprefix("vector_").removeprefix("halfvec_") for (c,) in found]
+        indexed = [_CLASSES[name] for name in names if name in _CLASSES]
+        self.metric = check_metric(self.name, metric or (indexed[0] if indexed else COSINE))
+
+    def nearest(
+        self, queries: Array, n: int, conditions: Sequence[Condition] = ()
+    ) -> list[Neighbours]:
+        """Search the table, all queries in one round trip."""
+        from pgvector import HalfVector, Vector
+
+        kind = HalfVector if self._types[self._vector][0] == "halfvec" else Vector
+        where, values = self._condition(conditions)
+        column = _quoted(self._vector)
+        statement = (
+            f"SELECT {_quoted(self._id)}, {column} FROM {self._source} WHERE {where} "
+            f"ORDER BY {column} {_OPERATORS[self.metric]} %s LIMIT {int(n)}"
+        )
+        effort = min(_MOST_CANDIDATES, max(n, _LEAST_CANDIDATES))
+        with (
+            self._connected() as connection,
+            connection.pipeline(),
+            connection.transaction(),
+        ):
+            connection.execute(
+                f"SELECT set_config('hnsw.ef_search', '{effort}', true), "
+                "set_config('hnsw.iterative_scan', 'relaxed_order', true), "
+                "set_config('ivfflat.iterative_scan', 'relaxed_order', true), "
+                f"set_config('ivfflat.probes', '{_CELLS}', true)"
+            )
+            cursors = [
+                connection.cursor(binary=True).execute(statement, (*values, kind(query)))
+                for query in queries
+            ]
+            found = [cursor.fetchall() for cursor in cursors]
+        return [
+            Neighbours([row[0] for row in rows], self._array([row[1] for row in rows]))
+            for rows in found
+        ]
+
+    def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
+        """Return vectors by id; those of rows without one are absent."""
+        statement = (
+            f"SELECT {_quoted(self._id)}, {_quoted(self._vector)} FROM {self._source} "
+            f"WHERE {self._is_known} AND {_quoted(self._vector)} IS NOT NULL"
+        )
+        with self._connected() as connection:
+            found = connection.cursor(binary=True).execute(statement, (list(ids),)).fetchall()
+        return dict(zip([row[0] for row in found], self._array([r[1] for r in found]), strict=True))
+
+    def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
+        """Return all other columns by id."""
+        from psycopg.rows import dict_row
+
+        names = [_quoted(name) for name in self._types if name != self._vector]
+        statement = f"SELECT {', '.join(names)} FROM {self._source} WHERE {self._is_known}"
+        with self._connected() as connection:
+            cursor = connection.cursor(row_factory=dict_row).execute(statement, (list(ids),))
+            return {row[self._id]: row for row in cursor.fetchall()}
+
+    def key(self, text: str) -> str:
+        """Return the text: Postgres makes an id of it."""
+        return text
+
+    @property
+    def _is_known(self) -> str:
+        return f"{_quoted(self._id)} = ANY(%s::{_quoted(self._types[self._id][0])}[])"
+
+    @property
+    def _source(self) -> str:
+        return ".".join(map(_quoted, self._table.split(".")))
+
+    def _array(self, vectors: Sequence[Any]) -> Array:
+        return as_array([vector.to_numpy() for vector in vectors], self.dimension)
+
+    def _length(self, connection: Connection) -> int:
+        column = _quoted(self._vector)
+        statement = f"SELECT vector_dims({column}) FROM {self._source} WHERE {column} IS NOT NULL"
+        row = connection.execute(f"{statement} LIMIT 1").fetchone()
+        if row is None:
+            raise ConfigError(f"{self.name}: no row has a vector in {self._vector!r}")
+        return int(row[0])
+
+    def _only(self, what: str, given: str, found: list[str]) -> str:
+        names = list(self._types) if what == "id" else found
+        if given and given in names:
+            return given
+        if given or len(found) != 1:
+            shown = ", ".join(names) or "none"
+            wanted = f"no column {given!r} of this kind" if given else "not one column of this kind"
+            raise ConfigError(f"{self.name}: {what}={given!r}: {wanted}; there are: {shown}")
+        return found[0]
+
+    def _condition(self, conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
+        parts, values = [f"{_quoted(self._vector)} IS NOT NULL"], list[Any]()
+        if self._where:
+            parts.append(f"({self._where.replace('%', '%%')})")
+        for condition in conditions:
+            part, own = self._compare(condition)
+            parts.append(part)
+            values += own
+        return " AND ".join(parts), values
+
+    def _compare(self, condition: Condition) -> tuple[str, list[Any]]:
+        """Write a condition on a column, or on a value inside a column of JSON."""
+        name, kind, given = condition.name, condition.kind, list(condition.values)
+        column, _, path = name.partition(".")
+        is_json = name not in self._types and self._types.get(column, ("",))[0] in ("json", "jsonb")
+        if name not in self._types and not is_json:
+            raise QueryError(
+                f"{self.name} has no column {name!r}; there are: {', '.join(self._types)}"
+            )
+        own, before = _quoted(name), list[Any]()
+        if is_json:
+            own, before = f"({_quoted(column)} #>> %s)", [path.split(".")]
+        if kind in RANGES:
+            cast = "::numeric" if is_json and not isinstance(given[0], str) else ""
+            return f"{own}{cast} {_SIGNS[kind]} %s", [*before, given[0]]
+        if kind == "exists":
+            return f"{own} IS {'NOT ' if given[0] else ''}NULL", before
+        if kind == "contains":
+            part = "".join(f"\\{c}" if c in "\\%_" else c for c in str(given[0]))
+            return f"{own}::text ILIKE %s", [*before, f"%{part}%"]
+        if is_json:
+            given = [str(v).lower() if isinstance(v, bool) else str(v) for v in given]
+        is_list = not is_json and self._types[name][1] == "A"
+        test = f"{own} && %s" if is_list else f"{own} = ANY(%s)"
+        return (f"({test}) IS NOT TRUE" if kind == "not" else test), [*before, given]
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        """Yield the connection, made again where it broke; errors become one line."""
+        try:
+            import psycopg
+            from pgvector.psycopg import register_vector
+        except ImportError as error:
+            raise MissingDataError("Postgres needs: pip install 'boolattn[pgvector]'") from error
+        try:
+            with self._lock:
+                if self._connection is None or self._connection.closed:
+                    self._connection = psycopg.connect(
+                        self._address,
+                        autocommit=True,
+                        connect_timeout=max(1, round(self._timeout)),
+                        options=f"-c statement_timeout={round(1000 * self._timeout)}",
+                    )
+                    # Else a connection that is not closed warns of it.
+                    weakref.finalize(self, self._connection.close)
+                    register_vector(self._connection)
+                yield self._connection
+        except psycopg.Error as error:
+            text = " ".join(str(error).split())[:300]
+            hint = "; CREATE EXTENSION vector" if "type not found" in text else ""
+            raise ServerError(f"{self.name}: {text}{hint}") from error
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""').replace("%", "%%") + '"'
