@@ -181,6 +181,10 @@ class Fitted:
         """
         return self._values(similarities).scores.astype(np.float32)
 
+    def positive(self, similarities: Array) -> Array:
+        """Return the scores that documents would have if nothing was negated."""
+        return self._values(similarities).positive.astype(np.float32)
+
     def evidence(self, similarities: Array) -> Evidence:
         """Return what was measured for documents; arguments as in :meth:`score`."""
         own = similarities[: len(self.tops)]

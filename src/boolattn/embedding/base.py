@@ -12,6 +12,7 @@ from boolattn.composition.clauses import MAX_CLAUSES, n_clauses
 from boolattn.composition.fitted import conjunctions
 from boolattn.composition.plan import Plan, score
 from boolattn.errors import QueryError
+from boolattn.logic.negated_forms import read_negated_form
 from boolattn.logic.structure import in_words
 from boolattn.logic.tree import (
     And,
@@ -24,7 +25,7 @@ from boolattn.logic.tree import (
     signed_atoms,
 )
 from boolattn.parsing.decoding import ParserOutput
-from boolattn.parsing.parser import load_parser
+from boolattn.parsing.parser import KNOWN_PHRASE, load_parser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -138,7 +139,8 @@ class BaseRetriever(ABC):
         plans: list[Plan] = []
         n_added = sum(1 for part in added for _ in atoms(part))
         worded = [in_words(join_all([Atom(text), *added])) for text in texts]
-        vectors, outputs = self.encode_queries(worded), self.parse(texts)
+        vectors = self.encode_queries(worded)
+        outputs = map(self._with_negated_form, texts, self.parse(texts))
         for text, words, vector, output in zip(texts, worded, vectors, outputs, strict=True):
             tree: QueryTree = Atom(text)
             parsed, why = tree, output.reason
@@ -162,6 +164,14 @@ class BaseRetriever(ABC):
         if output.confidence >= self.threshold:
             return ""
         return f"the parser's confidence is {output.confidence:.2f}, below {self.threshold}"
+
+    def _with_negated_form(self, text: str, output: ParserOutput) -> ParserOutput:
+        """Read what the parser left as one operand, and is a known form of negation."""
+        is_left = output.parsed is None or output.parsed.is_plain
+        if self.parser is None or not is_left or output.reason == KNOWN_PHRASE:
+            return output
+        parsed = read_negated_form(text)
+        return output if parsed is None else ParserOutput(parsed)
 
     def plan_trees(
         self,

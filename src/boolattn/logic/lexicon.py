@@ -49,6 +49,10 @@ NOT_CUES: tuple[str, ...] = (
 )
 
 
+#: Compounds that negate and hold no cue; most are read as an operator, some as one word.
+_COMPOUND = re.compile(r"(?<!\w)[^\W\d_]+[-\u2010\u2011]free(?!\w)", re.IGNORECASE)
+
+
 @dataclass(frozen=True)
 class Cue:
     """One cue found in a text: its operator and its character span."""
@@ -102,7 +106,7 @@ def find_cues(text: str) -> tuple[Cue, ...]:
 def unused_cues(
     text: str, operands: Sequence[Sequence[tuple[int, int]]], is_negated: Sequence[bool]
 ) -> tuple[tuple[Cue, int | None], ...]:
-    """Return the cues of a text that became no operator.
+    """Return the cues of a text that became no operator, and compounds such as "nut-free".
 
     Each with the number of the operand that it is a word of; ``None`` for one of NOT that stands
     between operands of which none is negated.
@@ -118,7 +122,8 @@ def unused_cues(
     and 0
     """
     found: list[tuple[Cue, int | None]] = []
-    for cue in find_cues(text):
+    compounds = (Cue(Operator.NOT, *one.span(), one[0]) for one in _COMPOUND.finditer(text))
+    for cue in (*find_cues(text), *compounds):
         owners = (
             place
             for place, spans in enumerate(operands)

@@ -34,6 +34,7 @@ MANIFEST, GRAPH = "parser.json", "parser.onnx"
 ENCODER = "model.json"
 FORMAT = 1
 SHIPPED = "shipped"
+KNOWN_PHRASE = "the whole text is a known phrase"
 _SHIPPED = Path(__file__).parents[1] / "models" / "parser"
 OUTPUTS = ["tags", "roles", "gaps"]
 
@@ -111,7 +112,7 @@ class Parser:
 
     def _parse(self, text: str) -> ParserOutput:
         if self.is_phrase is not None and self.is_phrase(text):
-            return ParserOutput(reason="the whole text is a known phrase")
+            return ParserOutput(reason=KNOWN_PHRASE)
         session, tokenizer, values, scales = self._open()
         encoding = tokenizer.encode(mark_operators(text))
         ids = np.array(encoding.ids, np.int64)

@@ -55,6 +55,7 @@ class PlanRanking(NamedTuple):
     ranked: Ranked
     fitted: Fitted | None = None
     evidence: LexicalEvidence | None = None
+    lifted: frozenset[int] = frozenset()  # rows that say themselves that they lack what is negated
 
 
 def rank(

@@ -21,7 +21,12 @@ from boolattn.search.verdicts import truth
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Set
 
+    from boolattn.data.records import Document
     from boolattn.logic.tree import QueryTree
+    from boolattn.search.result import Hit
+
+    #: A test of a document's words.
+    IsAllowed = Callable[[Set[str]], bool]
 
 #: A word that does not begin another clause.
 _WORD = (
@@ -78,7 +83,7 @@ def _negated_spans(text: str) -> Iterator[tuple[int, int]]:
             yield after.span()
 
 
-def allowed_by_terms(tree: QueryTree) -> Callable[[Set[str]], bool]:
+def allowed_by_terms(tree: QueryTree) -> IsAllowed:
     """Return a test of a document: that it lacks the distinguishing words of negated operands.
 
     No positive operand has these: in "moths of Borneo NOT moths of Sumatra" Sumatra distinguishes
@@ -96,3 +101,16 @@ def allowed_by_terms(tree: QueryTree) -> Callable[[Set[str]], bool]:
         return bool(truth(tree, map(float, truths)))
 
     return is_allowed
+
+
+def is_kept(is_allowed: IsAllowed, document: Document | Hit) -> bool:
+    """Return whether a document passes the test of :func:`allowed_by_terms`."""
+    text = f"{document.title}\n{document.text}"
+    # Looking for negations takes longer, and can only allow more.
+    return is_allowed(frozenset(terms_of(text))) or is_allowed(asserted_terms(text))
+
+
+def denies(is_allowed: IsAllowed, document: Document | Hit) -> bool:
+    """Return whether a document passes only because it negates the words itself."""
+    text = f"{document.title}\n{document.text}"
+    return not is_allowed(frozenset(terms_of(text))) and is_allowed(asserted_terms(text))

@@ -13,15 +13,14 @@ from boolattn.composition.exact import Ranked
 from boolattn.errors import QueryError
 from boolattn.logic.tree import Like, atoms
 from boolattn.search.candidates import PlanRanking, add_conditions, rank
-from boolattn.search.lexical import terms_of
-from boolattn.search.lexical_exclusion import allowed_by_terms, asserted_terms
+from boolattn.search.lexical_exclusion import allowed_by_terms, denies, is_kept
 from boolattn.search.queries import QueryOptions, added_operands, prepare_queries
 from boolattn.search.result import RANKED_LOWER, Hit, SearchResult
 from boolattn.search.verdicts import explain_lower_rank, judge
 from boolattn.settings import build
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.composition.plan import Plan
     from boolattn.data.records import Document
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from boolattn.logic.tree import QueryTree
     from boolattn.search.engines.base import Searchable, Selection
     from boolattn.search.lexical import Lexical
+    from boolattn.search.lexical_exclusion import IsAllowed
     from boolattn.search.queries import PreparedQuery
     from boolattn.search.storage.segments import Array, RowNumbers
 
@@ -176,7 +176,7 @@ class Pipeline:
         plan, warnings = query.plan, query.warnings
         if selection.met and selection.n_documents == 0:
             warnings += (f"no document meets the conditions: {', '.join(selection.met)}",)
-        ranked, fitted, _ = found
+        fitted = found.fitted
         for place in fitted.skipped if fitted else ():
             warnings += (
                 f"the negated operand {plan.atoms[place]!r} was ignored: its vector cannot tell "
@@ -185,11 +185,11 @@ class Pipeline:
         with self._timed("documents"):
             is_strict = self.options.strict_not is not False and _has_negation(plan)
             if is_strict:
-                ranked, more = self._strict(plan, ranked)
+                found, more = self._strict(plan, found, selection)
                 warnings += more
             elif self.options.strict_not:
                 warnings += ("strict NOT dropped nothing: the query has no negated operand",)
-            ranked = Ranked(ranked.rows[: self.k], ranked.scores[: self.k])
+            ranked = Ranked(found.ranked.rows[: self.k], found.ranked.scores[: self.k])
             hits = tuple(self._hits(plan, found, ranked, selection))
             ranked_lower: tuple[Hit, ...] = ()
             if self.options.explain:
@@ -214,14 +214,18 @@ class Pipeline:
             offset=self.options.offset,
         )
 
-    def _strict(self, plan: Plan, ranked: Ranked) -> tuple[Ranked, tuple[str, ...]]:
+    def _strict(
+        self, plan: Plan, found: PlanRanking, selection: Selection
+    ) -> tuple[PlanRanking, tuple[str, ...]]:
         """Apply strict NOT; return also what it did that a caller would not expect."""
         is_allowed = allowed_by_terms(plan.tree)
+        found = self._lift(plan, found, selection, is_allowed)
+        ranked = found.ranked
         chosen: list[int] = []
         for place, document in enumerate(self.index.documents(ranked.rows)):
             if len(chosen) == self.k:
                 break
-            if document is not None and _is_kept(is_allowed, document):
+            if document is not None and is_kept(is_allowed, document):
                 chosen.append(place)
         warnings: tuple[str, ...] = ()
         if len(chosen) < min(self.k, n_ranked := len(ranked.rows)):
@@ -230,7 +234,29 @@ class Pipeline:
                 "documents the others hold a negated operand's words (without strict NOT they are "
                 "ranked lower)",
             )
-        return Ranked(ranked.rows[chosen], ranked.scores[chosen]), warnings
+        kept = Ranked(ranked.rows[chosen], ranked.scores[chosen])
+        return found._replace(ranked=kept), warnings
+
+    def _lift(
+        self, plan: Plan, found: PlanRanking, selection: Selection, is_allowed: IsAllowed
+    ) -> PlanRanking:
+        """Undo NOT for documents that say themselves that they lack what is negated.
+
+        An operand's vector cannot tell "German is not required" from "German is required".
+        """
+        ranked, fitted, evidence, _ = found
+        if fitted is None or evidence is None:
+            return found
+        operands = zip(evidence.found, plan.is_negated, strict=False)
+        known = np.concatenate([own.rows for own, is_negated in operands if is_negated])
+        places = np.flatnonzero(np.isin(ranked.rows, known))
+        documents = self.index.documents(ranked.rows[places])
+        places = places[[one is not None and denies(is_allowed, one) for one in documents]]
+        rows, scores = ranked.rows[places], ranked.scores.copy()
+        scores[places] = fitted.positive(self._similarities(plan, found, rows, selection))
+        order = np.argsort(-scores, kind="stable")
+        better = Ranked(ranked.rows[order], scores[order])
+        return found._replace(ranked=better, lifted=frozenset(rows.tolist()))
 
     def _hits(
         self,
@@ -261,7 +287,9 @@ class Pipeline:
                 hit = replace(
                     hit,
                     ranks=tuple(evidence.ranks[:, place].tolist()),
-                    exceeds=tuple(evidence.exceeds[:, place].round(3).tolist()),
+                    exceeds=(0.0,) * len(plan.atoms)
+                    if row in found.lifted
+                    else tuple(evidence.exceeds[:, place].round(3).tolist()),
                     fits=bool(evidence.fits[place]),
                 )
                 verdict, why = judge(plan.atoms, hit)
@@ -295,7 +323,7 @@ class Pipeline:
         lower = []
         for hit in self._hits(plan, found, Ranked(rows, scores), selection):
             why = explain_lower_rank(plan.atoms, hit, hits[:_COMPARED])
-            if self._is_strict and not _is_kept(is_allowed, hit):
+            if self._is_strict and not is_kept(is_allowed, hit):
                 why = "has the words of a negated operand: strict NOT leaves it out"
             lower.append(replace(hit, verdict=RANKED_LOWER, why=why))
         return tuple(lower)
@@ -309,9 +337,3 @@ class Pipeline:
 
 def _has_negation(plan: Plan) -> bool:
     return plan.is_composed and any(plan.is_negated)
-
-
-def _is_kept(is_allowed: Callable[[Set[str]], bool], document: Document | Hit) -> bool:
-    text = f"{document.title}\n{document.text}"
-    # Looking for negations takes longer, and can only allow more.
-    return is_allowed(frozenset(terms_of(text))) or is_allowed(asserted_terms(text))

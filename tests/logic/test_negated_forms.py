@@ -1,0 +1,32 @@
+import pytest
+
+from boolattn.logic.negated_forms import read_negated_form
+from boolattn.logic.syntax import unparse
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("gluten-free bread", "NOT gluten AND bread"),
+        ("desserts that are nut-free?", "desserts NOT nut"),
+        ("Jobs in York, no experience needed", "Jobs in York NOT experience"),
+        ("jobs with no driving licence required.", "jobs NOT driving licence"),
+    ],
+)
+def test_known_forms_are_read(text, tree):
+    assert unparse(read_negated_form(text).tree(text)) == tree
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "duty-free shops",
+        "hands-free",
+        "free bread",
+        "no experience needed",
+        "bread",
+        "bread, no nuts",
+    ],
+)
+def test_others_are_left_alone(text):
+    assert read_negated_form(text) is None

@@ -1,0 +1,86 @@
+"""Queries that people type, over recipes, jobs, films, countries and packages; shipped model."""
+
+from pathlib import Path
+
+import pytest
+
+from boolattn.search import Searcher, load_model
+from boolattn.search.index.document_files import read_documents
+
+CURRIES = ("butter", "chana", "palak")
+
+
+@pytest.fixture(scope="module")
+def everyday(tmp_path_factory):
+    documents = read_documents(Path(__file__).with_name("everyday.csv"))
+    folder = tmp_path_factory.mktemp("everyday") / "index"
+    return Searcher.build(folder, documents, load_model("shipped"), model="shipped")
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "never"),
+    [
+        ("curry without coconut", CURRIES, ("green", "massaman", "macaroons")),
+        # The negated operand has the head noun of the positive one.
+        ("curry NOT curry coconut", CURRIES, ("green", "massaman", "macaroons")),
+        ("curry but not coconut curry", CURRIES, ("green", "massaman", "macaroons")),
+        (
+            "which nursing jobs are not in Germany?",
+            ("nurse_zurich", "nurse_vienna", "nurse_oslo"),
+            ("nurse_berlin", "nurse_munich"),
+        ),
+        # These advertisements and recipes say themselves what they lack.
+        ("jobs in Leeds without driving licence", ("cleaner", "picker"), ("driver", "trucker")),
+        ("nursing jobs NOT German required", ("nurse_oslo", "nurse_zurich"), ("nurse_berlin",)),
+        ("desserts without nuts", ("sorbet", "macaroons", "tiramisu"), ("brownies", "baklava")),
+        ("desserts that are nut-free", ("sorbet", "macaroons"), ("brownies", "baklava")),
+        ("audio tools without mp3 support", ("opus", "flac"), ("lame", "sox")),
+        ("science fiction films that are not horror", ("martian", "arrival"), ("alien",)),
+        (
+            "Southern Europe except Italy, Spain, and Greece",
+            ("portugal", "malta", "croatia"),
+            ("italy", "spain", "greece"),
+        ),
+    ],
+)
+def test_not_keeps_what_fits_and_drops_what_is_excluded(everyday, query, first, never):
+    result = everyday.search(query, k=20)
+    found = [hit.id for hit in result.hits]
+    assert result.is_composed
+    assert any(result.is_negated)
+    assert set(found[: len(first) + 2]) >= set(first)
+    assert set(found).isdisjoint(never)
+
+
+def test_what_says_itself_that_it_lacks_a_negated_operand_does_not_match_it(everyday):
+    for query, name in (
+        ("desserts without nuts", "sorbet"),
+        ("jobs in Leeds NOT driving", "picker"),
+    ):
+        [hit] = [hit for hit in everyday.search(query).hits if hit.id == name]
+        assert (hit.verdict, max(hit.exceeds)) == ("kept", 0)
+        [hit] = [hit for hit in everyday.search(query, strict_not=False).hits if hit.id == name]
+        assert max(hit.exceeds) > 0
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "note"),
+    [
+        ("Come and See", {}, "'and' is no operator here: it was read as one phrase"),
+        ("curry without coconut", {"compose": False}, "'without' is no operator here: composition"),
+        ("curry not coconut AND rice", {}, "'not' is no operator here: in explicit syntax only"),
+        ("Butter chicken or not", {}, "'or'"),
+    ],
+)
+def test_a_cue_word_that_is_not_obeyed_is_never_invisible(everyday, query, options, note):
+    [warning] = everyday.search(query, **options).warnings
+    assert warning.startswith(note)
+
+
+def test_hybrid_search_and_strict_not_are_used_where_they_can_be(everyday):
+    plain, negated = everyday.search_many(["curry", "curry without coconut"])
+    assert (plain.hybrid, plain.strict_not) == (True, False)
+    assert plain.why_one_vector == "no operator was found in it"
+    assert (negated.hybrid, negated.strict_not, negated.warnings) == (True, True, ())
+    found = everyday.search("curry without coconut", k=60, strict_not=False, hybrid=False)
+    assert (found.hybrid, found.strict_not, len(found.hits)) == (False, False, len(everyday))
