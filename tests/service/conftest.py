@@ -19,6 +19,7 @@ from boolattn.search import Hit, SearchOptions, SearchResult
 from boolattn.search.verdicts import judge
 from boolattn.service.app import create_app
 from boolattn.service.settings import ServiceSettings
+from tests.service.browser import chromium
 
 DOCUMENTS = {
     "b": ("Borneo moth", "A moth found in Borneo.", {"place": "Borneo"}),
@@ -38,6 +39,8 @@ class WordSearcher:
     """Scores by shared words; parses "but not" and "or" as a model would."""
 
     has_lexical = True
+    facets = ()
+    examples = ()
 
     def __init__(self) -> None:
         self.delay = 0.0
@@ -98,7 +101,10 @@ class WordSearcher:
             spans=spans,
             confidence=0.9,
             is_composed=is_composed,
-            hits=tuple(found[:k]),
+            why_one_vector="" if is_composed else "no operator was found in it",
+            hits=tuple(found[options.offset :][:k]),
+            total=len(found),
+            offset=options.offset,
             took={"encode": 1.5},
         )
 
@@ -156,3 +162,39 @@ def serve(searcher):
     yield start
     for client in clients:
         client.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def tab(browser):
+    """Open tabs; a script error or a foreign request fails the test."""
+    errors: list[str] = []
+    opened = []
+
+    def open_tab(url: str, **options):
+        page = browser.new_page(**({"viewport": {"width": 1280, "height": 900}} | options))
+        page.set_default_timeout(10_000)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on(
+            "console",
+            lambda said: errors.append(said.text) if "Content Security" in said.text else None,
+        )
+        page.on(
+            "request",
+            lambda asked: (
+                None if asked.url.startswith("http://127.0.0.1") else errors.append(asked.url)
+            ),
+        )
+        page.goto(url)
+        opened.append(page)
+        return page
+
+    yield open_tab
+    for page in opened:
+        page.close()
+    assert errors == []

@@ -278,7 +278,7 @@ def test_the_openapi_description_is_complete(serve):
     described = serve().get("/openapi.json").json()
     assert set(described["paths"]) == {
         "/search", "/explain", "/documents", "/documents/{document_id}", "/health", "/about",
-        "/metrics",
+        "/metrics", "/examples", "/facets",
     }  # fmt: skip
     post = described["paths"]["/search"]["post"]
     assert set(post["responses"]) == {
@@ -296,10 +296,11 @@ def test_health_and_about(serve):
     assert (health["status"], health["documents"]) == ("ok", 6)
     about = client.get("/about").json()
     assert about["boolean"] == "a model"
-    assert about["examples"] == [
+    assert client.get("/examples").json()["examples"] == [
         {"query": QUERY, "operators": ["not"], "is_judged": True},
         {"query": "moths of Borneo NOT Sumatra", "operators": ["not"], "is_judged": True},
     ]
+    assert about["plain"] == "the same model, one vector"
     assert serve(compare=False).get("/about").json()["plain"] is None
     refused(
         serve(compare=False).post("/search", json={"query": "a", "compare": True}),
@@ -345,7 +346,7 @@ def test_the_page_has_a_strict_content_security_policy(serve):
         assert part.headers["x-content-type-options"] == "nosniff"
         tag = {"if-none-match": part.headers["etag"]}
         assert client.get(path, headers=tag).status_code == 304
-    for name in ("page.js", "dom.js", "parse.js", "results.js"):
+    for name in ("page.js", "dom.js", "parse.js", "results.js", "filters.js"):
         code = client.get(f"/page/{name}").text
         # Text of documents never becomes HTML.
         assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", code)

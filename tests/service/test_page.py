@@ -2,137 +2,42 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import threading
-from importlib.util import find_spec
-
 import pytest
 
 from boolattn import BoolAttnConfig
 from boolattn.embedding.models import minilm_folder
 from boolattn.encoder import build_towers
-from boolattn.service.app import create_app
-from boolattn.service.server import Server, address_of, listen
-from boolattn.service.settings import ServiceSettings
+from tests.service.browser import CONTRAST, needs_browser, search, services
 from tests.service.conftest import WordSearcher
 from tests.service.test_api import JUDGED, QUERY
 from tests.service.test_limits import KEY
 
 WHY = "matches the negated operand 'Sumatra' more than 98% of the documents that fit best"
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-
-pytestmark = [
-    pytest.mark.skipif(BROWSER is None, reason="no Chromium here; apt-get install chromium"),
-    pytest.mark.skipif(find_spec("playwright") is None, reason="pip install 'boolattn[browser]'"),
-]
-# No network but the page; root cannot use the sandbox.
-QUIET = [
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
+pytestmark = needs_browser
 FOCUSED = """() => {
   const at = document.activeElement;
   return at.id || `${at.closest(".list").id} ${at.innerText}`;
 }"""
-#: Contrast of an element's text to what is painted behind it, as WCAG counts it.
-CONTRAST = """selector => {
-  const linear = v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
-  const light = colour => {
-    const [r, g, b] = colour.match(/[\\d.]+/g).map(v => linear(v / 255));
-    return .2126 * r + .7152 * g + .0722 * b;
-  };
-  const element = document.querySelector(selector);
-  let under = element;
-  while (/rgba.*, 0\\)/.test(getComputedStyle(under).backgroundColor)) under = under.parentElement;
-  const a = light(getComputedStyle(element).color);
-  const b = light(getComputedStyle(under).backgroundColor);
-  return (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
-}"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    options = [*QUIET, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=BROWSER, args=options)
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
 def running():
-    """Start a service in a thread: the word-overlap searcher, and an encoder with BoolAttn."""
+    """Start services: the word-overlap searcher, and an encoder with BoolAttn."""
     towers = build_towers(minilm_folder(), BoolAttnConfig(gate="lexicon", rank=16))
-    stops = []
 
-    def start(**settings) -> str:
-        searcher = WordSearcher()
-        searcher.retriever.towers = towers
-        taken = listen("127.0.0.1", 0)
-        is_up = threading.Event()
-        app = create_app(searcher, None, ServiceSettings(**settings), JUDGED)
-        server = Server(app, timeout=5, ready=is_up.set)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})
-        thread.start()
-        stops.append((server, thread, taken))
-        assert is_up.wait(30)
-        return address_of(taken)
+    with services() as start:
 
-    yield start
-    for server, thread, taken in stops:
-        server.should_exit = True
-        thread.join(20)
-        taken.close()
+        def with_towers(**settings) -> str:
+            searcher = WordSearcher()
+            searcher.retriever.towers = towers
+            return start(searcher, JUDGED, **settings)
+
+        yield with_towers
 
 
 @pytest.fixture(scope="module")
 def address(running) -> str:
     return running()
-
-
-@pytest.fixture
-def tab(browser):
-    """Open tabs; a script error or a foreign request fails the test."""
-    errors: list[str] = []
-    opened = []
-
-    def open_tab(url: str, **options):
-        page = browser.new_page(**({"viewport": {"width": 1280, "height": 900}} | options))
-        page.set_default_timeout(10_000)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on(
-            "console",
-            lambda said: errors.append(said.text) if "Content Security" in said.text else None,
-        )
-        page.on(
-            "request",
-            lambda asked: (
-                None if asked.url.startswith("http://127.0.0.1") else errors.append(asked.url)
-            ),
-        )
-        page.goto(url)
-        opened.append(page)
-        return page
-
-    yield open_tab
-    for page in opened:
-        page.close()
-    assert errors == []
-
-
-def search(page, query):
-    page.fill("#query", query)
-    page.press("#query", "Enter")
-    page.wait_for_function(
-        "query => document.title.startsWith(query) && !document.body.hasAttribute('aria-busy')",
-        arg=query,
-    )
 
 
 def test_a_search_shows_both_lists_and_the_parsed_query(tab, address):
@@ -143,7 +48,11 @@ def test_a_search_shows_both_lists_and_the_parsed_query(tab, address):
     page.wait_for_selector("#boolean .hit")
     assert page.input_value("#query") == QUERY
     assert "q=moths+of+Borneo" in page.url
-    # Words by operand, the operators above them, the tree below.
+    # In one line, and opened: words by operand, the operators above them, the tree below.
+    assert page.locator("#parse .words").is_hidden()
+    reading = page.inner_text("#reading").lower().split()
+    assert reading == ["a", "moths", "of", "borneo", "not", "b", "sumatra"]
+    page.click("#parse summary")
     words = page.locator("#parse .words .word")
     assert words.locator(".text").all_inner_texts() == QUERY.split()
     lanes = words.evaluate_all(
@@ -166,7 +75,7 @@ def test_a_search_shows_both_lists_and_the_parsed_query(tab, address):
     assert first.locator(".title").inner_text() == "Sunda moth"
     assert "violates the query" in first.inner_text()
     assert f"doubtful because it {WHY}" in first.inner_text()
-    assert "Boolean model: 2nd" in first.inner_text()
+    assert "Boolean search: 2nd" in first.inner_text()
     assert (
         "doubtful because it matches the negated operand 'Sumatra'"
         in page.locator("#boolean .hit").nth(2).inner_text()
@@ -182,9 +91,9 @@ def test_a_document_that_the_boolean_model_does_not_show_is_ranked_lower(tab, ad
     page.wait_for_selector("#boolean .hit")
     [only] = page.locator("#plain .hit").all_inner_texts()
     assert f"ranked lower because it {WHY}" in only
-    assert "Boolean model: 2nd" in only
+    assert "Boolean search: 2nd" in only
     [only] = page.locator("#boolean .hit").all_inner_texts()
-    assert "kept · plain encoder: 2nd" in only
+    assert "kept · one vector: 2nd" in only
 
 
 def test_scripts_in_documents_are_never_run(tab, address):
@@ -277,7 +186,7 @@ def test_the_url_and_the_history_restore_a_search(tab, address):
     page = tab(f"{address}?q=moths+of+Borneo&k=2")
     page.wait_for_selector("#boolean .hit")
     assert page.locator("#boolean .hit").count() == 2
-    assert "One operand" in page.inner_text("#parse")
+    assert "one vector: no operator was found" in page.inner_text("#parse")
     search(page, QUERY)
     page.go_back()
     page.wait_for_function("document.title.startsWith('moths of Borneo ·')")

@@ -28,9 +28,9 @@ def serve(  # noqa: PLR0913 - options of a command line
     index: Annotated[Path, Argument(help="Folder of the index.")],
     plain_index: Annotated[
         Path | None,
-        Option(help="The plain encoder's index of the same documents, to compare with."),
+        Option(help="Another model's index of the same documents, to compare with."),
     ] = None,
-    compare: Annotated[bool, Option(help="Compare with the plain encoder.")] = True,
+    compare: Annotated[bool, Option(help="Compare with one vector per query.")] = True,
     judgements: Annotated[
         list[Path] | None,
         Option(help="JSON lines with text, gold, excluded, to mark violations; repeatable."),
@@ -81,7 +81,7 @@ def serve(  # noqa: PLR0913 - options of a command line
     plain = None
     if plain_index is not None:
         plain = open_index(plain_index)
-        settings = replace(settings, plain_label=_name(plain))
+        settings = replace(settings, plain_label=f"{_name(plain)}, one vector")
         if len(plain) != len(searcher):
             raise ConfigError(
                 f"the plain index has {len(plain)} documents and the other {len(searcher)}; "

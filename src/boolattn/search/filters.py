@@ -212,12 +212,14 @@ def frequent_values(rows: Rows, name: str, n: int = 5) -> dict[str, Any]:
     """Count the documents with a field, its different values, and the most frequent ones."""
     hashes, places = rows.hashes(name)
     is_live = (hashes != 0) if rows.live is None else (hashes != 0) & rows.live[places]
-    places = places[is_live]
-    _, first, counts = np.unique(hashes[is_live], return_index=True, return_counts=True)
+    # A list may hold a value twice.
+    pairs = np.unique(np.array([hashes[is_live], places[is_live].astype(np.uint64)]), axis=1)
+    hashes, places = pairs[0], pairs[1].astype(np.int64)
+    _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
     frequent = []
     for one in np.argsort(-counts, kind="stable")[:n].tolist():
         own = items(rows.document(int(places[first[one]])).metadata[name])
-        value = next(v for v in own if filter_hash(v) == hashes[is_live][first[one]])
+        value = next(v for v in own if filter_hash(v) == hashes[first[one]])
         frequent.append((value, int(counts[one])))
     found = {"documents": len(np.unique(places)), "different": len(counts)}
     return found | {"frequent": frequent}

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from boolattn.search.storage.segments import Array, RowNumbers
 
 _MORE = 100  # documents ranked beyond twice the results, where words leave some out
+#: How the warning begins that there are too few results.
+SHORTENED = "strict NOT left"
 _COMPARED = 10  # first results with which a later one is compared
 _NO_OPERATOR = "no operator was found in it"
 
@@ -230,7 +232,7 @@ class Pipeline:
         warnings: tuple[str, ...] = ()
         if len(chosen) < min(self.k, n_ranked := len(ranked.rows)):
             warnings = (
-                f"strict NOT left {len(chosen)} results of {self.k}: of the {n_ranked} best "
+                f"{SHORTENED} {len(chosen)} results of {self.k}: of the {n_ranked} best "
                 "documents the others hold a negated operand's words (without strict NOT they are "
                 "ranked lower)",
             )

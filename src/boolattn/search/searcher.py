@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from boolattn.embedding.base import BaseRetriever
     from boolattn.search.engines.base import Engine
+    from boolattn.search.index.overview import Example, Facet
     from boolattn.search.index.writer import Encode
     from boolattn.search.result import SearchResult
     from boolattn.search.storage.manifest import Manifest
@@ -146,6 +147,16 @@ class Searcher:
     def fields(self) -> list[str]:
         """Names of the metadata."""
         return self._index.rows.names()
+
+    @property
+    def facets(self) -> tuple[Facet, ...]:
+        """Fields of the metadata with few values, and their documents; counted once."""
+        return self._index.facets
+
+    @property
+    def examples(self) -> tuple[Example, ...]:
+        """Queries that fit the documents; found once."""
+        return self._index.examples
 
     @property
     def has_lexical(self) -> bool:

@@ -21,6 +21,7 @@ from boolattn.service.errors import RefusedError, leave_to_middleware
 from boolattn.service.handlers import Handlers
 from boolattn.service.judgements import JudgedQueries
 from boolattn.service.middleware import LimitsMiddleware
+from boolattn.service.overview import OverviewHandlers
 from boolattn.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def create_app(
 ) -> FastAPI:
     """Build the application over an index of the Boolean model.
 
-    ``plain`` is the plain encoder's index of the same documents, to compare with; ``None``: the
+    ``plain`` is another model's index of the same documents, to compare with; ``None``: the
     same index, searched with one vector per query. Results that violate ``judged`` are marked.
     """
     settings = settings or ServiceSettings()
@@ -106,7 +107,10 @@ def _api_routes(handlers: Handlers, changes: DocumentHandlers) -> APIRouter:
     router.post("/documents", responses=_errors(400, 403, 413))(changes.add)
     router.head("/health", include_in_schema=False)(handlers.health)
     router.get("/health")(handlers.health)
-    router.get("/about")(handlers.about)
+    overview = OverviewHandlers(handlers)
+    router.get("/about")(overview.about)
+    router.get("/examples", responses=_errors())(overview.examples)
+    router.get("/facets", responses=_errors())(overview.facets)
 
     @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:

@@ -18,6 +18,7 @@ import boolattn
 from boolattn.errors import BoolattnError, DataError
 from boolattn.logic.syntax import is_explicit
 from boolattn.search.filters import parse_filters
+from boolattn.search.pipeline import SHORTENED
 from boolattn.service import replies, schemas
 from boolattn.service.batching import Batcher
 from boolattn.service.errors import RefusedError, one_line
@@ -32,13 +33,6 @@ logger = logging.getLogger(__name__)
 
 #: Depth to which each list is searched for the other's results when two are compared.
 COMPARED_DEPTH = 100
-N_EXAMPLES = 5
-EXAMPLES = (
-    "moths of Borneo but not Sumatra",
-    "orchids of Peru or Ecuador",
-    "beetles found in Brazil as well as Mexico",
-    "birds AND Kenya NOT Uganda",
-)
 Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
 Operands = Annotated[Sequence[str], Query(description="Operands to add; may be repeated.")]
 #: Fields of a request that are options of a search.
@@ -145,26 +139,6 @@ class Handlers:
             uptime_s=round(time.monotonic() - self.start, 1),
         )
 
-    async def about(self) -> schemas.AboutReply:
-        """Describe the service: its index, its limits, and example queries."""
-        judged = self.judged.examples(N_EXAMPLES)
-        # One in explicit syntax too, so that people see that there is one.
-        explicit = [replace(item, query=item.explicit) for item in judged if item.explicit]
-        examples = [
-            schemas.ExampleReply(query=item.query, operators=list(item.operators), is_judged=True)
-            for item in (*judged, *explicit[:1])
-        ] or [schemas.ExampleReply(query=text, operators=[], is_judged=False) for text in EXAMPLES]
-        return schemas.AboutReply(
-            version=boolattn.__version__,
-            documents=len(self.searcher),
-            boolean=self.settings.label,
-            plain=self.settings.plain_label if self.settings.compare else None,
-            has_lexical=self.searcher.has_lexical,
-            max_k=self.settings.max_k,
-            max_length=self.settings.max_length,
-            examples=examples,
-        )
-
     def _search_batch(self, options: Options, queries: Sequence[str]) -> Sequence[SearchResult]:
         """Search in the worker thread."""
         self._refresh()
@@ -209,22 +183,20 @@ class Handlers:
         except UnicodeEncodeError as error:
             message = "filters: a value has half of a surrogate pair"
             raise RefusedError(422, "bad_field", message) from error
-        if request.compare and (request.offset or not self.settings.compare):
-            why = "two lists are shown from the first result on"
-            if not self.settings.compare:
-                why = "comparison is turned off in this service"
-            raise RefusedError(422, "no_compare", f"compare: {why}")
+        if request.compare and not self.settings.compare:
+            message = "compare: comparison is turned off in this service"
+            raise RefusedError(422, "no_compare", message)
 
     async def _search(
         self, request: schemas.SearchRequest
     ) -> tuple[SearchResult, SearchResult | None]:
-        """Search one query, and with the plain encoder too where they are compared."""
+        """Search one query, and with one vector too where they are compared."""
         values = request.model_dump(include=_SEARCH_OPTIONS)
         if not request.compare:
             return await self.batcher.submit(Options.of(request.k, **values), request.query), None
-        k = max(request.k, COMPARED_DEPTH)
+        k = max(request.offset + request.k, COMPARED_DEPTH)
         # Explained, so that documents of the plain list that rank low are explained too.
-        values["explain"] = True
+        values |= {"explain": True, "offset": 0}
         plain = values | {"compose": False, "strict_not": False, "explain": False}
         return await asyncio.gather(
             self.batcher.submit(Options.of(k, **values), request.query),
@@ -239,26 +211,36 @@ class Handlers:
         took: dict[str, float],
     ) -> schemas.SearchReply:
         judged = self.judged.find(request.query)
-        convert = partial(replies.hit_replies, k=request.k, snippet=self.settings.snippet)
+        ranks = range(1 + request.offset, 1 + request.offset + request.k)
+        snippet = self.settings.snippet
+        convert = partial(replies.hit_replies, ranks=ranks, snippet=snippet, judged=judged)
+        # Where two lists are compared, both are searched from the first result on.
+        start = request.offset if plain else 0
+        hits = convert(found, found.hits[start:], other=plain)
+        left = found.total - request.offset
+        if len(hits) == request.k:  # the comparison asked for more
+            warnings = tuple(one for one in found.warnings if not one.startswith(SHORTENED))
+            found = replace(found, warnings=warnings)
         reply = schemas.SearchReply(
             **replies.parse_fields(found),
             k=request.k,
             offset=request.offset,
-            next_offset=end if (end := request.offset + request.k) < found.total else None,
+            next_offset=ranks.stop - 1 if len(hits) == request.k < left else None,
             total=found.total,
             label=self.settings.label,
             n_compared=found.n_compared,
             hybrid=found.hybrid,
             strict_not=found.strict_not,
-            hits=(hits := convert(found, found.hits, judged=judged, other=plain)),
+            hits=hits,
             judged=replies.count_judged(hits, judged),
             took=took,
         )
         if plain is None:
-            reply.put_down = convert(found, found.ranked_lower, judged=judged)
+            reply.put_down = convert(found, found.ranked_lower)
         else:
-            hits = convert(plain, plain.hits, judged=judged, other=found)
-            counts, label = replies.count_judged(hits, judged), self.settings.plain_label
+            hits = convert(plain, plain.hits[start:], other=found)
+            counts = replies.count_judged(hits, judged)
+            label = self.settings.plain_label + (", with words (hybrid)" if plain.hybrid else "")
             reply.plain = schemas.ListReply(system="plain", label=label, hits=hits, judged=counts)
         return reply
 

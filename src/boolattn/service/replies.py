@@ -72,21 +72,25 @@ def _node(tree: QueryTree, numbers: Iterator[int]) -> TreeNode:
 def hit_replies(
     result: SearchResult,
     found: Sequence[Hit],
-    k: int,
+    ranks: range,
     snippet: int,
     judged: JudgedQuery | None,
     other: SearchResult | None = None,
 ) -> list[HitReply]:
-    """Convert the first ``k`` results; ``other`` is the other system's result."""
-    ranks, absent = {}, None
+    """Convert results that have these ranks; ``other`` is the other system's result."""
+    others, absent = {}, None
+    # One vector has no negated operands, whose words are not marked.
+    parsed = other if other and other.is_composed else None
     if other:
-        ranks, verdict = _other_ranks(other, k), RANKED_LOWER if other.is_composed else ""
+        others = _other_ranks(other, ranks.stop - 1)
+        verdict = RANKED_LOWER if other.is_composed else ""
         absent = OtherRank(rank=None, looked=len(other.hits), verdict=verdict)
     replies = []
-    for rank, hit in enumerate(found[:k], start=1 + result.offset):
+    for rank, hit in zip(ranks, found, strict=False):
         start = hit.passage[0] if hit.passage else 0
         end = min(hit.passage[1] if hit.passage else len(hit.text), start + snippet)
-        marked = [(a - start, b - start) for a, b in result.highlights(hit) if b <= end]
+        spans = (parsed or result).highlights(hit)
+        marked = [(a - start, b - start) for a, b in spans if b <= end]
         replies.append(
             HitReply(
                 **vars(hit) | {"text": hit.text[start:end]},
@@ -94,7 +98,7 @@ def hit_replies(
                 is_cut=end - start < len(hit.text),
                 highlights=marked,
                 judgement=judged.judge(hit.id) if judged else None,
-                other=ranks.get(hit.id, absent),
+                other=others.get(hit.id, absent),
             )
         )
     return replies

@@ -53,7 +53,9 @@ class _SearchOptions(BaseModel):
         description="Also return documents that one vector would rank among the first, and "
         "composition ranks lower; when comparing, the plain list has them.",
     )
-    compare: bool = Field(default=False, description="Search with the plain encoder too.")
+    compare: bool = Field(
+        default=False, description="Search with one vector too, by the same model or --plain-index."
+    )
 
 
 class SearchParameters(_SearchOptions):
@@ -297,27 +299,6 @@ class HealthReply(BaseModel):
     version: str
     documents: int
     uptime_s: float
-
-
-class ExampleReply(BaseModel):
-    """An example query."""
-
-    query: str = Field(examples=[QUERY])
-    operators: list[str]
-    is_judged: bool = Field(description="Whether its answers are known.")
-
-
-class AboutReply(BaseModel):
-    """What the page shows about the service."""
-
-    version: str
-    documents: int
-    boolean: str = Field(description="Name of the model.")
-    plain: str | None = Field(description="Name of the system compared with, if any.")
-    has_lexical: bool
-    max_k: int
-    max_length: int
-    examples: list[ExampleReply]
 
 
 class ErrorBody(BaseModel):

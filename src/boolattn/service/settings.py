@@ -32,7 +32,7 @@ class ServiceSettings:
     refresh: float = 5.0
     compare: bool = True
     label: str = "the Boolean model"
-    plain_label: str = "the same index, searched with one vector per query"
+    plain_label: str = "the same model, one vector"
     api_key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from boolattn.search.filters import (
     required_conditions,
     resolve,
 )
+from boolattn.search.index.overview import find_examples, find_facets
 from boolattn.search.lexical import Lexical, terms_of
 from boolattn.search.storage.segments import Rows
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.logic.tree import QueryTree
     from boolattn.search.engines.base import Engine
+    from boolattn.search.index.overview import Example, Facet
     from boolattn.search.storage.manifest import Manifest
     from boolattn.search.storage.segments import Array, Mask, RowNumbers
 
@@ -55,6 +58,16 @@ class OpenIndex:
         engine = find_engine(manifest.engine).open(folder, manifest, rows)
         lexical = Lexical(folder / manifest.lexical) if manifest.lexical else None
         return cls(manifest, rows, engine, Flat(rows), lexical)
+
+    @cached_property
+    def facets(self) -> tuple[Facet, ...]:
+        """Fields of the metadata with few different values."""
+        return find_facets(self.rows)
+
+    @cached_property
+    def examples(self) -> tuple[Example, ...]:
+        """Queries that fit the documents."""
+        return find_examples(self.rows, self.facets)
 
     def has_title(self, text: str) -> bool:
         """Whether a document has this title, whatever the case and the spaces.

@@ -1,12 +1,19 @@
-// The page: calls the API, shows the replies, handles the keyboard.
+// The page: calls the API, shows the replies, handles the keyboard. Its address has the parameters
+// of GET /search, so that a link reproduces a search.
 
 import { fill, h, plural } from "./dom.js";
-import { drawParse } from "./parse.js";
+import { drawChips, drawFacets, likeOf, remember } from "./filters.js";
+import { drawNotes, drawParse } from "./parse.js";
 import { drawList, summary } from "./results.js";
 
 const $ = (id) => document.getElementById(id);
 const lists = document.querySelector(".lists");
-let about = { plain: null, max_k: 100, has_lexical: false, examples: [] };
+const SWITCHES = ["mode", "hybrid", "strict_not"];
+const LISTS = ["filter", "positive", "negative"];
+const N_RESULTS = 10;
+let about = { plain: null, max_k: 100, has_lexical: false };
+let facets = null;
+let state = fromAddress();
 let running = null;
 
 class Refused extends Error {
@@ -18,10 +25,9 @@ class Refused extends Error {
 
 async function call(path, options = {}) {
   const key = sessionStorage.getItem("key");
-  const headers = { ...(options.body ? { "Content-Type": "application/json" } : {}), ...(key ? { "X-API-Key": key } : {}) };
   let response;
   try {
-    response = await fetch(path, { ...options, headers });
+    response = await fetch(path, { ...options, headers: key ? { "X-API-Key": key } : {} });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused({ code: "offline", message: "The service does not respond; is it still running?" });
@@ -34,7 +40,7 @@ async function call(path, options = {}) {
 const loadDocument = (id) => call(`/documents/${encodeURIComponent(id)}`);
 
 function showError(error, query) {
-  for (const id of ["parse", "results"]) $(id).hidden = true;
+  for (const id of ["parse", "results", "notes"]) $(id).hidden = true;
   $("status").textContent = "";
   if (error.code === "no_key" || error.code === "wrong_key") {
     $("key").hidden = false;
@@ -47,53 +53,116 @@ function showError(error, query) {
   $("error").hidden = false;
 }
 
-function settings() {
-  const k = Number.parseInt($("k").value, 10) || 10;
-  return { mode: $("mode").value, k: Math.min(Math.max(k, 1), about.max_k), hybrid: $("hybrid").checked };
+function fromAddress() {
+  const values = new URLSearchParams(location.search);
+  const found = { q: values.get("q") ?? "", k: Number(values.get("k")) || N_RESULTS, offset: Number(values.get("offset")) || 0 };
+  for (const name of SWITCHES) found[name] = values.get(name) ?? "";
+  for (const name of ["hybrid", "strict_not"]) if (found[name]) found[name] = String(/^(on|true|1)$/.test(found[name]));
+  for (const name of LISTS) found[name] = [...new Set(values.getAll(name))];
+  return { ...found, compare: values.get("compare") !== "false" };
 }
 
-function updateAddress(query, { mode, k, hybrid }, isNew) {
-  const values = new URLSearchParams({ q: query });
-  if (mode !== "auto") values.set("mode", mode);
-  if (k !== 10) values.set("k", String(k));
-  if (hybrid) values.set("hybrid", "on");
-  if (isNew) history.pushState(null, "", `/?${values}`);
-  document.title = `${query} · boolattn`;
+// Only what differs from the default, under the API's names.
+function parameters() {
+  const values = new URLSearchParams({ q: state.q });
+  for (const name of SWITCHES) if (state[name]) values.set(name, state[name]);
+  if (state.k !== N_RESULTS) values.set("k", String(state.k));
+  if (state.offset) values.set("offset", String(state.offset));
+  for (const name of LISTS) for (const text of state[name]) values.append(name, text);
+  return values;
 }
 
-async function search(query, isNew = true) {
-  if (!query.trim()) return;
+function addressOf() {
+  const values = parameters();
+  if (!state.compare) values.set("compare", "false");
+  return `/?${values}`;
+}
+
+function showState() {
+  $("query").value = state.q;
+  for (const name of SWITCHES) $(name).value = state[name];
+  $("k").value = String(state.k);
+  $("compare").checked = state.compare;
+  if (facets) drawFacets(facets, state, change);
+  drawChips(state, change, loadDocument);
+}
+
+// Every change begins at the first page; a search is one entry of the history.
+function change(values) {
+  state = { ...state, offset: 0, ...values };
+  showState();
+  if (canSearch()) search();
+}
+
+// A query, or a document that results are to be like.
+const canSearch = () => Boolean(state.q.trim() || state.positive.length);
+
+async function search(isNew = true) {
   running?.abort();
   running = new AbortController();
   const { signal } = running;
-  const chosen = settings();
-  updateAddress(query, chosen, isNew);
+  if (isNew && addressOf() !== location.pathname + location.search) history.pushState(null, "", addressOf());
+  document.title = `${state.q || "more like this"} · boolattn`;
   $("status").textContent = "Searching…";
   $("error").hidden = true;
   document.body.setAttribute("aria-busy", "true");
-  const body = JSON.stringify({ query, ...chosen, compare: about.plain !== null });
-  const explanation = call(`/explain?${new URLSearchParams({ q: query, mode: chosen.mode })}`, { signal }).catch(() => null);
+  const asked = parameters();
+  if (about.plain !== null && state.compare) asked.set("compare", "true");
+  const explained = new URLSearchParams({ q: state.q, mode: state.mode || "auto" });
+  for (const name of ["positive", "negative"]) for (const text of state[name]) explained.append(name, text);
+  const explanation = call(`/explain?${explained}`, { signal }).catch(() => null);
   try {
-    const reply = await call("/search", { method: "POST", body, signal });
+    const reply = await call(`/search?${asked}`, { signal });
     draw(reply, await explanation);
   } catch (error) {
-    if (error.name !== "AbortError") showError(error, query);
+    if (error.name !== "AbortError") showError(error, state.q);
   } finally {
     if (running?.signal === signal) document.body.removeAttribute("aria-busy");
   }
 }
 
 function draw(reply, explained) {
+  remember(reply.hits);
+  drawNotes($("notes"), reply);
   drawParse($("parse"), reply, explained);
-  drawList($("boolean"), "boolean", reply, reply.operands, loadDocument);
+  const actions = {
+    load: loadDocument,
+    more: (id) => like("positive", "negative", id),
+    fewer: (id) => like("negative", "positive", id),
+  };
+  drawList($("boolean"), "boolean", reply, reply.operands, actions);
   const isCompared = reply.plain !== null;
   $("plain").hidden = !isCompared;
   document.querySelector(".switch").hidden = !isCompared;
   lists.classList.toggle("single", !isCompared);
-  if (isCompared) drawList($("plain"), "plain", reply.plain, reply.operands, loadDocument);
-  else show("boolean");
+  if (isCompared) {
+    remember(reply.plain.hits);
+    drawList($("plain"), "plain", reply.plain, reply.operands, actions);
+  } else show("boolean");
+  drawPages(reply);
   $("results").hidden = false;
   $("status").textContent = summary(reply);
+}
+
+// A document is an example or a counter-example, never both.
+function like(to, from, id) {
+  const text = likeOf(id);
+  change({ [to]: [...state[to].filter((own) => own !== text), text], [from]: state[from].filter((own) => own !== text) });
+  $("chips").scrollIntoView({ block: "nearest" });
+}
+
+function drawPages(reply) {
+  const last = reply.offset + reply.hits.length;
+  $("previous").disabled = reply.offset === 0;
+  $("next").disabled = reply.next_offset === null || !reply.hits.length;
+  $("pages").hidden = $("previous").disabled && $("next").disabled;
+  $("place").textContent = `${(reply.offset + 1).toLocaleString("en")}–${last.toLocaleString("en")} of ${reply.total.toLocaleString("en")}`;
+}
+
+function turn(offset) {
+  change({ offset });
+  $("results").focus({ preventScroll: true });
+  scrollTo({ top: 0 });
 }
 
 function show(name) {
@@ -133,9 +202,11 @@ function onKey(event) {
     $("query").select();
   } else if (event.key === "Escape") {
     const open = at?.closest(".hit")?.querySelector('button.title[aria-expanded="true"]');
+    const panel = at?.closest(".panels details[open]");
     if (open) open.click();
+    else if (panel) panel.open = false;
     else if (isBox && at.value) at.value = "";
-    (open ?? $("query")).focus();
+    (open ?? panel?.querySelector("summary") ?? $("query")).focus();
     event.preventDefault();
   } else if (event.key.startsWith("Arrow") && (!isField || (isBox && event.key === "ArrowDown"))) {
     if ($("results").hidden || (!isBox && !at?.closest("#results") && at !== document.body)) return;
@@ -147,13 +218,13 @@ function onKey(event) {
   }
 }
 
-function fromAddress() {
-  const values = new URLSearchParams(location.search);
-  $("query").value = values.get("q") ?? "";
-  $("mode").value = values.get("mode") ?? "auto";
-  $("k").value = values.get("k") ?? "10";
-  $("hybrid").checked = values.get("hybrid") === "on";
-  if ($("query").value) search($("query").value, false);
+function restore() {
+  state = fromAddress();
+  showState();
+  if (canSearch()) return search(false);
+  for (const id of ["parse", "results", "notes", "error"]) $(id).hidden = true;
+  $("status").textContent = "";
+  return null;
 }
 
 function drawAbout() {
@@ -162,8 +233,13 @@ function drawAbout() {
   $("k").max = String(about.max_k);
   $("query").maxLength = about.max_length;
   $("hybrid-field").hidden = !about.has_lexical;
-  const chips = about.examples.map((example) =>
-    h("li", {}, h("button", { type: "button", onclick: () => { $("query").value = example.query; search(example.query); } }, example.query)),
+  $("compare-field").hidden = !about.plain;
+  $("compared").textContent = about.plain ?? "";
+}
+
+function drawExamples({ examples }) {
+  const chips = examples.map((example) =>
+    h("li", {}, h("button", { type: "button", onclick: () => change({ q: example.query }) }, example.query)),
   );
   fill($("examples").querySelector("ul"), chips);
   $("examples").hidden = !chips.length;
@@ -178,13 +254,36 @@ async function begin() {
   }
   $("error").hidden = true;
   drawAbout();
-  fromAddress();
+  restore();
+  // The search need not wait for these, nor fail with them.
+  call("/examples").then(drawExamples, () => null);
+  call("/facets").then((found) => {
+    facets = found;
+    drawFacets(facets, state, change);
+  }, () => null);
+}
+
+function addCondition() {
+  const text = $("condition").value.trim();
+  if (!text || state.filter.includes(text)) return;
+  $("condition").value = "";
+  change({ filter: [...state.filter, text] });
 }
 
 $("search").addEventListener("submit", (event) => {
   event.preventDefault();
-  search($("query").value);
+  if (document.activeElement === $("condition")) addCondition();
+  else change({ q: $("query").value });
 });
+$("add-condition").addEventListener("click", addCondition);
+for (const name of SWITCHES) $(name).addEventListener("change", () => change({ q: $("query").value, [name]: $(name).value }));
+$("compare").addEventListener("change", () => change({ compare: $("compare").checked, offset: state.offset }));
+$("k").addEventListener("change", () => {
+  const k = Number.parseInt($("k").value, 10) || N_RESULTS;
+  change({ k: Math.min(Math.max(k, 1), about.max_k) });
+});
+$("previous").addEventListener("click", () => turn(Math.max(0, state.offset - state.k)));
+$("next").addEventListener("click", () => turn(state.offset + state.k));
 $("key").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem("key", $("key-value").value);
@@ -196,5 +295,5 @@ for (const button of document.querySelectorAll(".switch button")) {
   button.addEventListener("click", () => show(button.dataset.list));
 }
 document.addEventListener("keydown", onKey);
-window.addEventListener("popstate", fromAddress);
+window.addEventListener("popstate", restore);
 begin();

@@ -1,6 +1,7 @@
 // The parsed query: its words with their operands, the tree, and the attention values.
 
 import { colour, decimals, fill, h, letter } from "./dom.js";
+import { nameOfOperand } from "./filters.js";
 
 const PARTS = [
   ["cue", "marks the operator"],
@@ -30,7 +31,7 @@ function operandName(operand, index) {
     { class: `operand ${colour(index)}${operand.is_excluded ? " negated" : ""}` },
     h("b", { class: "letter" }, letter(index)),
     " ",
-    h("span", { class: "name" }, operand.text),
+    h("span", { class: "name", dir: "auto" }, nameOfOperand(operand)),
   );
 }
 
@@ -72,6 +73,18 @@ function tree(node, operands) {
     h("span", { class: `tag ${node.op}` }, node.op),
     h("ul", {}, node.parts.map((part) => tree(part, operands))),
   );
+}
+
+// The tree in one line.
+function formula(node, operands, isInner = false) {
+  if (node.op === "operand") return [operandName(operands[node.operand], node.operand)];
+  const sign = () => h("span", { class: `tag ${node.op}` }, node.op);
+  if (node.op === "not") return [sign(), " ", ...formula(node.parts[0], operands, true)];
+  const parts = node.parts.flatMap((part, place) => [
+    place && !(node.op === "and" && part.op === "not") ? [" ", sign(), " "] : " ",
+    ...formula(part, operands, true),
+  ]);
+  return isInner ? ["(", ...parts.slice(1), ")"] : parts.slice(1);
 }
 
 function cell(part, value, reach) {
@@ -137,27 +150,33 @@ function attention(explained) {
 function sentence(reply, explained) {
   const confidence = reply.confidence === null || reply.confidence === 1 ? "" : ` (confidence ${Math.round(100 * reply.confidence)}%)`;
   if (reply.is_composed) return `Each operand is scored on its own, and the operators combine the scores${confidence}.`;
-  if (reply.reading !== reply.tree) return `Parsed as ${reply.reading}, but the confidence is too low${confidence}: searched with one vector.`;
-  if (Object.values(explained.gate).some(Boolean)) return "One operand: searched with one vector, in which the operators change the attention.";
-  return "One operand: searched with one vector, as by a plain encoder.";
+  const attention = Object.values(explained.gate).some(Boolean) ? " The operators change the attention in it." : "";
+  const parsed = reply.reading !== reply.tree ? ` It was parsed as ${reply.reading}${confidence}.` : "";
+  return `Searched with one vector: ${reply.why_one_vector}.${parsed}${attention}`;
+}
+
+// What must be seen without opening anything: cue words that were not obeyed, for example.
+export function drawNotes(list, reply) {
+  fill(list, reply.warnings.map((note) => h("li", {}, note)));
+  list.hidden = !reply.warnings.length;
 }
 
 export function drawParse(section, reply, explained) {
   const known = explained ?? { gate: {}, words: [] };
   const words = wordsOf(reply.query);
+  const reading = reply.is_composed
+    ? h("span", { class: "formula" }, formula(reply.nodes, reply.operands))
+    : h("span", {}, `one vector: ${reply.why_one_vector}`);
+  const ways = [reply.hybrid ? "with words (hybrid)" : "", reply.strict_not ? "strict NOT" : ""].filter(Boolean);
+  // On a phone the second part is left out.
+  fill(section.querySelector("#reading"), reading, ways.length ? h("span", { class: "hint" }, ` · ${ways.join(", ")}`) : "");
   fill(
-    section,
+    section.querySelector("#parsed"),
+    h("p", { class: "hint" }, sentence(reply, known)),
     h(
       "div",
       { class: "two" },
-      h(
-        "div",
-        {},
-        h("h2", { id: "parse-title" }, "Parsed query"),
-        h("div", { class: "words" }, lanes(words, reply.operands, known)),
-        h("p", { class: "hint" }, sentence(reply, known)),
-        reply.warnings.map((warning) => h("p", { class: "warning" }, warning)),
-      ),
+      h("div", {}, h("h3", {}, "Words and operands"), h("div", { class: "words" }, lanes(words, reply.operands, known))),
       reply.is_composed
         ? h("div", {}, h("h3", {}, "Tree"), h("ul", { class: "tree" }, tree(reply.nodes, reply.operands)))
         : null,

@@ -1,6 +1,7 @@
 // The two lists: each result with its rank for each operand, and why it is not ranked higher.
 
 import { colour, fill, h, letter, ordinal, plural } from "./dom.js";
+import { nameOfOperand } from "./filters.js";
 
 const JUDGEMENTS = {
   answers: ["✓", "answers the query"],
@@ -22,7 +23,7 @@ function bars(ranks, operands) {
         {
           class: `operand-rank ${colour(index)}${operands[index].is_excluded ? " negated" : ""}`,
           share: Math.max(0, 1 - Math.log10(value) / Math.log10(MOST)).toFixed(3),
-          title: `rank for ${operands[index].text}`,
+          title: `rank for ${nameOfOperand(operands[index])}`,
         },
         operands[index].is_excluded ? h("span", { class: "tag not" }, "not") : null,
         h("b", { class: "letter" }, letter(index)),
@@ -49,11 +50,28 @@ function why(hit, system) {
     line.push(h("b", { class: own.verdict.replace(" ", "-") }, own.verdict), own.why ? ` because it ${own.why}` : "");
   }
   if (other) {
-    const name = isBoolean ? "plain encoder" : "Boolean model";
+    const name = isBoolean ? "one vector" : "Boolean search";
     const place = other.rank ? `${name}: ${ordinal(other.rank)}` : `${name}: not in the first ${other.looked}`;
     line.push(line.length ? " · " : "", h("span", { class: "place" }, place));
   }
   return line.length ? h("p", { class: "why" }, line) : null;
+}
+
+// A snippet begins shortly before its first match. Spans count code points, as in Python.
+const BEFORE = 60;
+
+function snippet(hit) {
+  const points = Array.from(hit.text);
+  const first = hit.highlights[0]?.[0] ?? 0;
+  const start = first > 2 * BEFORE ? Math.max(0, points.indexOf(" ", first - BEFORE)) : 0;
+  const parts = [start || hit.passage?.[0] ? "…" : ""];
+  let place = start;
+  for (const [from, to] of hit.highlights) {
+    parts.push(points.slice(place, from).join(""), h("mark", {}, points.slice(from, to).join("")));
+    place = to;
+  }
+  parts.push(points.slice(place).join(""), hit.is_cut ? "…" : "");
+  return h("p", { class: "snippet", dir: "auto" }, parts);
 }
 
 async function toggle(button, panel, id, load) {
@@ -77,7 +95,10 @@ async function toggle(button, panel, id, load) {
   }
 }
 
-function card(hit, system, operands, load) {
+const action = (words, hit, act) =>
+  h("button", { type: "button", "aria-label": `${words}: ${hit.title || hit.id}`, onclick: () => act(hit.id) }, words);
+
+function card(hit, system, operands, actions) {
   const name = `${system}-${hit.rank}`;
   const panel = h("div", { class: "panel", id: `${name}-panel`, hidden: true });
   const button = h(
@@ -87,7 +108,7 @@ function card(hit, system, operands, load) {
       class: "title",
       "aria-expanded": "false",
       "aria-controls": `${name}-panel`,
-      onclick: () => toggle(button, panel, hit.id, load),
+      onclick: () => toggle(button, panel, hit.id, actions.load),
     },
     h("span", { dir: "auto" }, hit.title || hit.id),
   );
@@ -96,9 +117,14 @@ function card(hit, system, operands, load) {
     "li",
     { class: `hit ${hit.judgement ?? ""}` },
     h("div", { class: "head" }, h("span", { class: "rank", "aria-hidden": "true" }, String(hit.rank)), h("h3", {}, button), badge(hit)),
-    h("p", { class: "snippet", dir: "auto" }, hit.text + (hit.is_cut ? "…" : "")),
+    snippet(hit),
     bars(ranks, operands),
-    why(hit, system),
+    h(
+      "div",
+      { class: "foot" },
+      why(hit, system),
+      h("p", { class: "actions" }, action("More like this", hit, actions.more), action("Fewer like this", hit, actions.fewer)),
+    ),
     panel,
   );
 }
@@ -117,18 +143,25 @@ function tally(judged, n) {
   );
 }
 
-export function drawList(section, system, list, operands, load) {
+export function drawList(section, system, list, operands, actions) {
   fill(
     section,
-    h("h2", { id: `${system}-title` }, system === "boolean" ? "Boolean model" : "Plain encoder"),
-    h("p", { class: "hint" }, list.label),
-    tally(list.judged, list.hits.length),
+    h(
+      "div",
+      { class: "heading" },
+      h("h2", { id: `${system}-title` }, system === "boolean" ? "Boolean search" : "One vector"),
+      h("p", { class: "hint" }, list.label.replace(", one vector", "")),
+      tally(list.judged, list.hits.length),
+    ),
     list.hits.length
-      ? h("ol", {}, list.hits.map((hit) => card(hit, system, operands, load)))
+      ? h("ol", {}, list.hits.map((hit) => card(hit, system, operands, actions)))
       : h("p", { class: "empty" }, "No documents found."),
   );
 }
 
-export const summary = (reply) =>
-  `${plural(reply.hits.length, "result")} in ${Math.round(reply.took.total ?? 0)} ms.` +
-  (reply.judged?.excluded ? ` ${plural(reply.judged.excluded_found, "violation")}.` : "");
+export function summary(reply) {
+  const first = reply.offset + 1;
+  const place = reply.hits.length ? `Results ${first}–${reply.offset + reply.hits.length}` : "No results";
+  const violations = reply.judged?.excluded ? ` ${plural(reply.judged.excluded_found, "violation")}.` : "";
+  return `${place} of ${plural(reply.total, "document")}, in ${Math.round(reply.took.total ?? 0)} ms.${violations}`;
+}

@@ -1,0 +1,130 @@
+"""What a service offers: its index, its limits, facets and example queries.
+
+No postponed annotations here: pydantic reads them when a class is made.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, Field
+
+import boolattn
+from boolattn.logic.syntax import unparse
+from boolattn.logic.tree import operators_of
+from boolattn.service.handlers import Handlers, Options
+from boolattn.service.schemas import QUERY, Value
+
+if TYPE_CHECKING:
+    from boolattn.search.index.overview import Example
+
+N_EXAMPLES = 5
+
+
+class ExampleReply(BaseModel):
+    """An example query."""
+
+    query: str = Field(examples=[QUERY])
+    operators: list[str]
+    is_judged: bool = Field(description="Whether its answers are known.")
+
+
+class AboutReply(BaseModel):
+    """What the page shows about the service."""
+
+    version: str
+    documents: int
+    boolean: str = Field(description="Name of the model.")
+    plain: str | None = Field(description="Name of the system compared with, if any.")
+    has_lexical: bool
+    max_k: int
+    max_length: int
+
+
+class ExamplesReply(BaseModel):
+    """Queries to try: judged ones if there are any, else taken from the documents."""
+
+    examples: list[ExampleReply]
+
+
+class FacetValue(BaseModel):
+    """A value of a field."""
+
+    value: Value
+    documents: int = Field(description="In the whole index.")
+    filter: str = Field(description="For GET /search.", examples=["family=Sphingidae"])
+
+
+class FacetReply(BaseModel):
+    """A field of the metadata with few different values; a list has each of its values."""
+
+    field: str = Field(examples=["family"])
+    documents: int = Field(description="That have a value.")
+    different: int = Field(description="Number of different values; the most frequent are given.")
+    values: list[FacetValue]
+
+
+class FacetsReply(BaseModel):
+    """Fields to filter by, counted in the whole index."""
+
+    documents: int = Field(description="In the index.")
+    facets: list[FacetReply]
+
+
+class OverviewHandlers:
+    """Describes the service for people who do not know its documents."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._searcher, self._settings = handlers.searcher, handlers.settings
+        self._judged, self._batcher = handlers.judged, handlers.batcher
+        #: What the searcher found, and what is left of it after a search.
+        self._examples: tuple[object, list[tuple[str, tuple[str, ...]]]] = (None, [])
+
+    async def about(self) -> AboutReply:
+        """Describe the service: its index and its limits."""
+        return AboutReply(
+            version=boolattn.__version__,
+            documents=len(self._searcher),
+            boolean=self._settings.label,
+            plain=self._settings.plain_label if self._settings.compare else None,
+            has_lexical=self._searcher.has_lexical,
+            max_k=self._settings.max_k,
+            max_length=self._settings.max_length,
+        )
+
+    async def facets(self) -> FacetsReply:
+        """Return fields of the metadata with few values, counted once for each index version."""
+        found = await asyncio.to_thread(lambda: self._searcher.facets)
+        facets = [FacetReply.model_validate(one, from_attributes=True) for one in found]
+        return FacetsReply(documents=len(self._searcher), facets=facets)
+
+    async def examples(self) -> ExamplesReply:
+        """Return queries to try: judged ones, or topics of the documents joined by operators."""
+        judged = self._judged.examples(N_EXAMPLES)
+        # One in explicit syntax too, so that people see that there is one.
+        explicit = [replace(item, query=item.explicit) for item in judged if item.explicit]
+        if judged:
+            known = [(item.query, item.operators) for item in (*judged, *explicit[:1])]
+        else:
+            found = await asyncio.to_thread(lambda: self._searcher.examples)
+            if self._examples[0] is not found:
+                self._examples = found, await self._searched(found)
+            known = self._examples[1]
+        examples = [
+            ExampleReply(query=text, operators=list(names), is_judged=bool(judged))
+            for text, names in known
+        ]
+        return ExamplesReply(examples=examples)
+
+    async def _searched(self, examples: Sequence["Example"]) -> list[tuple[str, tuple[str, ...]]]:
+        """Keep examples with results; where a text is parsed otherwise, in explicit syntax."""
+        kept = []
+        for one in examples:
+            for text in dict.fromkeys([one.text, unparse(one.tree)]):
+                found = await self._batcher.submit(Options.of(1), text)
+                operators = operators_of(one.tree)
+                if found.hits and operators_of(found.tree) == operators:
+                    kept.append((text, tuple(operator.value for operator in operators)))
+                    break
+        return kept
