@@ -12,6 +12,7 @@ import lzma
 import sys
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 #: Endings of a compressed file, in the order in which :func:`find_file` tries them.
 ENDINGS = ("", ".xz", ".zst", ".gz")
 
-_CHUNK = 1 << 20
+#: Most bytes of a line: a small compressed file may unpack to more than fits in memory.
+MAX_LINE = 256_000_000
+_MAX_EMPTY = 1_000_000  # lines in a row
+#: Compressed bytes read at once; zstandard may unpack them to 30,000 times as many.
+_CHUNK = 1 << 12
 
 # Raised by the decompressors when bytes are damaged or missing.
 _DAMAGE = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
@@ -45,14 +50,20 @@ def find_file(folder: Path, *names: str, remedy: str = "") -> Path:
     raise MissingDataError(f"no {missing} in {folder}" + (f"; {remedy}" if remedy else ""))
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+def read_lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]]:
     """Read a text file line by line, numbered from 1, without the line ends.
 
-    Only a line feed ends a line, because titles may contain other Unicode line separators.
+    Only a line feed ends a line, because titles may contain other Unicode line separators. A line
+    of more bytes than ``max_line`` is an error, and so are a million empty lines in a row.
     """
-    number = 0
+    number = n_empty = 0
     try:
-        for number, raw in enumerate(_raw_lines(path), start=1):
+        for number, raw in enumerate(_raw_lines(path, max_line), start=1):
+            if len(raw) > max_line:
+                raise too_long(f"{path}:{number}: the line", max_line)
+            n_empty = 0 if raw.strip() else n_empty + 1
+            if n_empty > _MAX_EMPTY:
+                raise DataError(f"{path}:{number}: {_MAX_EMPTY:,} empty lines; is this the file?")
             yield number, raw.decode("utf-8").rstrip("\r\n")
     except FileNotFoundError as error:
         raise MissingDataError(f"no file {path}") from error
@@ -95,7 +106,7 @@ def parse_object(line: str, path: Path, number: int) -> Any:  # noqa: ANN401 - p
     """Parse the JSON object of a line."""
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}:{number}: not JSON ({_plain(error)}); is it cut?") from error
     return check_object(row, path, number)
 
@@ -126,20 +137,31 @@ def _plain(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _raw_lines(path: Path) -> Iterator[bytes]:
-    """Read the decompressed lines of a file, or of stdin (``-``), each with its line end."""
+def too_long(what: str, limit: int) -> DataError:
+    """Return the error for a line, or a file, that is longer than a limit."""
+    return DataError(f"{what} has more than {limit / 1e6:.6g} MB; if that is right, --max-line MB")
+
+
+def _raw_lines(path: Path, limit: int) -> Iterator[bytes]:
+    """Read the decompressed lines of a file, or of stdin (``-``), each with its line end.
+
+    A line beyond the limit is cut.
+    """
     if str(path) == "-":
-        yield from sys.stdin.buffer
+        yield from iter(partial(sys.stdin.buffer.readline, limit + 1), b"")
         return
     if path.suffix == ".zip":
-        yield from _zip_lines(path)
+        yield from _zip_lines(path, limit)
         return
     openers: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
     with openers.get(path.suffix, Path.open)(path, "rb") as handle:
-        yield from _zstd_lines(handle) if path.suffix == ".zst" else handle
+        if path.suffix == ".zst":
+            yield from _zstd_lines(handle, limit)
+        else:
+            yield from iter(partial(handle.readline, limit + 1), b"")
 
 
-def _zstd_lines(handle: BinaryIO) -> Iterator[bytes]:
+def _zstd_lines(handle: BinaryIO, limit: int) -> Iterator[bytes]:
     """Decompress zstandard frames; the library's own reader accepts a truncated last frame."""
     zstandard = import_zstandard()
     rest = b""
@@ -158,13 +180,15 @@ def _zstd_lines(handle: BinaryIO) -> Iterator[bytes]:
         *lines, rest = rest.split(b"\n")
         for line in lines:
             yield line + b"\n"
+        if len(rest) > limit:
+            yield rest
     if is_open:
         raise EOFError("the last frame has no end")
     if rest:
         yield rest
 
 
-def _zip_lines(path: Path) -> Iterator[bytes]:
+def _zip_lines(path: Path, limit: int) -> Iterator[bytes]:
     with zipfile.ZipFile(path) as archive:
         # Archives made on a Mac contain a second, hidden file for each.
         names = [name for name in archive.namelist() if name.endswith((".jsonl", ".csv"))]
@@ -172,7 +196,7 @@ def _zip_lines(path: Path) -> Iterator[bytes]:
         if len(names) != 1:
             raise DataError(f"{path} must contain one .jsonl file, it contains {len(names)}")
         with archive.open(names[0]) as handle:
-            yield from handle
+            yield from iter(partial(handle.readline, limit + 1), b"")
 
 
 def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:

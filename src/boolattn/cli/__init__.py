@@ -6,7 +6,7 @@ Results go to stdout, everything else to stderr; a user's error is one line and 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -50,6 +50,8 @@ app.command(
 app.add_typer(data.app, name="data", rich_help_panel="Data and paper")
 
 
+#: The base class of wrong options and arguments, in click or in typer's copy of it.
+_ClickError: Any = typer.BadParameter.__mro__[2]
 #: Packages of the extra ``train``.
 _TRAIN = ("accelerate", "sentence_transformers", "torch", "transformers")
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -82,7 +84,16 @@ def _options(
 def main() -> None:
     """Run one command."""
     try:
-        app()
+        # For people, typer draws a box around a wrong option; a program gets one line.
+        sys.exit(app(standalone_mode=sys.stderr.isatty()))
+    except _ClickError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+        else:
+            typer.echo(f"boolattn: {' '.join(error.format_message().split())}", err=True)
+        sys.exit(error.exit_code)
+    except typer.Abort:
+        sys.exit(1)
     except BoolattnError as error:
         typer.echo(f"boolattn: {error}", err=True)
         sys.exit(2)

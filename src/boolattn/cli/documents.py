@@ -33,6 +33,7 @@ TextField = Annotated[
 ]
 IdField = Annotated[str, Option(help="Field with the id.")]
 TitleField = Annotated[str, Option(help="Field with the title.")]
+MaxLine = Annotated[float, Option(metavar="MB", min=0.001, help="Most megabytes of a line.")]
 SkipBad = Annotated[bool, Option("--skip-bad", help="Report rows with an error and go on.")]
 
 
@@ -46,6 +47,7 @@ def index(  # noqa: PLR0913 - options of a command line
     id_field: IdField = "",
     title_field: TitleField = "",
     skip_bad: SkipBad = False,
+    max_line: MaxLine = 256,
     engine: Annotated[str, Option(help="flat (exact), ivf, hnsw or milvus.")] = "flat",
     uri: Annotated[str, Option(help="Milvus: a file name or an address.")] = "",
     passages: Annotated[
@@ -74,7 +76,7 @@ def index(  # noqa: PLR0913 - options of a command line
     name, fields = model or SHIPPED, (text_field, id_field, title_field)
     retriever = load_model(name)
     with (
-        _records(documents, fields, skip_bad=skip_bad) as records,
+        _records(documents, fields, skip_bad=skip_bad, max_line=max_line) as records,
         _progress() as progress,
         _encoder(ray, name, retriever.fingerprint, batch_size) as encode,
     ):
@@ -106,6 +108,7 @@ def add(  # noqa: PLR0913 - options of a command line
     id_field: IdField = "",
     title_field: TitleField = "",
     skip_bad: SkipBad = False,
+    max_line: MaxLine = 256,
     as_json: AsJson = False,
 ) -> None:
     """Add documents to an index; an id that it has already is an error."""
@@ -116,7 +119,7 @@ def add(  # noqa: PLR0913 - options of a command line
     quiet_libraries()
     searcher = open_index(index, model)
     fields = (text_field, id_field, title_field)
-    records = _records(documents, fields, skip_bad=skip_bad, makes_ids=False)
+    records = _records(documents, fields, skip_bad=skip_bad, max_line=max_line, makes_ids=False)
     with records as found, _progress() as progress:
         searcher.add(found, replace_old=replace_old, progress=progress)
     _print_summary(searcher, start, as_json=as_json)
@@ -180,7 +183,7 @@ def _check_source(documents: Path) -> None:
 
 @contextmanager
 def _records(
-    path: Path, fields: _Fields, *, skip_bad: bool, makes_ids: bool = True
+    path: Path, fields: _Fields, *, skip_bad: bool, max_line: float, makes_ids: bool = True
 ) -> Iterator[Iterator[Document]]:
     """Read documents; tell about rows that were left out as they come, and at the end."""
     from boolattn.search.index.document_files import Fields, read_documents
@@ -194,7 +197,13 @@ def _records(
 
     texts, name, title = fields
     own = Fields(text=tuple(texts or ()), id=name, title=title)
-    yield read_documents(path, own, on_bad=on_bad if skip_bad else None, makes_ids=makes_ids)
+    yield read_documents(
+        path,
+        own,
+        on_bad=on_bad if skip_bad else None,
+        makes_ids=makes_ids,
+        max_line=int(max_line * 1e6),
+    )
     if n_bad:
         note(f"{n_bad} rows were left out")
 

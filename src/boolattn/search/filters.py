@@ -19,7 +19,14 @@ import numpy as np
 from boolattn.errors import QueryError
 from boolattn.logic.tree import And, Not, Where, atoms, signed_atoms
 from boolattn.search.storage import segments
-from boolattn.search.storage.values import as_boolean, filter_hash, is_number, items, period_of
+from boolattn.search.storage.values import (
+    as_boolean,
+    filter_hash,
+    is_number,
+    is_too_large,
+    items,
+    period_of,
+)
 from boolattn.search.verdicts import truth
 
 if TYPE_CHECKING:
@@ -55,6 +62,8 @@ def read_filters(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
     >>> read_filters({"year": {"gte": 1990}})[0].values
     (1990,)
     """
+    if not isinstance(filters, dict | None):
+        raise QueryError(f"filters are an object of conditions by field, not {filters!r:.80}")
     found: list[Condition] = []
     for name, given in (filters or {}).items():
         for kind, value in (given if isinstance(given, dict) else {"in": given}).items():
@@ -232,8 +241,11 @@ def _values(name: str, value: object) -> tuple[Value, ...]:
         own = own.isoformat() if hasattr(own, "isoformat") else own
         if not isinstance(own, str | int | float | bool):
             raise QueryError(
-                f"filter {name!r}: a value is text, a number or true or false, not {own!r}"
+                f"filter {name!r}: a value is text, a number or true or false, not "
+                f"{type(own).__name__}"
             )
+        if is_too_large(own):
+            raise QueryError(f"filter {name!r}: the number is too large to compare")
         found.append(own)
     return tuple(found)
 
@@ -250,11 +262,11 @@ def _text_and_value(text: str) -> list[Value]:
 
 
 def _limit(value: str, text: str) -> Value:
-    if re.fullmatch(r"[-+]?\d+", value):
-        return int(value)
-    if period_of(value):
+    if period_of(value) and not value.isdecimal():
         return value
     try:
-        return float(value)
+        # Also refuses more digits than Python reads.
+        return int(value) if re.fullmatch(r"[-+]?\d+", value) else float(value)
     except ValueError as error:
-        raise QueryError(f"filter {text!r}: {value!r} is neither a number nor a date") from error
+        what = f"{value[:40]!r} is neither a number nor a date"
+        raise QueryError(f"filter {text[:80]!r}: {what}") from error

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.data.records import Document
 from boolattn.errors import DataError, MissingDataError
-from boolattn.jsonl import ENDINGS, check_object, parse_object, read_lines
+from boolattn.jsonl import ENDINGS, MAX_LINE, check_object, parse_object, read_lines, too_long
 from boolattn.search.storage.values import as_boolean, flatten
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def read_documents(
     *,
     on_bad: Callable[[str], None] | None = None,
     makes_ids: bool = True,
+    max_line: int = MAX_LINE,
 ) -> Iterator[Document]:
     """Read documents as a stream; files of lines may be compressed (.gz, .xz, .zst).
 
@@ -58,11 +59,12 @@ def read_documents(
         on_bad: Called with the message for each row that cannot be read, which is then left out;
             without it, the first such row is an error.
         makes_ids: Whether a row without an id gets its title or else its number as one.
+        max_line: Most bytes of a line, and of a whole JSON file.
     """
     fields = fields or Fields()
     seen: dict[str, int | str] = {}
     has_rows = False
-    rows, is_typed = _rows(path)
+    rows, is_typed = _rows(path, max_line)
     for place, row in rows:
         has_rows = True
         where = f"{path}:{place}" if isinstance(place, int) else place
@@ -83,7 +85,7 @@ def read_documents(
         raise DataError(f"{path} holds no documents, so there is nothing to index")
 
 
-def _rows(path: Path) -> tuple[Rows, bool]:
+def _rows(path: Path, max_line: int) -> tuple[Rows, bool]:
     """Return the rows of any source, and whether all their values are texts without a type."""
     if path.is_dir():
         return _folder(path), False
@@ -100,14 +102,18 @@ def _rows(path: Path) -> tuple[Rows, bool]:
     if path != STDIN and kind not in ("jsonl", "ndjson", "json", "csv", "tsv"):
         kinds = ".jsonl, .json, .csv, .tsv, .parquet, .txt or .md"
         raise DataError(f"{path}: documents are in a file that ends in {kinds}, or in a folder")
-    lines = ((n, line.removeprefix("\ufeff") if n == 1 else line) for n, line in read_lines(path))
+    lines = (
+        (n, line.removeprefix("\ufeff") if n == 1 else line)
+        for n, line in read_lines(path, max_line)
+    )
     if path == STDIN:
         first = next(lines, (1, ""))
         lines = (one for one in chain([first], lines))
         kind = {"{": "jsonl", "[": "json"}.get(first[1].lstrip()[:1], "csv")
     if kind in ("csv", "tsv"):
+        csv.field_size_limit(max_line)  # a field may hold line breaks, and a book
         return _csv(path, lines, "\t" if kind == "tsv" else ""), True
-    return (_json if kind == "json" else _jsonl)(path, lines), False
+    return _json(path, lines, max_line) if kind == "json" else _jsonl(path, lines), False
 
 
 def _jsonl(path: Path, lines: Lines) -> Rows:
@@ -119,9 +125,15 @@ def _jsonl(path: Path, lines: Lines) -> Rows:
                 yield number, error
 
 
-def _json(path: Path, lines: Lines) -> Rows:
+def _json(path: Path, lines: Lines, max_size: int) -> Rows:
     """Read an array of objects, or objects one after the other."""
-    text = "\n".join(line for _, line in lines)
+    parts, size = [], 0
+    for _, line in lines:
+        parts.append(line)
+        size += len(line) + 1
+        if size > max_size + 1:
+            raise too_long(f"{path}: an array", max_size)
+    text = "\n".join(parts)
     decoder, place, last, number = json.JSONDecoder(), 0, 0, 1
     is_array = text.lstrip().startswith("[")
     place = text.find("[") + 1 if is_array else 0
@@ -136,7 +148,7 @@ def _json(path: Path, lines: Lines) -> Rows:
             yield number, check_object(row, path, number)
         except DataError as error:
             yield number, error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             number += text.count("\n", last, getattr(error, "pos", last))
             yield number, DataError(f"{path}:{number}: not JSON ({error}); is it cut?")
             return
@@ -145,8 +157,6 @@ def _json(path: Path, lines: Lines) -> Rows:
 
 
 def _csv(path: Path, lines: Lines, delimiter: str) -> Rows:
-    # A field may hold line breaks, and a book.
-    csv.field_size_limit(1 << 30)
     texts = (line + "\n" for _, line in lines)
     heading = next(texts, "")
     delimiter = delimiter or max(",;\t", key=heading.count)
@@ -182,7 +192,7 @@ def _parquet(path: Path) -> Rows:
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
-    except (ArrowException, OSError) as error:
+    except (ArrowException, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"{path}:{number + 1}: damaged, or not Parquet ({reason})") from error
 
@@ -284,6 +294,6 @@ def _typed(value: str) -> object:
         for read in (json.loads, ast.literal_eval):
             try:
                 return read(value)
-            except (ValueError, SyntaxError):
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
                 continue
     return as_boolean(value)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?")
 _MONTH = re.compile(r"(\d{4})(?:-(\d\d))?")
+#: Of nested metadata.
+MAX_DEPTH = 64
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -34,16 +36,17 @@ def flatten(metadata: Mapping[str, Any]) -> dict[str, Value | list[Value]]:
     found: dict[str, list[Value]] = {}
     lists: set[str] = set()
 
-    def walk(name: str, value: Any, *, is_item: bool) -> None:  # noqa: ANN401 - any value
+    def walk(name: str, value: Any, *, is_item: bool, depth: int = 1) -> None:  # noqa: ANN401
+        _check_depth(name, depth)
         if hasattr(value, "tolist"):  # of numpy
             value = value.tolist()
         if isinstance(value, dict):
             for key, inner in value.items():
-                walk(f"{name}.{key}", inner, is_item=is_item)
+                walk(f"{name}.{key}", inner, is_item=is_item, depth=depth + 1)
         elif isinstance(value, list | tuple | set | frozenset):
             is_set = isinstance(value, set | frozenset)
             for inner in sorted(value, key=repr) if is_set else value:
-                walk(name, inner, is_item=True)
+                walk(name, inner, is_item=True, depth=depth + 1)
         elif (plain := _plain(name, value)) is not None:
             if is_item:
                 lists.add(name)
@@ -55,6 +58,11 @@ def flatten(metadata: Mapping[str, Any]) -> dict[str, Value | list[Value]]:
         name: values if name in lists or len(values) > 1 else values[0]
         for name, values in found.items()
     }
+
+
+def _check_depth(name: str, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise DataError(f"the field {name[:60]!r} is nested deeper than {MAX_DEPTH} levels")
 
 
 def _plain(name: str, value: Any) -> Value | None:  # noqa: ANN401 - any value
@@ -69,7 +77,14 @@ def _plain(name: str, value: Any) -> Value | None:  # noqa: ANN401 - any value
     if not isinstance(value, str | int | float | bool):
         kinds = "text, numbers, true or false, dates, lists and objects of these"
         raise DataError(f"the field {name!r} is {type(value).__name__}; metadata are {kinds}")
+    if is_too_large(value):
+        raise DataError(f"the field {name!r} is a number too large to compare; write it as text")
     return value
+
+
+def is_too_large(value: object) -> bool:
+    """Whether a whole number has no place among the floating-point numbers."""
+    return isinstance(value, int) and value.bit_length() > 1023
 
 
 def items(value: Value | list[Value] | None) -> list[Value]:
