@@ -8,18 +8,27 @@ import io
 import lzma
 import os
 import shutil
+import stat
 import sys
+import time
 from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import BinaryIO, TextIO
+
+
+_SCRATCH, _LOCK, _NEW_S = "boolattn-scratch-", "lock", 60.0
 
 
 def cache_folder() -> Path:
@@ -104,6 +113,30 @@ def atomic_folder(
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield an empty folder, removed at the end; if the process is killed, by the next one."""
+    _clean_scratch()
+    with TemporaryDirectory(prefix=_SCRATCH, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        (folder / "files").mkdir()
+        with FileLock(folder / _LOCK):
+            yield folder / "files"
+
+
+@lru_cache(maxsize=1)
+def _clean_scratch() -> None:
+    """Remove folders whose process is gone: nobody holds their lock. Once in a process."""
+    for folder in Path(gettempdir()).glob(f"{_SCRATCH}*"):
+        with suppress(OSError, Timeout):
+            status = folder.lstat()
+            # A new folder may not be locked yet.
+            is_old = time.time() - status.st_mtime > _NEW_S
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and is_old:
+                with FileLock(folder / _LOCK, blocking=False):
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_target(folder: Path, *, replace: bool, marker: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 T = TypeVar("T")
@@ -39,6 +39,26 @@ def build(kind: type[T], values: Mapping[str, Any], *, source: str = "") -> T:
         return kind(**plain)
     except (TypeError, ConfigError) as error:
         raise ConfigError(f"{where}{error}") from error
+
+
+#: Whether a value is of a type, by the type's name.
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "bool": lambda value: isinstance(value, bool),
+    "bool | None": lambda value: isinstance(value, bool | None),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+    "Sequence[str]": lambda value: (
+        isinstance(value, list | tuple) and all(isinstance(own, str) for own in value)
+    ),
+}
+
+
+def check_types(settings: Any) -> None:  # noqa: ANN401 - any dataclass
+    """Refuse values of settings that are not of the plain type that their field names."""
+    for one in fields(settings):
+        value, is_right = getattr(settings, one.name), _TYPES.get(str(one.type))
+        if is_right is not None and not is_right(value):
+            raise ConfigError(f"{one.name} is of the type {one.type}, not {value!r:.80}")
 
 
 def read_toml(kind: type[T], path: Path) -> T:

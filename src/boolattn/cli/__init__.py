@@ -83,6 +83,10 @@ def _options(
 
 def main() -> None:
     """Run one command."""
+    if sys.argv[1:2] == ["serve"]:
+        from boolattn.service.supervisor import supervise
+
+        supervise()
     try:
         # For people, typer draws a box around a wrong option; a program gets one line.
         sys.exit(app(standalone_mode=sys.stderr.isatty()))

@@ -95,6 +95,15 @@ def load_model(
     A folder for onnxruntime runs there, unless a device is named or torch finds a GPU; other
     folders run in torch.
     """
+    for what, value, kinds in (
+        ("the name of a model", name, (str, Path)),
+        ("the name of a device", device, (str, type(None))),
+    ):
+        if not isinstance(value, kinds):
+            raise ConfigError(f"{what} is a text, not {type(value).__name__}")
+    if not isinstance(parser, str | None) and not hasattr(parser, "parse"):
+        raise ConfigError(f"parser is a parser, its name or None, not {type(parser).__name__}")
+    name = str(name)
     folder = resolve(name)
     if runs_in_onnx(folder, device):
         from boolattn.embedding.onnx_retriever import OnnxRetriever

@@ -18,7 +18,6 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -30,6 +29,7 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel
 from boolattn.errors import ConfigError, GateError, MissingDataError
+from boolattn.files import scratch_folder
 from boolattn.plugin.attach import NAME, hooks_of
 from boolattn.plugin.storage import FILE
 from boolattn.plugin.storage import load as load_attached
@@ -94,8 +94,8 @@ def build_towers(
     for length in (towers.query_length, towers.document_length):
         if length > limit:
             raise ConfigError(f"the encoder takes at most {limit} tokens; got a length of {length}")
-    with TemporaryDirectory(prefix="boolattn-") as folder:
-        builder = _TowerBuilder(model, tokenizer, towers, Path(folder))
+    with scratch_folder() as folder:
+        builder = _TowerBuilder(model, tokenizer, towers, folder)
         query = document = builder.query_tower(config)
         if not towers.is_shared:
             plain = model if document_encoder is None else _load(document_encoder)

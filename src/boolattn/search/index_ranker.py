@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from boolattn.evaluation.ranking import Ranking
+from boolattn.files import scratch_folder
 from boolattn.search.searcher import Searcher
 
 if TYPE_CHECKING:
@@ -43,8 +43,9 @@ class IndexRanker:
         encode: Encode | None = None,
         lexical: bool = True,
     ) -> None:
-        folder = tempfile.mkdtemp()
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        stack = ExitStack()
+        folder = stack.enter_context(scratch_folder())
+        weakref.finalize(self, stack.close)
         self._rows = {document.id: row for row, document in enumerate(documents)}
         name = f"{folder}/index"
         # One vector a document, as models are trained and as ``encode`` may have made them.

@@ -6,8 +6,6 @@ import os
 import re
 import shutil
 from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +13,11 @@ import numpy as np
 from boolattn.composition.exact import Ranked
 from boolattn.errors import IndexFolderError, MissingDataError
 from boolattn.evaluation.ranking import PADDING, Ranking
+from boolattn.files import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
+    from pathlib import Path
 
     from boolattn.data.records import Document
     from boolattn.search.storage.segments import Mask, RowNumbers
@@ -160,15 +160,18 @@ class Bm25Ranker:
 class Lexical:
     """A lexical index opened for reading."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_copied: bool = False) -> None:
         tantivy = tantivy_module()
         try:
             # tantivy writes a lock beside what it opens, and the index may be read-only. The lock
             # may appear while the links are removed, which is no failure.
-            with TemporaryDirectory(prefix="boolattn-", ignore_cleanup_errors=True) as links:
+            with scratch_folder() as links:
                 for path in _parts(folder):
-                    (Path(links) / path.name).symlink_to(path.resolve())
-                index = tantivy.Index.open(links)
+                    if is_copied:
+                        shutil.copyfile(path, links / path.name)
+                    else:
+                        (links / path.name).symlink_to(path.resolve())
+                index = tantivy.Index.open(str(links))
                 index.config_reader("manual")
                 self._searcher = index.searcher()
         except (OSError, ValueError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from boolattn.search.lexical_exclusion import allowed_by_terms, denies, is_kept
 from boolattn.search.queries import QueryOptions, added_operands, prepare_queries
 from boolattn.search.result import RANKED_LOWER, Hit, SearchResult
 from boolattn.search.verdicts import explain_lower_rank, judge
-from boolattn.settings import build
+from boolattn.settings import build, check_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,6 +63,9 @@ class SearchOptions:
 def read_options(options: Mapping[str, Any], k: int, limit: int | None, what: str) -> SearchOptions:
     """Return the options of a search for ``k`` results; refuse what cannot be."""
     how = build(SearchOptions, options, source="search")
+    check_types(how)
+    if not isinstance(k, SupportsIndex) or isinstance(k, bool):
+        raise QueryError(f"k is a whole number, not {k!r:.80}")
     for name, least, value in (("k", 1, k), ("offset", 0, how.offset)):
         if value < least:
             raise QueryError(f"{name} must be at least {least}, got {value}")

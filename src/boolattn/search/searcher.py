@@ -6,13 +6,22 @@ import logging
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterable
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.data.records import Document
 from boolattn.embedding.models import SHIPPED, as_retriever, load_model
-from boolattn.errors import ConfigError, DataError, IndexFolderError
+from boolattn.errors import (
+    BoolattnError,
+    ConfigError,
+    DataError,
+    IndexDamagedError,
+    IndexFolderError,
+    QueryError,
+)
 from boolattn.search.index.open_index import OpenIndex
 from boolattn.search.index.writer import IndexSettings, Writer, delete_documents
 from boolattn.search.pipeline import Pipeline, read_options
@@ -20,7 +29,7 @@ from boolattn.search.storage.manifest import check_files, check_model, read_mani
 from boolattn.settings import build
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sentence_transformers import SentenceTransformer
 
@@ -61,6 +70,8 @@ class Searcher:
             retriever: The model that built it; left out, the one that the index names.
             verify: Whether every byte is compared with its hash, also of a large index.
         """
+        if not isinstance(folder, str | Path):
+            raise ConfigError(f"the folder of an index is a path, not {type(folder).__name__}")
         folder = Path(folder)
         for attempt in (1, 2):
             manifest = read_manifest(folder)
@@ -186,17 +197,39 @@ class Searcher:
         """Open the index again if another process changed it; return whether it did."""
         manifest = read_manifest(self.folder)
         if manifest == self.manifest:
+            if not manifest.is_small:
+                self._check(max_hashed=0)
             return False
         check_files(self.folder, manifest)
         check_model(self.folder, manifest, self.retriever)
         self._index = OpenIndex.open(self.folder, manifest)
         return True
 
+    def _check(self, **options: Any) -> None:
+        """Raise if a file of the open index is not as it was written."""
+        try:
+            check_files(self.folder, self.manifest, **options)
+        except IndexFolderError as error:
+            raise IndexDamagedError(str(error)) from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Blame the index for an error that it caused: a file may have been overwritten."""
+        try:
+            yield
+        except BoolattnError:
+            raise
+        except Exception:
+            self._check()
+            raise
+
     def document(self, name: str) -> Document:
         """Return a document by its id."""
-        if (row := self._index.rows.find([name]).get(name)) is None:
-            raise DataError(f"no document {name!r} in {self.folder}")
-        return self._index.rows.document(row)
+        with self._reading():
+            row = self._index.rows.find([name]).get(name) if isinstance(name, str) else None
+            if row is None:
+                raise DataError(f"no document {name!r} in {self.folder}")
+            return self._index.rows.document(row)
 
     def search(self, query: str = "", k: int = 10, **options: Any) -> SearchResult:
         """Search one query for ``k`` results; options are those of ``SearchOptions``.
@@ -209,6 +242,7 @@ class Searcher:
         self, queries: Sequence[str], k: int = 10, **options: Any
     ) -> list[SearchResult]:
         """Search several queries, encoded and compared in one batch; see :meth:`search`."""
+        _check_queries(queries)
         how = read_options(options, k, self.engine.limit, self.manifest.engine)
         if how.hybrid is None:
             how = replace(how, hybrid=self.has_lexical and how.compose)
@@ -219,7 +253,16 @@ class Searcher:
         if not queries:
             return []
         k = min(k + how.offset, max(1, len(self)))
-        return Pipeline(self._index, self.retriever, how, k).run(queries)
+        with self._reading():
+            return Pipeline(self._index, self.retriever, how, k).run(list(queries))
+
+
+def _check_queries(queries: object) -> None:
+    if isinstance(queries, str) or not isinstance(queries, Iterable):
+        raise QueryError(f"queries are a list of texts, not {type(queries).__name__}")
+    for query in queries:
+        if not isinstance(query, str):
+            raise QueryError(f"a query is text, not {type(query).__name__}")
 
 
 def _document(place: int, given: str | Mapping[str, Any] | Document) -> Document:

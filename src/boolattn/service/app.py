@@ -105,7 +105,6 @@ def _api_routes(handlers: Handlers, changes: DocumentHandlers) -> APIRouter:
     router.get("/documents/{document_id:path}", responses=_errors(404))(handlers.document)
     router.delete("/documents/{document_id:path}", responses=_errors(403, 404))(changes.delete)
     router.post("/documents", responses=_errors(400, 403, 413))(changes.add)
-    router.head("/health", include_in_schema=False)(handlers.health)
     router.get("/health")(handlers.health)
     overview = OverviewHandlers(handlers)
     router.get("/about")(overview.about)
@@ -139,7 +138,7 @@ def _page_routes() -> APIRouter:
             return Response(status_code=304, headers=headers)
         return Response(content, media_type=media_type, headers=headers)
 
-    @router.api_route("/", methods=["GET", "HEAD"])
+    @router.get("/")
     async def page(request: Request) -> Response:
         return serve("index.html", request)
 

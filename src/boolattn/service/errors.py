@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from boolattn.errors import BoolattnError, ConfigError, QueryError
+from boolattn.errors import BoolattnError, ConfigError, IndexFolderError, QueryError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,6 +55,10 @@ def as_refused(error: Exception) -> RefusedError:
             return error
         case QueryError() | ConfigError():
             return _query_error(error)
+        case IndexFolderError():
+            logger.error("the index cannot be read: %s", one_line(str(error)))
+            message = "the index is damaged or being repaired; see the log"
+            return RefusedError(503, "index_damaged", message, headers={"Retry-After": "30"})
         case RequestValidationError():
             return _field_error(error.errors())
         case HTTPException():

@@ -11,6 +11,7 @@ import hmac
 import logging
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -108,6 +109,9 @@ class LimitsMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            # The same answer as to GET, without its body.
+            scope, send = {**scope, "method": "GET"}, partial(_send_head, send)
         is_change = scope["method"] not in ("GET", "HEAD") and CHANGED in scope["path"]
         max_body = self._settings.max_upload if is_change else self._settings.max_body
         exchange = _Exchange(scope, receive, send, max_body, time.perf_counter(), is_change)
@@ -179,6 +183,10 @@ class LimitsMiddleware:
         code = f" {exchange.code}" if exchange.code else ""
         method = exchange.scope["method"] if exchange.status != 405 else "?"
         logger.info("%s %s %s %.1f ms%s", method, exchange.route, status, 1000 * seconds, code)
+
+
+async def _send_head(send: Send, message: Message) -> None:
+    await send(message if message["type"] != "http.response.body" else {**message, "body": b""})
 
 
 def _too_large(limit: int) -> RefusedError:

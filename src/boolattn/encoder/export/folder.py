@@ -6,7 +6,6 @@ import json
 import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from boolattn.encoder.export.graphs import TowerGraph, tower_graphs, write_graph
 from boolattn.encoder.retriever import Retriever
 from boolattn.encoder.towers import settings_of
 from boolattn.errors import ConfigError
-from boolattn.files import atomic_folder, require
+from boolattn.files import atomic_folder, require, scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,9 +64,9 @@ def export_model(
     retriever = Retriever.load(source, device="cpu", parser=None)
     with (
         atomic_folder(target, replace=True, marker=MANIFEST) as draft,
-        TemporaryDirectory(prefix="boolattn-") as scratch,
+        scratch_folder() as scratch,
     ):
-        builder = _Export(retriever, source, draft, Path(scratch), int8=int8)
+        builder = _Export(retriever, source, draft, scratch, int8=int8)
         for name, graph in tower_graphs(retriever).items():
             log(f"tracing the {name} graph")
             builder.add(name, graph)
@@ -78,7 +77,7 @@ def export_model(
         manifest = replace(manifest, agreement=agreement)
         if int8:
             # The torch model that is restored from this folder has the rounded weights.
-            write_torch(draft, restored := Path(scratch) / "restored")
+            write_torch(draft, restored := scratch / "restored")
             fingerprint = Retriever.load(restored, device="cpu", parser=None).fingerprint
             manifest = replace(manifest, fingerprint=fingerprint)
         manifest.write(draft)

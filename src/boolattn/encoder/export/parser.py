@@ -7,7 +7,6 @@ import os
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +19,7 @@ from boolattn.embedding.int8 import quantise, read_tensors
 from boolattn.encoder.export.graphs import trace
 from boolattn.encoder.parser import SETTINGS, TOKENIZER, ParserModel
 from boolattn.errors import DataError
-from boolattn.files import atomic_folder, require
+from boolattn.files import atomic_folder, require, scratch_folder
 from boolattn.parsing.decoding import decode, mark_operators
 from boolattn.parsing.parser import GRAPH, MANIFEST, OUTPUTS, Parser, ParserManifest
 from boolattn.parsing.runtime import open_tokenizer
@@ -89,9 +88,9 @@ def export_parser(
     found = stored_words(Path(encoder), target, values, source) if encoder else {}
     with (
         atomic_folder(target, replace=True, marker=MANIFEST) as draft,
-        TemporaryDirectory(prefix="boolattn-") as scratch,
+        scratch_folder() as scratch,
     ):
-        plain, rounded, fused = (Path(scratch) / f"{name}.onnx" for name in "pqf")
+        plain, rounded, fused = (scratch / f"{name}.onnx" for name in "pqf")
         trace(ParserGraph(model), (torch.zeros(1, 8, table.shape[1]),), (1,), plain)
         quantise_graph(read_graph(plain), rounded)
         optimise_graph(rounded, fused)

@@ -103,7 +103,8 @@ class Approximate(TunedEngine):
         """Open an index; its file is mapped into memory, which processes share."""
         faiss, path = faiss_module(), folder / manifest.engine_settings["file"]
         try:
-            index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+            flags = 0 if manifest.is_small else faiss.IO_FLAG_MMAP_IFC
+            index = faiss.read_index(str(path), flags)
         except RuntimeError as error:
             raise IndexFolderError(f"cannot open {path}; build the index again") from error
         if index.ntotal != len(rows):

@@ -56,7 +56,9 @@ class OpenIndex:
         """Open everything that a manifest names."""
         rows = Rows.open(folder, manifest)
         engine = find_engine(manifest.engine).open(folder, manifest, rows)
-        lexical = Lexical(folder / manifest.lexical) if manifest.lexical else None
+        lexical = None
+        if manifest.lexical:
+            lexical = Lexical(folder / manifest.lexical, is_copied=manifest.is_small)
         return cls(manifest, rows, engine, Flat(rows), lexical)
 
     @cached_property

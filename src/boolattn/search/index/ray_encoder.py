@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from boolattn.embedding.models import load_model, resolve
 from boolattn.errors import ConfigError, IndexMismatchError, MissingDataError
+from boolattn.files import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,12 +32,13 @@ class Worker:
 
     def __init__(self, files: dict[str, bytes]) -> None:
         # Kept as long as the worker: a model may open its files late.
-        self._folder = TemporaryDirectory(prefix="boolattn-")
+        self._stack = ExitStack()
+        folder = self._stack.enter_context(scratch_folder())
         for name, content in files.items():
-            path = Path(self._folder.name) / name
+            path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        self._retriever = load_model(self._folder.name)
+        self._retriever = load_model(str(folder))
 
     def fingerprint(self) -> str:
         """Return the model's fingerprint."""

@@ -19,6 +19,8 @@ MANIFEST = "manifest.json"
 #: Opening an index compares hashes up to so many bytes, small files first (about half a second);
 #: of larger files only the size. ``verify`` compares all.
 MAX_HASHED = 1 << 30
+#: An index of so many bytes is copied into memory; a larger one is mapped.
+MAX_COPIED = 1 << 27
 
 
 class Model(Protocol):
@@ -76,6 +78,11 @@ class Manifest:
         return sum(segment.count for segment in self.segments)
 
     @property
+    def is_small(self) -> bool:
+        """Whether the files are copied into memory, where nobody can change them."""
+        return sum(entry.size for entry in self.files.values()) <= MAX_COPIED
+
+    @property
     def n_documents(self) -> int:
         """Number of documents, without the deleted ones."""
         return sum(segment.n_documents for segment in self.segments) - self.n_deleted
@@ -114,9 +121,11 @@ def read_manifest(folder: Path) -> Manifest:
     return Manifest(**body)
 
 
-def check_files(folder: Path, manifest: Manifest, *, verify: bool = False) -> None:
-    """Compare the files with the manifest: every size, and contents as :data:`MAX_HASHED` says."""
-    left = MAX_HASHED
+def check_files(
+    folder: Path, manifest: Manifest, *, verify: bool = False, max_hashed: int = MAX_HASHED
+) -> None:
+    """Compare the files with the manifest: every size, and contents as ``max_hashed`` says."""
+    left = max_hashed
     for name, entry in sorted(manifest.files.items(), key=lambda item: item[1].size):
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
             raise IndexFolderError(f"{name!r} in {folder / MANIFEST} leads out of the index")

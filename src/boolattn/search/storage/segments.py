@@ -178,20 +178,22 @@ def _about(folder: Path, name: str) -> Any:  # noqa: ANN401 - JSON
 
 
 class Segment:
-    """A segment opened for reading, mapped into memory."""
+    """A segment opened for reading: mapped into memory, or copied if the index is small."""
 
-    def __init__(self, path: Path, entry: SegmentEntry, dimension: int) -> None:
+    def __init__(self, path: Path, entry: SegmentEntry, manifest: Manifest) -> None:
         self.path, self.count, self.n_documents = path, entry.count, entry.n_documents
         try:
             # "c": a private view that torch takes without a copy.
-            self.vectors: Array = np.load(path / VECTORS, mmap_mode="c", allow_pickle=False)
+            mode: Any = None if manifest.is_small else "c"
+            self.vectors: Array = np.load(path / VECTORS, mmap_mode=mode, allow_pickle=False)
             self.columns: Mapping[str, NDArray[Any]] = load_file(path / ROWS)
             with (path / DOCUMENTS).open("rb") as handle:
-                self._text = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+                mapped = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+                self._text = mapped[:] if manifest.is_small else mapped
         except (OSError, ValueError, SafetensorError) as error:
             raise IndexFolderError(f"cannot open {path}: {error}") from error
         sizes = self.vectors.shape, len(self.columns["span"]), len(self.columns["key"])
-        if sizes != ((self.count, dimension), self.count, self.n_documents):
+        if sizes != ((self.count, manifest.dimension), self.count, self.n_documents):
             raise IndexFolderError(f"{path} does not fit its manifest; build the index again")
 
     def document(self, number: int) -> Document:
@@ -224,7 +226,7 @@ class Rows:
     def open(cls, folder: Path, manifest: Manifest) -> Rows:
         """Open all segments of an index."""
         segments = [
-            Segment(folder / SEGMENTS / segment.name, segment, manifest.dimension)
+            Segment(folder / SEGMENTS / segment.name, segment, manifest)
             for segment in manifest.segments
         ]
         if not manifest.deleted:
@@ -339,7 +341,7 @@ class Rows:
 
 
 def _line(document: Document) -> bytes:
-    row = {name: getattr(document, name) for name in ("id", "title", "text")}
+    row: dict[str, Any] = {"id": document.id, "title": document.title, "text": document.text}
     row["metadata"] = dict(document.metadata)
     try:
         text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from boolattn.data.domains.items import Item
 from boolattn.data.domains.sources import read_member
+from boolattn.files import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 _MEMBER = "./usr/lib/R/site-library/GO.db/extdata/GO.sqlite"
 _MAX_NAME = 4
@@ -19,8 +19,8 @@ _MAX_NAME = 4
 
 def read(files: Sequence[Path], size: str) -> Iterator[Item]:
     """Read the terms; a label is a more general term of a few words."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "go.sqlite"
+    with scratch_folder() as folder:
+        path = folder / "go.sqlite"
         path.write_bytes(read_member(files[0], _MEMBER))
         database = sqlite3.connect(path)
         terms = database.execute("SELECT _id, go_id, term, definition FROM go_term").fetchall()

@@ -1,0 +1,65 @@
+"""Starts a crashed service again: the process that people start only watches the one that serves.
+
+A fault in a memory map, which a file that is cut under the service causes, ends a process without
+an exception. May import: nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+
+_PAUSE_S, _MAX_PAUSE_S, _LONG_S = 1.0, 30.0, 60.0
+_PR_SET_PDEATHSIG = 1
+
+
+def supervise() -> None:
+    """Return in a child process, and again in another when a signal killed it.
+
+    This process passes SIGTERM and SIGINT on, and ends with the child's exit status.
+    """
+    pause, has_crashed = _PAUSE_S, False
+    while hasattr(os, "fork"):
+        start, child = time.monotonic(), os.fork()
+        if not child:
+            _end_with_parent()
+            return
+        status, is_stopped = _watch(child)
+        if is_stopped or status == 0 or (status > 0 and not has_crashed):
+            sys.exit(status if status >= 0 else 128 - status)
+        has_crashed = True
+        pause = _PAUSE_S if time.monotonic() - start > _LONG_S else min(2 * pause, _MAX_PAUSE_S)
+        what = signal.Signals(-status).name if status < 0 else f"status {status}"
+        line = f"boolattn: the service ended with {what}; it starts again in {pause:g} s\n"
+        sys.stderr.write(line)
+        sys.stderr.flush()
+        time.sleep(pause)
+
+
+def _watch(child: int) -> tuple[int, bool]:
+    """Wait for a child; return its exit status, and whether it was asked to stop."""
+    asked: list[int] = []
+
+    def pass_on(number: int, _frame: object) -> None:
+        asked.append(number)
+        with suppress(ProcessLookupError):
+            os.kill(child, number)
+
+    caught = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, pass_on) for number in caught]
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), bool(asked)
+    finally:
+        for number, handler in zip(caught, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _end_with_parent() -> None:
+    """Let this process get SIGTERM when its parent ends, and Ctrl-C only from it."""
+    os.setpgid(0, 0)
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

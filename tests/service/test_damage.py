@@ -1,0 +1,227 @@
+"""Files that change under a service, arguments of any type, and what killed processes leave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx2
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from boolattn.embedding.models import load_model
+from boolattn.errors import BoolattnError, ConfigError, IndexFolderError, QueryError
+from boolattn.files import _clean_scratch, scratch_folder
+from boolattn.search import Searcher
+from boolattn.search.storage import manifest
+from boolattn.service.app import create_app
+from boolattn.service.settings import ServiceSettings
+from tests.search import word_model
+from tests.service.test_api import refused
+
+COMMAND = [sys.executable, "-c", "from boolattn.cli import main; main()"]
+
+
+@pytest.fixture(scope="module")
+def retriever():
+    return word_model.retriever()
+
+
+@pytest.fixture
+def index(retriever, tmp_path):
+    Searcher.build(tmp_path / "index", word_model.corpus(), retriever, segment_size=10)
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def client(index, retriever):
+    settings = ServiceSettings(refresh=0)
+    with TestClient(create_app(Searcher.open(index, retriever), None, settings)) as found:
+        yield found
+
+
+def overwrite(path):
+    with path.open("r+b") as file:
+        file.write(b"\xff" * path.stat().st_size)
+
+
+@pytest.mark.parametrize("change", ["cut", "overwritten"])
+def test_a_small_index_answers_although_its_files_change(index, client, change):
+    asked = {"query": "moths AND Borneo NOT Sumatra", "k": 5, "hybrid": True}
+    before = client.post("/search", json=asked).json()["hits"]
+    for path in index.rglob("*"):
+        if path.is_file() and path.name not in ("manifest.json", "lock"):
+            if change == "cut":
+                os.truncate(path, 10)
+            else:
+                overwrite(path)
+    assert client.post("/search", json=asked).json()["hits"] == before
+    assert client.get("/documents/both").json()["text"] == "moths Borneo Sumatra"
+
+
+def test_a_large_index_that_is_cut_is_not_read_further(index, retriever, monkeypatch, caplog):
+    monkeypatch.setattr(manifest, "MAX_COPIED", 0)
+    searcher = Searcher.open(index, retriever)
+    with TestClient(create_app(searcher, None, ServiceSettings(refresh=0))) as client:
+        assert client.get("/search?q=moths").status_code == 200
+        path = next(index.rglob("documents.jsonl"))
+        content = path.read_bytes()
+        os.truncate(path, 10)
+        for _ in range(2):
+            answer = refused(client.get("/search?q=moths"), 503, "index_damaged")
+            assert "see the log" in answer.message
+        refused(client.get("/documents/both"), 503, "index_damaged")
+        assert client.get("/health").status_code == 200
+        path.write_bytes(content)
+        assert client.get("/search?q=moths").status_code == 200
+    assert "documents.jsonl has 10 bytes instead of" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_a_large_index_that_is_overwritten_is_blamed(index, retriever, monkeypatch, caplog):
+    monkeypatch.setattr(manifest, "MAX_COPIED", 0)
+    searcher = Searcher.open(index, retriever)
+    for path in index.rglob("documents.jsonl"):
+        overwrite(path)
+    with pytest.raises(IndexFolderError, match=r"documents.jsonl was altered: its hash differs"):
+        searcher.search("moths")
+    with TestClient(create_app(searcher, None, ServiceSettings(refresh=0))) as client:
+        refused(client.get("/search?q=moths"), 503, "index_damaged")
+        refused(client.get("/documents/both"), 503, "index_damaged")
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/", "/page/app.js", "/health", "/about", "/metrics"])
+def test_head_is_get_without_a_body(client, path):
+    head, get = client.head(path), client.get(path)
+    assert head.status_code == get.status_code
+    assert head.headers["content-type"] == get.headers["content-type"]
+    assert head.content == b""
+
+
+def test_head_of_a_search(client):
+    assert client.head("/search?q=moths").status_code == 200
+    assert client.head("/search").status_code == 422
+    assert client.head("/documents/both").headers["content-length"] != "0"
+    assert client.head("/documents/nobody").status_code == 404
+
+
+def children(process):
+    path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return [int(name) for name in path.read_text().split()]
+
+
+@pytest.fixture
+def service(tmp_path):
+    """The command over an index of the shipped model."""
+    folder = tmp_path / "index"
+    documents = word_model.corpus()[:3]
+    Searcher.build(folder, documents, load_model("shipped"), model="shipped")
+    process = subprocess.Popen(
+        [*COMMAND, "serve", str(folder), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_crashed_service_starts_again_and_ends_with_its_parent(service):
+    """A fault in a memory map is SIGBUS."""
+    address = service.stdout.readline().strip()
+    [first] = children(service)
+    assert httpx2.get(f"{address}health").status_code == 200
+    os.kill(first, signal.SIGBUS)
+    address = service.stdout.readline().strip()
+    [second] = children(service)
+    assert second != first
+    assert httpx2.get(f"{address}health").status_code == 200
+    service.kill()
+    # Ends when the child has closed it.
+    assert "the service ended with SIGBUS; it starts again in 2 s" in service.stderr.read()
+
+
+WRONG = (None, b"moths", ["moths"], {"a": 1}, float("nan"), 1.5, object(), True, 7, "", "x\0y")
+
+
+@pytest.mark.parametrize("value", WRONG, ids=lambda value: type(value).__name__)
+def test_arguments_of_any_type_are_refused_or_answered(index, retriever, value):
+    """Whatever is given: an answer, or one line."""
+    searcher = Searcher.open(index, retriever)
+    names = ("mode", "filters", "hybrid", "compose", "strict_not", "exhaustive", "verdicts")
+    calls = [
+        lambda: searcher.search(value),
+        lambda: searcher.search_many(value),
+        lambda: searcher.search_many([value]),
+        lambda: searcher.search("moths", value),
+        lambda: searcher.document(value),
+        lambda: Searcher.open(value, retriever),
+        lambda: load_model(value),
+        lambda: load_model("shipped", device=value) if not isinstance(value, str | None) else None,
+        lambda: load_model("shipped", parser=value) if value is not None else None,
+    ]
+    calls += [
+        lambda name=name: searcher.search("moths", **{name: value})
+        for name in (*names, "offset", "explain", "positive", "negative")
+    ]
+    messages = []
+    for call in calls:
+        try:
+            call()
+        except BoolattnError as error:
+            messages.append(str(error))
+    assert messages
+    assert not any("\n" in message for message in messages)
+
+
+def test_arguments_that_are_right_are_taken(index, retriever):
+    searcher = Searcher.open(str(index), retriever)
+    assert len(searcher.search("moths", np.int64(3)).hits) == 3
+    assert len(searcher.search_many(("moths", "birds"))) == 2
+    for wrong in (None, "3", 3.0, True, float("nan")):
+        with pytest.raises(QueryError, match="k is a whole number"):
+            searcher.search("moths", wrong)
+    with pytest.raises(QueryError, match="queries are a list of texts, not str"):
+        searcher.search_many("moths")
+    with pytest.raises(ConfigError, match="hybrid is of the type bool, not 'yes'"):
+        searcher.search("moths", hybrid="yes")
+    with pytest.raises(ConfigError, match="the name of a model is a text, not bytes"):
+        load_model(b"shipped")
+
+
+def test_folders_of_killed_processes_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = (
+        "import os, signal\nfrom boolattn.files import scratch_folder\n"
+        "with scratch_folder() as folder:\n"
+        "    (folder / 'x').write_text('x')\n    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    for _ in range(2):
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"TMPDIR": str(tmp_path)}, check=False
+        )
+    with scratch_folder() as alive:
+        old = time.time() - 3600
+        foreign = tmp_path / "boolattn-scratch-file"
+        foreign.write_text("a file")
+        (tmp_path / "boolattn-other").mkdir()
+        left = [path for path in tmp_path.iterdir() if path != alive.parent]
+        assert len(left) == 4
+        _clean_scratch.cache_clear()
+        _clean_scratch()
+        assert len(list(tmp_path.iterdir())) == 5  # all are new
+        for path in tmp_path.iterdir():
+            os.utime(path, (old, old))
+        _clean_scratch.cache_clear()
+        _clean_scratch()
+        names = {path.name for path in tmp_path.iterdir()}
+        assert names == {foreign.name, "boolattn-other", alive.parent.name}
+        assert alive.is_dir()
+    assert not alive.parent.exists()
