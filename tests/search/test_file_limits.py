@@ -164,7 +164,6 @@ def test_metadata_of_the_library_has_the_same_limits(folder, retriever):
         ["serch"],
         ["index", "a.jsonl", "--max-line", "-3"],
         ["index", "a.jsonl", "--wings"],
-        ["serve", "x", "--port", "moth"],
     ],
 )
 def test_a_wrong_option_is_one_line_where_nobody_watches(words, monkeypatch, capsys):

@@ -158,8 +158,7 @@ def write_segment(folder: Path, name: str, draft: Draft, vectors: Array) -> Segm
 def find_segment(folder: Path, name: str) -> SegmentEntry | None:
     """Return a segment that an earlier build finished, if its files are not damaged."""
     try:
-        files = segment_files(folder, name)
-        if any(describe(folder / path) != entry for path, entry in files.items()):
+        if any(describe(folder / p) != own for p, own in segment_files(folder, name).items()):
             return None
         about = _about(folder, name)
         return SegmentEntry(name, int(about["count"]), int(about["n_documents"]))
@@ -184,12 +183,12 @@ class Segment:
         self.path, self.count, self.n_documents = path, entry.count, entry.n_documents
         try:
             # "c": a private view that torch takes without a copy.
-            mode: Any = None if manifest.is_small else "c"
+            mode: Any = None if (is_small := manifest.is_small) else "c"
             self.vectors: Array = np.load(path / VECTORS, mmap_mode=mode, allow_pickle=False)
             self.columns: Mapping[str, NDArray[Any]] = load_file(path / ROWS)
             with (path / DOCUMENTS).open("rb") as handle:
-                mapped = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
-                self._text = mapped[:] if manifest.is_small else mapped
+                text = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+            self._text = text[:] if is_small else text
         except (OSError, ValueError, SafetensorError) as error:
             raise IndexFolderError(f"cannot open {path}: {error}") from error
         sizes = self.vectors.shape, len(self.columns["span"]), len(self.columns["key"])
@@ -341,8 +340,7 @@ class Rows:
 
 
 def _line(document: Document) -> bytes:
-    row: dict[str, Any] = {"id": document.id, "title": document.title, "text": document.text}
-    row["metadata"] = dict(document.metadata)
+    row = {name: getattr(document, name) for name in ("id", "title", "text", "metadata")}
     try:
         text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return text.encode() + b"\n"
