@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 import weakref
 from collections.abc import Iterable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +20,7 @@ from boolattn.errors import (
     IndexFolderError,
     QueryError,
 )
+from boolattn.files import scratch_folder
 from boolattn.search.index.open_index import OpenIndex
 from boolattn.search.index.writer import IndexSettings, Writer, delete_documents
 from boolattn.search.pipeline import Pipeline, read_options
@@ -130,14 +129,11 @@ class Searcher:
             model: What encodes them: see :func:`~boolattn.embedding.models.as_retriever`.
             **settings: Values of :class:`IndexSettings`.
         """
-        folder = Path(tempfile.mkdtemp(prefix="boolattn-"))
-        try:
+        with ExitStack() as stack:
+            folder = stack.enter_context(scratch_folder())
             own = (_document(place, given) for place, given in enumerate(documents))
             found = cls.build(folder, own, as_retriever(model), **settings)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
+            weakref.finalize(found, stack.pop_all().close)
         return found
 
     def __len__(self) -> int:
