@@ -255,10 +255,16 @@ class Pipeline:
         operands = zip(evidence.found, plan.is_negated, strict=False)
         known = np.concatenate([own.rows for own, is_negated in operands if is_negated])
         places = np.flatnonzero(np.isin(ranked.rows, known))
+        own = self._similarities(plan, found, ranked.rows[places], selection)
+        positive = fitted.positive(own)
+        # Others would not be among the first results.
+        is_near = positive > ranked.scores[: 2 * self.k].min(initial=np.inf)
+        places, positive = places[is_near], positive[is_near]
         documents = self.index.documents(ranked.rows[places])
-        places = places[[one is not None and denies(is_allowed, one) for one in documents]]
+        is_lifted = [one is not None and denies(is_allowed, one) for one in documents]
+        places, positive = places[is_lifted], positive[is_lifted]
         rows, scores = ranked.rows[places], ranked.scores.copy()
-        scores[places] = fitted.positive(self._similarities(plan, found, rows, selection))
+        scores[places] = positive
         order = np.argsort(-scores, kind="stable")
         better = Ranked(ranked.rows[order], scores[order])
         return found._replace(ranked=better, lifted=frozenset(rows.tolist()))
