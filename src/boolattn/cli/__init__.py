@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="boolattn",
     help="Dense retrieval that understands and, or and not.",
+    epilog='Begin: boolattn index DOCUMENTS --out moths; boolattn search moths "moths not ants"',
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

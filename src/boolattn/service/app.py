@@ -5,6 +5,7 @@ No postponed annotations here: FastAPI reads them when a route is made.
 
 import asyncio
 import hashlib
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -90,6 +91,12 @@ def create_app(
     return app
 
 
+def _ok(name: str, kind: str = "application/json") -> dict[int | str, dict[str, Any]]:
+    """Return the example of a reply for the OpenAPI description."""
+    examples = json.loads(files("boolattn.service").joinpath("examples.json").read_text("utf-8"))
+    return {200: {"content": {kind: {"example": examples[name]}}}}
+
+
 def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {
         status: {"model": schemas.ErrorReply, "description": _ERRORS[status]}
@@ -99,19 +106,22 @@ def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def _api_routes(handlers: Handlers, changes: DocumentHandlers) -> APIRouter:
     router = APIRouter()
-    router.post("/search", responses=_errors(400, 408, 413))(handlers.search)
-    router.get("/search", responses=_errors(400))(handlers.search_by_address)
-    router.get("/explain", responses=_errors(400))(handlers.explain)
-    router.get("/documents/{document_id:path}", responses=_errors(404))(handlers.document)
-    router.delete("/documents/{document_id:path}", responses=_errors(403, 404))(changes.delete)
-    router.post("/documents", responses=_errors(400, 403, 413))(changes.add)
-    router.get("/health")(handlers.health)
+    found, one = _ok("search"), "/documents/{document_id:path}"
+    router.post("/search", responses=_errors(400, 408, 413) | found)(handlers.search)
+    router.get("/search", responses=_errors(400) | found)(handlers.search_by_address)
+    router.get("/explain", responses=_errors(400) | _ok("explain"))(handlers.explain)
+    router.get(one, responses=_errors(404) | _ok("document"))(handlers.document)
+    router.delete(one, responses=_errors(403, 404) | _ok("change"))(changes.delete)
+    router.post("/documents", responses=_errors(400, 403, 413) | _ok("change"))(changes.add)
+    router.get("/health", responses=_ok("health"))(handlers.health)
     overview = OverviewHandlers(handlers)
-    router.get("/about")(overview.about)
-    router.get("/examples", responses=_errors())(overview.examples)
-    router.get("/facets", responses=_errors())(overview.facets)
+    router.get("/about", responses=_ok("about"))(overview.about)
+    router.get("/examples", responses=_errors() | _ok("examples"))(overview.examples)
+    router.get("/facets", responses=_errors() | _ok("facets"))(overview.facets)
 
-    @router.get("/metrics", response_class=PlainTextResponse)
+    @router.get(
+        "/metrics", response_class=PlainTextResponse, responses=_ok("metrics", "text/plain")
+    )
     async def metrics() -> Response:
         """Metrics for Prometheus."""
         return Response(handlers.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

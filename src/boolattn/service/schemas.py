@@ -65,7 +65,9 @@ class SearchParameters(_SearchOptions):
 
     q: str = Field(default="", description="The query.", examples=[QUERY])
     filter: list[str] = Field(
-        default=[], description="For example year>=1990, on<2024-03, tags~veg; may be repeated."
+        default=[],
+        description="For example year>=1990, on<2024-03, tags~veg; may be repeated.",
+        examples=[["year>=1990"]],
     )
 
 
@@ -180,7 +182,13 @@ class DocumentRequest(BaseModel):
 class DocumentsRequest(BaseModel):
     """Documents to add, all or none."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={
+            "examples": [{"documents": [{"id": "18", "text": "A hawk moth found in Java."}]}]
+        },
+    )
 
     documents: list[DocumentRequest] = Field(min_length=1)
     update: bool = Field(default=False, description="Replace documents that have the same ids.")

@@ -1,0 +1,87 @@
+"""Every example of the OpenAPI description is valid, and the requests among them are answered."""
+
+import json
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+import boolattn
+from boolattn.search import Document, Searcher
+from boolattn.service import overview, schemas
+from boolattn.service.app import create_app
+from boolattn.service.settings import ServiceSettings
+from tests.search import word_model
+
+EXAMPLES = Path(boolattn.__file__).parent / "service" / "examples.json"
+KEY = "0123456789abcdef"
+#: Example, kind of reply, and how it is asked for.
+ASKED = {
+    "search": (schemas.SearchReply, "POST", "/search", {"query": schemas.QUERY, "k": 1}),
+    "explain": (schemas.ExplainReply, "GET", "/explain?q=moths+NOT+Sumatra", None),
+    "document": (schemas.DocumentReply, "GET", "/documents/17", None),
+    "change": (
+        schemas.ChangeReply,
+        "POST",
+        "/documents",
+        {"documents": [{"id": "18", "text": "A hawk moth found in Java."}]},
+    ),
+    "health": (schemas.HealthReply, "GET", "/health", None),
+    "about": (overview.AboutReply, "GET", "/about", None),
+    "examples": (overview.ExamplesReply, "GET", "/examples", None),
+    "facets": (overview.FacetsReply, "GET", "/facets", None),
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    documents = [
+        Document(id="17", title="Hill moth", text="hawk moths Borneo",
+                 metadata={"family": "Sphingidae", "year": 1991}),
+        Document(id="3", text="moths Sumatra", metadata={"family": "Noctuidae", "year": 1903}),
+        *(Document(id=f"x{i}", text=f"{group} {place}") for i, (group, place) in
+          enumerate(zip(word_model.GROUPS, word_model.PLACES, strict=False))),
+    ]  # fmt: skip
+    folder = tmp_path_factory.mktemp("openapi") / "index"
+    searcher = Searcher.build(folder, documents, word_model.retriever())
+    app = create_app(searcher, None, ServiceSettings(api_key=KEY))
+    with TestClient(app, headers={"X-API-Key": KEY}) as client:
+        yield client
+
+
+def test_every_route_has_examples_and_they_are_valid(client):
+    description = client.get("/openapi.json").json()
+    examples = json.loads(EXAMPLES.read_text(encoding="utf-8"))
+    shown = []
+    for path, methods in description["paths"].items():
+        for method, route in methods.items():
+            [content] = route["responses"]["200"]["content"].values()
+            assert content["example"], (method, path)
+            shown.append(content["example"])
+            if body := route.get("requestBody"):
+                [name] = [body["content"]["application/json"]["schema"]["$ref"].split("/")[-1]]
+                for own in description["components"]["schemas"][name]["examples"]:
+                    getattr(schemas, name).model_validate(own)
+    assert len(shown) == len(examples) + 2  # two routes share an example, twice
+    for name, (kind, *_) in ASKED.items():
+        assert set(examples[name]) <= set(kind.model_fields)
+        kind.model_validate(examples[name])
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_examples_of_searches_are_answered(client, number):
+    request = schemas.SearchRequest.model_config["json_schema_extra"]["examples"][number]
+    reply = client.post("/search", json=request)
+    assert reply.status_code == 200, reply.text
+    assert reply.json()["hits"]
+
+
+def test_examples_have_the_fields_of_real_replies(client):
+    examples = json.loads(EXAMPLES.read_text(encoding="utf-8"))
+    for name, (_, method, path, body) in ASKED.items():
+        reply = client.request(method, path, json=body)
+        assert reply.status_code == 200, reply.text
+        assert set(reply.json()) == set(examples[name]), name
+    assert client.get("/search", params={"q": "moths", "filter": "year>=1990"}).json()["total"] == 1
+    assert client.get("/metrics").text.splitlines()[0] == examples["metrics"].splitlines()[0]
+    assert client.delete("/documents/18").status_code == 200
