@@ -221,9 +221,12 @@ def frequent_values(rows: Rows, name: str, n: int = 5) -> dict[str, Any]:
     """Count the documents with a field, its different values, and the most frequent ones."""
     hashes, places = rows.hashes(name)
     is_live = (hashes != 0) if rows.live is None else (hashes != 0) & rows.live[places]
+    hashes, places = hashes[is_live], places[is_live]
+    order = np.lexsort((places, hashes))
+    hashes, places = hashes[order], places[order]
     # A list may hold a value twice.
-    pairs = np.unique(np.array([hashes[is_live], places[is_live].astype(np.uint64)]), axis=1)
-    hashes, places = pairs[0], pairs[1].astype(np.int64)
+    is_new = (np.diff(hashes, prepend=0) != 0) | (np.diff(places, prepend=-1) != 0)
+    hashes, places = hashes[is_new], places[is_new]
     _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
     frequent = []
     for one in np.argsort(-counts, kind="stable")[:n].tolist():
