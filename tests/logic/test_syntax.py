@@ -16,7 +16,18 @@ from boolattn.logic.syntax import (
     parse_with_spans,
     unparse,
 )
-from boolattn.logic.tree import And, Atom, Not, Or, answers, atoms
+from boolattn.logic.tree import (
+    And,
+    Atom,
+    Like,
+    Not,
+    Or,
+    Where,
+    answers,
+    atoms,
+    join_all,
+    join_any,
+)
 
 A, B, C = Atom("a"), Atom("b"), Atom("c")
 
@@ -206,3 +217,56 @@ def test_any_text_is_read_or_refused_at_a_column_it_has(text):
         assert len(spans) == len(list(atoms(tree)))
         columns = [bound for start, end in spans for bound in (start + 1, end)]
     assert all(1 <= column <= len(text) + 1 for column in columns)
+
+
+weights = st.one_of(st.just(1.0), st.floats(0.001, 100))
+values = st.text('aB1 ^."(=:<é', min_size=1, max_size=6)
+conditions = st.builds(
+    lambda name, sign, value: Where(f"{name}{sign}{value}"),
+    st.sampled_from(["year", "author.name", "a-b"]),
+    st.sampled_from(["=", "!=", ">=", "<=", ">", "<", "~"]),
+    values,
+)
+leaves = st.one_of(
+    st.builds(Atom, operands, weights),
+    st.builds(Like, values.filter(str.strip), weights),
+    conditions,
+)
+
+
+@given(st.lists(leaves, min_size=1, max_size=4))
+@settings(max_examples=200, deadline=None)
+def test_weights_documents_and_conditions_are_read_back(parts):
+    tree = join_any([join_all([parts[0], Not(part)]) for part in parts])
+    assert parse(unparse(tree)) == tree
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("hawk moths^2 AND b", And((Atom("hawk moths", 2.0), B))),
+        ("x^y AND b^", And((Atom("x^y"), Atom("b^")))),
+        ('"a"^.5 like:b^3', And((Atom("a", 0.5), Like("b", 3.0)))),
+        ("a year:1990..2000", And((A, Where("year>=1990"), Where("year<=2000")))),
+        ('a -place:"c d" -like:b', And((A, Not(Where("place=c d")), Not(Like("b"))))),
+        ("a AND year >= 1990", And((A, Where("year>=1990")))),
+        (
+            "C++ >= 11 AND 12:30 OR std::a",
+            Or((And((Atom("C++ >= 11"), Atom("12:30"))), Atom("std::a"))),
+        ),
+    ],
+)
+def test_signs_inside_the_tree(text, tree):
+    assert parse(text) == tree
+
+
+@pytest.mark.parametrize("text", ["(a OR b)^2", 'a AND place="b"^2', 'a AND like:""', 'a AND x=""'])
+def test_misplaced_signs_are_refused(text):
+    with pytest.raises(QuerySyntaxError):
+        parse(text)
+
+
+def test_signs_in_plain_language_are_text():
+    for text in ("E=mc^2", "C++ >= 11", "f(x)^2", "things I like: moths", "year>=1990", "a:b"):
+        assert not is_explicit(text)
+    assert is_explicit("like:17")
