@@ -31,6 +31,7 @@ RUNNING = (
     "docs/composition.md",
     "docs/models.md",
     "docs/training.md",
+    "docs/stores.md",
 )
 #: Pages about today's code; the changelog and the ablations also name what was removed.
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
@@ -88,6 +89,11 @@ def test_examples_run(page, tmp_path, monkeypatch, capsys):
         assert "{'and': False, 'or': False, 'not': True}" in printed
         assert re.search(r"^b kept", printed, re.MULTILINE)
         assert not re.search(r"^bs ", printed, re.MULTILINE)
+        assert re.search(r"^b \w+ .*\nbs doubtful .*'Sumatra'", printed, re.MULTILINE)
+    if page == "docs/stores.md":
+        assert printed.startswith("0 ")
+        assert "moths NOT Sumatra {'year': 1903}" in printed
+        assert "page_content='A moth found in Borneo.'" in printed
     if page == "docs/quickstart.md":
         assert printed.startswith("hawk moths AND Borneo NOT Sumatra")
         assert re.search(r"^2 .*negated operand 'Sumatra' more than all", printed, re.MULTILINE)
