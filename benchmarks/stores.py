@@ -130,6 +130,8 @@ def postgres_store(corpus: Corpus, *, is_indexed: bool) -> tuple[Store, Plain]:
         for place, row in enumerate(corpus.rows):
             copy.write_row((place, row["text"], row["n"], Vector(corpus.vectors[place])))
     if is_indexed:
+        # Of one process: several share memory of which containers have little.
+        connection.execute("SET max_parallel_maintenance_workers = 0")
         connection.execute("SET maintenance_work_mem = '1GB'")
         connection.execute("CREATE INDEX ON items USING hnsw (e vector_cosine_ops)")
     connection.execute("ANALYZE items")
