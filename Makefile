@@ -1,6 +1,6 @@
 # Two commands do everything on a fresh clone with Python 3.11+ and a package registry:
 #   make demo    the shipped model beside the plain encoder: searches, an evaluation, the page's line
-#   make test    format, lint, types, import contract, tests, doctests
+#   make test    format, lint, security lint, types, import contract, tests, doctests
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -42,6 +42,7 @@ demo: $(SEARCH)
 test: $(ALL)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/bandit -q -r src -c pyproject.toml
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 --dist worksteal

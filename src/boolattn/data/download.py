@@ -112,7 +112,7 @@ def _open(url: str, start: int, etag: str) -> Any:  # noqa: ANN401 - urllib does
         # If-Range: a file that has changed is sent from the beginning.
         headers |= {"Range": f"bytes={start}-", "If-Range": etag}
     request = urllib.request.Request(url, headers=headers)
-    return urllib.request.urlopen(request, timeout=_TIMEOUT_S)
+    return urllib.request.urlopen(request, timeout=_TIMEOUT_S)  # nosec B310
 
 
 def _state_path(part: Path) -> Path:

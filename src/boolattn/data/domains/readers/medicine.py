@@ -19,7 +19,7 @@ def read(files: Sequence[Path], size: str) -> Iterator[Item]:
     """Read the articles that have an abstract in English."""
     packed = read_member(files[0], "data/pubmed20n0014.xml.gz")
     with gzip.open(io.BytesIO(packed)) as handle:
-        for _, article in ElementTree.iterparse(handle):
+        for _, article in ElementTree.iterparse(handle):  # nosec B314
             if article.tag != "PubmedArticle":
                 continue
             if abstract := " ".join(_text(one) for one in article.iter("AbstractText")):
