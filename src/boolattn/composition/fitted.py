@@ -23,8 +23,8 @@ not.
 term :math:`\max(0, y_n + 1)^2` counts :math:`w` times. Weight 1 changes nothing.
 
 **Conditions** (:class:`~boolattn.logic.tree.Where`) hold or not; their rows of similarities are 1
-or 0. A clause is composed from the statistics of the documents that meet its conditions, and
-counts for them alone. With nothing else in it, all of them have :math:`z = 0`.
+or 0. A clause counts for the documents that meet its conditions alone; its statistics are of all
+that are compared. With nothing else in it, all of them have :math:`z = 0`.
 """
 
 from __future__ import annotations
@@ -231,19 +231,17 @@ def fit(tree: QueryTree, similarities: Array) -> Fitted:
     n_operands = len(weights)
     rows = {own: n_operands + row for row, own in enumerate(conjunctions(alternatives))}
     common = set.intersection(*(set(clause.negated) for clause in alternatives))
-    fitted = []
-    for clause in alternatives:
-        own = _meeting(clause, similarities)
-        if own.shape[1]:
-            fitted.append((clause, own, _fit_positive(clause.positive, rows, own, weights)))
-    least = LEAST_SPREAD * max((part.spread for *_, part in fitted if part), default=0.0)
+    # An alternative that no document may satisfy by its conditions has no part.
+    left = [c for c in alternatives if not c.conditions or _meets(c.conditions, similarities).any()]
+    fitted = [(c, _fit_positive(c.positive, rows, similarities, weights)) for c in left]
+    least = LEAST_SPREAD * max((part.spread for _, part in fitted if part), default=0.0)
     parts = []
-    for clause, own, part in fitted:
+    for clause, part in fitted:
         if part and part.spread < least and not clause.conditions:
             continue
         rest = tuple(place for place in clause.negated if place not in common)
-        z = _Part(part, None).z(own)
-        negation = _fit_negation(rest, z, own, weights) if rest else None
+        z = _Part(part, None).z(similarities)
+        negation = _fit_negation(rest, z, similarities, weights) if rest else None
         parts.append(_Part(part, negation, clause.conditions))
     found = Fitted(
         parts=tuple(parts),
@@ -275,13 +273,6 @@ def _meets(conditions: Sequence[tuple[int, bool]], similarities: Array) -> NDArr
     """Return which documents meet conditions."""
     held = [(similarities[place] > 0) == must for place, must in conditions]
     return np.asarray(np.all(held, axis=0), bool)
-
-
-def _meeting(clause: Clause, similarities: Array) -> Array:
-    """Return the columns of the documents that meet a clause's conditions."""
-    if not clause.conditions:
-        return similarities
-    return similarities[:, _meets(clause.conditions, similarities)]
 
 
 def _fit_positive(
