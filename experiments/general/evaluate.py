@@ -1,0 +1,112 @@
+"""A torch model on whole corpora, several seeds.
+
+``parse`` writes the parsed queries once, where the query parser is; ``rank`` needs torch and
+sentence-transformers only, ranks by one vector and composed, and writes the results::
+
+    python -m experiments.general.evaluate parse --on taxa --data FOLDER --parses FILE
+    python -m experiments.general.evaluate rank --on taxa --data FOLDER --parses FILE \
+        --model NAME=FOLDER --out OUT
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from boolattn.composition.exact import rank_plans
+from boolattn.data.catalog import Options, open_dataset
+from boolattn.evaluation.benchmark import prepare
+from boolattn.evaluation.metrics import measure, needed_depth
+from boolattn.evaluation.ranking import Ranking
+from boolattn.evaluation.results import results_of
+from boolattn.evaluation.tables import markdown, short
+from boolattn.files import atomic_file
+from boolattn.logic.syntax import parse, unparse
+from boolattn.logic.tree import Atom
+
+if TYPE_CHECKING:
+    from boolattn.composition.plan import Plan
+    from boolattn.evaluation.benchmark import Benchmark
+    from boolattn.logic.tree import QueryTree
+
+METRICS = ("r_precision", "recall@100", "leak")
+_BATCH = 256
+
+
+def write_parses(benchmark: Benchmark, path: Path) -> None:
+    """Write the tree of every query that the shipped parser composes, in explicit syntax."""
+    from boolattn.parsing.parser import load_parser
+
+    parser = load_parser()
+    texts = {text for judged in benchmark.splits.values() for text in judged.texts}
+    found = {}
+    for text in sorted(texts):
+        [output] = parser.parse([text])
+        parsed = output.parsed
+        if parsed and not parsed.is_plain and output.confidence >= parser.threshold:
+            found[text] = unparse(parsed.tree(text))
+    with atomic_file(path) as file:
+        json.dump(found, file, ensure_ascii=False, indent=0)
+
+
+def rank(benchmark: Benchmark, models: list[str], parses: Path, out: Path) -> str:
+    """Rank every split by every model, write the results, and return a table of means."""
+    from boolattn.encoder.retriever import Retriever
+
+    trees = {text: parse(tree) for text, tree in json.loads(parses.read_text("utf-8")).items()}
+    rows = []
+    for name, _, folder in (model.partition("=") for model in models):
+        retriever = Retriever.load(folder, parser=None)
+        documents: Any = retriever.encode_documents(benchmark.texts)
+        if retriever.towers.device.type != "cpu":
+            import torch
+
+            documents = torch.from_numpy(documents).to(retriever.towers.device)
+        for split, judged in benchmark.splits.items():
+            depth = needed_depth(judged, METRICS)
+            for way, own in (("one vector", {}), ("composed", trees)):
+                plans = _plans(retriever, judged.texts, own)
+                values = measure(Ranking(*rank_plans(plans, documents, depth)), judged, METRICS)
+                details = {"way": way, "is_composed": way == "composed"}
+                about: dict[str, Any] = {"dataset": benchmark.name, "split": split}
+                found = results_of(judged, values, system=name, details=details, **about)
+                found.save(out / f"{split}.{name}.{way.replace(' ', '-')}.json")
+                rows.append([name, split, way, *(short(found.overall.means[m]) for m in METRICS)])
+                print(*rows[-1], flush=True)
+    return markdown(["model", "split", "way", *METRICS], rows)
+
+
+def _plans(retriever: Any, texts: list[str], trees: dict[str, QueryTree]) -> list[Plan]:  # noqa: ANN401
+    plans: list[Plan] = []
+    for start in range(0, len(texts), _BATCH):
+        part = texts[start : start + _BATCH]
+        plans += retriever.plan_trees([trees.get(text, Atom(text)) for text in part], part)
+    return plans
+
+
+def main() -> None:
+    """Run one step."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("step", choices=["parse", "rank"])
+    parser.add_argument("--on", required=True, help="taxa, quest-intro or domains")
+    parser.add_argument("--only", action="append", default=[], help="a domain of domains")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data set")
+    parser.add_argument("--split", action="append", default=[])
+    parser.add_argument("--parses", type=Path, required=True, help="file of parsed queries")
+    parser.add_argument("--model", action="append", default=[], help="NAME=FOLDER; repeatable")
+    parser.add_argument("--out", type=Path, help="folder of the results")
+    options = parser.parse_args()
+    data = open_dataset(
+        options.on, Options(folder=options.data, size="full", only=tuple(options.only))
+    )
+    benchmark = prepare(data, options.split)
+    if options.step == "parse":
+        write_parses(benchmark, options.parses)
+    else:
+        print(rank(benchmark, options.model, options.parses, options.out))
+
+
+if __name__ == "__main__":
+    main()
