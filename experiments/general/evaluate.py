@@ -27,7 +27,10 @@ from boolattn.logic.syntax import parse, unparse
 from boolattn.logic.tree import Atom
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from boolattn.composition.plan import Plan
+    from boolattn.embedding.base import BaseRetriever
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.logic.tree import QueryTree
 
@@ -78,7 +81,9 @@ def rank(benchmark: Benchmark, models: list[str], parses: Path, out: Path) -> st
     return markdown(["model", "split", "way", *METRICS], rows)
 
 
-def _plans(retriever: Any, texts: list[str], trees: dict[str, QueryTree]) -> list[Plan]:  # noqa: ANN401
+def _plans(
+    retriever: BaseRetriever, texts: Sequence[str], trees: Mapping[str, QueryTree]
+) -> list[Plan]:
     plans: list[Plan] = []
     for start in range(0, len(texts), _BATCH):
         part = texts[start : start + _BATCH]

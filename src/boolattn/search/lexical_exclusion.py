@@ -56,7 +56,7 @@ def asserted_terms(text: str) -> frozenset[str]:
     A word that also stands elsewhere in the text, without a negation, counts.
 
     >>> sorted(asserted_terms("Nut-free cake without eggs or dairy. Driving licence not required."))
-    ['cake', 'free', 'requir']
+    ['cake', 'free', 'requir', 'without']
     """
     spans = sorted(_negated_spans(text))
     kept, end = [], 0
