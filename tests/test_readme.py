@@ -78,7 +78,10 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("page", RUNNING)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=pytest.mark.slow if "training" in p else ()) for p in RUNNING],
+)
 def test_examples_run(page, tmp_path, monkeypatch, capsys):
     """In order, in one folder."""
     monkeypatch.chdir(tmp_path)

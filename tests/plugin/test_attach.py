@@ -241,7 +241,9 @@ def test_gradient_checkpointing_changes_no_gradient(tiny_encoder, batch, family)
     check_recomputed(encoder, encoder, batch)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", ["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES[1:])]
+)
 def test_compiles_into_one_graph(tiny_encoder, batch, family):
     encoder = tiny_encoder(family)
     attach(encoder)
