@@ -11,6 +11,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 import pytest
 import torch
+from hypothesis import settings
 from tokenizers import (
     Tokenizer,
     decoders,
@@ -25,6 +26,10 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedToken
 from boolattn.logic.labels import span_labels
 from boolattn.logic.lexicon import CUES, find_cues
 from boolattn.logic.operators import OPERATORS
+
+# The same examples at every run; `--hypothesis-profile=default` draws others.
+settings.register_profile("fixed", derandomize=True, database=None)
+settings.load_profile("fixed")
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "modernbert", "mpnet")
 VOCABULARY = 220

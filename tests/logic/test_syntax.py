@@ -225,7 +225,8 @@ conditions = st.builds(
     lambda name, sign, value: Where(f"{name}{sign}{value}"),
     st.sampled_from(["year", "author.name", "a-b"]),
     st.sampled_from(["=", "!=", ">=", "<=", ">", "<", "~"]),
-    values,
+    # ">" before "=x" is the sign ">=" before "x".
+    values.filter(lambda value: not value.startswith("=")),
 )
 leaves = st.one_of(
     st.builds(Atom, operands, weights),
