@@ -31,6 +31,8 @@ from boolattn.settings import build, read_toml
         ({"sigma": 0.0}, "sigma must be above 0"),
         ({"threshold": 1.0}, "threshold must be above 0 and below 1"),
         ({"gate_temperature": -1.0}, "gate_temperature must be above 0"),
+        ({"fixed_bias": -0.1}, "fixed_bias must be at least 0"),
+        ({"cue_seed": -1}, "cue_seed must be at least 0"),
         ({"layers": ()}, "layers must be layer numbers from 0, in order"),
         ({"layers": (3, 1)}, "layers must be layer numbers from 0, in order"),
         ({"layers": (-1, 1)}, "layers must be layer numbers from 0, in order"),

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from boolattn.attention.bias import BiasPredictor
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
-from boolattn.attention.cue import cue_predictor
+from boolattn.attention.cue import cue_predictor, shuffle
 from boolattn.attention.factors import Factors
 from boolattn.attention.gate import Gate, LexiconGate, learned_gate
 from boolattn.attention.position import N_CACHED, position_weight, squared_distance
@@ -90,6 +90,9 @@ class BoolAttnLayer(nn.Module):
         if position is None:
             position = position_weight(self.config, cues.cue, cues.squared, self.bias.sigma)
         strength = self.bias(hidden, position, operators)
+        if self.config.fixed_bias is not None:
+            # The predictor keeps a gradient, of 0.
+            strength = 0.0 * strength + self.config.fixed_bias
         # Attention multiplies the factors by its scale.
         weight = strength * (cues.gate.open / self.score_scale)[:, None, :, None]
         weight = scope.inside * weight.to(scope.inside.dtype)
@@ -158,6 +161,8 @@ class BoolAttn(nn.Module):
         mask, scopable = mask.to(hidden.dtype), scopable.to(hidden.dtype)
         logits = self.cue(hidden, mask, self.operators)
         cue = torch.sigmoid(logits.float()) * mask[:, None]
+        if self.config.cue_seed is not None:
+            cue = shuffle(cue, mask, self.config.cue_seed)
         squared = squared_distance(self.config, hidden.shape[1], hidden.device)
         positions = self._positions(cue, squared)
         return CueState(mask, scopable, gate, logits, cue, squared, positions)

@@ -22,6 +22,8 @@ _COUNTS = (*_KERNELS, "d_o", "cue_channels", "gate_channels", "window", "rank")
 #: Upper limits of values above 0.
 _LIMITS = dict.fromkeys(("sigma", "scope_temperature", "gate_temperature"), math.inf)
 _LIMITS |= dict.fromkeys(("threshold", "gate_threshold"), 1)
+#: Upper limits of values of at least 0, or ``None``.
+_FROM_0 = {"gate_dropout": 1, "gate_token_dropout": 1, "fixed_bias": math.inf, "cue_seed": math.inf}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,10 @@ class BoolAttnConfig:
         rank: Width of a projection of the hidden state shared by operators, scope and bias (the
             light form); ``None`` for the paper's size.
         layers: Encoder layers with a bias, from 0; ``None`` for all.
+        fixed_bias: Strength of every bias instead of the predicted one, for ablations: 0 leaves
+            attention as it is, log 2 is that of an untrained predictor; ``None`` predicts.
+        cue_seed: Seed of an order in which cue probabilities move to other tokens of their text,
+            for ablations; ``None`` leaves them where they were predicted.
     """
 
     operators: tuple[str, ...] = OPERATORS
@@ -88,6 +94,8 @@ class BoolAttnConfig:
     gate_token_dropout: float = 0.05
     rank: int | None = None
     layers: tuple[int, ...] | None = None
+    fixed_bias: float | None = None
+    cue_seed: int | None = None
 
     def __post_init__(self) -> None:
         # A file or a caller may give lists, which cannot be hashed.
@@ -136,9 +144,9 @@ class BoolAttnConfig:
         for name, limit in _LIMITS.items():
             if not 0 < (value := getattr(self, name)) < limit:
                 raise ConfigError(f"{name} must be above 0 and below {limit}; got {value}")
-        for name in ("gate_dropout", "gate_token_dropout"):
-            if not 0 <= (value := getattr(self, name)) < 1:
-                raise ConfigError(f"{name} must be at least 0 and below 1; got {value}")
+        for name, limit in _FROM_0.items():
+            if not 0 <= ((value := getattr(self, name)) or 0) < limit:
+                raise ConfigError(f"{name} must be at least 0 and below {limit}; got {value}")
 
     @property
     def n_operators(self) -> int:

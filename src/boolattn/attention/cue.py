@@ -69,3 +69,22 @@ def cue_predictor(config: BoolAttnConfig, hidden_size: int) -> nn.Module:
     """Build the cue predictor of the chosen variant."""
     kind = PaperCuePredictor if config.is_paper else CuePredictor
     return kind(config, hidden_size)
+
+
+def shuffle(cue: Tensor, mask: Tensor, seed: int) -> Tensor:
+    """Move cue probabilities to other tokens of their text, which keeps their rate.
+
+    The order depends on the seed and on the text's length alone, so a text has the same cues in
+    every batch. Shapes ``(batch, operators, tokens)`` and ``(batch, tokens)``.
+    """
+    is_token = mask != 0
+    rank = is_token.cumsum(-1)
+    # Hashed integers are the same on every device, and a CUDA graph can record them.
+    keys = rank + 4096 * rank[:, -1:] + 1_000_003 * (seed + 1)
+    for _ in range(2):
+        keys = (keys ^ (keys >> 16)) * 73_244_475 % 2**32
+    sources, targets = (
+        order.masked_fill(~is_token, 2**32).argsort(stable=True) for order in (keys, rank)
+    )
+    moved = torch.zeros_like(sources).scatter(-1, targets, sources)
+    return cue.gather(-1, moved[:, None].expand_as(cue))
