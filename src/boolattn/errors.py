@@ -67,10 +67,6 @@ class IndexFolderError(BoolattnError):
     """A search index is missing, damaged, locked, or cannot be written."""
 
 
-class IndexDamagedError(IndexFolderError):
-    """A file of an index that is open was changed or cut."""
-
-
 class IndexBusyError(IndexFolderError):
     """Another process writes to a search index."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -111,9 +110,64 @@ def test_head_of_a_search(client):
     assert client.head("/documents/nobody").status_code == 404
 
 
+def test_a_large_index_whose_vectors_change_gives_no_other_answer(index, retriever, monkeypatch):
+    """Whoever changes them: other vectors are as readable, and their answer would be wrong."""
+    monkeypatch.setattr(manifest, "MAX_COPIED", 0)
+    searcher = Searcher.open(index, retriever)
+    before = searcher.search("moths").hits
+    path = next(index.rglob("vectors.npy"))
+    content, found = path.read_bytes(), searcher.document("both")
+    with path.open("r+b") as file:  # the same size
+        file.seek(-64, os.SEEK_END)
+        file.write(np.ones(16, np.float32).tobytes())
+    for call in (
+        lambda: searcher.search("moths"),
+        lambda: searcher.document("both"),
+        lambda: searcher.facets,
+        lambda: searcher.examples,
+    ):
+        with pytest.raises(IndexFolderError, match=r"vectors.npy was altered: its hash differs"):
+            call()
+    # Restored as another file: the old one is still in the map.
+    path.rename(path.with_name("old"))
+    path.write_bytes(content)
+    assert searcher.search("moths").hits == before
+    os.utime(path)  # a new time is no damage
+    assert searcher.document("both") == found
+    path.unlink()  # nor is a deleted file, which stays in the map
+    assert searcher.search("moths").hits == before
+
+
+def test_vectors_that_change_during_a_search_give_no_answer(index, retriever, monkeypatch):
+    monkeypatch.setattr(manifest, "MAX_COPIED", 0)
+    searcher = Searcher.open(index, retriever)
+    encode = retriever.encode_queries
+
+    def encode_slowly(*given, **options):
+        overwrite(next(index.rglob("vectors.npy")))
+        return encode(*given, **options)
+
+    monkeypatch.setattr(retriever, "encode_queries", encode_slowly)
+    with pytest.raises(IndexFolderError, match=r"vectors.npy was altered"):
+        searcher.search("moths")
+
+
 def children(process):
     path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     return [int(name) for name in path.read_text().split()]
+
+
+#: The command, over an index that counts as large; with a file "blind" nothing is compared, as
+#: where a file is cut between the comparison and the search.
+MAPPED = """
+from boolattn.search.index import open_index
+from boolattn.search.storage import manifest
+manifest.MAX_COPIED, compared = 0, manifest.read_stamps
+open_index.read_stamps = lambda folder, own: (
+    {} if (folder / "blind").exists() else compared(folder, own))
+from boolattn.cli import main
+main()
+"""
 
 
 @pytest.fixture
@@ -123,7 +177,7 @@ def service(tmp_path):
     documents = word_model.corpus()[:3]
     Searcher.build(folder, documents, load_model("shipped"), model="shipped")
     process = subprocess.Popen(
-        [*COMMAND, "serve", str(folder), "--port", "0"],
+        [sys.executable, "-c", MAPPED, "serve", str(folder), "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -133,19 +187,54 @@ def service(tmp_path):
     process.communicate()
 
 
-def test_a_crashed_service_starts_again_and_ends_with_its_parent(service):
-    """A fault in a memory map is SIGBUS."""
+def test_a_cut_file_is_answered_with_503_or_starts_the_service_again(service, tmp_path):
+    """A fault in a memory map is SIGBUS, and ends the process that reads."""
     address = service.stdout.readline().strip()
     [first] = children(service)
-    assert httpx2.get(f"{address}health").status_code == 200
-    os.kill(first, signal.SIGBUS)
+    before = httpx2.get(f"{address}search?q=moths").json()["hits"]
+    path = next(tmp_path.rglob("vectors.npy"))
+    content = path.read_bytes()
+    for damage in (lambda: os.truncate(path, 0), lambda: overwrite(path)):
+        damage()
+        reply = httpx2.get(f"{address}search?q=moths")
+        assert refused(reply, 503, "index_damaged").message.startswith("the index is damaged")
+        path.write_bytes(content)
+        assert httpx2.get(f"{address}search?q=moths").json()["hits"] == before
+    assert children(service) == [first]
+    (tmp_path / "index" / "blind").touch()
+    os.truncate(path, 0)
+    with pytest.raises(httpx2.RemoteProtocolError):
+        httpx2.get(f"{address}search?q=moths", timeout=20)
+    line = next(line for line in service.stderr if "boolattn:" in line)
+    assert line == "boolattn: the service ended with SIGBUS; it starts again in 2 s\n"
+    path.write_bytes(content)
     address = service.stdout.readline().strip()
     [second] = children(service)
     assert second != first
-    assert httpx2.get(f"{address}health").status_code == 200
+    assert httpx2.get(f"{address}search?q=moths").json()["hits"] == before
     service.kill()
-    # Ends when the child has closed it.
-    assert "the service ended with SIGBUS; it starts again in 2 s" in service.stderr.read()
+    assert "Traceback" not in service.stderr.read()  # ends when the child has closed it
+
+
+@pytest.mark.slow
+def test_a_service_whose_file_stays_cut_comes_back_when_it_is_restored(service, tmp_path):
+    address = service.stdout.readline().strip()
+    before = httpx2.get(f"{address}search?q=moths").json()["hits"]
+    (tmp_path / "index" / "blind").touch()
+    path = next(tmp_path.rglob("vectors.npy"))
+    content = path.read_bytes()
+    os.truncate(path, 10)
+    with pytest.raises(httpx2.RemoteProtocolError):
+        httpx2.get(f"{address}search?q=moths", timeout=20)
+    lines = [next(service.stderr)]
+    while "starts again in 4 s" not in lines[-1]:
+        lines.append(next(service.stderr))
+    assert "vectors.npy has 10 bytes instead of" in "".join(lines)
+    path.write_bytes(content)
+    address = service.stdout.readline().strip()
+    assert httpx2.get(f"{address}search?q=moths").json()["hits"] == before
+    service.kill()
+    assert "Traceback" not in "".join(lines) + service.stderr.read()
 
 
 WRONG = (None, b"moths", ["moths"], {"a": 1}, float("nan"), 1.5, object(), True, 7, "", "x\0y")

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 from boolattn.data.records import Document
 from boolattn.embedding.models import SHIPPED, as_retriever, load_model
 from boolattn.errors import (
-    BoolattnError,
     ConfigError,
     DataError,
-    IndexDamagedError,
     IndexFolderError,
     QueryError,
 )
@@ -158,12 +156,14 @@ class Searcher:
     @property
     def facets(self) -> tuple[Facet, ...]:
         """Fields of the metadata with few values, and their documents; counted once."""
-        return self._index.facets
+        with self._reading():
+            return self._index.facets
 
     @property
     def examples(self) -> tuple[Example, ...]:
         """Queries that fit the documents; found once."""
-        return self._index.examples
+        with self._reading():
+            return self._index.examples
 
     @property
     def has_lexical(self) -> bool:
@@ -193,31 +193,26 @@ class Searcher:
         """Open the index again if another process changed it; return whether it did."""
         manifest = read_manifest(self.folder)
         if manifest == self.manifest:
-            if not manifest.is_small:
-                self._check(max_hashed=0)
             return False
         check_files(self.folder, manifest)
         check_model(self.folder, manifest, self.retriever)
         self._index = OpenIndex.open(self.folder, manifest)
         return True
 
-    def _check(self, **options: Any) -> None:
-        """Raise if a file of the open index is not as it was written."""
-        try:
-            check_files(self.folder, self.manifest, **options)
-        except IndexFolderError as error:
-            raise IndexDamagedError(str(error)) from error
+    def _check_changes(self) -> None:
+        """Raise if a mapped file was altered; open the index again if it only looks so."""
+        if changed := self._index.changed_files(self.folder):
+            check_files(self.folder, self.manifest, names=changed, verify=True)
+            self._index = OpenIndex.open(self.folder, self.manifest)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Blame the index for an error that it caused: a file may have been overwritten."""
+        """Answer nothing from files that were altered before or meanwhile, and blame them."""
+        self._check_changes()
         try:
             yield
-        except BoolattnError:
-            raise
-        except Exception:
-            self._check()
-            raise
+        finally:
+            self._check_changes()
 
     def document(self, name: str) -> Document:
         """Return a document by its id."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query
 
 import boolattn
-from boolattn.errors import BoolattnError, DataError, IndexDamagedError
+from boolattn.errors import BoolattnError, DataError
 from boolattn.logic.syntax import is_explicit
 from boolattn.search.filters import parse_filters
 from boolattn.search.pipeline import SHORTENED
@@ -159,10 +159,6 @@ class Handlers:
             try:
                 if searcher is not None and searcher.refresh():
                     logger.info("the index changed: %d documents", len(searcher))
-            except IndexDamagedError:
-                # To read its map further could end the process: look again at every request.
-                self._next_refresh = 0
-                raise
             except BoolattnError as error:
                 logger.warning("a changed index cannot be read: %s", one_line(str(error)))
 

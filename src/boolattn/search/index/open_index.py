@@ -23,6 +23,7 @@ from boolattn.search.filters import (
 )
 from boolattn.search.index.overview import find_examples, find_facets
 from boolattn.search.lexical import Lexical, terms_of
+from boolattn.search.storage.manifest import read_stamps
 from boolattn.search.storage.segments import Rows
 
 if TYPE_CHECKING:
@@ -50,16 +51,23 @@ class OpenIndex:
     engine: Engine
     exact: Flat  # which every index has
     lexical: Lexical | None
+    stamps: dict[str, tuple[int, int, int]]  # of mapped files, when they were opened
 
     @classmethod
     def open(cls, folder: Path, manifest: Manifest) -> OpenIndex:
         """Open everything that a manifest names."""
+        stamps = read_stamps(folder, manifest)
         rows = Rows.open(folder, manifest)
         engine = find_engine(manifest.engine).open(folder, manifest, rows)
         lexical = None
         if manifest.lexical:
             lexical = Lexical(folder / manifest.lexical, is_copied=manifest.is_small)
-        return cls(manifest, rows, engine, Flat(rows), lexical)
+        return cls(manifest, rows, engine, Flat(rows), lexical, stamps)
+
+    def changed_files(self, folder: Path) -> set[str]:
+        """Return which mapped files were changed in place or replaced since they were opened."""
+        now = read_stamps(folder, self.manifest)
+        return {name for name, stamp in now.items() if stamp != self.stamps.get(name)}
 
     @cached_property
     def facets(self) -> tuple[Facet, ...]:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from boolattn.errors import IndexFolderError, IndexMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 FORMAT = 2
 MANIFEST = "manifest.json"
@@ -122,11 +126,15 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def check_files(
-    folder: Path, manifest: Manifest, *, verify: bool = False, max_hashed: int = MAX_HASHED
+    folder: Path, manifest: Manifest, *, verify: bool = False, names: Collection[str] | None = None
 ) -> None:
-    """Compare the files with the manifest: every size, and contents as ``max_hashed`` says."""
-    left = max_hashed
-    for name, entry in sorted(manifest.files.items(), key=lambda item: item[1].size):
+    """Compare files, all of them if none is named, with the manifest: sizes, and contents.
+
+    Without ``verify`` contents are compared up to :data:`MAX_HASHED` bytes.
+    """
+    left = MAX_HASHED
+    chosen = {name: manifest.files[name] for name in (manifest.files if names is None else names)}
+    for name, entry in sorted(chosen.items(), key=lambda item: item[1].size):
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
             raise IndexFolderError(f"{name!r} in {folder / MANIFEST} leads out of the index")
         path = folder / name
@@ -141,6 +149,19 @@ def check_files(
         left -= size
         if (verify or left >= 0) and describe(path) != entry:
             raise IndexFolderError(f"{path} was altered: its hash differs; build the index again")
+
+
+def read_stamps(folder: Path, manifest: Manifest) -> dict[str, tuple[int, int, int]]:
+    """Return the inode, size and time of every file of a mapped index that is still there.
+
+    One that was deleted or replaced stays as it was in its map.
+    """
+    found = {}
+    for name in () if manifest.is_small else manifest.files:
+        with suppress(OSError):
+            own = (folder / name).stat()
+            found[name] = (own.st_ino, own.st_size, own.st_mtime_ns)
+    return found
 
 
 def check_model(folder: Path, manifest: Manifest, retriever: Model) -> None:
