@@ -5,7 +5,6 @@ May import: boolattn.errors.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +12,6 @@ from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -59,14 +57,3 @@ def check_types(settings: Any) -> None:  # noqa: ANN401 - any dataclass
         value, is_right = getattr(settings, one.name), _TYPES.get(str(one.type))
         if is_right is not None and not is_right(value):
             raise ConfigError(f"{one.name} is of the type {one.type}, not {value!r:.80}")
-
-
-def read_toml(kind: type[T], path: Path) -> T:
-    """Read one settings dataclass from a TOML file."""
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
-    return build(kind, values, source=str(path))

@@ -59,7 +59,7 @@ def test_a_table_has_the_papers_rows_and_ours(files):
     assert "| BERT-base, drawn positives | paper | .344 | .443 | .760 |" in table
     assert "| T5-large | quoted by the paper | .386 | .476 | .757 |" in table
     assert "| plain towers | ours |" in table
-    assert "2 seeds; operator labels: none" in table
+    assert "seeds 0, 1; operator labels: none" in table
     assert "must not be compared" in table
     rows = json.loads((files / "out/table4.json").read_text())["rows"]
     assert [row["label"] for row in rows if row["who"] == "ours"] == [
@@ -98,7 +98,7 @@ def test_a_preset_names_data_set_and_encoder(tmp_path):
     request = make_request("table1", "bert-base-quest")
     assert (request.datasets, request.encoders) == (["quest"], ["bert-base"])
     for name, encoder in (("boolquestions", "bert-base"), ("boolquestions-large", "bert-large")):
-        asked = make_request("table2", name, tmp_path)
+        asked = make_request("table2", name, str(tmp_path))
         assert (asked.datasets, asked.encoders) == (["boolquestions"], [encoder])
         [spec, *_] = asked.specs(paper_registry())
         assert resolve(spec, asked).model.encoder == f"{encoder}-uncased"

@@ -27,9 +27,18 @@ class What(StrEnum):
 def reproduce(  # noqa: PLR0913 - one parameter for each option
     what: Annotated[What, typer.Argument(help="A table or figure of the paper.")],
     out: Annotated[Path, typer.Option(help="Folder of runs and results.")] = Path("reproduced"),
-    preset: Annotated[str, typer.Option(help="Preset: data set, encoder and settings.")] = "demo",
-    data: Annotated[Path | None, typer.Option(help="Folder of the data set.")] = None,
-    encoder: Annotated[str, typer.Option(help="Folder of the preset's encoder.")] = "",
+    preset: Annotated[
+        str, typer.Option(help="Preset: data set, encoder and settings; default: demo.")
+    ] = "",
+    data: Annotated[
+        str, typer.Option(metavar="[NAME=]FOLDER", help="Data set, as in quest=FOLDER.")
+    ] = "",
+    encoder: Annotated[
+        str, typer.Option(metavar="[NAME=]FOLDER", help="Encoder, as in bert-base=FOLDER.")
+    ] = "",
+    stored: Annotated[
+        Path | None, typer.Option(help="Show the finished runs of this folder; run nothing.")
+    ] = None,
     seeds: Annotated[
         str, typer.Option(help="Separated by commas; the paper's are 0,42,1234.")
     ] = "0,42,1234",
@@ -45,9 +54,6 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
     model: Annotated[
         Path | None, typer.Option(help="Model of figure1; default: the shipped one.")
     ] = None,
-    workers: Annotated[
-        int, typer.Option(min=1, help="Ignored: runs follow each other; see python -m experiments.")
-    ] = 1,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
     hours: Annotated[
         float, typer.Option(min=0, help="Refuse runs that take longer by estimate; 0: never.")
@@ -67,7 +73,6 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
     from boolattn.reproduction.requests import Paths
     from boolattn.reproduction.systems import parse_seeds
 
-    del workers
     torch.set_num_threads(threads)
     request = reproduction.make_request(
         what.value,
@@ -78,6 +83,9 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
         changes=changes or [],
         starts=dict(_start(one) for one in start or []),
     )
+    if stored is not None:
+        typer.echo(reproduction.show_stored(what.value, request, stored, out, _progress))
+        return
     command = shlex.join(["boolattn", *sys.argv[1:]])
     # A later table may start from the models.
     paths = Paths(runs=out / "runs", work=out / "work", command=command, keep_models=True)

@@ -8,7 +8,6 @@ import platform
 import shutil
 import time
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,17 +22,16 @@ from boolattn.evaluation.ranking import Ranking
 from boolattn.files import atomic_file
 from boolattn.logic.operators import OPERATORS
 from boolattn.reproduction.inputs import data_fingerprint, fingerprints, open_data
-from boolattn.reproduction.preflight import check
+from boolattn.reproduction.preflight import check, open_corpus
 from boolattn.reproduction.requests import RunInputs, find_finished, resolve
 from boolattn.reproduction.runs import Row, Run, save_queries
 from boolattn.reproduction.systems import paper_registry
 from boolattn.training import launch
 from boolattn.training.batches.sampling import label_columns
 from boolattn.training.batches.tokens import Tokens
-from boolattn.training.corpus import Corpus
 from boolattn.training.retrieval.training import release_memory
 from boolattn.training.run_folder import about_machine
-from boolattn.training.towers import load_encoder, make_towers
+from boolattn.training.towers import make_towers
 from boolattn.training.validation import encode
 
 if TYPE_CHECKING:
@@ -44,10 +42,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.data.records import Query
-    from boolattn.reproduction.inputs import DataPlace
     from boolattn.reproduction.requests import Paths, RunRequest
     from boolattn.reproduction.runs import RunKey
     from boolattn.reproduction.systems import DatasetSpec, RunSpec
+    from boolattn.training.corpus import Corpus
     from boolattn.training.settings import Preset
 
     Values = dict[str, NDArray[np.float64]]
@@ -56,6 +54,8 @@ logger = logging.getLogger(__name__)
 
 #: Documents of a BM25 ranking that hard negatives are drawn from.
 _N_RANKED = 100
+#: What a training that is not finished was begun with.
+_BEGUN = "begun.json"
 
 
 @dataclass
@@ -105,7 +105,7 @@ def run_all(
     Whatever can be checked is checked first; ``seconds`` is the most time that they may take.
     """
     request.check_names(paper_registry())
-    for cache in (open_data, _corpus):
+    for cache in (open_data, open_corpus):
         cache.cache_clear()  # files may have changed since
     found, to_do = [], []
     for spec in request.specs(paper_registry()):
@@ -140,17 +140,11 @@ def _run(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> st
         pretrain(preset, pretrained)
     inputs = RunInputs(spec=spec, preset=preset, pretrained=pretrained, start=start)
     model, where = preset.model, request.data_place(spec, preset)
-    corpus = _corpus(model.encoder, model.document_length, where)
+    corpus = open_corpus(model.encoder, model.document_length, where)
     try:
         return execute(inputs, corpus, paths)
     finally:
         release_memory()
-
-
-@lru_cache(maxsize=1)
-def _corpus(encoder: str, length: int, where: DataPlace) -> Corpus:
-    """Tokenize a data set, once for the runs that follow each other."""
-    return Corpus(open_data(where), load_encoder(encoder)[1], length)
 
 
 def pretrain(preset: Preset, folder: Path) -> str:
@@ -171,7 +165,8 @@ def execute(
     """Train, rank, measure, write the run file; return the main results in words."""
     clock, spec, preset = Stopwatch(), inputs.spec, inputs.preset
     home = paths.work / "models" / str(spec.key).replace(" ", "-")
-    shutil.rmtree(home, ignore_errors=True)
+    own = fingerprints(spec, preset, corpus.dataset, inputs.start)
+    is_begun = _begin(home, {"settings": preset.to_dict(), "inputs": own})
     details: dict[str, Any] = {}
     if spec.system.kind == "trained":
         source = inputs.pretrained / "model" if inputs.pretrained else inputs.start
@@ -179,6 +174,7 @@ def execute(
             out=home,
             pretrained=source,
             rankings=_bm25(corpus, preset, paths.work) if preset.train.n_bm25 else None,
+            resume=is_begun,
             command=paths.command,
         )
         result = launch.train(preset, where, corpus)
@@ -204,7 +200,6 @@ def execute(
     settings = preset.to_dict()
     # Not the folder of the encoder on this machine.
     settings["model"]["encoder"] = spec.encoder.source
-    own = fingerprints(spec, preset, corpus.dataset, inputs.start)
     details |= {"seconds": clock.laps, "settings": settings, "inputs": own}
     if torch.cuda.is_available():
         details["gpu_bytes"] = torch.cuda.max_memory_allocated()
@@ -212,7 +207,19 @@ def execute(
     # Other runs may start from the model, but not from what training needed.
     for part in ("checkpoints", "best") if paths.keep_models else ("",):
         shutil.rmtree(home / part, ignore_errors=True)
+    (home / _BEGUN).unlink(missing_ok=True)
     return words
+
+
+def _begin(home: Path, about: Mapping[str, Any]) -> bool:
+    """Return whether a folder holds the same training, interrupted; else make it a new one."""
+    path, text = home / _BEGUN, json.dumps(about, sort_keys=True)
+    if path.is_file() and path.read_text("utf-8") == text:
+        return True
+    shutil.rmtree(home, ignore_errors=True)
+    with atomic_file(path) as handle:
+        handle.write(text)
+    return False
 
 
 def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:

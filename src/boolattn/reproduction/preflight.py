@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
-from transformers import AutoConfig, AutoModel
+from transformers import AutoConfig, AutoModel, TrainerCallback
 
 from boolattn.data.sentences import generate
 from boolattn.errors import ConfigError, MissingDataError
+from boolattn.files import require
 from boolattn.reproduction.inputs import WEIGHTS, encoder_folder, open_data
-from boolattn.training.retrieval.training import require_gpu
-from boolattn.training.towers import make_towers
+from boolattn.training.corpus import Corpus
+from boolattn.training.launch import make_steps
+from boolattn.training.retrieval.trainer import Job, RetrievalTrainer
+from boolattn.training.retrieval.training import release_memory, require_gpu
+from boolattn.training.run_folder import RunFolder
+from boolattn.training.towers import load_encoder, make_towers
+from boolattn.training.validation import encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from transformers import TrainerControl, TrainerState, TrainingArguments
+
     from boolattn.data.records import Dataset
+    from boolattn.reproduction.inputs import DataPlace
     from boolattn.reproduction.requests import Paths, RunRequest
     from boolattn.reproduction.systems import RunSpec
     from boolattn.training.settings import Preset
@@ -32,22 +43,32 @@ _GB = 1e9
 _PATIENCE = 5
 #: Bytes of a parameter in training: weight, gradient and two moments of AdamW.
 _TRAINED = 16
-#: Share of a matrix multiplication's speed that training reaches; for an estimate.
-_SHARE = 0.3
+#: Steps of a trial, and documents encoded in it and at once, on a GPU and on a CPU.
+_TRIAL = {True: (12, 4096, 1024), False: (2, 64, 64)}
 
 
-@dataclass(frozen=True)
-class Needs:
-    """What runs take: lower bounds of memory and disk, and a rough time."""
+class Needs(NamedTuple):
+    """What runs take: memory, disk, and an estimate of their time."""
 
     memory: float
     disk: float
     seconds: float
 
     def __str__(self) -> str:
-        hours = f"{self.seconds / 3600:.1f} h" if self.seconds >= 3600 else "less than 1 h"
-        memory, disk = self.memory / _GB, self.disk / _GB
-        return f"roughly {hours}, at least {memory:.1f} GB of memory and {disk:.1f} GB of disk"
+        has_gpu = torch.cuda.is_available()
+        where = torch.cuda.get_device_name() if has_gpu else "the CPU"
+        return (
+            f"about {self.seconds / 3600:.2g} h by a trial of {_TRIAL[has_gpu][0]} steps on {where}"
+            f", at least {self.memory / _GB:.1f} GB of memory and {self.disk / _GB:.1f} GB of disk"
+        )
+
+
+class Trial(NamedTuple):
+    """Seconds of a training step and of encoding a document, and the GPU's memory."""
+
+    step: float
+    document: float
+    memory: float
 
 
 def check(
@@ -55,9 +76,11 @@ def check(
 ) -> Needs:
     """Check files, splits, GPU, memory, disk and time of runs; return what they take.
 
-    ``seconds`` is the most time that they may take; 0 for any.
+    A few steps are tried with the first system that has BoolAttn and the first that has none.
+    ``seconds`` is the most time that the runs may take; 0 for any.
     """
-    total, memory, disk = 0.0, 0.0, 0.0
+    require("significance", ("scipy",), "evaluate")
+    memory, disk = 0.0, 0.0
     for spec, preset in runs:
         require_gpu(preset)
         _check_packages(spec, preset)
@@ -65,14 +88,89 @@ def check(
         if (start := request.start(spec)) is not None:
             make_towers(preset, start)  # refuses one that does not fit
         dataset = open_data(request.data_place(spec, preset))
-        n_queries, n_documents = _check_splits(spec, preset, dataset), len(dataset.documents)
+        _check_splits(spec, preset, dataset)
         n_trained = n_parameters * (1 if preset.model.is_shared else 2)
-        memory = max(memory, _TRAINED * n_trained + 4 * n_documents * hidden_size)
+        memory = max(memory, _TRAINED * n_trained + 4 * len(dataset.documents) * hidden_size)
         disk += 4 * n_trained
-        total += _operations(preset, n_parameters, n_queries, n_documents)
-    needs = Needs(memory, disk, total / (_SHARE * _speed()))
-    _check_machine(needs, paths.work, seconds)
-    return needs
+    _check_machine(memory, disk, paths.work)
+    total, trials = 0.0, dict[bool, Trial]()
+    for spec, preset in runs:
+        corpus = open_corpus(
+            preset.model.encoder, preset.model.document_length, request.data_place(spec, preset)
+        )
+        if preset.model.use_plugin not in trials:
+            trials[preset.model.use_plugin] = try_steps(preset, corpus, request.start(spec))
+        trial = trials[preset.model.use_plugin]
+        total, memory = total + _seconds(preset, corpus, trial), max(memory, trial.memory)
+    if seconds and total > seconds:
+        raise ConfigError(
+            f"the runs take roughly {total / 3600:.1f} h, more than the "
+            f"{seconds / 3600:.1f} h of --hours; run fewer seeds, or a smaller preset"
+        )
+    return Needs(memory, disk, total)
+
+
+@lru_cache(maxsize=1)
+def open_corpus(encoder: str, length: int, where: DataPlace) -> Corpus:
+    """Open a data set with an encoder's tokens, once for the runs that follow each other."""
+    return Corpus(open_data(where), load_encoder(encoder)[1], length)
+
+
+def try_steps(preset: Preset, corpus: Corpus, start: Path | None = None) -> Trial:
+    """Train a few steps and encode some documents as a run does; keep nothing."""
+    n_steps, n_documents, size = _TRIAL[torch.cuda.is_available()]
+    # One step more than are done: the last one of a run writes a checkpoint.
+    changed = replace(preset.train, max_steps=n_steps + 1, n_bm25=0)
+    preset, clock = replace(preset, train=changed), _Clock(n_steps)
+    towers = make_towers(preset, start)
+    try:
+        with TemporaryDirectory() as folder:
+            job = Job(preset, towers, make_steps(preset, corpus), RunFolder(Path(folder)))
+            trainer = RetrievalTrainer(job)
+            trainer.add_callback(clock)
+            trainer.train()
+            job.run.finish({}, [])
+        rows = np.linspace(0, len(corpus.documents) - 1, n_documents).astype(int).tolist()
+        began = time.perf_counter()
+        with torch.inference_mode():
+            encode(towers.eval(), corpus.documents, rows, "document", size)
+    except torch.OutOfMemoryError as error:
+        raise ConfigError(
+            f"preset {preset.name} needs more memory than {torch.cuda.get_device_name()} has free; "
+            "lower train.chunk or train.batch_size"
+        ) from error
+    document = (time.perf_counter() - began) / n_documents
+    memory = torch.cuda.max_memory_reserved() if torch.cuda.is_available() else 0.0
+    release_memory()
+    return Trial(float(np.median(np.diff(clock.times))), document, memory)
+
+
+class _Clock(TrainerCallback):
+    """Notes when each step ends, and stops after some."""
+
+    def __init__(self, n_steps: int) -> None:
+        self.n_steps, self.times = n_steps, list[float]()
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Note the time."""
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        self.times.append(time.perf_counter())
+        control.should_training_stop = state.global_step >= self.n_steps
+
+
+def _seconds(preset: Preset, corpus: Corpus, trial: Trial) -> float:
+    """Estimate the time of training, validation and ranking; pretraining is short beside them."""
+    train, n_documents = preset.train, len(corpus.documents)
+    per_epoch = -(-len(corpus.split(preset.data.train)) // train.batch_size)
+    n_steps = train.max_steps or train.n_epochs * per_epoch
+    n_encoded = n_documents
+    if preset.data.validation:
+        n_validated = min(train.n_validation_documents or n_documents, n_documents)
+        n_encoded += n_steps // (train.evaluate_every or per_epoch) * n_validated
+    return n_steps * trial.step + n_encoded * trial.document
 
 
 def _check_packages(spec: RunSpec, preset: Preset) -> None:
@@ -108,8 +206,8 @@ def _check_encoder(name: str) -> tuple[int, int]:
         return AutoModel.from_config(config).num_parameters(), config.hidden_size
 
 
-def _check_splits(spec: RunSpec, preset: Preset, dataset: Dataset) -> int:
-    """Refuse a data set without the splits of a run; return its number of training queries."""
+def _check_splits(spec: RunSpec, preset: Preset, dataset: Dataset) -> None:
+    """Refuse a data set without the splits of a run."""
     data, there = preset.data, dataset.splits
     train = data.train.split("+") if spec.system.kind == "trained" else []
     needed = [*train, *([data.validation] if data.validation and train else [])]
@@ -126,50 +224,19 @@ def _check_splits(spec: RunSpec, preset: Preset, dataset: Dataset) -> int:
             f"{dataset.name} has none of the splits that are reported: "
             f"{', '.join(spec.dataset.splits)}; it has {', '.join(there)}"
         )
-    return sum(len(there[split]) for split in train)
 
 
-def _operations(preset: Preset, n_parameters: int, n_queries: int, n_documents: int) -> float:
-    """Count the operations of a run, for texts of full length."""
-    model, train = preset.model, preset.train
-    steps = train.max_steps or train.n_epochs * -(-n_queries // train.batch_size)
-    tokens = model.query_length + (1 + train.n_negatives) * model.document_length
-    trained = 6.0 * n_parameters * steps * train.batch_size * tokens if n_queries else 0.0
-    return trained + 2.0 * n_parameters * n_documents * model.document_length
-
-
-@lru_cache(maxsize=1)
-def _speed() -> float:
-    """Measure how many operations this machine does in a second, in a product of matrices."""
-    is_cuda = torch.cuda.is_available()
-    size, dtype = (8192, torch.bfloat16) if is_cuda else (1024, torch.float32)
-    matrix = torch.ones(size, size, dtype=dtype, device="cuda" if is_cuda else "cpu")
-    best = float("inf")
-    for _ in range(3):
-        began = time.perf_counter()
-        (matrix @ matrix)[0, 0].item()
-        best = min(best, time.perf_counter() - began)
-    return 2.0 * size**3 / best
-
-
-def _check_machine(needs: Needs, work: Path, seconds: float) -> None:
-    free_disk = shutil.disk_usage(
-        next(one for one in (work, *work.absolute().parents) if one.exists())
-    )
-    memory = torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else _free_memory()
-    for what, free, needed in (
-        ("memory", memory, needs.memory),
-        ("disk", free_disk.free, needs.disk),
+def _check_machine(memory: float, disk: float, work: Path) -> None:
+    there = next(one for one in (work, *work.absolute().parents) if one.exists())
+    free = torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else _free_memory()
+    for what, has, needed in (
+        ("memory", free, memory),
+        ("disk", shutil.disk_usage(there).free, disk),
     ):
-        if free < needed:
+        if has < needed:
             raise ConfigError(
-                f"the runs need at least {needed / _GB:.1f} GB of {what}; {free / _GB:.1f} are free"
+                f"the runs need at least {needed / _GB:.1f} GB of {what}; {has / _GB:.1f} are free"
             )
-    if seconds and needs.seconds > seconds:
-        raise ConfigError(
-            f"the runs take roughly {needs.seconds / 3600:.1f} h, more than the "
-            f"{seconds / 3600:.1f} h of --hours; run fewer seeds, or a smaller preset"
-        )
 
 
 def _free_memory() -> float:

@@ -7,51 +7,41 @@ import tomllib
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation import figures
-from boolattn.evaluation.results import average
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
+from boolattn.reproduction.own_rows import (
+    OURS,
+    Reported,
+    own_rows,
+    reported_rows,
+    stored_runs,
+)
 from boolattn.reproduction.requests import RunRequest
-from boolattn.reproduction.runs import Run, load_queries
-from boolattn.reproduction.systems import paper_registry, row_label
+from boolattn.reproduction.systems import paper_registry
 from boolattn.training.preset_files import read_preset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from boolattn.evaluation.results import Results
+    from boolattn.reproduction.own_rows import OwnRow
     from boolattn.reproduction.requests import Paths
     from boolattn.reproduction.systems import DatasetSpec
 
     Progress = Callable[[str], None]
-    #: Results averaged over seeds, and the number of seeds.
-    Averaged = tuple[Results, int]
 
-OURS = "ours"
 #: A sentence like the paper's.
 SENTENCE = "films set in Vietnam that are also comedies but not Italian action films"
 #: As transformers names them.
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 #: Each BERT with these sizes, and the paper's "approximately" so many millions of parameters.
 _BERTS = {"base": ((768, 12, 12, 3072), 121.0), "large": ((1024, 24, 16, 4096), 378.0)}
-
-
-@dataclass(frozen=True)
-class Reported:
-    """One row of a table: values by metric, and who reports them ("ours", "paper")."""
-
-    label: str
-    who: str
-    values: Mapping[str, float]
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,6 +53,7 @@ class Target:
     on: str
     metrics: tuple[str, ...]
     systems: tuple[str, ...]
+    against: Mapping[str, str]  # The system that each of ours is tested against
     rows: tuple[Reported, ...]
 
 
@@ -77,8 +68,8 @@ def targets() -> dict[str, Target]:
             Reported(row["label"], row["who"], dict(zip(metrics, row["values"], strict=True)))
             for row in table["rows"]
         )
-        systems = tuple(table["systems"])
-        found[name] = Target(name, table["title"], table["on"], metrics, systems, rows)
+        systems, against = tuple(table["systems"]), table.get("against", {})
+        found[name] = Target(name, table["title"], table["on"], metrics, systems, against, rows)
     return found
 
 
@@ -91,63 +82,109 @@ def reproduce(
     """
     from boolattn.reproduction.execution import run_all
 
-    target = targets()[name]
+    found = run_all(request, paths, progress, seconds)
+    if not found:
+        folder = paths.runs.parent / "failed"
+        causes = sorted({path.read_text("utf-8").strip() for path in folder.rglob("*.txt")})
+        raise MissingDataError(f"no run succeeded: {'; '.join(causes)} (see {folder})")
+    own = own_rows(found, paths.runs, request.datasets[0])
+    return _write_target(targets()[name], request, own, paths.runs.parent, progress)
+
+
+def show_stored(name: str, request: RunRequest, folder: Path, out: Path, progress: Progress) -> str:
+    """Return a table or figure of the finished runs below a folder; nothing is run."""
+    found, missing = stored_runs(request, folder)
+    key = f"{request.datasets[0]}/{request.encoders[0]}"
+    if not found:
+        raise MissingDataError(f"{folder} has no run of {name} in {key}")
+    own = own_rows(found, folder, request.datasets[0])
+    text = _write_target(targets()[name], request, own, out, progress)
+    return text + (f"\n\nNot run: {'; '.join(missing)}." if missing else "")
+
+
+def _write_target(
+    target: Target, request: RunRequest, own: Sequence[OwnRow], out: Path, progress: Progress
+) -> str:
     dataset = paper_registry().dataset(request.datasets[0])
-    own = _own_results(request, run_all(request, paths, progress, seconds), paths)
     encoder = paper_registry().encoder(request.encoders[0]).label
-    rows = [*target.rows, *(_own_row(target, one, n, dataset, encoder) for one, n in own)]
-    is_figure = name == "figure3"
+    ours = reported_rows(own, target.metrics, target.against, dataset, encoder)
+    rows, is_figure = [*target.rows, *ours], target.name == "figure3"
     body = _by_template(own) if is_figure else _rows_table(target, rows)
-    text = f"**{target.title}**\n\n{body}\n\n{_note(target, dataset)}"
-    plain = [
-        {**asdict(row), "values": {k: None if np.isnan(v) else v for k, v in row.values.items()}}
-        for row in rows
-    ]
-    out = paths.runs.parent
-    written = {"target": name, "title": target.title, "paper_on": target.on, "rows": plain}
-    _write(out / f"{name}.json", json.dumps(written, indent=1, ensure_ascii=False))
-    _write(out / f"{name}.md", text)
+    text = f"**{target.title}**\n\n{body}\n\n{_note(target, dataset, ours)}"
+    written = {"target": target.name, "title": target.title, "paper_on": target.on}
+    plain = json.loads(json.dumps([asdict(row) for row in rows]), parse_constant=lambda _: None)
+    written_text = json.dumps({**written, "rows": plain}, indent=1, ensure_ascii=False)
+    _write(out / f"{target.name}.json", written_text)
+    _write(out / f"{target.name}.md", text)
     try:
         if is_figure:
-            figure = figures.by_template([one for one, _ in own if one.split == own[-1][0].split])
+            last = own[-1].results.split
+            drawn = [one for row in own if (one := row.results).split == last]
+            figure = figures.by_template(drawn)
         else:
-            drawn = [(f"{r.label} ({r.note or r.who})", r.values, r.who == OURS) for r in rows]
-            figure = figures.reported_rows(target.title, target.metrics, drawn)
-        figures.save(figure, out / f"{name}.png")
+            bars = [(f"{r.label} ({r.note or r.who})", r.values, r.who == OURS) for r in rows]
+            figure = figures.reported_rows(target.title, target.metrics, bars)
+        figures.save(figure, out / f"{target.name}.png")
     except MissingDataError as error:
         progress(str(error))
     return text
 
 
 def make_request(
-    name: str, preset: str = "demo", data: Path | None = None, encoder: str = "", **more: Any
+    name: str, preset: str = "", data: str = "", encoder: str = "", **more: Any
 ) -> RunRequest:
-    """Request the runs of a table; the preset names data set and encoder, not their folders."""
+    """Request the runs of a table.
+
+    The preset names data set and encoder, ``data`` and ``encoder`` their folders. Without a
+    preset ``NAME=FOLDER`` names both: the preset is the encoder's for that data set.
+    """
+    registry = paper_registry()
+    dataset, folder = _named(data, registry.datasets)
+    owner, source = _named(encoder, registry.encoders)
+    if name == "table2" and not folder:
+        raise MissingDataError(
+            "BoolQuestions is missing: name a folder in BEIR's format with its training and "
+            "test questions by --data (docs/reproduction.md says how)"
+        )
+    if preset or not (dataset or owner):
+        preset = preset or "demo"
+        own, other = _owners(name, preset)
+        for option, given, there in (("data", dataset, own), ("encoder", owner, other)):
+            if given not in ("", there):
+                raise ConfigError(f"--{option} {given}=…: preset {preset} is for {there}")
+        usual = str(read_preset(preset).get("model", {}).get("encoder", "minilm"))
+        is_known = any(one.source == usual for one in registry.encoders.values())
+        dataset, owner, source = own, other, source or ("" if is_known else usual)
+    # The paper's.
+    dataset, owner = dataset or "quest", owner or "bert-base"
+    return RunRequest(
+        systems=targets()[name].systems,
+        datasets=[dataset],
+        encoders=[owner],
+        data={dataset: Path(folder)} if folder else {},
+        preset=preset,
+        sources={owner: source} if source else {},
+        **more,
+    )
+
+
+def _owners(name: str, preset: str) -> tuple[str, str]:
+    """Return the names of a preset's data set and encoder."""
     registry, values = paper_registry(), read_preset(preset)
     catalog = values.get("data", {}).get("name")
     questions = registry.dataset("boolquestions")
-    datasets = [d for d in registry.datasets.values() if d.catalog == catalog and d != questions]
-    if name == "table2":
-        datasets = [questions]
-        if data is None:
-            raise MissingDataError(
-                "BoolQuestions is missing: name a folder in BEIR's format with its training and "
-                "test questions by --data (docs/reproduction.md says how)"
-            )
-    if not datasets:
+    known = [d.name for d in registry.datasets.values() if d.catalog == catalog and d != questions]
+    if not known and name != "table2":
         raise ConfigError(f"preset {preset} is for {catalog!r}, which has no table")
-    source = str(values.get("model", {}).get("encoder", "minilm"))
+    source = values.get("model", {}).get("encoder", "minilm")
     names = [one.name for one in registry.encoders.values() if one.source == source]
-    owner, chosen = names[0] if names else "minilm", encoder or ("" if names else source)
-    return RunRequest(
-        systems=targets()[name].systems,
-        datasets=[datasets[0].name],
-        encoders=[owner],
-        data={datasets[0].name: data} if data else {},
-        preset=preset,
-        sources={owner: chosen} if chosen else {},
-        **more,
-    )
+    return questions.name if name == "table2" else known[0], names[0] if names else "minilm"
+
+
+def _named(text: str, known: Mapping[str, object]) -> tuple[str, str]:
+    """Split ``NAME=FOLDER``; a folder alone has no name."""
+    name, _, folder = text.partition("=")
+    return (name, folder) if name in known and folder else ("", text)
 
 
 def figure1(model: Path | None, out: Path, text: str = SENTENCE) -> str:
@@ -227,65 +264,33 @@ def count_sizes(out: Path) -> str:
     return text
 
 
-def _own_results(request: RunRequest, files: Sequence[Path], paths: Paths) -> list[Averaged]:
-    if not files:
-        folder = paths.runs.parent / "failed"
-        causes = sorted({path.read_text("utf-8").strip() for path in folder.rglob("*.txt")})
-        raise MissingDataError(f"no run succeeded: {'; '.join(causes)} (see {folder})")
-    registry, dataset = paper_registry(), request.datasets[0]
-    queries = load_queries(paths.runs, dataset)
-    groups: dict[tuple[str, str, str], list[Results]] = {}
-    for run in map(Run.load, files):
-        for row in run.rows:
-            mode = registry.query_mode(row.query_mode)
-            label = row_label(registry.known(run.key.system), mode)
-            one = row.results(label, dataset, run.key.seed, queries[row.split])
-            groups.setdefault((label, row.gate, row.split), []).append(one)
-    return [(average(group), len(group)) for group in groups.values()]
-
-
-def _own_row(
-    target: Target, results: Results, n_seeds: int, dataset: DatasetSpec, encoder: str
-) -> Reported:
-    values = {metric: _value(results, metric) for metric in target.metrics}
-    seeds = f"{n_seeds} seed" + ("s" if n_seeds > 1 else "")
-    queries = f"{dataset.label}, {dataset.splits.get(results.split, results.split)}"
-    note = f"{encoder}, {queries}; {seeds}; operator labels: {results.gate}"
-    return Reported(results.system, OURS, values, note)
-
-
-def _value(results: Results, metric: str) -> float:
-    """Return a mean; ``mrr@10 not`` is over the queries with NOT."""
-    name, _, operator = metric.partition(" ")
-    groups = results.by("operator") if operator else {"": results.overall}
-    return round(groups[operator].means[name], 5) if operator in groups else float("nan")
-
-
 def _rows_table(target: Target, rows: Sequence[Reported]) -> str:
     heads = [metric.replace("recall@", "R@").replace("mrr@10 ", "") for metric in target.metrics]
     cells = []
     for row in rows:
-        values = (short(row.values.get(metric, float("nan"))) for metric in target.metrics)
+        values = map(row.cell, target.metrics)
         cells.append([row.label, row.who, *values, row.note or target.on])
     return markdown(["system", "source", *heads, "on"], cells)
 
 
-def _by_template(own: Sequence[Averaged], metric: str = "recall@100") -> str:
+def _by_template(own: Sequence[OwnRow], metric: str = "recall@100") -> str:
     rows = [
         [one.system, one.gate, one.split, f"`{name}`", str(group.n), short(group.means[metric])]
-        for one, _ in own
+        for one in (row.results for row in own)
         for name, group in one.by("template").items()
     ]
     columns = ["system", "operator labels", "queries", "template", "n", "Recall@100"]
     return markdown(columns, rows)
 
 
-def _note(target: Target, dataset: DatasetSpec) -> str:
+def _note(target: Target, dataset: DatasetSpec, ours: Sequence[Reported]) -> str:
     note = f"The paper's rows are for {target.on}."
     if dataset.name not in ("quest", "boolquestions"):
         note += f" Ours are for {dataset.label} and must not be compared with them: "
         note += "only rows of one data set can be."
-    return note
+    pairs = "; ".join(dict.fromkeys(row.tested for row in ours if row.tested))
+    test = "paired randomisation test over queries, values averaged over the seeds of both"
+    return note + (f" † p < .05, ‡ p < .001 ({test}): {pairs}." if pairs else "")
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,0 +1,193 @@
+"""QUEST's official files by name: what is missing, what it takes, and going on after a kill."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from boolattn.cli import app
+from boolattn.errors import BoolattnError, ConfigError
+from boolattn.reproduction import execution, preflight
+from boolattn.reproduction.execution import run_all
+from boolattn.reproduction.preflight import Needs, Trial, open_corpus, try_steps
+from boolattn.reproduction.reproduce import make_request
+from boolattn.reproduction.requests import Paths, RunRequest, resolve
+from boolattn.reproduction.runs import Run
+from boolattn.reproduction.systems import paper_registry
+from tests.reproduction.tiny import write_quest
+
+#: The paper's preset, made short.
+SMALL = (
+    *("train.needs_gpu=false", "train.max_steps=2", "train.batch_size=4"),
+    *("model.query_length=32", "model.document_length=32", "train.evaluate_every=1"),
+    *("pretrain.max_steps=1", "pretrain.n_sentences=16", "pretrain.n_held_out=4"),
+    *("pretrain.triplet_weight=0.0",),
+)
+
+
+def command(files, table, *more):
+    write_quest(files / "quest") if not (files / "quest").exists() else None
+    changes = [part for one in SMALL for part in ("--set", one)]
+    names = ("--data", f"quest={files / 'quest'}", "--encoder", f"bert-base={files / 'encoder'}")
+    return [
+        "reproduce",
+        table,
+        *names,
+        "--seeds",
+        "0",
+        *changes,
+        "--out",
+        str(files / "out"),
+        *more,
+    ]
+
+
+def call(arguments):
+    return CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+
+
+def test_names_choose_the_preset():
+    request = make_request("table1", data="quest=somewhere", encoder="bert-large=large")
+    assert (request.datasets, request.encoders) == (["quest"], ["bert-large"])
+    assert str(request.data["quest"]) == "somewhere"
+    [spec, *_] = request.specs(paper_registry())
+    preset = resolve(spec, request)
+    assert (preset.name, preset.model.encoder) == ("bert-large-quest", "large")
+    assert make_request("table1", data="quest=somewhere").encoders == ["bert-base"]
+    # A folder alone belongs to the preset's.
+    assert str(make_request("table1", "bert-base-quest", "a=b").data["quest"]) == "a=b"
+    with pytest.raises(ConfigError, match="--data taxa=…: preset bert-base-quest is for quest"):
+        make_request("table1", "bert-base-quest", "taxa=somewhere")
+    request = make_request("table1", data="taxa=somewhere", encoder="bert-large=large")
+    with pytest.raises(ConfigError, match="no preset for bert-large on taxa"):
+        [resolve(spec, request) for spec in request.specs(paper_registry())]
+
+
+def test_the_official_files_make_a_table(files):
+    found = call(command(files, "table4"))
+    assert "plain towers | ours |" in found.stdout
+    assert "BERT-base, QUEST, test; seeds 0" in found.stdout
+    # Rows of QUEST can be compared with the paper's.
+    assert "must not be compared" not in found.stdout
+    [line] = [line for line in found.stderr.splitlines() if "runs to do" in line]
+    assert "3 runs to do, 0 finished: about " in line
+    assert "by a trial of 2 steps on the CPU, at least" in line
+    assert "0 runs to do, 3 finished" in call(command(files, "table4")).stderr
+
+
+@pytest.mark.parametrize("name", ["documents.jsonl", "test.jsonl", "val.jsonl"])
+def test_a_missing_file_is_one_line(files, name):
+    arguments = command(files, "table1")
+    (files / "quest" / name).unlink()
+    with pytest.raises(BoolattnError) as caught:
+        call(arguments)
+    message = str(caught.value)
+    assert name in message
+    assert "https://storage.googleapis.com/gresearch/quest/" in message
+    assert "\n" not in message
+    assert not list((files / "out").rglob("*.gz"))
+
+
+def plain_run(files, *changes):
+    """Return a request of one run on tiny data, its settings and its folders."""
+    request = RunRequest(
+        systems=["plain"],
+        datasets=["beir"],
+        seeds=[0],
+        data={"beir": files / "data"},
+        preset=str(files / "tiny.toml"),
+        sources={"minilm": str(files / "encoder")},
+        changes=["train.max_steps=4", "train.save_every=1", *changes],
+    )
+    [spec] = request.specs(paper_registry())
+    return request, spec, Paths(runs=files / "out/runs", work=files / "out/work")
+
+
+def means(path):
+    return [row.values["recall@100"].tolist() for row in Run.load(path).rows]
+
+
+def test_a_run_goes_on_from_its_last_checkpoint(files, monkeypatch):
+    request, spec, paths = plain_run(files)
+    lines: list[str] = []
+    resumed = []
+    monkeypatch.setattr(execution, "check", lambda *_: "not tried")
+    with monkeypatch.context() as patch:
+        patch.setattr(execution, "judge", lambda *_: 1 / 0)
+        assert run_all(request, paths, lines.append) == []
+    assert "ZeroDivisionError" in lines[-1]
+    steps = execution.launch.train
+
+    def train(preset, launch, corpus):
+        resumed.append(launch.resume)
+        return steps(preset, launch, corpus)
+
+    monkeypatch.setattr(execution.launch, "train", train)
+    [path] = run_all(request, paths, lines.append)
+    # Weights of the checkpoint give the results of a run that was not interrupted.
+    whole, _, other = plain_run(files)
+    other = replace(other, runs=files / "second/runs", work=files / "second/work")
+    [again] = run_all(whole, other, lines.append)
+    assert resumed == [True, False]
+    assert means(path) == means(again)
+    # Nothing is left, and another setting begins anew.
+    assert not (paths.work / "models" / str(spec.key).replace(" ", "-")).exists()
+
+
+@pytest.mark.slow
+def test_other_settings_do_not_go_on(files, monkeypatch):
+    request, _, paths = plain_run(files)
+    lines: list[str] = []
+    monkeypatch.setattr(execution, "judge", lambda *_: 1 / 0)
+    run_all(request, paths, lines.append)
+    monkeypatch.undo()
+    request, _, _ = plain_run(files, "train.learning_rate=2e-3")
+    [path] = run_all(request, paths, lines.append)
+    assert Run.load(path).details["settings"]["train"]["learning_rate"] == 2e-3
+
+
+def test_a_trial_measures_and_keeps_nothing(files):
+    request, spec, paths = plain_run(files)
+    preset = resolve(spec, request)
+    corpus = open_corpus(str(files / "encoder"), 32, request.data_place(spec, preset))
+    before = sorted(files.rglob("*"))
+    trial = try_steps(preset, corpus)
+    assert trial.step > 0
+    assert trial.document > 0
+    assert sorted(files.rglob("*")) == before
+    # Four steps and 48 documents; twice 10 more where half of the steps are validated.
+    known = Trial(step=2.0, document=0.5, memory=0.0)
+    assert preflight._seconds(preset, corpus, known) == 4 * 2.0 + 48 * 0.5
+    train = replace(preset.train, evaluate_every=2, n_validation_documents=10)
+    preset = replace(preset, train=train, data=replace(preset.data, validation="test"))
+    assert preflight._seconds(preset, corpus, known) == 4 * 2.0 + (48 + 2 * 10) * 0.5
+    assert str(Needs(2e9, 3e9, 5400)).startswith("about 1.5 h by a trial of 2 steps on the CPU")
+    del paths
+
+
+@pytest.mark.slow
+def test_a_killed_table_goes_on(files):
+    more = ("--set", "train.max_steps=60", "--set", "train.save_every=2")
+    arguments = [sys.executable, "-m", "boolattn", *command(files, "table4", *more)]
+    with subprocess.Popen(arguments, stderr=subprocess.DEVNULL) as process:
+        models = files / "out/work/models"
+        while process.poll() is None and not list(models.glob("*/checkpoints/*/manifest.json")):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert not list((files / "out/runs").rglob("*-0.json.gz"))
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert "plain towers | ours |" in done.stdout
+    again = [*arguments[: -len(more)], *more, "--out", str(files / "whole")]
+    subprocess.run(again, capture_output=True, check=True)
+    for name in ("plain", "plain-fixed", "plain-bm25"):
+        own = f"runs/quest/bert-base/{name}-0.json.gz"
+        first, second = (means(files / folder / own) for folder in ("out", "whole"))
+        assert np.array_equal(first, second)
