@@ -8,7 +8,7 @@ from boolattn.attention.boolattn import BoolAttn, words
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.cue import cue_predictor
 from boolattn.attention.gate import Gate
-from boolattn.attention.position import position_weight, squared_distance
+from boolattn.attention.position import position_weight
 
 HIDDEN, HEADS, TOKENS = 24, 4, 8
 
@@ -38,8 +38,7 @@ def test_error_2_paper_not_weights_tokens_before_the_cue():
     cue[:, :, 4] = 1.0
     for variant, before in (("paper", 1.0), ("corrected", 0.0)):
         config = BoolAttnConfig(variant=variant)
-        squared = squared_distance(config, TOKENS, cue.device)
-        weight = position_weight(config, cue, squared, torch.full((3,), 2.0))[0, 2]
+        weight = position_weight(config, cue, torch.full((3,), 2.0))[0, 2]
         assert weight[:4].tolist() == [before] * 4
         assert weight[4] == 1.0
         assert bool((weight[5:] < weight[4:-1]).all())
@@ -88,16 +87,14 @@ def test_error_4_paper_uses_one_of_several_cues():
     weights = {}
     for variant in ("paper", "corrected"):
         config = BoolAttnConfig(variant=variant)
-        squared = squared_distance(config, 12, cue.device)
-        weights[variant] = position_weight(config, cue, squared, torch.full((3,), 2.0))[0, 0]
+        weights[variant] = position_weight(config, cue, torch.full((3,), 2.0))[0, 0]
     assert weights["paper"][10] < 0.05
     torch.testing.assert_close(weights["corrected"][10], torch.tensor(0.9))
     assert weights["paper"][1] == weights["corrected"][1] == 1.0
     # The chosen cue gets a gradient.
     cue.requires_grad_()
     config = BoolAttnConfig()
-    squared = squared_distance(config, 12, cue.device)
-    position_weight(config, cue, squared, torch.full((3,), 2.0))[0, 0, 10].backward()
+    position_weight(config, cue, torch.full((3,), 2.0))[0, 0, 10].backward()
     assert cue.grad[0, 0, 10] == 1.0
 
 

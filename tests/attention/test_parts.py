@@ -54,8 +54,7 @@ def test_bias_is_softplus_of_gated_ffn(texts, rank):
     bias = BiasPredictor(config, features.shape[-1], HEADS)
     operators = torch.randn(3, config.d_o)
     cue = (torch.rand(2, 3, 9) * mask[:, None]).requires_grad_()
-    squared = squared_distance(config, 9, hidden.device)
-    position = position_weight(config, cue, squared, bias.sigma)
+    position = position_weight(config, cue, bias.sigma)
     got = bias(features, position, operators)
     for e in range(3):
         if rank:
@@ -74,9 +73,7 @@ def test_position_weight_by_hand():
     cue = torch.zeros(1, 3, 6)
     cue[:, :, 2] = 0.5
     cue[:, :, 5] = 1.0
-    weight = position_weight(
-        config, cue, squared_distance(config, 6, cue.device), torch.full((3,), 2.0)
-    )
+    weight = position_weight(config, cue, torch.full((3,), 2.0))
 
     def gauss(r: float) -> float:
         return math.exp(-(r**2) / 8)
@@ -93,9 +90,9 @@ def test_position_weight_is_the_same_with_and_without_gradient():
     cue = torch.rand(2, 3, 12, requires_grad=True)
     sigma = torch.tensor([0.7, 2.0, 5.0], requires_grad=True)
     squared = squared_distance(config, 12, cue.device)
-    trained = position_weight(config, cue, squared, sigma)
+    trained = position_weight(config, cue, sigma)
     with torch.no_grad():
-        torch.testing.assert_close(trained, position_weight(config, cue, squared, sigma))
+        torch.testing.assert_close(trained, position_weight(config, cue, sigma))
     # The gradient of the maximum over the pairwise tensor, which training does not save.
     pairwise = (torch.exp(-squared / (2 * sigma**2)[:, None, None]) * cue[:, :, None]).amax(-1)
     seed = torch.rand_like(trained)
@@ -110,7 +107,7 @@ def test_position_weight_is_the_same_with_and_without_gradient():
 def test_sigma_of_zero_gives_finite_weights_and_gradients():
     config = BoolAttnConfig()
     cue, sigma = torch.rand(1, 3, 5), torch.zeros(3, requires_grad=True)
-    weight = position_weight(config, cue, squared_distance(config, 5, cue.device), sigma)
+    weight = position_weight(config, cue, sigma)
     weight.sum().backward()
     assert bool(torch.isfinite(weight).all())
     assert bool(torch.isfinite(sigma.grad).all())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from boolattn.attention.bias import BiasPredictor
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 from boolattn.attention.cue import cue_predictor, shuffle
-from boolattn.attention.factors import Factors
+from boolattn.attention.factors import Factors, bias_factors
+from boolattn.attention.folded import FoldedBias, FoldedCues, FoldedWeights
 from boolattn.attention.gate import Gate, LexiconGate, learned_gate
-from boolattn.attention.position import N_CACHED, position_weight, squared_distance
+from boolattn.attention.position import N_CACHED, position_weight, words
 from boolattn.attention.scope import Scope, ScopePredictor
 
 
@@ -27,7 +28,6 @@ class CueState:
         gate: Which experts are open.
         cue_logits: Shape ``(batch, operators, tokens)``.
         cue: Cue probabilities, 0 on padding. Same shape.
-        squared: Squared relative positions. Shape ``(operators, tokens, cues)``.
         positions: Weights around the cues by layer, ``(batch, operators, tokens)`` each; empty
             if each layer computes its own.
     """
@@ -37,7 +37,6 @@ class CueState:
     gate: Gate
     cue_logits: Tensor
     cue: Tensor
-    squared: Tensor
     positions: dict[str, Tensor] = field(default_factory=dict)
 
 
@@ -48,11 +47,9 @@ class LayerBias:
     scope: Scope
     factors: Factors
 
-
-def words(mask: Tensor) -> Tensor:
-    """Mark all tokens of a text but the first and the last, [CLS] and [SEP]. As the mask."""
-    count = (mask != 0).cumsum(-1)
-    return (mask != 0) & (count > 1) & (count < count[:, -1:])
+    def dense(self) -> Tensor:
+        """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
+        return self.factors.dense()
 
 
 class BoolAttnLayer(nn.Module):
@@ -62,10 +59,7 @@ class BoolAttnLayer(nn.Module):
         super().__init__()
         self.config = config
         n_features = config.rank or hidden_size
-        # Fused GPU kernels need a head width, with the factors, that is a multiple of 8.
-        head_size = hidden_size // n_heads
-        self.n_padding = -(head_size + config.n_operators) % 8
-        self.score_scale = head_size**-0.5
+        self.head_size = hidden_size // n_heads
         self.reduce = nn.Linear(hidden_size, config.rank) if config.rank else nn.Identity()
         self.scope = ScopePredictor(config, n_features, n_heads)
         self.bias = BiasPredictor(config, n_features, n_heads)
@@ -88,35 +82,18 @@ class BoolAttnLayer(nn.Module):
         mask, scopable = (part.to(hidden.dtype) for part in (cues.mask, cues.scopable))
         scope = self.scope(hidden, cue, mask, operators, scopable)
         if position is None:
-            position = position_weight(self.config, cues.cue, cues.squared, self.bias.sigma)
+            position = position_weight(self.config, cues.cue, self.bias.sigma)
         strength = self.bias(hidden, position, operators)
         if self.config.fixed_bias is not None:
             # The predictor keeps a gradient, of 0.
             strength = 0.0 * strength + self.config.fixed_bias
-        # Attention multiplies the factors by its scale.
-        weight = strength * (cues.gate.open / self.score_scale)[:, None, :, None]
+        weight = strength * cues.gate.open[:, None, :, None]
         weight = scope.inside * weight.to(scope.inside.dtype)
-        return LayerBias(scope, self._factors(scope.inside, weight))
-
-    def _factors(self, inside: Tensor, weight: Tensor) -> Factors:
-        """AND and OR act between tokens in scope; NOT, the last operator, on single tokens."""
-        n_texts, n_tokens, _, n_heads = inside.shape
-        padding = inside.new_zeros(1).expand(n_texts, n_tokens, self.n_padding, n_heads)
-        query, key = [inside, padding], [weight, padding]
-        if "not" in self.config.operators:
-            mutual, negation = weight.split([self.config.n_operators - 1, 1], 2)
-            negative = -negation
-            ones = torch.ones_like(negative)
-            # The paper's mask of shape (L, 1) is constant along the keys, and softmax cancels it
-            # (error 1); in the corrected variant it is along the keys.
-            rows, columns = (negative, ones) if self.config.is_paper else (ones, negative)
-            query = [inside[:, :, :-1], rows, padding]
-            key = [mutual, columns, padding]
-        return Factors(
-            torch.cat(query, 2).permute(0, 3, 1, 2),
-            torch.cat(key, 2).permute(0, 3, 1, 2),
-            self.score_scale,
+        has_not, is_paper = "not" in self.config.operators, self.config.is_paper
+        factors = bias_factors(
+            scope.inside, weight, self.head_size, has_not=has_not, is_paper=is_paper
         )
+        return LayerBias(scope, factors)
 
 
 class BoolAttn(nn.Module):
@@ -141,6 +118,7 @@ class BoolAttn(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
+        self._is_folded, self._folded = False, cast("FoldedWeights | None", None)
         self.operators = nn.Parameter(torch.randn(config.n_operators, config.d_o))
         self.cue = cue_predictor(config, hidden_size)
         self.gate = learned_gate(config, hidden_size) if config.gate == "learned" else lexicon
@@ -149,25 +127,28 @@ class BoolAttn(nn.Module):
             {str(index): BoolAttnLayer(config, hidden_size, n_heads) for index in chosen}
         )
 
-    def find_cues(self, hidden: Tensor, mask: Tensor, gate: Gate) -> CueState:
+    def find_cues(
+        self, hidden: Tensor, mask: Tensor, gate: Gate, *, may_fold: bool = False
+    ) -> CueState | FoldedCues:
         """Predict the cues of a batch.
 
         Args:
             hidden: Input of the first layer. Shape ``(batch, tokens, hidden)``.
             mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
             gate: From oracle labels, the lexicon or the learned gate.
+            may_fold: Whether folded weights may be used, which give no scope logits.
         """
+        if may_fold and (folded := self._current_fold()) is not None:
+            return folded.find_cues(hidden, mask, gate)
         scopable = words(mask) if self.config.bounded_scope else mask
         mask, scopable = mask.to(hidden.dtype), scopable.to(hidden.dtype)
         logits = self.cue(hidden, mask, self.operators)
         cue = torch.sigmoid(logits.float()) * mask[:, None]
         if self.config.cue_seed is not None:
             cue = shuffle(cue, mask, self.config.cue_seed)
-        squared = squared_distance(self.config, hidden.shape[1], hidden.device)
-        positions = self._positions(cue, squared)
-        return CueState(mask, scopable, gate, logits, cue, squared, positions)
+        return CueState(mask, scopable, gate, logits, cue, self._positions(cue))
 
-    def _positions(self, cue: Tensor, squared: Tensor) -> dict[str, Tensor]:
+    def _positions(self, cue: Tensor) -> dict[str, Tensor]:
         """Compute the position weights of all layers at once; layers differ only in sigma.
 
         Only in training, where it saves many small GPU kernels, and only for short texts, where
@@ -179,8 +160,30 @@ class BoolAttn(nn.Module):
         layers: dict[str, Any] = dict(self.layers.items())
         n = len(layers)
         sigma = torch.cat([layer.bias.sigma for layer in layers.values()])
-        weights = position_weight(self.config, cue.repeat(1, n, 1), squared.repeat(n, 1, 1), sigma)
+        weights = position_weight(self.config, cue.repeat(1, n, 1), sigma)
         return dict(zip(layers, weights.chunk(n, 1), strict=True))
+
+    def fold(self) -> None:
+        """Fold the weights, for faster encoding without gradients.
+
+        Used in ``eval`` mode without gradients, autocast, recording or a compiler, and made anew
+        when a parameter was changed in place, replaced or moved. A write to ``parameter.data`` is
+        not noticed: call this again.
+        """
+        self._is_folded, self._folded = self.config.can_fold, None
+
+    def _current_fold(self) -> FoldedWeights | None:
+        """Return the folded weights where they can be used."""
+        if not self._is_folded or self.training or torch.is_grad_enabled():
+            return None
+        device = self.operators.device.type
+        if torch.compiler.is_compiling() or torch.is_autocast_enabled(device):
+            return None
+        if self.operators.is_inference():
+            return None  # such tensors do not count their changes
+        if self._folded is None or not self._folded.is_current():
+            self._folded = FoldedWeights(self)
+        return self._folded
 
     def compile_parts(self, **options: Any) -> None:
         """Compile the cue predictor and the experts, in place.
@@ -194,8 +197,12 @@ class BoolAttn(nn.Module):
         for part in (self.cue, *self.layers.values()):
             part.compile(**{"dynamic": True, **options})
 
-    def forward(self, index: int, hidden: Tensor, cues: CueState) -> LayerBias:
+    def forward(
+        self, index: int, hidden: Tensor, cues: CueState | FoldedCues
+    ) -> LayerBias | FoldedBias:
         """Compute the bias of the encoder layer ``index``."""
+        if isinstance(cues, FoldedCues):
+            return cues.layers[index](hidden, cues, cues.near[index])
         name = str(index)
         position = cues.positions.get(name)
         bias: LayerBias = self.layers[name](hidden, cues, self.operators, position)

@@ -158,6 +158,11 @@ class BoolAttnConfig:
         """Whether this is the paper variant."""
         return self.variant == "paper"
 
+    @property
+    def can_fold(self) -> bool:
+        """Whether folded weights give the same values: not for the paper variant or ablations."""
+        return not self.is_paper and self.fixed_bias is None and self.cue_seed is None
+
     def index(self, operator: str) -> int:
         """Position of an operator on the operator axis."""
         if operator not in OPERATORS:

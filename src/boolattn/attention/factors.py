@@ -32,6 +32,38 @@ class Factors:
         return self.query @ (self.scale * self.key).transpose(-1, -2)
 
 
+def bias_factors(
+    inside: Tensor, weight: Tensor, head_size: int, *, has_not: bool, is_paper: bool = False
+) -> Factors:
+    """Write a bias as factors: AND and OR act between tokens in scope, NOT on single tokens.
+
+    Args:
+        inside: 1 in scope, 0 outside. Shape ``(batch, tokens, operators, heads)``.
+        weight: Strengths in scope. Same shape.
+        head_size: Of the encoder.
+        has_not: Whether the last operator is NOT.
+        is_paper: Whether NOT acts along the queries.
+    """
+    n_texts, n_tokens, n_columns, n_heads = inside.shape
+    # Fused GPU kernels need a head width, with the factors, that is a multiple of 8.
+    n_padding = -(head_size + n_columns) % 8
+    scale = head_size**-0.5
+    weight = weight / scale  # attention multiplies the factors by its scale
+    padding = inside.new_zeros(1).expand(n_texts, n_tokens, n_padding, n_heads)
+    query, key = [inside, padding], [weight, padding]
+    if has_not:
+        mutual, negation = weight.split([n_columns - 1, 1], 2)
+        negative = -negation
+        ones = torch.ones_like(negative)
+        # The paper's mask of shape (L, 1) is constant along the keys, and softmax cancels it
+        # (error 1); in the corrected variant it is along the keys.
+        rows, columns = (negative, ones) if is_paper else (ones, negative)
+        query = [inside[:, :, :-1], rows, padding]
+        key = [mutual, columns, padding]
+    query, key = (torch.cat(part, 2).permute(0, 3, 1, 2) for part in (query, key))
+    return Factors(query, key, scale)
+
+
 def factored_attention(
     heads: tuple[Tensor, Tensor, Tensor], mask: Tensor | None, bias: Factors, *, dropout: float
 ) -> Tensor:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
+from itertools import cycle
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 
@@ -13,15 +16,21 @@ from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 UNREACHABLE = 1e12
 #: Tokens of the longest text whose distances are cached; the whole cache takes 1 MiB.
 N_CACHED = 64
+#: ``exp`` of minus this is 0 in float32.
+_UNDERFLOW = 104.0
 
 
 def squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
     """Return :func:`_squared_distance`, cached for short texts."""
-    # A tensor made in a CUDA graph lives in the graph's memory and cannot be cached.
-    is_captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-    if torch.compiler.is_compiling() or is_captured or n_tokens > N_CACHED:
+    if _is_traced(device) or n_tokens > N_CACHED:
         return _squared_distance(config, n_tokens, device)
     return _cached(config, n_tokens, device)
+
+
+def _is_traced(device: torch.device) -> bool:
+    """Whether a compiler or a CUDA graph records; a graph's tensors live in its own memory."""
+    is_captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    return torch.compiler.is_compiling() or is_captured
 
 
 @lru_cache(maxsize=N_CACHED)
@@ -47,29 +56,45 @@ def _squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.devic
     return torch.stack([forward if name == "not" else mutual for name in config.operators])
 
 
-def position_weight(config: BoolAttnConfig, cue: Tensor, squared: Tensor, sigma: Tensor) -> Tensor:
-    r"""Weight of every token, by the nearest probable cue. Shape ``(batch, operators, tokens)``.
+def words(mask: Tensor) -> Tensor:
+    """Mark all tokens of a text but the first and the last, [CLS] and [SEP]. As the mask."""
+    count = (mask != 0).cumsum(-1)
+    return (mask != 0) & (count > 1) & (count < count[:, -1:])
+
+
+def position_precision(sigma: Tensor) -> Tensor:
+    """Return what squared distances are multiplied by; training can move sigma to 0."""
+    return 0.5 / sigma.float().square().clamp(min=1e-4)
+
+
+def position_weight(config: BoolAttnConfig, cue: Tensor, sigma: Tensor) -> Tensor:
+    r"""Weight of every token, by the nearest probable cue. Shape as ``cue``.
 
     .. math:: w_i = \max_c \; p_c \exp(-r_{ic}^2 / 2\sigma^2)
 
     The paper has one cue position ``c``, undefined for several cues (error 4); the paper variant
     takes the most probable, ``c = argmax p``, without the factor ``p``. In training only the
     index of the maximum is computed over all pairs, so that no pairwise tensor is saved for the
-    backward pass.
+    backward pass. Long texts need no pairwise tensor.
 
     Args:
         config: The settings.
-        cue: Cue probabilities. Shape ``(batch, operators, tokens)``.
-        squared: From :func:`squared_distance`. Shape ``(operators, tokens, cues)``.
-        sigma: Width for each operator. Shape ``(operators,)``.
+        cue: Cue probabilities. Shape ``(batch, n * operators, tokens)``.
+        sigma: Width for each row of cues. Shape ``(n * operators,)``.
     """
-    # Training can move sigma to 0.
-    precision = 0.5 / sigma.float().square().clamp(min=1e-4)
+    precision = position_precision(sigma)
+    n_tokens = cue.shape[-1]
+    if n_tokens > N_CACHED and not config.is_paper and not _is_traced(cue.device):
+        rows = zip(cue.unbind(1), precision, cycle(config.operators), strict=False)
+        return torch.stack([_along(*row, config.window) for row in rows], 1)
+    squared = squared_distance(config, n_tokens, cue.device)
+    if len(sigma) > len(squared):
+        squared = squared.repeat(len(sigma) // len(squared), 1, 1)
     if config.is_paper:
         # (operators, cues, tokens) at each row's most probable cue.
         nearest = cue.argmax(-1)
-        rows = torch.arange(len(sigma), device=cue.device)
-        return torch.exp(-squared.transpose(1, 2)[rows, nearest] * precision[:, None])
+        rows_ = torch.arange(len(sigma), device=cue.device)
+        return torch.exp(-squared.transpose(1, 2)[rows_, nearest] * precision[:, None])
     reach = torch.exp(-squared * precision[:, None, None])
     if not torch.is_grad_enabled():
         return (reach * cue[:, :, None]).amax(-1)
@@ -77,3 +102,23 @@ def position_weight(config: BoolAttnConfig, cue: Tensor, squared: Tensor, sigma:
         nearest = (reach * cue[:, :, None]).argmax(-1)
         distance = squared.expand(len(cue), -1, -1, -1).gather(-1, nearest[..., None])[..., 0]
     return cue.gather(-1, nearest) * torch.exp(-distance * precision[:, None])
+
+
+def _along(cue: Tensor, precision: Tensor, operator: str, window: int) -> Tensor:
+    """Return one operator's weights, in memory that grows with the tokens; ``(batch, tokens)``.
+
+    Only cues within reach are compared: for AND and OR those of the window, because beyond it
+    the distance is clipped; for NOT those whose weight is not 0 in float32.
+    """
+    if operator == "not":
+        before = min(cue.shape[-1] - 1, math.ceil(math.sqrt(_UNDERFLOW / precision.item())))
+        after = 0
+    else:
+        before = after = window
+    near = F.pad(cue, (before, after)).unfold(-1, before + after + 1, 1)
+    offset = torch.arange(-before, after + 1, device=cue.device)
+    weight = (near * torch.exp(-offset.square() * precision)).amax(-1)
+    if operator == "not":
+        return weight
+    beyond = cue.amax(-1, keepdim=True) * torch.exp(-(window**2) * precision)
+    return torch.maximum(weight, beyond)

@@ -13,17 +13,17 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
 from boolattn.attention.factors import factored_attention
+from boolattn.attention.folded import SHORT
 from boolattn.plugin.recording import current
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from boolattn.attention.boolattn import LayerBias
+    from boolattn.attention.folded import FoldedBias
 
 #: Our attention function for each of transformers'.
 BACKENDS = {"sdpa": "boolattn_sdpa", "eager": "boolattn_eager"}
-#: Most tokens of a text for which a CPU adds the dense bias without gradients.
-SHORT = 128
 #: Keyword that passes a layer's bias from its hook to the attention function.
 BIAS = "boolattn_bias"
 #: Keyword that passes the forward pass from the model's hook to its layers.
@@ -36,7 +36,7 @@ class Applied:
 
     index: int
     form: str
-    layer: LayerBias
+    layer: LayerBias | FoldedBias
 
 
 def with_bias(mask: Tensor | None, bias: Tensor) -> Tensor:
@@ -61,15 +61,14 @@ def sdpa_attention(
     applied: Applied | None = kwargs.pop(BIAS, None)
     if applied is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-    factors, dropout = applied.layer.factors, kwargs.get("dropout", 0.0)
+    layer, dropout = applied.layer, kwargs.get("dropout", 0.0)
     _record_attention(applied, query, key, attention_mask)
     if applied.form == "dense" or _is_dense_faster(query):
-        dense = with_bias(attention_mask, factors.dense().to(query.dtype))
-        out = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=dense, dropout_p=dropout, scale=factors.scale
-        )
+        dense = with_bias(attention_mask, layer.dense().to(query.dtype))
+        out = F.scaled_dot_product_attention(query, key, value, attn_mask=dense, dropout_p=dropout)
     else:
-        out = factored_attention((query, key, value), attention_mask, factors, dropout=dropout)
+        heads = (query, key, value)
+        out = factored_attention(heads, attention_mask, layer.factors, dropout=dropout)
     return out.transpose(1, 2).contiguous(), None
 
 
@@ -93,7 +92,7 @@ def eager_attention(
     applied: Applied | None = kwargs.pop(BIAS, None)
     if applied is not None:
         _record_attention(applied, query, key, attention_mask)
-        attention_mask = with_bias(attention_mask, applied.layer.factors.dense().to(query.dtype))
+        attention_mask = with_bias(attention_mask, applied.layer.dense().to(query.dtype))
     # Each modelling file has its own eager function; only that one gives the same bits.
     own = sys.modules[type(module).__module__].eager_attention_forward
     result: tuple[Tensor, Tensor | None] = own(module, query, key, value, attention_mask, **kwargs)

@@ -244,7 +244,7 @@ class ModelHooks:
         is_open = this.gate is not None and _may_open(this.gate)
         if this.gate is None or not (is_open or record):
             return
-        cues = self.plugin.find_cues(hidden, this.mask, this.gate)
+        cues = self.plugin.find_cues(hidden, this.mask, this.gate, may_fold=record is None)
         if is_open:
             this.cues = cues
         if record is not None:
@@ -265,7 +265,7 @@ class ModelHooks:
             current.record.biases[index] = layer
         if not self.family.has_interface:
             # The second argument of such a family is an additive mask.
-            bias = layer.factors.dense().to(hidden.dtype)
+            bias = layer.dense().to(hidden.dtype)
             if len(args) > 1:
                 return (hidden, with_bias(args[1], bias), *args[2:]), kwargs
             return args, {**kwargs, "attention_mask": with_bias(kwargs["attention_mask"], bias)}

@@ -1,0 +1,177 @@
+"""Folded weights: the reference's values, only where they may be used, never old ones."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from boolattn import BoolAttnConfig, attach
+from boolattn.attention.config import OPERATORS
+from boolattn.attention.folded import FoldedCues
+from boolattn.attention.position import N_CACHED, position_weight, squared_distance
+from boolattn.plugin.recording import recording
+from tests.conftest import FAMILIES
+
+OPEN = [["and"], ["not", "or"], ["not"]]
+GATES = [OPEN, [["and", "or", "not"]] * 3, [[], ["not"], []], [["or"], [], ["and"]]]
+
+
+def scattered(plugin):
+    """Give every parameter a value that matters; untrained ones leave some parts inactive."""
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for parameter in plugin.parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            parameter.add_(0.5 * noise.to(parameter.device, parameter.dtype))
+    return plugin
+
+
+def outputs(encoder, batch, **options):
+    with torch.no_grad():
+        hidden = encoder.eval()(**batch, **options).last_hidden_state
+    return hidden[batch["attention_mask"].bool()]
+
+
+@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"rank": 4},
+        {"kernel": 1, "form": "dense"},
+        {"kernel": 5, "bounded_scope": False, "scope_temperature": 0.5},
+        {"operators": ("and", "or")},
+        {"operators": ("not",), "rank": 4},
+    ],
+)
+def test_values_are_the_references(tiny_encoder, batch, settings, gate):
+    encoder = tiny_encoder(initializer_range=0.3)
+    own = settings.get("operators", OPERATORS)
+    labels = [[name for name in row if name in own] for row in gate]
+    plugin = scattered(attach(encoder, BoolAttnConfig(**settings)))
+    bare = outputs(encoder, batch)
+    expected = outputs(encoder, batch, operators=labels)
+    plugin.fold()
+    got = outputs(encoder, batch, operators=labels)
+    torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4)
+    assert (not any(labels)) == torch.equal(got, bare)
+    assert plugin._folded is not None or not any(labels)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_every_family_and_long_texts(tiny_encoder, family, attention):
+    if (family, attention) == ("mpnet", "sdpa"):
+        pytest.skip("MPNet has no sdpa")
+    encoder = tiny_encoder(family, attention)
+    plugin = scattered(attach(encoder))
+    ids = torch.randint(5, 200, (2, 60 if family == "mpnet" else 150))
+    long = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    expected = outputs(encoder, long, operators=OPEN[:2])
+    assert not torch.allclose(expected, outputs(encoder, long), atol=1e-3)
+    plugin.fold()
+    got = outputs(encoder, long, operators=OPEN[:2])
+    torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4)
+
+
+def test_closed_gates_change_no_bit(tiny_encoder, batch):
+    encoder = tiny_encoder()
+    bare = outputs(encoder, batch)
+    plugin = attach(encoder)
+    plugin.fold()
+    assert torch.equal(outputs(encoder, batch, operators=[[], [], []]), bare)
+    # In a batch with open gates, the texts without are those of the bare encoder.
+    hidden = outputs(encoder, batch, operators=[[], ["not"], []])
+    n_first = int(batch["attention_mask"][0].sum())
+    assert torch.equal(hidden[:n_first], bare[:n_first])
+    assert not torch.equal(hidden, bare)
+
+
+@pytest.mark.parametrize("change", ["step", "copy", "move", "load"])
+def test_changed_weights_are_folded_anew(tiny_encoder, batch, change):
+    encoder = tiny_encoder(initializer_range=0.3)
+    plugin = scattered(attach(encoder))
+    plugin.fold()
+    before = outputs(encoder, batch, operators=OPEN)
+    if change == "step":
+        optimizer = torch.optim.SGD(plugin.parameters(), 5.0)
+        encoder(**batch, operators=OPEN).last_hidden_state[..., 0].sum().backward()
+        optimizer.step()
+    elif change == "copy":
+        encoder = copy.deepcopy(encoder)
+        scattered(encoder.boolattn)
+    elif change == "move":
+        encoder.double()
+    else:
+        plugin.load_state_dict({n: v * 1.5 for n, v in plugin.state_dict().items()})
+    got = outputs(encoder, batch, operators=OPEN)
+    encoder.boolattn._is_folded = False
+    torch.testing.assert_close(got, outputs(encoder, batch, operators=OPEN), atol=2e-5, rtol=1e-4)
+    if change != "move":
+        assert (got - before).abs().max() > 1e-3
+
+
+def test_not_used_in_training_recording_autocast_or_for_the_paper(tiny_encoder, batch):
+    encoder = tiny_encoder()
+    plugin = scattered(attach(encoder))
+    plugin.fold()
+    labels = {"operators": OPEN}
+    with recording() as record:
+        outputs(encoder, batch, **labels)
+    assert record.biases[1].scope.logits is not None
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs(encoder, batch, **labels)
+    encoder.train()(**batch, **labels).last_hidden_state.sum().backward()
+    encoder.eval()(**batch, **labels)
+    assert plugin.operators.grad.any()
+    assert plugin._folded is None
+    outputs(encoder, batch, **labels)
+    assert plugin._folded is not None
+    for settings in ({"variant": "paper"}, {"fixed_bias": 0.7}, {"cue_seed": 1}):
+        other = tiny_encoder()
+        special = attach(other, BoolAttnConfig(**settings))
+        special.fold()
+        outputs(other, batch, **labels)
+        assert special._folded is None, settings
+
+
+def test_only_open_texts_and_experts_are_computed(tiny_encoder, batch):
+    encoder = tiny_encoder()
+    plugin = attach(encoder)
+    plugin.fold()
+    seen = []
+    find = type(plugin).find_cues
+
+    def spy(self, *args, **options):
+        seen.append(find(self, *args, **options))
+        return seen[-1]
+
+    type(plugin).find_cues = spy
+    try:
+        outputs(encoder, batch, operators=[[], ["not"], []])
+    finally:
+        type(plugin).find_cues = find
+    (cues,) = seen
+    assert isinstance(cues, FoldedCues)
+    assert cues.rows.tolist() == [1]
+    assert cues.near[0].shape[-1] == 1
+    assert cues.layers[0].shape[-1] == 1
+
+
+def test_position_weights_of_long_texts_are_those_of_all_pairs():
+    config, n = BoolAttnConfig(window=3), N_CACHED + 30
+    cue = torch.rand(2, 3, n).pow(6).requires_grad_()
+    sigma = torch.tensor([0.7, 2.0, 5.0], requires_grad=True)
+    weight = position_weight(config, cue, sigma)
+    squared = squared_distance(config, n, cue.device)
+    pairwise = (torch.exp(-squared / (2 * sigma**2)[:, None, None]) * cue[:, :, None]).amax(-1)
+    torch.testing.assert_close(weight, pairwise)
+    seed = torch.rand_like(weight)
+    for ours, theirs in zip(
+        torch.autograd.grad(weight, (cue, sigma), seed),
+        torch.autograd.grad(pairwise, (cue, sigma), seed),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs)
