@@ -1,6 +1,6 @@
 """Encoding with and without BoolAttn, in one run.
 
-    python -m benchmarks.encoding [--rounds 30] [--device cuda] [--compile] [--largest]
+    python -m benchmarks.encoding [--rounds 30] [--device cuda] [--half] [--compile] [--long]
 
 Every round times every system once, in turn, so that a busy machine slows all of them; a ratio is
 taken within its round, and the table shows the median and the middle 80%. All experts are active,
@@ -27,14 +27,9 @@ from boolattn.errors import MissingDataError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Plug-in settings by row; None is the plain encoder.
-SYSTEMS: dict[str, BoolAttnConfig | None] = {
-    "plain": None,
-    "light, factored": BoolAttnConfig(rank=16),
-    "light, dense": BoolAttnConfig(rank=16, form="dense"),
-    "full, factored": BoolAttnConfig(),
-    "full, dense": BoolAttnConfig(form="dense"),
-}
+#: Plug-in settings by size, and how the weights are used.
+PLUGINS = {"light": BoolAttnConfig(rank=16), "full": BoolAttnConfig()}
+WAYS = ("folded", "reference", "compiled")
 SIZES = {
     "minilm": {
         "hidden_size": 384,
@@ -43,11 +38,27 @@ SIZES = {
         "intermediate_size": 1536,
     },
     "bert-base": {},
+    "modernbert": {
+        "hidden_size": 384,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 6,
+        "intermediate_size": 576,
+    },
 }
-SHAPES = ((1, 16), (1, 64), (32, 16), (32, 64))
-#: Highest acceptable ratio to the plain encoder, at 32 texts of 64 tokens.
-JUDGED = {"cpu": "forward", "cuda": "forward, captured"}
-LIMITS = {"cpu": {"light": 1.10, "full": 1.25}, "cuda": {"light": 1.25, "full": 1.50}}
+SHAPES = {"cpu": ((1, 16), (1, 64), (32, 16), (32, 64)), "cuda": ((32, 64), (256, 32))}
+#: Texts and tokens of the measurement of memory.
+LONG = ((8, 512), (2, 2048), (1, 8192))
+TRAINING = "forward + backward"
+#: Highest acceptable ratio to the plain encoder.
+LIMITS = {
+    "cpu": {("forward", "1 x 16"): {"light": 1.15, "full": 1.15}},
+    "cuda": {
+        (mode, f"{n} x {length}"): {"light": 1.15, "full": 1.25} if "back" not in mode else both
+        for mode in ("forward", "forward, captured", TRAINING, f"{TRAINING}, captured")
+        for n, length in SHAPES["cuda"]
+        for both in ({"light": 1.25, "full": 1.25},)
+    },
+}
 
 
 def encoder(name: str, device: str) -> PreTrainedModel:
@@ -57,7 +68,8 @@ def encoder(name: str, device: str) -> PreTrainedModel:
             return AutoModel.from_pretrained(minilm_folder(), local_files_only=True).to(device)
         except MissingDataError:
             pass  # only the shape matters for the speed
-    config = AutoConfig.for_model("bert", **SIZES[name])
+    family = "modernbert" if name == "modernbert" else "bert"
+    config = AutoConfig.for_model(family, **SIZES[name])
     return AutoModel.from_config(config).to(device)
 
 
@@ -92,57 +104,68 @@ def timed(call: Callable[[], None], n_calls: int, device: str) -> float:
     return (time.perf_counter() - start) / n_calls
 
 
-def captured(model: PreTrainedModel, inputs: dict[str, torch.Tensor]) -> Callable[[], None]:
-    """Capture a forward pass as a CUDA graph."""
+def captured(
+    model: PreTrainedModel, inputs: dict[str, torch.Tensor], *, is_training: bool
+) -> Callable[[], None]:
+    """Capture a pass as a CUDA graph."""
     inputs = {name: value.cuda() for name, value in inputs.items()}
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-    with torch.inference_mode():
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                model(**inputs)
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph):
-            model(**inputs)
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            job(model, inputs, is_training=is_training)
+    torch.cuda.current_stream().wait_stream(stream)
+    with torch.inference_mode(not is_training), torch.cuda.graph(graph):
+        output = model(**inputs).last_hidden_state
+        if is_training:
+            output.square().mean().backward()
     return graph.replay
 
 
-def measure(
-    models: dict[str, PreTrainedModel], shape: tuple[int, int], args: argparse.Namespace, mode: str
-) -> list[dict[str, object]]:
-    """Time every system on one shape."""
+def calls_of(
+    models: dict[str, PreTrainedModel], shape: tuple[int, int], device: str, mode: str
+) -> dict[str, Callable[[], None]]:
+    """Return one call for each system; training has no folded weights, so no reference beside."""
     calls: dict[str, Callable[[], None]] = {}
+    is_training = mode.startswith(TRAINING)
     for name, model in models.items():
-        inputs = batch(*shape, args.device)
-        if SYSTEMS[name] is not None:
+        if is_training and name.endswith("reference"):
+            continue
+        inputs = batch(*shape, device)
+        if name != "plain":
             inputs["operators"] = torch.ones(shape[0], 3)
-        model.train(mode.endswith("backward"))
-        calls[name] = (
-            captured(model, inputs)
-            if mode == "forward, captured"
-            else partial(job, model, inputs, is_training=model.training)
-        )
+        model.train(is_training)
+        if mode.endswith("captured"):
+            calls[name] = captured(model, inputs, is_training=is_training)
+        else:
+            calls[name] = partial(job, model, inputs, is_training=is_training)
+    return calls
+
+
+def measure(
+    calls: dict[str, Callable[[], None]], device: str, rounds: int
+) -> list[dict[str, object]]:
+    """Time every system."""
     memory = {}
     for name, call in calls.items():
         for _ in range(3):
             call()
-        if args.device == "cuda":
+        if device == "cuda":
             torch.cuda.reset_peak_memory_stats()
             before = torch.cuda.memory_allocated()
             call()
             memory[name] = (torch.cuda.max_memory_allocated() - before) / 2**20
-    once = timed(calls["plain"], 3, args.device)
+    once = timed(calls["plain"], 3, device)
     n_calls = max(1, round(0.05 / once))
     seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(args.rounds):
+    for _ in range(rounds):
         for name, call in calls.items():
-            seconds[name].append(timed(call, n_calls, args.device))
+            seconds[name].append(timed(call, n_calls, device))
     rows = []
     for name, took in seconds.items():
         ratios = sorted(t / b for t, b in zip(took, seconds["plain"], strict=True))
         rows.append(
             {
-                "mode": mode,
-                "shape": f"{shape[0]} x {shape[1]}",
                 "system": name,
                 "ms": 1000 * statistics.median(took),
                 "ratio": statistics.median(ratios),
@@ -156,34 +179,50 @@ def measure(
 
 def show(rows: list[dict[str, object]], device: str) -> None:
     """Print the table, with limits where they apply."""
-    print("mode                texts    system                 ms  ratio  80% of rounds     MiB")
+    print(
+        "mode                         texts     system              ms  ratio  80% of rounds   MiB"
+    )
     for row in rows:
-        size, _, form = str(row["system"]).partition(", ")
-        limit = LIMITS[device].get(size)
-        note = ""
-        if limit and (row["mode"], row["shape"], form) == (JUDGED[device], "32 x 64", "factored"):
+        limits = LIMITS[device].get((row["mode"], row["shape"]), {})
+        limit, note = limits.get(row["system"]), ""
+        if limit:
             note = f"limit {limit:.2f}: {'met' if row['ratio'] <= limit else 'missed'}"
         peak = f"{row['peak_MiB']:6.0f}" if row["peak_MiB"] is not None else "     -"
         print(
-            f"{row['mode']:19} {row['shape']:8} {row['system']:16} {row['ms']:8.2f} "
-            f"{row['ratio']:6.2f}  {row['low']:.2f} to {row['high']:.2f}   {peak}  {note}"
+            f"{row['mode']:28} {row['shape']:9} {row['system']:16} {row['ms']:8.2f} "
+            f"{row['ratio']:6.2f}  {row['low']:.2f} to {row['high']:.2f} {peak}  {note}"
         )
 
 
-def profile(models: dict[str, PreTrainedModel]) -> None:
-    """Print time and number of the kernels of a forward pass of 32 x 64 on the GPU."""
-    for name, model in models.items():
-        inputs = batch(*SHAPES[-1], "cuda")
-        if SYSTEMS[name] is not None:
-            inputs["operators"] = torch.ones(SHAPES[-1][0], 3)
-        call = partial(job, model.eval(), inputs, is_training=False)
+def profile(calls: dict[str, Callable[[], None]]) -> None:
+    """Print time and number of the kernels of a call on the GPU, and the attention kernels."""
+    for name, call in calls.items():
         timed(call, 5, "cuda")
         with torch.profiler.profile() as profiler:
             timed(call, 10, "cuda")
         events = profiler.key_averages()
         launches = sum(e.count for e in events if "aunchKernel" in e.key) / 10
-        kernels = sum(e.self_device_time_total for e in events if not e.key.startswith("aten::"))
-        print(f"{name:16} {kernels / 10:8.0f} us in kernels, {launches:5.0f} launches")
+        own = [e for e in events if not e.key.startswith("aten::")]
+        kernels = sum(e.self_device_time_total for e in own)
+        fused = {e.key[:40] for e in own if "fmha" in e.key or "flash" in e.key}
+        print(f"{name:16} {kernels / 10:8.0f} us in kernels, {launches:5.0f} launches, {fused}")
+
+
+def build(
+    name: str, device: str, *, is_half: bool, with_compiled: bool
+) -> dict[str, PreTrainedModel]:
+    """Return the plain encoder, and every size of the plug-in in every way."""
+    models = {"plain": encoder(name, device)}
+    for size, config in PLUGINS.items():
+        for way in WAYS if with_compiled else WAYS[:2]:
+            model = encoder(name, device)
+            plugin = attach(model, config)
+            if way == "folded":
+                plugin.fold()
+            elif way == "compiled":
+                plugin.compile_parts()
+            models[size if way == "folded" else f"{size}, {way}"] = model
+    return {key: model.bfloat16() if is_half else model for key, model in models.items()}
 
 
 def main() -> None:
@@ -192,31 +231,31 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--encoder", choices=SIZES, default="minilm")
-    parser.add_argument("--compile", action="store_true", help="compile the plug-in's parts")
-    parser.add_argument("--largest", action="store_true", help="only 32 texts of 64 tokens")
+    parser.add_argument("--half", action="store_true", help="weights in bfloat16")
+    parser.add_argument("--compile", action="store_true", help="also with compiled parts")
+    parser.add_argument("--long", action="store_true", help="memory of long texts, ModernBERT")
     parser.add_argument("--profile", action="store_true", help="count kernels (GPU only)")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.manual_seed(0)
-    models = {}
-    for name, config in SYSTEMS.items():
-        models[name] = encoder(args.encoder, args.device)
-        if config is not None:
-            plugin = attach(models[name], config)
-            if args.compile:
-                plugin.compile_parts()
+    name = "modernbert" if args.long else args.encoder
+    models = build(name, args.device, is_half=args.half, with_compiled=args.compile)
     threads = f"{torch.get_num_threads()} threads" if args.device == "cpu" else "GPU"
-    print(f"{args.encoder}, torch {torch.__version__}, {threads}, {args.rounds} rounds")
+    print(f"{name}, torch {torch.__version__}, {threads}, {args.rounds} rounds")
+    modes = ["forward", TRAINING]
+    if args.device == "cuda" and not args.long:
+        modes = ["forward", "forward, captured", TRAINING, f"{TRAINING}, captured"]
     rows = []
-    jobs = [("forward", shape) for shape in (SHAPES[-1:] if args.largest else SHAPES)]
-    if args.device == "cuda":
-        jobs.append(("forward, captured", SHAPES[-1]))
-    jobs.append(("forward + backward", SHAPES[-1]))
-    for mode, shape in jobs:
-        rows += measure(models, shape, args, mode)
+    for shape in LONG if args.long else SHAPES[args.device]:
+        for mode in modes:
+            if mode == TRAINING and args.device == "cpu" and shape != SHAPES["cpu"][-1]:
+                continue
+            calls = calls_of(models, shape, args.device, mode)
+            head = {"mode": mode, "shape": f"{shape[0]} x {shape[1]}"}
+            rows += [head | row for row in measure(calls, args.device, args.rounds)]
+            if args.profile and mode == "forward" and args.device == "cuda":
+                profile(calls)
     show(rows, args.device)
-    if args.profile and args.device == "cuda":
-        profile(models)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
 

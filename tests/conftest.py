@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -11,7 +12,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 import pytest
 import torch
-from hypothesis import settings
 from tokenizers import (
     Tokenizer,
     decoders,
@@ -27,9 +27,12 @@ from boolattn.logic.labels import span_labels
 from boolattn.logic.lexicon import CUES, find_cues
 from boolattn.logic.operators import OPERATORS
 
-# The same examples at every run; `--hypothesis-profile=default` draws others.
-settings.register_profile("fixed", derandomize=True, database=None)
-settings.load_profile("fixed")
+with suppress(ImportError):  # GPU tests run without it
+    from hypothesis import settings
+
+    # The same examples at every run; `--hypothesis-profile=default` draws others.
+    settings.register_profile("fixed", derandomize=True, database=None)
+    settings.load_profile("fixed")
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "modernbert", "mpnet")
 VOCABULARY = 220

@@ -175,3 +175,25 @@ def test_position_weights_of_long_texts_are_those_of_all_pairs():
         strict=True,
     ):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("settings", [{}, {"rank": 4}, {"operators": ("and", "or")}])
+def test_kernels_give_the_references_values(tiny_encoder, dtype, settings):
+    encoder = tiny_encoder(initializer_range=0.3).to("cuda", dtype).eval()
+    plugin = scattered(attach(encoder, BoolAttnConfig(**settings)))
+    labels = [[name for name in row if name in plugin.config.operators] for row in OPEN]
+    for n_tokens in (11, 60, 150):
+        ids = torch.randint(5, 200, (3, n_tokens), device="cuda")
+        batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        batch["attention_mask"][1, 7:] = 0
+        plugin._is_folded = False
+        bare = outputs(encoder, batch)
+        expected = outputs(encoder, batch, operators=labels)
+        plugin.fold()
+        got = outputs(encoder, batch, operators=labels)
+        assert plugin._folded._kernels
+        assert torch.equal(outputs(encoder, batch, operators=[[], [], []]), bare)
+        change, error = (expected - bare).float().norm(), (got - expected).float().norm()
+        assert error < change * (1e-4 if dtype == torch.float32 else 0.2)

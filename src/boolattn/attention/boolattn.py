@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,14 @@ from boolattn.attention.bias import BiasPredictor
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 from boolattn.attention.cue import cue_predictor, shuffle
 from boolattn.attention.factors import Factors, bias_factors
-from boolattn.attention.folded import FoldedBias, FoldedCues, FoldedWeights
+from boolattn.attention.folded import FoldedWeights
 from boolattn.attention.gate import Gate, LexiconGate, learned_gate
 from boolattn.attention.position import N_CACHED, position_weight, words
 from boolattn.attention.scope import Scope, ScopePredictor
+
+if TYPE_CHECKING:
+    from boolattn.attention.folded import FoldedBias, FoldedCues
+    from boolattn.attention.kernels import KernelBias, KernelCues
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,18 @@ class LayerBias:
     scope: Scope
     factors: Factors
 
+    def append(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Return queries and keys with the factors as extra dimensions."""
+        return self.factors.append(query, key)
+
     def dense(self) -> Tensor:
         """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
         return self.factors.dense()
+
+
+#: Cues and biases of the reference, of folded weights, and of the GPU kernels.
+AnyCues: TypeAlias = "CueState | FoldedCues | KernelCues"
+AnyBias: TypeAlias = "LayerBias | FoldedBias | KernelBias"
 
 
 class BoolAttnLayer(nn.Module):
@@ -129,7 +142,7 @@ class BoolAttn(nn.Module):
 
     def find_cues(
         self, hidden: Tensor, mask: Tensor, gate: Gate, *, may_fold: bool = False
-    ) -> CueState | FoldedCues:
+    ) -> AnyCues:
         """Predict the cues of a batch.
 
         Args:
@@ -197,12 +210,10 @@ class BoolAttn(nn.Module):
         for part in (self.cue, *self.layers.values()):
             part.compile(**{"dynamic": True, **options})
 
-    def forward(
-        self, index: int, hidden: Tensor, cues: CueState | FoldedCues
-    ) -> LayerBias | FoldedBias:
+    def forward(self, index: int, hidden: Tensor, cues: AnyCues) -> AnyBias:
         """Compute the bias of the encoder layer ``index``."""
-        if isinstance(cues, FoldedCues):
-            return cues.layers[index](hidden, cues, cues.near[index])
+        if not isinstance(cues, CueState):
+            return cues.layers[index](hidden, cues, index)
         name = str(index)
         position = cues.positions.get(name)
         bias: LayerBias = self.layers[name](hidden, cues, self.operators, position)

@@ -31,6 +31,11 @@ class Factors:
         """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
         return self.query @ (self.scale * self.key).transpose(-1, -2)
 
+    def append(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Return queries and keys with the factors as extra dimensions."""
+        query = torch.cat([query, self.query.to(query.dtype)], dim=-1)
+        return query, torch.cat([key, self.key.to(key.dtype)], dim=-1)
+
 
 def bias_factors(
     inside: Tensor, weight: Tensor, head_size: int, *, has_not: bool, is_paper: bool = False
@@ -64,10 +69,10 @@ def bias_factors(
     return Factors(query, key, scale)
 
 
-def factored_attention(
-    heads: tuple[Tensor, Tensor, Tensor], mask: Tensor | None, bias: Factors, *, dropout: float
+def wide_attention(
+    heads: tuple[Tensor, Tensor, Tensor], mask: Tensor | None, scale: float, *, dropout: float
 ) -> Tensor:
-    """Fused attention with the bias as extra query and key dimensions.
+    """Fused attention of queries and keys with factors.
 
     On a CPU values are padded like queries and keys, because the fused kernel needs one width
     for all three; a zero bias then changes no bit of the result. The GPU's masked kernel takes
@@ -76,17 +81,14 @@ def factored_attention(
     Args:
         heads: Queries, keys and values, and the result: each ``(batch, heads, tokens, dim)``.
         mask: As in ``scaled_dot_product_attention``.
-        bias: The factors.
+        scale: Of the dot product.
         dropout: Of attention weights.
     """
     query, key, value = heads
-    dim, n_columns = query.shape[-1], bias.query.shape[-1]
-    query = torch.cat([query, bias.query.to(query.dtype)], dim=-1)
-    key = torch.cat([key, bias.key.to(key.dtype)], dim=-1)
-    is_one_width = value.device.type != "cuda" or mask is None
+    dim, is_one_width = value.shape[-1], value.device.type != "cuda" or mask is None
     if is_one_width:
-        value = F.pad(value, (0, n_columns))
+        value = F.pad(value, (0, query.shape[-1] - dim))
     out = F.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, dropout_p=dropout, scale=bias.scale
+        query, key, value, attn_mask=mask, dropout_p=dropout, scale=scale
     )
     return out[..., :dim] if is_one_width else out

@@ -8,8 +8,9 @@ and what does not depend on the hidden state is computed once a pass. The values
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cache, cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from boolattn.attention.boolattn import BoolAttn, BoolAttnLayer
     from boolattn.attention.cue import CuePredictor
     from boolattn.attention.gate import Gate
+    from boolattn.attention.kernels import KernelCues, KernelLayer
 
 #: Taken from a scope logit to keep a token out of scope; finite in half precision.
 OUT_OF_SCOPE = 3e4
@@ -75,6 +77,10 @@ class FoldedBias:
         inside, weight = (part.transpose(2, 3) for part in (self.inside, self.weight))
         return bias_factors(inside, weight, self.head_size, has_not=self.has_not)
 
+    def append(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Return queries and keys with the factors as extra dimensions."""
+        return self.factors.append(query, key)
+
     def dense(self) -> Tensor:
         """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
         query, key = (part.permute(3, 0, 2, 1) for part in (self.inside, self.weight))
@@ -99,11 +105,17 @@ class FoldedLayer:
         bias: Added to the second layers' scores.
     """
 
-    def __init__(self, layer: BoolAttnLayer, operators: Tensor, experts: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        layer: BoolAttnLayer,
+        operators: Tensor,
+        experts: tuple[int, ...],
+        dtype: torch.dtype | None = None,
+    ) -> None:
         self.reduce, self.head_size = layer.reduce, layer.head_size
         self.shape = (layer.config.kernel, layer.scope.shape[-1], len(experts))
         self.has_not = layer.config.operators[experts[-1]] == "not"
-        dtype, own = operators.dtype, list(experts)
+        dtype, own = dtype or operators.dtype, list(experts)
         eye = torch.eye(len(own), device=operators.device)
         parts = (_taps(layer, operators, own, eye), _first_layers(layer, own, eye))
         self.first = torch.cat(parts).to(dtype)
@@ -112,14 +124,14 @@ class FoldedLayer:
         self.second = torch.einsum("ein,ef->einf", outer, eye).flatten(0, 1).flatten(1).to(dtype)
         self.bias = (layer.bias.outer_bias.float()[own, 0] * factor).T.flatten().to(dtype)
 
-    def __call__(self, hidden: Tensor, cues: FoldedCues, near: Tensor) -> FoldedBias:
-        """Compute the bias; ``hidden`` as in :meth:`BoolAttnLayer.forward`."""
+    def __call__(self, hidden: Tensor, cues: FoldedCues, index: int) -> FoldedBias:
+        """Compute the bias of layer ``index``; ``hidden`` as in :meth:`BoolAttnLayer.forward`."""
         if cues.rows is not None:
             hidden = hidden[cues.rows]
         hidden = self.reduce(hidden)
         if cues.mask is not None:
             hidden = hidden * cues.mask  # padding must not change its neighbours
-        out = F.linear(torch.cat([hidden, cues.shared, near], -1), self.first)
+        out = F.linear(torch.cat([hidden, cues.shared, cues.near[index]], -1), self.first)
         n_kernel, n_taps = self.shape[0], self.shape[0] * len(self.bias)
         inside = torch.heaviside(sum_taps(out[..., :n_taps], n_kernel), out.new_zeros(()))
         inner = out[..., n_taps:].relu_().flatten(0, 1)
@@ -176,6 +188,15 @@ def sum_taps(taps: Tensor, n_kernel: int) -> Tensor:
     return padded.as_strided((n_texts, n_tokens, n_kernel, n), (text, row, row + n, 1)).sum(2)
 
 
+@cache
+def kernels() -> Any:
+    """Return the module of the GPU kernels, or ``None`` without Triton."""
+    try:
+        return import_module("boolattn.attention.kernels")
+    except ImportError:
+        return None
+
+
 class FoldedWeights:
     """All layers' folded weights, and the state of the parameters they were made of."""
 
@@ -184,6 +205,7 @@ class FoldedWeights:
         self._parameters = list(plugin.parameters())
         self._made_of = self._state()
         self._layers: dict[tuple[int, ...], dict[int, FoldedLayer]] = {}
+        self._kernels: dict[int, KernelLayer] = {}
         self._reach: dict[int, Tensor] = {}
         with torch.inference_mode(False), torch.no_grad():
             self._cue = _fold_cue(plugin.cue, plugin.operators)
@@ -206,8 +228,26 @@ class FoldedWeights:
                 }
         return self._layers[experts]
 
-    def find_cues(self, hidden: Tensor, mask: Tensor, gate: Gate) -> FoldedCues:
+    def kernel_layers(self) -> dict[int, KernelLayer]:
+        """Return the layers' weights for the kernels, made when first needed."""
+        if not self._kernels:
+            plugin = self._plugin
+            experts = tuple(range(plugin.config.n_operators))
+            with torch.inference_mode(False), torch.no_grad():
+                for name, layer in plugin.layers.items():
+                    folded = FoldedLayer(layer, plugin.operators, experts, torch.float32)
+                    precision = position_precision(layer.bias.sigma)
+                    self._kernels[int(name)] = kernels().KernelLayer(layer, folded, precision)
+        return self._kernels
+
+    def find_cues(self, hidden: Tensor, mask: Tensor, gate: Gate) -> FoldedCues | KernelCues:
         """Do what :meth:`BoolAttn.find_cues` does, and compute all layers' position weights."""
+        if hidden.is_cuda and kernels() is not None:
+            first, start, second, n_kernel = self._cue
+            mask, is_bounded = mask.contiguous(), self._plugin.config.bounded_scope
+            out, opened = F.linear(hidden, first, start), gate.open.contiguous()
+            found = kernels().find_cues(out, second, mask, opened, n_kernel, is_bounded=is_bounded)
+            return kernels().KernelCues(mask, *found, self.kernel_layers())
         opened, rows, n_texts = gate.open, None, len(mask)
         experts, is_padded = tuple(range(opened.shape[1])), True
         if hidden.device.type == "cpu":

@@ -12,15 +12,14 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
-from boolattn.attention.factors import factored_attention
+from boolattn.attention.factors import wide_attention
 from boolattn.attention.folded import SHORT
 from boolattn.plugin.recording import current
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from boolattn.attention.boolattn import LayerBias
-    from boolattn.attention.folded import FoldedBias
+    from boolattn.attention.boolattn import AnyBias
 
 #: Our attention function for each of transformers'.
 BACKENDS = {"sdpa": "boolattn_sdpa", "eager": "boolattn_eager"}
@@ -36,7 +35,7 @@ class Applied:
 
     index: int
     form: str
-    layer: LayerBias | FoldedBias
+    layer: AnyBias
 
 
 def with_bias(mask: Tensor | None, bias: Tensor) -> Tensor:
@@ -67,8 +66,9 @@ def sdpa_attention(
         dense = with_bias(attention_mask, layer.dense().to(query.dtype))
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=dense, dropout_p=dropout)
     else:
-        heads = (query, key, value)
-        out = factored_attention(heads, attention_mask, layer.factors, dropout=dropout)
+        scale = query.shape[-1] ** -0.5
+        heads = (*layer.append(query, key), value)
+        out = wide_attention(heads, attention_mask, scale, dropout=dropout)
     return out.transpose(1, 2).contiguous(), None
 
 

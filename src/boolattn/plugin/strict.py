@@ -12,8 +12,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import transformers
 from tokenizers import Tokenizer
-from transformers import AutoConfig, AutoModel
 from transformers.utils import logging
 
 from boolattn.errors import BoolattnError, DataError
@@ -65,14 +65,14 @@ def _check_weights(part: Path) -> None:
     path = part / CONFIG
     if not path.is_file() or "model_type" not in json.loads(path.read_text(encoding="utf-8")):
         return
-    config = AutoConfig.from_pretrained(part, local_files_only=True)
+    config = transformers.AutoConfig.from_pretrained(part, local_files_only=True)
     if getattr(config, "is_encoder_decoder", False):
         # sentence-transformers loads the encoder alone.
         return
     level = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
-        _, info = AutoModel.from_pretrained(
+        _, info = transformers.AutoModel.from_pretrained(
             part,
             config=config,
             device_map="meta",
@@ -106,7 +106,9 @@ def _open_config(part: Path, folder: Path) -> None:
     """Open the settings of a module as its library does."""
     values = json.loads((part / CONFIG).read_text(encoding="utf-8"))
     if "model_type" in values:
-        AutoModel.from_config(AutoConfig.from_pretrained(part, local_files_only=True))
+        transformers.AutoModel.from_config(
+            transformers.AutoConfig.from_pretrained(part, local_files_only=True)
+        )
         return
     for module in json.loads((folder / MODULES).read_text(encoding="utf-8")):
         if folder / module["path"] == part:
