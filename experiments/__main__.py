@@ -79,7 +79,8 @@ def _report(options: argparse.Namespace) -> str:
     if options.runs is None and options.results is None:
         raise ConfigError("name the folder of results, or the folder of runs with --runs")
     runs = options.runs or options.results / "runs"
-    return f"wrote {report(runs, options.out, draw=not options.no_figures)}"
+    against = tuple(options.against.split(","))
+    return f"wrote {report(runs, options.out, against, draw=not options.no_figures)}"
 
 
 def _request(options: argparse.Namespace) -> RunRequest:
@@ -188,6 +189,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("results", type=Path, nargs="?", help="folder with runs and negation")
     verb.add_argument("--runs", type=Path, help="folder of finished runs")
     verb.add_argument("--out", type=Path, required=True, help="folder to write to")
+    verb.add_argument("--against", default="plain,plain_text", metavar="SYSTEM,QUERY_MODE")
     verb.add_argument("--no-figures", action="store_true", help="where matplotlib is missing")
     verb = verbs.add_parser(
         "parsing", aliases=["reading"], help="parse accuracy of a model on names and unseen domains"

@@ -69,9 +69,8 @@ class TrainJob:
     def run(self, paths: Paths) -> str:
         """Train, rank, measure, write the run file."""
         from boolattn.reproduction.execution import execute
-        from experiments.query_modes import ComposedRanker
 
-        return execute(self.inputs, _open(self.corpus, self.inputs.preset), paths, ComposedRanker)
+        return execute(self.inputs, _open(self.corpus, self.inputs.preset), paths)
 
 
 @dataclass(frozen=True, kw_only=True)

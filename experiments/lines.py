@@ -117,9 +117,11 @@ def find_line(table: Table, system: str, query_mode: str) -> Line | None:
     return next((o for o in table.lines if (o.system.name, o.query_mode.name) == names), None)
 
 
-def compare_with_baseline(table: Table, line: Line) -> dict[str, dict[str, Comparison]]:
-    """Compare a line with plain towers, by split and metric, over the seeds both have."""
-    base = find_line(table, *BASELINE)
+def compare_with_baseline(
+    table: Table, line: Line, baseline: Sequence[str] = BASELINE
+) -> dict[str, dict[str, Comparison]]:
+    """Compare a line with another, by split and metric, over the seeds both have."""
+    base = find_line(table, *baseline)
     if base is None or line is base or not line.system.has_seeds:
         return {}
     compared = {}

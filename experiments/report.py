@@ -13,7 +13,7 @@ from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
 from boolattn.reproduction.requests import RunRequest
 from boolattn.reproduction.runs import NO_ENCODER
-from experiments.lines import TESTED, compare_with_baseline, find_line, load_tables
+from experiments.lines import BASELINE, TESTED, compare_with_baseline, find_line, load_tables
 from experiments.negation.experiment import negation_table
 from experiments.registry import grids, registry
 from experiments.tables import overview_table, parser_table, pretraining_table, seed_means
@@ -32,14 +32,16 @@ if TYPE_CHECKING:
 DRAWN = (("plain", "plain_text"), ("corrected-frozen", "plain_text"), ("composed", "parsed"))
 
 
-def report(folder: Path, out: Path, *, draw: bool = True) -> Path:
+def report(
+    folder: Path, out: Path, against: Sequence[str] = BASELINE, *, draw: bool = True
+) -> Path:
     """Write ``tables.md``, ``summary.json`` and figures (with matplotlib) of finished runs."""
     tables, runs = load_tables(folder)
     sections, summary = [], []
     for table in tables:
         own = [run for run in runs if (run.key.dataset, run.key.encoder) == _key(table)]
-        compared = [compare_with_baseline(table, line) for line in table.lines]
-        sections.append(_section(table, compared))
+        compared = [compare_with_baseline(table, line, against) for line in table.lines]
+        sections.append(_section(table, compared, against))
         if parsing := parser_table(own):
             sections += [_PARSING, parsing]
         both = zip(table.lines, compared, strict=True)
@@ -78,7 +80,7 @@ def _key(table: Table) -> tuple[str, str]:
     return table.dataset.name, table.encoder.name if table.encoder else NO_ENCODER
 
 
-def _section(table: Table, compared: Sequence[Compared]) -> str:
+def _section(table: Table, compared: Sequence[Compared], against: Sequence[str]) -> str:
     encoder = f", {table.encoder.label}" if table.encoder else ""
     counts = ", ".join(
         f"{len(table.queries[split]):,} queries of {table.split_label(split)}"
@@ -93,7 +95,8 @@ def _section(table: Table, compared: Sequence[Compared]) -> str:
         overview_table(table.lines, table.splits, table.dataset),
     ]
     if tests := _tests(table, compared):
-        parts += ["Compared with plain towers: difference, 95% interval over queries, p.", tests]
+        what = "plain towers" if against == BASELINE else ", ".join(against)
+        parts += [f"Compared with {what}: difference, 95% interval over queries, p.", tests]
     return "\n\n".join(parts)
 
 
@@ -111,10 +114,10 @@ over all layers and attention heads, with oracle operator labels."""
 
 _NEGATION = """BoolAttn's heads for NOT, trained on the training part of a corpus and measured on
 its test part, word by word, all negations of a sentence together. *Scope* is over sentences that
-have a negation; *from text alone* is over all sentences, where the heads found a cue. NegBERT's
-published figures (Khandelwal and Sawant, LREC 2020) are for BERT-base with the true cue marked in
-the input, each negation separately, and on SFU for its own split: for orientation, not the same
-task."""
+have a negation; *from text alone* is over all sentences, where the heads found a cue. *Cue given*
+is NegBERT's task (Khandelwal and Sawant, LREC 2020): the true cue is marked in the input, and each
+negation is a sentence of its own. Its published figures are for BERT-base, on SFU for its own
+random split; on SFU our files do not separate the negations of a sentence."""
 
 
 def _tests(table: Table, compared: Sequence[Compared]) -> str:
@@ -159,7 +162,7 @@ def _plain(table: Table, line: Line, compared: Compared) -> dict[str, Any]:
         "query_mode": line.query_mode.name,
         "gate": line.gate,
         "splits": splits,
-        "against_plain": against,
+        "against": against,
     }
 
 

@@ -27,9 +27,11 @@ from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
 from boolattn.evaluation.results import results_of
 from boolattn.evaluation.tables import markdown, short
+from boolattn.logic.parsed_query import label_template
+from boolattn.logic.templates import template_tree
+from boolattn.logic.tree import Atom
 from boolattn.search.candidates import probes
 from experiments.domains.__main__ import DocumentVectors, load
-from experiments.query_modes import oracle_tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.composition.plan import Plan
+    from boolattn.data.records import Query
+    from boolattn.logic.tree import QueryTree
 
     Vectors = NDArray[np.float32]
 
@@ -50,6 +54,16 @@ def from_candidates(plans: Sequence[Plan], documents: Vectors, depth: int, n: in
         rows = np.unique(exact_search(probes(plan), documents, n).rows)
         own[rows] = score(plan, plan.vectors @ documents[rows].T)
     return Ranking(*top_k(scores, depth))
+
+
+def oracle_tree(query: Query) -> QueryTree:
+    """Return the tree of the operands in the query's own words; of their names where unknown."""
+    spans = [operand.spans for operand in query.operands]
+    if labelled := label_template(query.text, query.template, spans):
+        return labelled.parsed.tree(query.text)
+    names = [operand.text for operand in query.operands]
+    is_named = query.template and names and all(names)
+    return template_tree(query.template, names) if is_named else Atom(query.text)
 
 
 def main() -> None:

@@ -25,11 +25,18 @@ PUBLISHED: Mapping[str, Mapping[str, float | None]] = {
     "sfu": {"cue": None, "scope": 0.9095},
 }
 _METRICS = ("cue_f1", "scope_f1", "scope_f1_plain")
+#: Settings of each kind of training, and its name in tables.
+KINDS: Mapping[str, Mapping[str, bool]] = {
+    "frozen": {"is_frozen": True},
+    "tuned": {"is_frozen": False},
+    "given": {"is_frozen": False, "is_given": True},
+}
+_LABELS = {"frozen": ", frozen", "tuned": "", "given": ", cue given"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class NegationRequest:
-    """Requested trainings: every corpus and encoder with every seed, frozen and fine-tuned."""
+    """Requested trainings: every corpus and encoder with every seed and kind."""
 
     corpora: Sequence[str] = tuple(PUBLISHED)
     data: Path | None = None  # Folder of their files; default: the catalogue's
@@ -43,19 +50,18 @@ class NegationRequest:
         for seed in self.seeds:
             for encoder in map(registry().encoder, self.encoders):
                 for corpus in self.corpora:
-                    for is_frozen in (True, False):
+                    for kind, own in KINDS.items():
                         job = NegationJob(
                             corpus=corpus,
                             data=self.data,
                             encoder=encoder.name,
                             source=self.sources.get(encoder.name, encoder.source),
-                            settings=NegationSettings(
-                                is_frozen=is_frozen, seed=seed, max_steps=self.max_steps
-                            ),
+                            kind=kind,
+                            settings=NegationSettings(**own, seed=seed, max_steps=self.max_steps),
                         )
                         if not (results / job.path).is_file():
-                            kind = f"negation {corpus} {encoder.name} {is_frozen}"
-                            yield Task(name=f"negation {job.path}", kind=kind, job=job)
+                            like = f"negation {corpus} {encoder.name} {kind}"
+                            yield Task(name=f"negation {job.path}", kind=like, job=job)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +72,13 @@ class NegationJob:
     data: Path | None
     encoder: str
     source: str
+    kind: str  # One of KINDS
     settings: NegationSettings
 
     @property
     def path(self) -> Path:
         """Result file, below the folder of results."""
-        kind = "frozen" if self.settings.is_frozen else "tuned"
-        return Path(self.corpus, self.encoder, f"{kind}-{self.settings.seed}.json")
+        return Path(self.corpus, self.encoder, f"{self.kind}-{self.settings.seed}.json")
 
     def run(self, paths: Paths) -> str:
         """Train, measure, write the result file."""
@@ -95,18 +101,21 @@ def results_folder(paths: Paths) -> Path:
 
 def negation_table(folder: Path) -> str:
     """Lay out F1 of cue and scope beside NegBERT's published figures."""
-    found: dict[tuple[str, str, bool], list[dict[str, float]]] = {}
+    found: dict[tuple[str, str, str], list[dict[str, float]]] = {}
     for path in sorted(folder.glob("*/*/*.json")):
         one = json.loads(path.read_text("utf-8"))
-        key = (one["corpus"], one["encoder"], one["settings"]["is_frozen"])
+        key = (one["corpus"], one["encoder"], path.stem.rpartition("-")[0])
         found.setdefault(key, []).append(one["test"])
     rows = []
     for corpus, published in PUBLISHED.items():
         own = {key: tests for key, tests in found.items() if key[0] == corpus}
-        for (_, name, is_frozen), tests in own.items():
+        for (_, name, kind), tests in own.items():
             encoder = registry().encoders.get(name)
-            label = (encoder.label if encoder else name) + (", frozen" if is_frozen else "")
-            cells = [mean_and_deviation([test[m] for test in tests]) for m in _METRICS]
+            label = (encoder.label if encoder else name) + _LABELS[kind]
+            # A given cue is not predicted.
+            shown = [m for m in _METRICS if kind != "given" or m == "scope_f1"]
+            values = ([test[m] for test in tests if m in shown] for m in _METRICS)
+            cells = [mean_and_deviation(own_values) for own_values in values]
             rows.append([corpus, f"BoolAttn, {label}", str(len(tests)), *cells])
         if own:
             cells = [

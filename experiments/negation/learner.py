@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Stands before a word whose cue is given, as a part of it; neither corpus has this character.
+MARK = "§"
+
 
 @dataclass(frozen=True)
 class Annotated:
@@ -66,6 +69,17 @@ def merged(records: Iterable[Negation]) -> list[Annotated]:
         cue = tuple(any(flags) for flags in zip(*(one.cue for one in same), strict=True))
         scope = tuple(any(flags) for flags in zip(*(one.scope for one in same), strict=True))
         found.append(Annotated(same[0].tokens, cue, scope))
+    return found
+
+
+def marked(records: Iterable[Negation]) -> list[Annotated]:
+    """Mark the cue of each negation in its sentence; leave out sentences without one."""
+    found = []
+    for one in records:
+        if one.has_negation:
+            both = zip(one.tokens, one.cue, strict=True)
+            words = tuple(f"{MARK} {word}" if is_cue else word for word, is_cue in both)
+            found.append(Annotated(words, one.cue, one.scope))
     return found
 
 
@@ -209,7 +223,8 @@ def train_and_measure(
 ) -> dict[str, Any]:
     """Train; return settings, sizes, and F1 on the development and test parts."""
     torch.manual_seed(settings.seed)
-    splits = {name: merged(records) for name, records in open_negation(corpus, folder).items()}
+    join = marked if settings.is_given else merged
+    splits = {name: join(records) for name, records in open_negation(corpus, folder).items()}
     if missing := {"train", "dev", "test"} - set(splits):
         raise DataError(f"{corpus} lacks its {', '.join(sorted(missing))} part in {folder}")
     model, tokenizer = load_encoder(encoder)

@@ -10,6 +10,8 @@ class NegationSettings:
     """Settings of a training on annotated negation."""
 
     is_frozen: bool = True  # Whether only the heads are trained
+    #: Whether it is NegBERT's task: each negation by itself, its cue marked in the text
+    is_given: bool = False
     n_epochs: int = 8  # The best on the development part is kept
     batch_size: int = 32
     learning_rate: float = 5e-5  # Of the encoder

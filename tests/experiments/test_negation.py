@@ -14,7 +14,7 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.data.negation import Negation
 from boolattn.plugin import attach
 from experiments.__main__ import main
-from experiments.negation.learner import Annotated, Learner, merged
+from experiments.negation.learner import MARK, Annotated, Learner, marked, merged
 from experiments.negation.settings import NegationSettings
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples" / "negation"
@@ -37,6 +37,30 @@ def test_the_negations_of_one_sentence_are_joined():
     assert both.cue == (False, True, False, True)
     assert both.scope == (True, False, True, True)
     assert not any(plain.cue)
+
+
+def test_a_given_cue_is_marked_and_each_negation_is_a_sentence_of_its_own():
+    words = ("I", "never", "saw", "nothing")
+    first, second = (tuple(word == cue for word in words) for cue in ("never", "nothing"))
+    records = [
+        Negation(tokens=words, cue=cue, scope=scope, cue_text=("",) * 4, source="a:1")
+        for cue, scope in ((first, second), (second, first), ((False,) * 4, (False,) * 4))
+    ]
+    never, nothing = marked(records)
+    assert never == Annotated(("I", f"{MARK} never", "saw", "nothing"), first, second)
+    assert nothing == Annotated(("I", "never", "saw", f"{MARK} nothing"), second, first)
+    for sample in SAMPLES.iterdir():
+        assert MARK not in sample.read_text("utf-8")
+
+
+def test_a_mark_belongs_to_the_word_of_its_cue(learner):
+    one = Annotated(("birds", f"{MARK} not", "moths"), (False, True, False), (False, False, True))
+    batch, plain = (learner().batch([own]) for own in (one, SENTENCES[0]))
+    [words], [others] = batch.words.tolist(), plain.words.tolist()
+    # The mark and "not" are one word, so that scores are still those of three words.
+    assert max(words) == max(others) == 2
+    assert words.count(1) > others.count(1)
+    assert int(batch.cues.sum()) == words.count(1)
 
 
 @pytest.fixture
@@ -103,6 +127,10 @@ def test_the_command_writes_result_files_and_a_table_with_published_figures(file
     table = capsys.readouterr().out
     assert "| sfu | NegBERT |  | not found | .9095 (published) | – |" in table
     assert "| sfu | BoolAttn, all-MiniLM-L6-v2, frozen | 1 |" in table
+    assert "| sfu | BoolAttn, all-MiniLM-L6-v2, cue given | 1 | – | " in table
+    given = json.loads((files / "out/negation/sfu/minilm/given-0.json").read_text())
+    assert given["n_sentences"] == given["n_negated"]
     found = json.loads((files / "out/negation/sfu/minilm/tuned-0.json").read_text())
+    assert found["n_sentences"] != found["n_negated"]
     assert set(found["test"]) == {"cue_f1", "scope_f1", "scope_f1_plain"}
     assert str(files) not in json.dumps(found)

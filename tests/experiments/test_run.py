@@ -105,13 +105,20 @@ def test_the_report_compares_with_plain_towers_and_lists_missing_runs(files, cap
     assert "| taxa | minilm | plain | 0, 42, 1234 |" in page
     assert str(files) not in page
     first, second = json.loads((out / "summary.json").read_text())
-    assert first["against_plain"] == {}
+    assert first["against"] == {}
     assert second["splits"]["test"]["seeds"] == [0, 1]
-    comparison = second["against_plain"]["test"]["r_precision"]
+    comparison = second["against"]["test"]["r_precision"]
     means = [line["splits"]["test"]["means"]["r_precision"] for line in (first, second)]
     assert comparison["difference"] == pytest.approx(
         np.mean(means[1]) - np.mean(means[0]), abs=1e-4
     )
+    # Against another line the difference has the other sign.
+    against = ("--against", "plain-fixed,plain_text", "--no-figures")
+    assert main(["report", "--runs", str(files / "out/runs"), "--out", str(out), *against]) == 0
+    first, _ = json.loads((out / "summary.json").read_text())
+    other = first["against"]["test"]["r_precision"]
+    assert other["difference"] == -comparison["difference"]
+    assert "Compared with plain-fixed, plain_text:" in (out / "tables.md").read_text()
     assert main(["report", "--runs", str(files / "data"), "--out", str(out)]) == 2
     assert "no finished run below" in capsys.readouterr().err
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
     from boolattn.data.records import Query
@@ -47,8 +46,6 @@ if TYPE_CHECKING:
     from boolattn.reproduction.systems import DatasetSpec, RunSpec
     from boolattn.training.corpus import Corpus
     from boolattn.training.settings import Preset
-
-    Values = dict[str, NDArray[np.float64]]
 
 logger = logging.getLogger(__name__)
 
@@ -74,16 +71,11 @@ class VectorRanker:
             rows = range(len(documents))
             self.documents = encode(towers, documents, rows, "document", size)
 
-    def rank(self, mode: str, queries: Sequence[Query], depth: int) -> tuple[Ranking, Values]:
-        """Rank the corpus in one query mode; also return further values of each query."""
+    def rank(self, mode: str, queries: Sequence[Query], depth: int) -> Ranking:
+        """Rank the corpus in one query mode."""
         vectors = self._encode(queries, use_labels=mode == "oracle_operators")
         found = exact_search(vectors, self.documents, depth)
-        return Ranking(found.rows.astype(np.int32), found.scores), {}
-
-    def details(self, judged: Mapping[str, Judgements]) -> dict[str, Any]:
-        """Measure what rankings do not show, for the run file."""
-        del judged
-        return {}
+        return Ranking(found.rows.astype(np.int32), found.scores)
 
     def _encode(self, queries: Sequence[Query], *, use_labels: bool) -> Tensor:
         labels = None
@@ -159,9 +151,7 @@ def pretrain(preset: Preset, folder: Path) -> str:
     return ", ".join(f"{name} {metrics[name]:.3f}" for name in names if name in metrics)
 
 
-def execute(
-    inputs: RunInputs, corpus: Corpus, paths: Paths, ranking: type[VectorRanker] = VectorRanker
-) -> str:
+def execute(inputs: RunInputs, corpus: Corpus, paths: Paths) -> str:
     """Train, rank, measure, write the run file; return the main results in words."""
     clock, spec, preset = Stopwatch(), inputs.spec, inputs.preset
     home = paths.work / "models" / str(spec.key).replace(" ", "-")
@@ -184,7 +174,7 @@ def execute(
     else:
         retriever = Retriever(make_towers(preset).to(device()))
         prefix = spec.encoder.query_prefix
-    ranker = ranking(retriever, corpus, preset, prefix)
+    ranker = VectorRanker(retriever, corpus, preset, prefix)
     clock.lap("encode")
     judged = judge(spec.dataset, corpus)
     rows = [
@@ -193,7 +183,6 @@ def execute(
         for split, judgements in judged.items()
     ]
     clock.lap("rank")
-    details |= ranker.details(judged)
     if inputs.pretrained:
         written = (inputs.pretrained / "metrics.json").read_text("utf-8")
         details["heads"] = json.loads(written)["summary"]
@@ -271,12 +260,12 @@ def judge(dataset: DatasetSpec, corpus: Corpus) -> dict[str, Judgements]:
 
 
 def _measured(ranker: VectorRanker, mode: str, split: str, judgements: Judgements) -> Row:
-    ranking, more = ranker.rank(mode, judgements.queries, needed_depth(judgements, DEFAULT))
+    ranking = ranker.rank(mode, judgements.queries, needed_depth(judgements, DEFAULT))
     gate = ranker.preset.plugin.gate if ranker.preset.model.use_plugin else "none"
     gate = gate.replace("label", "oracle")
     if mode == "oracle_operators" and gate != "oracle":
         gate = f"oracle, trained with {gate}"
-    values = measure(ranking, judgements, DEFAULT) | more
+    values = measure(ranking, judgements, DEFAULT)
     return Row(mode, split, gate, judgements.n_documents, values)
 
 
