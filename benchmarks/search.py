@@ -35,7 +35,7 @@ from boolattn.encoder.retriever import Retriever
 from boolattn.logic.syntax import parse, unparse
 from boolattn.logic.templates import template_tree
 from boolattn.search import Searcher, load_model
-from boolattn.search.candidates import n_candidates, probes
+from boolattn.search.candidates import probes
 from boolattn.search.engines.base import Selection
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def probed(searcher: Searcher, composed: list[str]) -> dict[str, float]:
             engine.search(vector[None], n, selection)
         return 1000 * (cpu_seconds() - before) / len(every)
 
-    rows = [np.unique(engine.search(own, n_candidates(K), selection).rows) for own in asked]
+    rows = [np.unique(engine.search(own, engine.n_candidates(K), selection).rows) for own in asked]
     rows = [own[own >= 0] for own in rows]
     before = cpu_seconds()
     for plan, own in zip(plans, rows, strict=True):
@@ -133,7 +133,7 @@ def probed(searcher: Searcher, composed: list[str]) -> dict[str, float]:
     return {
         "compose": round(1000 * (cpu_seconds() - before) / len(plans), 3),
         "10": round(milliseconds(K), 3),
-        "candidates": round(milliseconds(n_candidates(K)), 3),
+        "candidates": round(milliseconds(engine.n_candidates(K)), 3),
         "a_query": round(float(np.mean([len(own) for own in asked])), 2),
         "composed": round(float(np.mean([len(own) for own in rows])), 1),
     }

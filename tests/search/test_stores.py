@@ -184,8 +184,55 @@ def test_a_row_is_an_operand(store, retriever):
     missing = str(uuid.uuid4()) if isinstance(store, QdrantStore) else "999"
     with pytest.raises(QueryError, match=f"like:{missing}: .* has no row with this id"):
         own.search(f"like:{missing} NOT birds")
-    with pytest.raises(QueryError, match="a condition inside a query needs an index"):
-        own.search("moths AND year>=1990")
+
+
+CONDITIONS = (
+    ("year>=1990", {"year": {"gte": 1990}}),
+    ("year:1990..2000", {"year": {"gte": 1990, "lte": 2000}}),
+    ("year=1990", {"year": 1990}),
+    ("place:Java", {"place": "Java"}),
+    ("place!=Java", {"place": {"not": "Java"}}),
+    ("NOT place=Java", {"place": {"not": "Java"}}),
+    ("year=*", {"year": {"exists": True}}),
+    ("NOT year=*", {"year": {"exists": False}}),
+)
+
+
+def test_a_condition_that_every_row_must_meet_is_a_filter(store, retriever, shared):
+    own = BooleanRetriever(store, retriever, parser=None)
+    for condition, filters in CONDITIONS:
+        found = own.search(f"moths AND Borneo AND {condition}", k=25)
+        right = own.search("moths AND Borneo", k=25, filters=filters)
+        assert set(of(found)) == set(of(right)) != set()
+        assert scores(found) == pytest.approx(scores(right), abs=1e-4)
+    # A row without a year does not hold the condition, which is what NOT asks for.
+    for condition in ("NOT year<1990", "NOT year>=1990", "NOT place~av"):
+        query = f"(moths AND {condition}) NOT Sumatra"
+        found, right = (one.search(query, k=25, strict_not=False) for one in (own, shared))
+        is_known = "~" not in condition or not isinstance(store, QdrantStore | MilvusStore)
+        assert set(of(found)) == {hit.id for hit in right.hits} != set() or not is_known
+    assert "both" in of(own.search("moths NOT year<1990", k=25))
+    batch = own.search_many(["moths AND year>=1990", "moths", "moths AND year<1990"], k=25)
+    assert [len(result.hits) for result in batch] == [16, 25, 8]
+    for query in ("moths OR year>=1990", "moths NOT (birds OR year<1990)"):
+        with pytest.raises(QueryError, match=r"year.*1990: a store takes .* needs an index$"):
+            own.search(query)
+    with pytest.raises(QueryError, match="'old' is neither a number nor a date; between quotes"):
+        own.search("moths AND year>=old")
+    assert own.search("moths AND year>=1990 NOT year>=1990").hits == ()
+
+
+def test_weights_count_in_a_store_as_in_an_index(store, retriever, shared):
+    own = BooleanRetriever(store, retriever, parser=None)
+    for query in ("moths^5 AND Peru", "moths AND Peru^5", "moths^3 OR birds", "moths NOT Java^4"):
+        found = own.search(query, k=8, strict_not=False)
+        right = shared.search(query, k=8, hybrid=False, strict_not=False)
+        assert scores(found) == pytest.approx(scores(right), abs=1e-4)
+        without = own.search(query.split("^")[0] + query.split("^")[1][1:], k=8, strict_not=False)
+        assert scores(found) != pytest.approx(scores(without), abs=1e-4)
+    lists = {"positive": ["moths^5", "Peru"], "negative": ["Java^4"], "k": 8}
+    right = shared.search(**lists, hybrid=False)
+    assert scores(own.search(**lists)) == pytest.approx(scores(right), abs=1e-4)
 
 
 def test_what_needs_an_index_or_cannot_be_is_one_line(store, retriever, shared):

@@ -218,14 +218,17 @@ class Fitted:
         return _Values(scores, positive, joined)
 
 
-def fit(tree: QueryTree, similarities: Array) -> Fitted:
+def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted:
     """Gather the statistics of documents for a query.
 
     Args:
         tree: The query.
         similarities: Of the documents to each operand, left to right, then to the vector of each
             of :func:`conjunctions`; 1 or 0 for a condition. Shape ``(vectors, documents)``.
+        size: Of the shortlist, where the documents are the best of more; else theirs.
     """
+    n_documents = similarities.shape[1]
+    size = shortlist_size(n_documents) if size is None else min(size, n_documents)
     alternatives = clauses(tree)
     weights = np.array([atom.weight for atom in atoms(tree)], np.float32)
     n_operands = len(weights)
@@ -233,7 +236,7 @@ def fit(tree: QueryTree, similarities: Array) -> Fitted:
     common = set.intersection(*(set(clause.negated) for clause in alternatives))
     # An alternative that no document may satisfy by its conditions has no part.
     left = [c for c in alternatives if not c.conditions or _meets(c.conditions, similarities).any()]
-    fitted = [(c, _fit_positive(c.positive, rows, similarities, weights)) for c in left]
+    fitted = [(c, _fit_positive(c.positive, rows, similarities, weights, size)) for c in left]
     least = LEAST_SPREAD * max((part.spread for _, part in fitted if part), default=0.0)
     parts = []
     for clause, part in fitted:
@@ -241,22 +244,20 @@ def fit(tree: QueryTree, similarities: Array) -> Fitted:
             continue
         rest = tuple(place for place in clause.negated if place not in common)
         z = _Part(part, None).z(similarities)
-        negation = _fit_negation(rest, z, similarities, weights) if rest else None
+        negation = _fit_negation(rest, z, similarities, weights, size) if rest else None
         parts.append(_Part(part, negation, clause.conditions))
     found = Fitted(
         parts=tuple(parts),
         common=None,
-        tops=-np.partition(
-            -similarities[:n_operands], (k := shortlist_size(similarities.shape[1])) - 1
-        )[:, :k],
+        tops=-np.partition(-similarities[:n_operands], size - 1)[:, :size],
         floor=0.0,
-        n_documents=similarities.shape[1],
+        n_documents=n_documents,
     )
     _, fitting, joined = found._values(similarities)
     negation = None
     if common:
-        negation = _fit_negation(tuple(sorted(common)), joined, similarities, weights)
-    return replace(found, common=negation, floor=floor(fitting[shortlist(fitting)]))
+        negation = _fit_negation(tuple(sorted(common)), joined, similarities, weights, size)
+    return replace(found, common=negation, floor=floor(fitting[shortlist(fitting, size)]))
 
 
 def conjunctions(alternatives: Sequence[Clause]) -> tuple[tuple[int, ...], ...]:
@@ -280,6 +281,7 @@ def _fit_positive(
     rows: Mapping[tuple[int, ...], int],
     similarities: Array,
     weights: Array,
+    size: int,
 ) -> _Positive | None:
     if not operands:
         return None
@@ -287,7 +289,7 @@ def _fit_positive(
     levels = np.array([level(similarities[place]) for place in operands], np.float32)
     own = weights[list(operands)]
     values = _clause_values(similarities, row, operands, levels, own)
-    spread = max(shortlist_spread(values), _TINY)
+    spread = max(shortlist_spread(values, size), _TINY)
     return _Positive(row, operands, levels, own, level(values), spread)
 
 
@@ -307,9 +309,9 @@ def _clause_values(
 
 
 def _fit_negation(
-    operands: tuple[int, ...], beside: Array, similarities: Array, weights: Array
+    operands: tuple[int, ...], beside: Array, similarities: Array, weights: Array, size: int
 ) -> _Negation:
-    rows = shortlist(beside)
+    rows = shortlist(beside, size)
     z = beside[rows].astype(np.float64)
     spread, least = float(z.std()), floor(z)
     # Few documents may fit: those that do not must not set the standard.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,7 +57,7 @@ class Plan:
         """The operators of the tree."""
         return operators_of(self.tree)
 
-    @property
+    @cached_property
     def clauses(self) -> tuple[Clause, ...]:
         """The alternatives of the tree."""
         return clauses(self.tree)
@@ -81,7 +82,7 @@ class Plan:
         found = [self.vectors[rows.get(own, own[0])] if own else nothing for own in parts]
         return np.stack(found)
 
-    @property
+    @cached_property
     def positive_vector(self) -> Vectors:
         """One vector for the positive part. Shape ``(dim,)``."""
         vector: Vectors = self.clause_vectors.mean(0)

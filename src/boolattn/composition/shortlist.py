@@ -19,9 +19,9 @@ BEST = 10
 FIT = 1.0
 
 
-def shortlist_spread(values: Array) -> float:
+def shortlist_spread(values: Array, size: int | None = None) -> float:
     """Return the standard deviation of the shortlist's values."""
-    return float(values[shortlist(values)].std()) if len(values) else 0.0
+    return float(values[shortlist(values, size)].std()) if len(values) else 0.0
 
 
 def shortlist_size(n_documents: int) -> int:
@@ -29,11 +29,11 @@ def shortlist_size(n_documents: int) -> int:
     return min(SHORTLIST, max(BEST, n_documents // 4), n_documents)
 
 
-def shortlist(values: Array) -> NDArray[np.int64]:
+def shortlist(values: Array, size: int | None = None) -> NDArray[np.int64]:
     """Return the places of the highest values; all places where the values are equal."""
     if not len(values) or values.max() == values.min():
         return np.arange(len(values))
-    size = shortlist_size(len(values))
+    size = shortlist_size(len(values)) if size is None else min(size, len(values))
     return np.argpartition(-values, size - 1)[:size]
 
 

@@ -172,4 +172,6 @@ def unit(vectors: Array) -> Array:
     """Normalise vectors; those of length 1 stay the same bits."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     is_unit = np.abs(lengths - 1) < 1e-3
+    if is_unit.all():
+        return np.asarray(vectors, np.float32)
     return np.where(is_unit, vectors, vectors / np.maximum(lengths, 1e-12)).astype(np.float32)

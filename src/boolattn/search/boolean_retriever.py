@@ -16,21 +16,25 @@ from boolattn.errors import ConfigError, IndexMismatchError, QueryError, ServerE
 from boolattn.logic.tree import Like, Where, atoms
 from boolattn.parsing.parser import SHIPPED
 from boolattn.search.engines.base import Selection, similarities
-from boolattn.search.filters import read_filters
+from boolattn.search.filters import condition_of, read_filters, required_of_all
 from boolattn.search.pipeline import Pipeline, read_options
 from boolattn.search.stores.base import COSINE, DOT, L2, TEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from boolattn.logic.tree import QueryTree
     from boolattn.parsing.parser import Parser
     from boolattn.search.result import SearchResult
-    from boolattn.search.storage.segments import Array, RowNumbers
-    from boolattn.search.stores.base import Row, Store
+    from boolattn.search.storage.segments import Array, Mask, RowNumbers
+    from boolattn.search.stores.base import Neighbours, Row, Store
 
 #: Vectors whose lengths differ more from 1 are not ranked alike by L2 and by cosine.
 _TOLERANCE = 0.01
+#: Fewest candidates of each neighbour search: those that the statistics are of, and some more.
+CANDIDATES = 150
+#: Rows that are read at once, at first.
+_PAGE = 32
 
 
 class BooleanRetriever:
@@ -62,7 +66,8 @@ class BooleanRetriever:
         """Search one query for ``k`` rows; options are those of ``Searcher.search``.
 
         Hits have the store's row as ``metadata``. The options ``hybrid`` and ``exhaustive`` need
-        an index, as do conditions inside a query. ``total`` is 0: the store is not counted.
+        an index, as does a condition that not every result must meet. ``total`` is 0: the store is
+        not counted.
         """
         return self.search_many([query], k, **options)[0]
 
@@ -84,10 +89,20 @@ class BooleanRetriever:
 
 
 @dataclass(frozen=True)
-class _Without(Selection):
-    """A selection without some rows: those that a query names as operands."""
+class _Selected(Selection):
+    """A selection for one query, without the rows that it names as operands."""
 
     ids: frozenset[str] = frozenset()
+
+
+class _Always:
+    """What the rows of a selection have in common: a condition holds for all, or for none."""
+
+    def __init__(self, *, holds: bool) -> None:
+        self._holds = holds
+
+    def __getitem__(self, rows: RowNumbers) -> Mask:
+        return np.full(len(rows), self._holds)
 
 
 @dataclass
@@ -98,7 +113,8 @@ class _StoreSource:
     lexical: None = None
     _ids: list[Any] = field(default_factory=list)
     _places: dict[Any, int] = field(default_factory=dict)
-    _vectors: list[Array] = field(default_factory=list)
+    _vectors: Array = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    _read: dict[int, Document | None] = field(default_factory=dict)
 
     @property
     def engine(self) -> _StoreSource:
@@ -113,12 +129,20 @@ class _StoreSource:
         return Selection(conditions=read_filters(filters))
 
     def narrowed(self, selection: Selection, tree: QueryTree) -> Selection:
-        if conditions := [atom.name for atom in atoms(tree) if isinstance(atom, Where)]:
-            raise QueryError(
-                f"{conditions[0]}: a condition inside a query needs an index; give it as a filter"
-            )
+        """Return a selection for a tree; its conditions are the store's to filter by."""
         likes = frozenset(atom.text for atom in atoms(tree) if isinstance(atom, Like))
-        return _Without(conditions=selection.conditions, ids=likes) if likes else selection
+        required = list(required_of_all(tree))
+        for where in (atom for atom in atoms(tree) if isinstance(atom, Where)):
+            if where not in dict(required):
+                raise QueryError(
+                    f"{where.name}: a store takes a condition that every result must meet, as in "
+                    f"'moths AND {where.name}'; elsewhere in a query it needs an index"
+                )
+        if not likes and not required:
+            return selection
+        conditions = [condition_of(where, holds=holds) for where, holds in required]
+        met: Any = {where.text: _Always(holds=holds) for where, holds in required}
+        return _Selected(conditions=(*selection.conditions, *conditions), met=met, ids=likes)
 
     def document_vectors(self, ids: Sequence[str]) -> dict[str, Array]:
         if not ids:
@@ -135,6 +159,10 @@ class _StoreSource:
     def best_passage(self, _query: Array, _document: int) -> None:
         return None
 
+    def n_candidates(self, depth: int) -> int:
+        """Fewer than of an index: each costs the store a vector to send."""
+        return max(CANDIDATES, depth + depth // 4)
+
     def nearest(self, queries: Array, n: int, selection: Selection) -> list[Ranked]:
         store = self.store
         if queries.shape[1] != store.dimension:
@@ -142,17 +170,17 @@ class _StoreSource:
                 f"{store.name} has vectors of length {store.dimension}, and this encoder gives "
                 f"{queries.shape[1]}; use the encoder that made them"
             )
-        if store.limit is not None:
-            n = min(n, store.limit)
+        out = selection.ids if isinstance(selection, _Selected) else frozenset()
+        asked = n + len(out) if store.limit is None else min(n + len(out), store.limit)
         # The length of a vector counts for the inner product alone.
-        asked = queries if store.metric == DOT else unit(queries)
+        vectors = queries if store.metric == DOT else unit(queries)
+        answers = store.nearest(vectors, asked, selection.conditions)
+        numbers = self._numbered(answers)
         found = []
-        for query, own in zip(queries, store.nearest(asked, n, selection.conditions), strict=True):
-            rows = self._numbered(own.ids, own.vectors)
+        for query, rows in zip(queries, numbers, strict=True):
+            if out:
+                rows = rows[[str(self._ids[row]) not in out for row in rows.tolist()]][:n]
             scores = self.similarities(query[None], rows)[0]
-            if isinstance(selection, _Without):
-                is_out = np.array([str(name) in selection.ids for name in own.ids], bool)
-                rows, scores = rows[~is_out], scores[~is_out]
             order = np.argsort(-scores, kind="stable")
             found.append(Ranked(rows[order], scores[order]))
         return found
@@ -160,12 +188,19 @@ class _StoreSource:
     def similarities(self, queries: Array, documents: RowNumbers) -> Array:
         if not len(documents):
             return np.zeros((len(queries), 0), np.float32)
-        return similarities(queries, np.stack([self._vectors[row] for row in documents.tolist()]))
+        return similarities(queries, self._vectors[documents])
 
-    def documents(self, rows: RowNumbers) -> list[Document | None]:
-        ids = [self._ids[row] for row in rows.tolist()]
-        found = self.store.rows(ids) if ids else {}
-        return [self._document(one, found[one]) if one in found else None for one in ids]
+    def documents(self, rows: RowNumbers) -> Iterator[Document | None]:
+        """Read rows page by page: of a long ranking only the first are needed, as a rule."""
+        numbers, start, size = rows.tolist(), 0, _PAGE
+        while page := numbers[start : start + size]:
+            if new := [row for row in page if row not in self._read]:
+                found = self.store.rows([self._ids[row] for row in new])
+                for row in new:
+                    own = found.get(self._ids[row])
+                    self._read[row] = None if own is None else self._document(self._ids[row], own)
+            yield from (self._read[row] for row in page)
+            start, size = start + size, 2 * size
 
     def _document(self, name: Any, row: Row) -> Document:  # noqa: ANN401 - the store's own
         values, own = dict(row), self.store.text
@@ -173,11 +208,12 @@ class _StoreSource:
         text, title = str(values.pop(own, None) or ""), str(row.get(self.store.title) or "")
         return Document(id=str(name), text=text, title=title, metadata=values)
 
-    def _numbered(self, ids: Sequence[Any], vectors: Array) -> RowNumbers:
+    def _numbered(self, answers: Sequence[Neighbours]) -> list[RowNumbers]:
         """Keep the vectors of rows that are new; return the numbers of all."""
+        vectors = np.concatenate([answer.vectors for answer in answers])
         if not np.isfinite(vectors).all():
             raise ServerError(f"{self.store.name} gives vectors that are not finite")
-        if self.store.metric == L2 and len(ids):
+        if self.store.metric == L2 and len(vectors):
             lengths = np.linalg.norm(vectors, axis=1)
             if np.abs(lengths - 1).max() > _TOLERANCE:
                 raise IndexMismatchError(
@@ -185,10 +221,14 @@ class _StoreSource:
                     f"from {lengths.min():.3g} to {lengths.max():.3g}: L2 ranks as cosine does "
                     "only for vectors of length 1; normalise them"
                 )
-        vectors = vectors if self.store.metric == DOT else unit(vectors)
-        for name, vector in zip(ids, vectors, strict=True):
+        ids = [name for answer in answers for name in answer.ids]
+        new = []
+        for place, name in enumerate(ids):
             if name not in self._places:
                 self._places[name] = len(self._ids)
                 self._ids.append(name)
-                self._vectors.append(vector)
-        return np.array([self._places[name] for name in ids], np.int64)
+                new.append(place)
+        own = vectors[new] if self.store.metric == DOT else unit(vectors[new])
+        self._vectors = np.concatenate([self._vectors, own]) if len(self._vectors) else own
+        numbers = np.array([self._places[name] for name in ids], np.int64)
+        return np.split(numbers, np.cumsum([len(answer.ids) for answer in answers])[:-1])

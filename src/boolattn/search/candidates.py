@@ -8,6 +8,7 @@ import numpy as np
 
 from boolattn.composition.exact import Ranked
 from boolattn.composition.fitted import fit
+from boolattn.composition.shortlist import SHORTLIST
 from boolattn.logic.tree import Where, atoms
 from boolattn.search.engines.base import best
 from boolattn.search.engines.flat import Flat
@@ -22,16 +23,8 @@ if TYPE_CHECKING:
     from boolattn.search.lexical import Lexical
     from boolattn.search.storage.segments import Array, RowNumbers
 
-#: Fewest candidates for each probe of a composed query.
-MIN_CANDIDATES = 500
-CANDIDATES_PER_RESULT = 10
 #: Documents with words of an operand whose BM25 score is known; those of the others count as 0.
 MOST_LEXICAL = 10_000
-
-
-def n_candidates(depth: int) -> int:
-    """Return how many candidates each probe finds for so many results."""
-    return max(CANDIDATES_PER_RESULT * depth, MIN_CANDIDATES)
 
 
 def probes(plan: Plan) -> Array:
@@ -46,7 +39,7 @@ def probes(plan: Plan) -> Array:
             found.append(own)
         if negated:
             found.append(own - 0.5 * plan.vectors[list(negated)].mean(0))
-    return np.unique(np.array(found, np.float32), axis=0)
+    return np.stack(list({vector.tobytes(): vector for vector in found}.values()))
 
 
 class PlanRanking(NamedTuple):
@@ -97,17 +90,20 @@ def _rank_candidates(
 ) -> Iterator[PlanRanking]:
     if not plans:
         return
-    n = n_candidates(depth)
+    n = engine.n_candidates(depth)
     every = [probes(plan) for plan in plans]
     found = iter(engine.nearest(np.concatenate(every), n, selection))
     for plan, probed in zip(plans, every, strict=True):
-        candidates = np.unique(np.concatenate([next(found).rows for _ in probed]))
+        near = [next(found).rows for _ in probed]
+        candidates = np.unique(np.concatenate(near))
+        # Of few rows all are found; else these are the best of more than there are of them.
+        size = SHORTLIST if max(map(len, near)) >= n else None
         evidence = None
         if lexical is not None:
             evidence = LexicalEvidence.of(lexical, plan, MOST_LEXICAL, selection.documents)
             candidates = np.union1d(candidates, evidence.rows(plan, n))
         own = engine.similarities(plan.vectors, candidates)
-        yield _compose(plan, candidates, own, depth, selection, evidence)
+        yield _compose(plan, candidates, own, depth, selection, evidence, size)
 
 
 def _rank_all(
@@ -134,20 +130,21 @@ def _rank_all(
             yield _compose(plan, rows, chosen, depth, selection, evidence)
 
 
-def _compose(
+def _compose(  # noqa: PLR0913 - what a ranking rests on
     plan: Plan,
     rows: RowNumbers,
     own: Array,
     depth: int,
     selection: Selection,
     evidence: LexicalEvidence | None,
+    size: int | None = None,
 ) -> PlanRanking:
     """Rank documents by the similarities of a plan's vectors to them."""
     if evidence is not None:
         evidence = evidence.fit(rows, own)
         own = evidence.add(rows, own)
     own = add_conditions(plan, rows, own, selection)
-    fitted = fit(plan.tree, own) if plan.is_composed and len(rows) else None
+    fitted = fit(plan.tree, own, size) if plan.is_composed and len(rows) else None
     found = _best(own[0] if fitted is None else fitted.score(own), depth)
     return PlanRanking(Ranked(rows[found.rows], found.scores), fitted, evidence)
 

@@ -30,7 +30,7 @@ from boolattn.search.storage.values import (
 from boolattn.search.verdicts import truth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from boolattn.logic.tree import QueryTree
     from boolattn.search.storage.segments import Mask, Rows
@@ -54,6 +54,7 @@ class Condition:
     values: tuple[Value, ...]
     column: str = ""  # what a range is compared with; known when an index is searched
     hashes: tuple[int, ...] = ()  # of the values that are selected, likewise
+    is_negated: bool = False  # whether it must not hold; a row without a value passes
 
 
 def read_filters(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
@@ -198,23 +199,56 @@ def possible_documents(tree: QueryTree, met: Mapping[str, Mask]) -> Mask:
 def required_conditions(tree: QueryTree, rows: Rows) -> tuple[Condition, ...] | None:
     """Return the conditions of a tree, if each document must meet all; else ``None``."""
     found = []
-    for part in tree.parts if isinstance(tree, And) else (tree,):
-        if isinstance(part, Where):
-            found.append(_condition(part, rows))
-        elif isinstance(part, Not) and isinstance(part.part, Where):
-            own = _condition(part.part, rows)
-            if own.kind in _OPPOSITE:
-                found.append(replace(own, kind=_OPPOSITE[own.kind]))
+    for where, holds in required_of_all(tree):
+        own = _condition(where, rows)
+        if holds:
+            found.append(own)
+        elif own.kind in _OPPOSITE:
+            found.append(replace(own, kind=_OPPOSITE[own.kind]))
     n_conditions = sum(isinstance(atom, Where) for atom in atoms(tree))
     return tuple(found) if len(found) == n_conditions else None
 
 
-def _condition(where: Where, rows: Rows) -> Condition:
+def required_of_all(tree: QueryTree) -> Iterator[tuple[Where, bool]]:
+    """Yield the conditions that stand under AND alone, and whether each must hold.
+
+    >>> [*required_of_all(And((Where("year>=1990"), Not(Where("place=Java")))))]
+    [(Where(text='year>=1990'), True), (Where(text='place=Java'), False)]
+    """
+    match tree:
+        case Where():
+            yield tree, True
+        case Not(Where() as where):
+            yield where, False
+        case And(parts):
+            for part in parts:
+                yield from required_of_all(part)
+
+
+def condition_of(where: Where, *, holds: bool = True) -> Condition:
+    """Return a condition of a tree, or its opposite: that it does not hold."""
     try:
-        [found] = resolve(read_filters(parse_filters([where.text])), rows)
+        [found] = read_filters(parse_filters([where.text]))
+    except QueryError as error:
+        raise QueryError(f"{error}; between quotes {where.text!r} is text") from error
+    return replace(found, is_negated=not holds)
+
+
+def _condition(where: Where, rows: Rows) -> Condition:
+    own = condition_of(where)
+    try:
+        [found] = resolve([own], rows)
     except QueryError as error:
         raise QueryError(f"{error}; between quotes {where.text!r} is text") from error
     return found
+
+
+def of_type(values: tuple[Value, ...], *, is_text: bool) -> list[Value]:
+    """Return the texts among values, or the others; all, where there are none.
+
+    A condition of a query has no types: ``year=1990`` asks for the text and for the number.
+    """
+    return [value for value in values if isinstance(value, str) == is_text] or list(values)
 
 
 def frequent_values(rows: Rows, name: str, n: int = 5) -> dict[str, Any]:

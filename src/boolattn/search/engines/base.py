@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from boolattn.search.storage.manifest import FileEntry, Manifest
     from boolattn.search.storage.segments import Array, Mask, RowNumbers, Rows
 
+#: Fewest candidates for each probe of a composed query.
+MIN_CANDIDATES = 500
+CANDIDATES_PER_RESULT = 10
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -57,6 +61,9 @@ class Job:
 class Searchable(Protocol):
     """What a search needs of an engine, or of a store that somebody else filled."""
 
+    def n_candidates(self, depth: int) -> int:
+        """Return how many candidates each probe of a composed query finds for so many results."""
+
     def nearest(self, queries: Array, n: int, selection: Selection) -> list[Ranked]:
         """Return the ``n`` nearest documents of each query, best first."""
 
@@ -75,6 +82,10 @@ class Engine(ABC):
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self.vectors = rows.vectors
+
+    def n_candidates(self, depth: int) -> int:
+        """Return how many candidates each probe of a composed query finds for so many results."""
+        return max(CANDIDATES_PER_RESULT * depth, MIN_CANDIDATES)
 
     def nearest(self, queries: Array, n: int, selection: Selection) -> list[Ranked]:
         """Return the ``n`` nearest documents of each query: a document is as near as its best row.

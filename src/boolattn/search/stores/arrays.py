@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     FaissIndex = Any
     Places = NDArray[np.int64]
 
-#: Least candidates of a graph, and least cells of inverted lists, that a search visits.
-_CANDIDATES, _CELLS = 64, 32
+#: Least cells of inverted lists that a search visits.
+_CELLS = 32
+#: Up to so many queries are compared one by one, with so many rows at once.
+_FEW, _ROWS = 3, 1024
 
 
 class _RowList(Store):
@@ -89,7 +91,8 @@ class ArrayStore(_RowList):
         """Compare with every row."""
         chosen = self._selected(conditions)
         vectors = self._vectors if chosen is None else self._vectors[chosen]
-        found = exact_search(queries, vectors, n, _minus_l2 if self.metric == L2 else None).rows
+        compare = _minus_l2 if self.metric == L2 else _products
+        found = exact_search(queries, vectors, n, compare).rows
         rows = found if chosen is None else chosen[found]
         return [Neighbours(own.tolist(), self._vectors[own]) for own in rows]
 
@@ -106,21 +109,24 @@ class FaissStore(_RowList):
         rows: A mapping for each vector, by faiss's own ids.
         text: The field with the text.
         title: The field with the title.
+        effort: Least candidates of a graph that a search visits: fewer are faster, and find less.
     """
 
     def __init__(
-        self, index: FaissIndex, rows: Sequence[Row], *, text: str = "", title: str = "title"
+        self,
+        index: FaissIndex,
+        rows: Sequence[Row],
+        *,
+        text: str = "",
+        title: str = "title",
+        effort: int = 1000,
     ) -> None:
         import faiss
 
         super().__init__(rows, text, title)
         metrics = {faiss.METRIC_INNER_PRODUCT: DOT, faiss.METRIC_L2: L2}
-        self.name, self.dimension, self._index, self._faiss = (
-            "the faiss index",
-            index.d,
-            index,
-            faiss,
-        )
+        self.name, self.dimension = "the faiss index", index.d
+        self._index, self._faiss, self._effort = index, faiss, effort
         self.metric = check_metric(self.name, metrics.get(index.metric_type, "another metric"))
         if index.ntotal != len(rows):
             raise DataError(
@@ -150,7 +156,7 @@ class FaissStore(_RowList):
     def _parameters(self, n: int, selector: Any) -> Any:  # noqa: ANN401 - faiss has no types
         faiss, index = self._faiss, self._index
         if isinstance(index, faiss.IndexHNSW):
-            least = max(n, _CANDIDATES, index.hnsw.efSearch)
+            least = max(n, self._effort, index.hnsw.efSearch)
             return faiss.SearchParametersHNSW(sel=selector, efSearch=least)
         if isinstance(index, faiss.IndexIVF):
             cells = min(index.nlist, max(_CELLS, index.nprobe))
@@ -166,6 +172,18 @@ class FaissStore(_RowList):
                 "the vectors to ArrayStore, or wrap the index in IndexIDMap2"
             ) from error
         return Neighbours(rows.tolist(), vectors)
+
+
+def _products(queries: Array, vectors: Array) -> Array:
+    """Return inner products; of few queries one by one, while some rows are in the cache."""
+    if len(queries) > _FEW:
+        return np.asarray(queries @ vectors.T, np.float32)
+    found = np.empty((len(queries), len(vectors)), np.float32)
+    for start in range(0, len(vectors), _ROWS):
+        rows = slice(start, start + _ROWS)
+        for query, own in zip(queries, found, strict=True):
+            np.dot(vectors[rows], query, out=own[rows])
+    return found
 
 
 def _minus_l2(queries: Array, vectors: Array) -> Array:
@@ -189,6 +207,6 @@ def _passes(row: Row, conditions: Sequence[Condition]) -> bool:
         else:
             hashes = set(map(filter_hash, condition.values))
             holds = (kind == "not") != any(filter_hash(value) in hashes for value in own)
-        if not holds:
+        if holds == condition.is_negated:
             return False
     return True

@@ -13,11 +13,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError, MissingDataError, ServerError
-from boolattn.search.filters import RANGES
+from boolattn.search.filters import RANGES, of_type
 from boolattn.search.stores.base import COSINE, DOT, L2, Neighbours, Store, as_array, check_metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from boolattn.search.filters import Condition
     from boolattn.search.stores.base import Array, Row
@@ -61,6 +61,7 @@ class MilvusStore(Store):
         self._collection, self._timeout = collection, timeout
         with one_line(collection):
             fields = self._client.describe_collection(collection)["fields"]
+            self._types = {f["name"]: getattr(f["type"], "name", "") for f in fields}
             lengths = {f["name"]: int(f["params"].get("dim", 0)) for f in fields}
             lengths = {name: length for name, length in lengths.items() if length}
             if vector not in lengths and (vector or len(lengths) != 1):
@@ -86,7 +87,7 @@ class MilvusStore(Store):
                 limit=n,
                 anns_field=self._vector,
                 search_params={"params": {"ef": max(n, _CANDIDATES)}},
-                filter=_expression(conditions),
+                filter=_expression(conditions, self._types),
                 output_fields=[self._key, self._vector],
                 timeout=self._timeout,
             )
@@ -121,11 +122,12 @@ class MilvusStore(Store):
         return Neighbours([row[self._key] for row in rows], vectors)
 
 
-def _expression(conditions: Sequence[Condition]) -> str:
-    """Write conditions on fields as an expression of Milvus."""
+def _expression(conditions: Sequence[Condition], types: Mapping[str, str]) -> str:
+    """Write conditions on fields of some types as an expression of Milvus."""
     parts = []
     for condition in conditions:
-        name, kind, values = condition.name, condition.kind, condition.values
+        name, kind = condition.name, condition.kind
+        values = of_type(condition.values, is_text=types.get(name, "VARCHAR") == "VARCHAR")
         if kind in RANGES:
             parts.append(f"{name} {SIGNS[kind]} {json.dumps(values[0])}")
         elif kind == "exists":
@@ -136,6 +138,8 @@ def _expression(conditions: Sequence[Condition]) -> str:
         else:
             own = f"{name} in {json.dumps(list(values), ensure_ascii=False)}"
             parts.append(f"not ({own})" if kind == "not" else own)
+        if condition.is_negated:
+            parts[-1] = f"({name} is null or not ({parts[-1]}))"
     return " and ".join(parts)
 
 

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError, MissingDataError, QueryError, ServerError
-from boolattn.search.filters import RANGES
+from boolattn.search.filters import RANGES, of_type
 from boolattn.search.stores.base import COSINE, DOT, L2, Neighbours, Store, as_array, check_metric
 
 if TYPE_CHECKING:
@@ -177,19 +177,21 @@ class PostgresStore(Store):
             parts.append(f"({self._where.replace('%', '%%')})")
         for condition in conditions:
             part, own = self._compare(condition)
-            parts.append(part)
+            parts.append(f"({part}) IS NOT TRUE" if condition.is_negated else part)
             values += own
         return " AND ".join(parts), values
 
     def _compare(self, condition: Condition) -> tuple[str, list[Any]]:
         """Write a condition on a column, or on a value inside a column of JSON."""
-        name, kind, given = condition.name, condition.kind, list(condition.values)
+        name, kind = condition.name, condition.kind
         column, _, path = name.partition(".")
         is_json = name not in self._types and self._types.get(column, ("",))[0] in ("json", "jsonb")
         if name not in self._types and not is_json:
             raise QueryError(
                 f"{self.name} has no column {name!r}; there are: {', '.join(self._types)}"
             )
+        is_text = self._types.get(name, ("", "S"))[1] != "N"
+        given = of_type(condition.values, is_text=is_text)
         own, before = _quoted(name), list[Any]()
         if is_json:
             own, before = f"({_quoted(column)} #>> %s)", [path.split(".")]

@@ -136,8 +136,9 @@ def payload_filter(conditions: Sequence[Condition]) -> Any:  # noqa: ANN401 - a 
 
     if not conditions:
         return None
-    must, must_not = list[Any](), list[Any]()
+    every = list[Any](), list[Any]()
     for condition in conditions:
+        must, must_not = every[::-1] if condition.is_negated else every
         key, kind, values = condition.name, condition.kind, condition.values
         if kind in RANGES:
             model = models.DatetimeRange if isinstance(values[0], str) else models.Range
@@ -151,7 +152,7 @@ def payload_filter(conditions: Sequence[Condition]) -> Any:  # noqa: ANN401 - a 
         else:
             any_of = models.Filter(should=[_equal(key, value) for value in values])
             (must_not if kind == "not" else must).append(any_of)
-    return models.Filter(must=must, must_not=must_not)
+    return models.Filter(must=every[0], must_not=every[1])
 
 
 def _equal(key: str, value: Value) -> Any:  # noqa: ANN401 - a model of Qdrant's
