@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from boolattn.attention.bias import BiasPredictor
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 from boolattn.attention.cue import cue_predictor, shuffle
-from boolattn.attention.factors import Factors, bias_factors
+from boolattn.attention.factors import AttentionBias, Factors, bias_factors
 from boolattn.attention.folded import FoldedWeights
 from boolattn.attention.gate import Gate, LexiconGate, learned_gate
 from boolattn.attention.position import N_CACHED, position_weight, words
 from boolattn.attention.scope import Scope, ScopePredictor
 
 if TYPE_CHECKING:
-    from boolattn.attention.folded import FoldedBias, FoldedCues
-    from boolattn.attention.kernels import KernelBias, KernelCues
+    from boolattn.attention.folded import FoldedCues
+    from boolattn.attention.kernels import KernelCues
 
 
 @dataclass(frozen=True)
@@ -45,24 +45,15 @@ class CueState:
 
 
 @dataclass(frozen=True)
-class LayerBias:
+class LayerBias(AttentionBias):
     """One layer's scopes, and its bias as factors."""
 
     scope: Scope
     factors: Factors
 
-    def append(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Return queries and keys with the factors as extra dimensions."""
-        return self.factors.append(query, key)
 
-    def dense(self) -> Tensor:
-        """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
-        return self.factors.dense()
-
-
-#: Cues and biases of the reference, of folded weights, and of the GPU kernels.
+#: Cues of the reference, of folded weights, and of the GPU kernels.
 AnyCues: TypeAlias = "CueState | FoldedCues | KernelCues"
-AnyBias: TypeAlias = "LayerBias | FoldedBias | KernelBias"
 
 
 class BoolAttnLayer(nn.Module):
@@ -210,7 +201,7 @@ class BoolAttn(nn.Module):
         for part in (self.cue, *self.layers.values()):
             part.compile(**{"dynamic": True, **options})
 
-    def forward(self, index: int, hidden: Tensor, cues: AnyCues) -> AnyBias:
+    def forward(self, index: int, hidden: Tensor, cues: AnyCues) -> AttentionBias:
         """Compute the bias of the encoder layer ``index``."""
         if not isinstance(cues, CueState):
             return cues.layers[index](hidden, cues, index)

@@ -31,10 +31,32 @@ class Factors:
         """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
         return self.query @ (self.scale * self.key).transpose(-1, -2)
 
+
+class AttentionBias:
+    """One layer's bias, in any way it can be computed; a subclass has its factors."""
+
+    factors: Factors
+    #: Whether one GPU kernel computes it.
+    is_fused = False
+
     def append(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         """Return queries and keys with the factors as extra dimensions."""
-        query = torch.cat([query, self.query.to(query.dtype)], dim=-1)
-        return query, torch.cat([key, self.key.to(key.dtype)], dim=-1)
+        factors = self.factors
+        query = torch.cat([query, factors.query.to(query.dtype)], dim=-1)
+        return query, torch.cat([key, factors.key.to(key.dtype)], dim=-1)
+
+    def dense(self) -> Tensor:
+        """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
+        return self.factors.dense()
+
+    def masked(self, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+        """Return the full bias with a mask: none, Boolean, or additive."""
+        bias = self.dense().to(dtype)
+        if mask is None:
+            return bias
+        if mask.dtype == torch.bool:
+            return torch.where(mask, bias, torch.finfo(dtype).min)
+        return mask + bias
 
 
 def bias_factors(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from boolattn.attention.factors import Factors, bias_factors
+from boolattn.attention.factors import AttentionBias, Factors, bias_factors
 from boolattn.attention.position import (
     N_CACHED,
     position_precision,
@@ -62,7 +62,7 @@ class FoldedCues:
 
 
 @dataclass(frozen=True)
-class FoldedBias:
+class FoldedBias(AttentionBias):
     """One layer's bias: scopes, and strengths in scope. ``(open, tokens, heads, experts)``."""
 
     inside: Tensor
@@ -76,10 +76,6 @@ class FoldedBias:
         """The bias as factors."""
         inside, weight = (part.transpose(2, 3) for part in (self.inside, self.weight))
         return bias_factors(inside, weight, self.head_size, has_not=self.has_not)
-
-    def append(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Return queries and keys with the factors as extra dimensions."""
-        return self.factors.append(query, key)
 
     def dense(self) -> Tensor:
         """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch.nn import functional as F
 
-from boolattn.attention.factors import Factors
+from boolattn.attention.factors import AttentionBias, Factors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 #: Tokens of one program.
 _TILE = 16
+#: Heads of one program that writes a dense bias.
+_GROUP = 4
+_MOST_COMPILED = 4096
 
 
 @triton.jit
@@ -98,20 +101,13 @@ def _near(cue, rows, is_row, precision, n_tokens, IS_NOT: tl.constexpr, WINDOW: 
 
 
 @triton.jit
-def _layer_kernel(
-    out, cue, allowed, mask, constants, query, key, wide,
-    n_texts, n_tokens, text_stride, head_stride, row_stride,
-    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, HEADS: tl.constexpr,
-    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr,
-    HEAD_SIZE: tl.constexpr, DIM: tl.constexpr, N_EXTRA: tl.constexpr, EXTRA: tl.constexpr,
-    HAS_NOT: tl.constexpr, WINDOW: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
+def _expert(
+    out, cue, allowed, mask, constants, text, e, is_not, rows, heads, is_head, n_tokens,
+    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, N_KERNEL: tl.constexpr,
+    N_INNER: tl.constexpr, INNER: tl.constexpr, WINDOW: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Write queries and keys with the factors of one operator appended."""
-    text, e = tl.program_id(0), tl.program_id(2)
-    rows = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    """Return one operator's scope and its strength in scope, ``(rows, heads)`` each."""
     is_row = rows < n_tokens
-    heads = tl.arange(0, HEADS)
-    is_head = heads < N_HEADS
     n_taps: tl.constexpr = N_KERNEL * N_OPERATORS * N_HEADS
     width: tl.constexpr = n_taps + N_OPERATORS * N_INNER
     out += text.to(tl.int64) * n_tokens * width
@@ -126,7 +122,8 @@ def _layer_kernel(
     outer = near_weights + N_OPERATORS * N_INNER
     outer_bias = outer + N_OPERATORS * N_INNER * N_HEADS
 
-    logit = tl.zeros([TILE, HEADS], tl.float32)
+    logit = rows[:, None] * 0.0 + heads[None] * 0.0
+    score = logit + tl.load(outer_bias + e * N_HEADS + heads, is_head, 0)[None]
     for k in tl.static_range(N_KERNEL):
         at = rows + k - N_KERNEL // 2
         is_token = (at >= 0) & (at < n_tokens)
@@ -141,37 +138,57 @@ def _layer_kernel(
     is_inside = (logit > 0) & (tl.load(allowed + rows, is_row, 0) != 0)[:, None]
 
     precision = tl.load(precisions + e)
-    is_not = e == (N_OPERATORS - 1 if HAS_NOT else -1)
     if is_not:
         near = _near(cue, rows, is_row, precision, n_tokens, True, WINDOW, BLOCK)
     else:
         near = _near(cue, rows, is_row, precision, n_tokens, False, WINDOW, BLOCK)
-    score = tl.zeros([TILE, HEADS], tl.float32)
-    score += tl.load(outer_bias + e * N_HEADS + heads, is_head, 0)[None]
     for first in tl.static_range(0, N_INNER, INNER):
         inner = first + tl.arange(0, INNER)
         is_inner = inner < N_INNER
-        column = e * N_INNER + inner
-        where = is_row[:, None] & is_inner[None]
-        value = tl.load(out + rows[:, None] * width + n_taps + column[None], where, 0)
-        value = value.to(tl.float32) + tl.load(inner_starts + column, is_inner, 0)[None]
-        value += near[:, None] * tl.load(near_weights + column, is_inner, 0)[None]
+        place = e * N_INNER + inner
+        there = is_row[:, None] & is_inner[None]
+        value = tl.load(out + rows[:, None] * width + n_taps + place[None], there, 0)
+        value = value.to(tl.float32) + tl.load(inner_starts + place, is_inner, 0)[None]
+        value += near[:, None] * tl.load(near_weights + place, is_inner, 0)[None]
         value = tl.maximum(value, 0)
-        matrix = outer + column[:, None] * N_HEADS + heads[None]
+        matrix = outer + place[:, None] * N_HEADS + heads[None]
         matrix = tl.load(matrix, is_inner[:, None] & is_head[None], 0)
         kind = out.dtype.element_ty
         score = tl.dot(value.to(kind), matrix.to(kind), score, input_precision="ieee")
     strength = tl.where(score > 20, score, tl.log(1 + tl.exp(tl.minimum(score, 20))))
-    # Attention multiplies the factors by its scale.
-    weight = tl.where(is_inside, strength * tl.sqrt(HEAD_SIZE * 1.0), 0)
-    inside = is_inside.to(tl.float32)
-    if is_not:
-        inside, weight = tl.full([TILE, HEADS], 1.0, tl.float32), -weight
+    return is_inside.to(tl.float32), tl.where(is_inside, strength, 0)
 
-    # (query or key, batch, tokens, heads, columns)
+
+@triton.jit
+def _wide_kernel(
+    out, cue, allowed, mask, constants, query, key, wide,
+    n_tokens, text_stride, head_stride, row_stride,
+    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, HEADS: tl.constexpr,
+    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr,
+    HAS_NOT: tl.constexpr, WINDOW: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
+    HEAD_SIZE: tl.constexpr, DIM: tl.constexpr, N_EXTRA: tl.constexpr, EXTRA: tl.constexpr,
+):  # fmt: skip
+    """Write queries and keys with the factors of one operator appended."""
+    text, e = tl.program_id(0), tl.program_id(2)
+    rows = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    is_row = rows < n_tokens
+    heads = tl.arange(0, HEADS)
+    is_head = heads < N_HEADS
+    is_not = e == (N_OPERATORS - 1 if HAS_NOT else -1)
+    inside, weight = _expert(
+        out, cue, allowed, mask, constants, text, e, is_not, rows, heads, is_head, n_tokens,
+        N_OPERATORS, N_HEADS, N_KERNEL, N_INNER, INNER, WINDOW, BLOCK,
+    )  # fmt: skip
+    # Attention multiplies the factors by its scale.
+    weight *= tl.sqrt(HEAD_SIZE * 1.0)
+    if is_not:
+        inside, weight = inside * 0 + 1, -weight
+
+    # Both outputs are of the shape batch, tokens, heads, columns.
     n_columns: tl.constexpr = HEAD_SIZE + N_EXTRA
+    wide_key = wide + tl.num_programs(0).to(tl.int64) * n_tokens * N_HEADS * n_columns
     wide += text.to(tl.int64) * n_tokens * N_HEADS * n_columns
-    wide_key = wide + n_texts.to(tl.int64) * n_tokens * N_HEADS * n_columns
+    wide_key += text.to(tl.int64) * n_tokens * N_HEADS * n_columns
     to = (rows[:, None] * N_HEADS + heads[None]) * n_columns + HEAD_SIZE + e
     where = is_row[:, None] & is_head[None]
     tl.store(wide + to, inside.to(wide.dtype.element_ty), where)
@@ -189,6 +206,92 @@ def _layer_kernel(
         tl.store(wide_key + row + columns[None], tl.load(key + source, is_column, 0), is_column)
         tl.store(wide + row + HEAD_SIZE + extra[None], nothing, is_padding)
         tl.store(wide_key + row + HEAD_SIZE + extra[None], nothing, is_padding)
+
+
+@triton.jit
+def _column(values, heads, head):
+    """Return one head's column."""
+    return tl.sum(tl.where((heads == head)[None], values, 0), 1)
+
+
+@triton.jit
+def _dense_kernel(
+    out, cue, allowed, mask, constants, pairs, bias,
+    n_tokens, text_stride, row_stride, column_stride, width, lowest,
+    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, HEADS: tl.constexpr,
+    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr,
+    HAS_NOT: tl.constexpr, WINDOW: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
+    GROUP: tl.constexpr, HAS_PAIRS: tl.constexpr,
+):  # fmt: skip
+    """Write the bias of some heads of one short text, with the mask of pairs in it."""
+    text, group = tl.program_id(0), tl.program_id(1)
+    rows = tl.arange(0, TILE)
+    lane = tl.arange(0, HEADS)
+    heads = group * GROUP + lane
+    is_head = (lane < GROUP) & (heads < N_HEADS)
+    is_pair = (rows < n_tokens)[:, None] & (rows < n_tokens)[None]
+    is_seen = is_pair
+    if HAS_PAIRS:
+        place = rows[:, None] * row_stride + rows[None] * column_stride
+        is_seen = tl.load(pairs + text.to(tl.int64) * text_stride + place, is_pair, 0) != 0
+    n_mutual: tl.constexpr = N_OPERATORS - 1 if HAS_NOT else N_OPERATORS
+    if n_mutual > 0:
+        inside, weight = _expert(
+            out, cue, allowed, mask, constants, text, 0, False, rows, heads, is_head, n_tokens,
+            N_OPERATORS, N_HEADS, N_KERNEL, N_INNER, INNER, WINDOW, BLOCK,
+        )  # fmt: skip
+    if n_mutual > 1:
+        inside_2, weight_2 = _expert(
+            out, cue, allowed, mask, constants, text, 1, False, rows, heads, is_head, n_tokens,
+            N_OPERATORS, N_HEADS, N_KERNEL, N_INNER, INNER, WINDOW, BLOCK,
+        )  # fmt: skip
+    if HAS_NOT:
+        _, negative = _expert(
+            out, cue, allowed, mask, constants, text, n_mutual, True, rows, heads, is_head,
+            n_tokens, N_OPERATORS, N_HEADS, N_KERNEL, N_INNER, INNER, WINDOW, BLOCK,
+        )  # fmt: skip
+    for i in tl.static_range(GROUP):
+        head = group * GROUP + i
+        total = tl.zeros([TILE, TILE], tl.float32)
+        if n_mutual > 0:
+            total += _column(inside, heads, head)[:, None] * _column(weight, heads, head)[None]
+        if n_mutual > 1:
+            total += _column(inside_2, heads, head)[:, None] * _column(weight_2, heads, head)[None]
+        if HAS_NOT:
+            total -= _column(negative, heads, head)[None]
+        total = tl.where(is_seen, total, lowest)
+        to = (text.to(tl.int64) * N_HEADS + head) * n_tokens * width
+        to += rows[:, None] * width + rows[None]
+        tl.store(bias + to, total.to(bias.dtype.element_ty), is_pair & (head < N_HEADS))
+
+
+#: Compiled kernels by what Triton compiles them for.
+_COMPILED: dict[tuple[object, ...], Any] = {}
+
+
+def _launch(
+    kernel: Any,
+    grid: tuple[int, int, int],
+    args: tuple[Any, ...],
+    constants: tuple[Any, ...],
+    n_warps: int = 4,
+) -> None:
+    """Launch a kernel; Triton analyses only arguments that it has not seen.
+
+    Its analysis takes longer than the launch. It looks at types, numbers, and whether addresses
+    are multiples of 16.
+    """
+    key = tuple(
+        (arg.dtype, arg.data_ptr() % 16) if isinstance(arg, torch.Tensor) else arg for arg in args
+    )
+    key = (kernel, args[0].device, key, constants)
+    compiled = _COMPILED.get(key)
+    if compiled is None:
+        if len(_COMPILED) > _MOST_COMPILED:
+            _COMPILED.clear()
+        _COMPILED[key] = kernel[grid](*args, *constants, num_warps=n_warps)
+    else:
+        compiled[grid](*args, *constants)
 
 
 @dataclass(frozen=True)
@@ -217,19 +320,17 @@ def find_cues(
         out: Of the cue predictor's first matrix: taps, then operators.
         second: Its second matrix. Shape ``(channels, operators)``.
         mask: Not 0 for tokens. Shape ``(batch, tokens)``.
-        opened: Not 0 for open experts. Shape ``(batch, operators)``.
+        opened: 1 for open experts. Shape ``(batch, operators)``.
         n_kernel: Taps of the convolution.
         is_bounded: Whether a text's first and last token are never in scope.
     """
     n_texts, n_tokens = mask.shape
-    n_channels, n_operators = second.shape
-    cue, allowed = out.new_empty(2, n_texts, n_operators, n_tokens, dtype=torch.float32)
-    _cue_kernel[(n_texts, triton.cdiv(n_tokens, _TILE))](
-        out, mask, opened, second, cue, allowed, n_tokens,
-        N_OPERATORS=n_operators, N_CHANNELS=n_channels,
-        CHANNELS=triton.next_power_of_2(n_channels), N_KERNEL=n_kernel, IS_BOUNDED=is_bounded,
-        TILE=_TILE, BLOCK=_block(n_tokens),
-    )  # fmt: skip
+    n_channels, n = second.shape
+    cue, allowed = out.new_empty(2, n_texts, n, n_tokens, dtype=torch.float32)
+    args = (out, mask, opened, second, cue, allowed, n_tokens)
+    n_channel_lanes = triton.next_power_of_2(n_channels)
+    constants = (n, n_channels, n_channel_lanes, n_kernel, is_bounded, _TILE, _block(n_tokens))
+    _launch(_cue_kernel, (n_texts, triton.cdiv(n_tokens, _TILE), 1), args, constants)
     return cue, allowed
 
 
@@ -237,23 +338,19 @@ class KernelLayer:
     """One layer's weights: one matrix for the hidden state, and packed constants."""
 
     def __init__(self, layer: BoolAttnLayer, folded: FoldedLayer, precision: Tensor) -> None:
-        config, (n_kernel, n_heads, n) = layer.config, folded.shape
-        n_inner = folded.second.shape[0] // n
+        n_kernel, n_heads, n = folded.shape
+        n_inner, head_size = folded.second.shape[0] // n, layer.head_size
         n_hidden = folded.first.shape[1] - 3 * n - 1
         taps, inner = folded.first.split([n_kernel * n_heads * n, n * n_inner])
         taps = taps.view(n_kernel, n_heads, n, -1).transpose(1, 2)
         inner = inner.view(n, n_inner, -1)
-        own = torch.arange(n, device=precision.device)
-        weight = torch.cat(
-            [taps[..., :n_hidden].flatten(0, 2), inner[..., :n_hidden].flatten(0, 1)]
-        )
-        starts = torch.cat(
-            [taps[..., n_hidden + 2 * n].flatten(), inner[..., n_hidden + 2 * n].flatten()]
-        )
+        both = torch.cat([taps.flatten(0, 2), inner.flatten(0, 1)])
+        weight, starts = both[:, :n_hidden], both[:, n_hidden + 2 * n]
         if isinstance(layer.reduce, torch.nn.Linear):
             starts = starts + weight @ layer.reduce.bias.float()
             weight = weight @ layer.reduce.weight.float()
         tap_starts, inner_starts = starts.split([len(starts) - n * n_inner, n * n_inner])
+        own = torch.arange(n, device=precision.device)
         parts = (
             taps[:, own, :, n_hidden + own].transpose(0, 1),  # indexing moved the operators first
             tap_starts,
@@ -263,27 +360,26 @@ class KernelLayer:
             folded.second.view(n, n_inner, n_heads, n)[own, :, :, own],
             folded.bias.view(n_heads, n).T,
         )
-        self.constants = torch.cat([part.flatten() for part in parts]).contiguous()
+        self.constants = torch.cat([part.flatten() for part in parts])
         self.weight = weight.to(layer.scope.hidden_weight.dtype)
-        head_size = layer.head_size
-        n_extra = n + -(head_size + n) % 8
-        self.n_columns = head_size + n_extra
-        self.n_operators = n
-        self.options: dict[str, Any] = {
-            "N_OPERATORS": n,
-            "N_HEADS": n_heads,
-            "HEADS": max(16, triton.next_power_of_2(n_heads)),
-            "N_KERNEL": n_kernel,
-            "N_INNER": n_inner,
-            "INNER": max(16, min(64, triton.next_power_of_2(n_inner))),
-            "HEAD_SIZE": head_size,
-            "DIM": triton.next_power_of_2(head_size),
-            "N_EXTRA": n_extra,
-            "EXTRA": triton.next_power_of_2(n_extra),
-            "HAS_NOT": folded.has_not,
-            "WINDOW": config.window,
-            "TILE": _TILE,
-        }
+        self.n_operators, self.n_heads, self.head_size = n, n_heads, head_size
+        self.n_extra = n + -(head_size + n) % 8  # fused attention needs multiples of 8
+        n_lanes = max(16, triton.next_power_of_2(n_inner))
+        self._sizes = (n_kernel, n_inner, min(64, n_lanes), folded.has_not, layer.config.window)
+
+    def wide_constants(self, n_tokens: int) -> tuple[Any, ...]:
+        """Return the constants of the kernel for any text."""
+        n_lanes = max(16, triton.next_power_of_2(self.n_heads))
+        dims = (self.head_size, self.n_extra)
+        dim, n_extra = ((n, triton.next_power_of_2(n)) for n in dims)
+        first = (self.n_operators, self.n_heads, n_lanes, *self._sizes)
+        return (*first, _block(n_tokens), _TILE, *dim, *n_extra)
+
+    def dense_constants(self, n_tokens: int, *, has_pairs: bool) -> tuple[Any, ...]:
+        """Return the constants of the kernel for short texts."""
+        tile = max(16, triton.next_power_of_2(n_tokens))
+        first = (self.n_operators, self.n_heads, 16, *self._sizes)
+        return (*first, _block(n_tokens), tile, _GROUP, has_pairs)
 
     def __call__(self, hidden: Tensor, cues: KernelCues, _index: int) -> KernelBias:
         """Compute what needs the hidden state; the kernel runs in attention."""
@@ -291,40 +387,54 @@ class KernelLayer:
 
 
 @dataclass(frozen=True)
-class KernelBias:
+class KernelBias(AttentionBias):
     """One layer's bias, before the kernel."""
 
     out: Tensor
     cues: KernelCues
     layer: KernelLayer
+    is_fused = True
 
     @cached_property
     def factors(self) -> Factors:
         """The bias as factors."""
         layer, (n_texts, n_tokens) = self.layer, self.cues.mask.shape
-        n_heads, head_size = layer.options["N_HEADS"], layer.options["HEAD_SIZE"]
-        nothing = self.out.new_zeros(1).expand(n_texts, n_heads, n_tokens, head_size).contiguous()
-        query, key = (part[..., head_size:] for part in self.append(nothing, nothing))
-        return Factors(query, key, head_size**-0.5)
-
-    def dense(self) -> Tensor:
-        """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
-        return self.factors.dense()
+        shape = (n_texts, layer.n_heads, n_tokens, layer.head_size)
+        nothing = self.out.new_zeros(shape)
+        query, key = (part[..., layer.head_size :] for part in self.append(nothing, nothing))
+        return Factors(query, key, layer.head_size**-0.5)
 
     def append(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         """Return queries and keys with the factors as extra dimensions."""
         layer = self.layer
         if query.stride() != key.stride() or query.stride(-1) != 1:
             query, key = query.contiguous(), key.contiguous()
-        n_texts, n_heads, n_tokens, _ = query.shape
-        wide = query.new_empty(2, n_texts, n_tokens, n_heads, layer.n_columns)
-        _layer_kernel[(n_texts, triton.cdiv(n_tokens, _TILE), layer.n_operators)](
-            self.out, self.cues.cue, self.cues.allowed, self.cues.mask, layer.constants,
-            query, key, wide, n_texts, n_tokens, *query.stride()[:3],
-            **layer.options, BLOCK=_block(n_tokens),
-        )  # fmt: skip
-        query, key = wide.transpose(2, 3).unbind()
-        return query, key
+        n_texts, n_heads, n_tokens, head_size = query.shape
+        wide = query.new_empty(2, n_texts, n_tokens, n_heads, head_size + layer.n_extra)
+        args = (*self._inputs(), query, key, wide, n_tokens, *query.stride()[:3])
+        grid = (n_texts, triton.cdiv(n_tokens, _TILE), layer.n_operators)
+        _launch(_wide_kernel, grid, args, layer.wide_constants(n_tokens))
+        return wide[0].transpose(1, 2), wide[1].transpose(1, 2)
+
+    def masked(self, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+        """Return the full bias with the mask in it. ``(batch, heads, tokens, tokens)``."""
+        if mask is not None and (mask.dtype != torch.bool or mask.shape[1] != 1):
+            return super().masked(mask, dtype)
+        layer, (n_texts, n_tokens) = self.layer, self.cues.mask.shape
+        width = -(-n_tokens // 8) * 8  # fused attention needs aligned rows
+        bias = self.out.new_empty(n_texts, layer.n_heads, n_tokens, width, dtype=dtype)
+        pairs = self.cues.mask if mask is None else mask.expand(n_texts, 1, n_tokens, n_tokens)
+        strides = (0, 0, 0) if mask is None else (pairs.stride(0), *pairs.stride()[2:])
+        lowest = torch.finfo(dtype).min
+        args = (*self._inputs(), pairs, bias, n_tokens, *strides, width, lowest)
+        grid = (n_texts, triton.cdiv(layer.n_heads, _GROUP), 1)
+        constants = layer.dense_constants(n_tokens, has_pairs=mask is not None)
+        _launch(_dense_kernel, grid, args, constants, 8 if n_tokens > 32 else 4)
+        return bias[..., :n_tokens]
+
+    def _inputs(self) -> tuple[Tensor, ...]:
+        cues = self.cues
+        return self.out, cues.cue, cues.allowed, cues.mask, self.layer.constants
 
 
 def _block(n_tokens: int) -> int:

@@ -19,7 +19,7 @@ from boolattn.plugin.recording import current
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from boolattn.attention.boolattn import AnyBias
+    from boolattn.attention.factors import AttentionBias
 
 #: Our attention function for each of transformers'.
 BACKENDS = {"sdpa": "boolattn_sdpa", "eager": "boolattn_eager"}
@@ -35,16 +35,7 @@ class Applied:
 
     index: int
     form: str
-    layer: AnyBias
-
-
-def with_bias(mask: Tensor | None, bias: Tensor) -> Tensor:
-    """Add a dense bias to a mask: none, Boolean, or additive."""
-    if mask is None:
-        return bias
-    if mask.dtype == torch.bool:
-        return torch.where(mask, bias, torch.finfo(bias.dtype).min)
-    return mask + bias
+    layer: AttentionBias
 
 
 def sdpa_attention(
@@ -62,8 +53,8 @@ def sdpa_attention(
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     layer, dropout = applied.layer, kwargs.get("dropout", 0.0)
     _record_attention(applied, query, key, attention_mask)
-    if applied.form == "dense" or _is_dense_faster(query):
-        dense = with_bias(attention_mask, layer.dense().to(query.dtype))
+    if applied.form == "dense" or _is_dense_faster(query, layer):
+        dense = layer.masked(attention_mask, query.dtype)
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=dense, dropout_p=dropout)
     else:
         scale = query.shape[-1] ** -0.5
@@ -72,11 +63,11 @@ def sdpa_attention(
     return out.transpose(1, 2).contiguous(), None
 
 
-def _is_dense_faster(query: Tensor) -> bool:
-    """Whether the dense bias is faster: short texts on a CPU; see benchmarks.encoding."""
+def _is_dense_faster(query: Tensor, layer: AttentionBias) -> bool:
+    """Whether the dense bias is faster: short texts without gradients; see benchmarks.encoding."""
     if torch.compiler.is_compiling() or torch.is_grad_enabled():
         return False
-    return query.device.type == "cpu" and query.shape[2] <= SHORT
+    return (layer.is_fused or query.device.type == "cpu") and query.shape[2] <= SHORT
 
 
 def eager_attention(
@@ -92,7 +83,7 @@ def eager_attention(
     applied: Applied | None = kwargs.pop(BIAS, None)
     if applied is not None:
         _record_attention(applied, query, key, attention_mask)
-        attention_mask = with_bias(attention_mask, applied.layer.dense().to(query.dtype))
+        attention_mask = applied.layer.masked(attention_mask, query.dtype)
     # Each modelling file has its own eager function; only that one gives the same bits.
     own = sys.modules[type(module).__module__].eager_attention_forward
     result: tuple[Tensor, Tensor | None] = own(module, query, key, value, attention_mask, **kwargs)
@@ -106,7 +97,7 @@ def _record_attention(applied: Applied, query: Tensor, key: Tensor, mask: Tensor
     if current.record.wants_attention:
         factors = applied.layer.factors
         scores = query @ key.transpose(-1, -2) * factors.scale
-        weights = (scores + with_bias(mask, factors.dense())).softmax(-1)
+        weights = (scores + applied.layer.masked(mask, scores.dtype)).softmax(-1)
         current.record.attention[applied.index] = weights
 
 

@@ -13,7 +13,7 @@ import torch
 
 from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
 from boolattn.errors import GateError, UnsupportedEncoderError
-from boolattn.plugin.backend import BACKENDS, BIAS, PASS, Applied, with_bias
+from boolattn.plugin.backend import BACKENDS, BIAS, PASS, Applied
 from boolattn.plugin.labels import label_gate
 from boolattn.plugin.recording import ForwardPass, LatePass, current
 
@@ -265,10 +265,10 @@ class ModelHooks:
             current.record.biases[index] = layer
         if not self.family.has_interface:
             # The second argument of such a family is an additive mask.
-            bias = layer.dense().to(hidden.dtype)
             if len(args) > 1:
-                return (hidden, with_bias(args[1], bias), *args[2:]), kwargs
-            return args, {**kwargs, "attention_mask": with_bias(kwargs["attention_mask"], bias)}
+                return (hidden, layer.masked(args[1], hidden.dtype), *args[2:]), kwargs
+            mask = layer.masked(kwargs["attention_mask"], hidden.dtype)
+            return args, {**kwargs, "attention_mask": mask}
         # Another attention implementation, set after attach, would ignore the bias.
         config = cast("PreTrainedConfig", module.config)
         if (used := config._attn_implementation) not in BACKENDS.values():
