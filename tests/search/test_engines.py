@@ -1,130 +1,286 @@
-"""Approximate engines compared with exact search."""
+"""What every engine of an index does: one contract, for files and for databases."""
+
+import pickle
+import sqlite3
+import struct
+import time
 
 import numpy as np
 import pytest
 
-from benchmarks.candidate_recall import candidate_recall
-from boolattn.errors import IndexFolderError
-from boolattn.logic.syntax import parse
+from boolattn.errors import (
+    ConfigError,
+    IndexFolderError,
+    IndexMismatchError,
+    QueryError,
+    ServerError,
+)
 from boolattn.search import Document, Searcher
-from boolattn.search.candidates import probes
-from boolattn.search.engines.base import Selection, best
-from boolattn.search.engines.tuning import TARGETS
+from boolattn.search.engines.base import Selection
+from boolattn.search.engines.registry import ENGINES
 from tests.search import word_model
+from tests.search.databases import CLOSED, MilvusServer, PostgresServer, Setup
 
-faiss = pytest.importorskip("faiss")
+#: Default: one of each kind.
+SLOW = ("milvus", "postgres-exact")
+SETUPS = [
+    pytest.param(name, marks=pytest.mark.slow if name in SLOW else ())
+    for name in (*ENGINES, "milvus-server")
+]
+N = 160
+QUERIES = ("moths Borneo", "moths AND Borneo NOT Sumatra", "birds AND (Peru OR Kenya)")
+FILTERS = (
+    {"place": "Peru"},
+    {"place": ["Peru", "Kenya"], "year": {"gt": 1980, "lte": 2005.0}},
+    {"place": {"not": ["Peru", "Java"]}},
+    {"year": {"not": 1985}, "is_old": True},
+    {"is_old": 1},
+    {"place": []},
+    {"place": {"not": []}},
+    {"place": {"contains": "er"}, "year": {"exists": True}},
+    {"year": {"exists": False}},
+)
 
-N = 1500
 
-
-def texts(n=N, seed=0):
-    """Documents of a few words, no two alike."""
+def texts(n, seed):
+    """Documents of a few words."""
     generator = np.random.default_rng(seed)
     lengths = generator.integers(2, 12, n)
     return [" ".join(generator.choice(word_model.WORDS, length)) for length in lengths]
 
 
-@pytest.fixture(scope="module", params=["ivf", "hnsw"])
-def built(request, retriever, tmp_path_factory):
-    """An approximate index and an exact one of the same documents."""
-    documents = [
-        Document(id=str(i), text=text, metadata={"half": i % 2, "tenth": i % 10})
-        for i, text in enumerate(texts())
-    ]
-    folder = tmp_path_factory.mktemp("engines")
-    approximate = Searcher.build(
-        folder / "a", documents, retriever, engine=request.param, segment_size=700, lexical=False
-    )
-    exact = Searcher.build(folder / "e", documents, retriever, lexical=False)
-    return approximate, exact
+def documents():
+    """A small corpus whose right answers are plain, among others of a few words."""
+    more = [Document(id=str(i), text=text) for i, text in enumerate(texts(N - 25, seed=0))]
+    return [*word_model.corpus(), *more]
 
 
-def test_the_manifest_states_the_recall_that_a_caller_sees(built, retriever):
-    approximate, exact = built
-    settings = Searcher.open(approximate.folder, retriever).manifest.engine_settings
-    assert exact.manifest.engine_settings == {}
-    assert set(settings["recall"]) == {str(depth) for depth in TARGETS}
-    # Other queries than those it was measured with, among documents of which many are alike.
-    queries = retriever.encode_documents(texts(50, seed=1))
-    own = approximate.engine.search(queries, 10, Selection())
-    right = exact.engine.search(queries, 10, Selection())
-    share = np.mean(own.scores >= right.scores[:, -1:] - 1e-5)
-    assert share > settings["recall"]["10"] - 0.1
-    assert settings["recall"]["10"] > 0.8
+def ids(result):
+    return [hit.id for hit in result.hits]
 
 
-def test_composed_and_filtered_searches_find_what_exact_ones_find(built):
-    approximate, exact = built
-    queries = ["moths AND Borneo NOT Sumatra", "birds AND (Peru OR Kenya)", "orchids NOT red"]
-    for filters in (None, {"half": 1}, {"tenth": {"gte": 9}}, {"tenth": 11}):
-        for query in queries:
-            own = approximate.search(query, k=10, filters=filters)
-            right = exact.search(query, k=10, filters=filters, exhaustive=True)
-            assert len(own.hits) == len(right.hits) == (0 if filters == {"tenth": 11} else 10)
-            # Statistics of fewer documents move scores a little.
-            assert [h.score for h in own.hits] == pytest.approx(
-                [h.score for h in right.hits], abs=0.05
-            )
-            if filters == {"half": 1}:
-                assert all(hit.metadata["half"] == 1 for hit in own.hits)
+def scores(result):
+    return [hit.score for hit in result.hits]
 
 
-def test_approximate_indexes_are_added_to_and_deleted_from(retriever, folder):
-    documents = [Document(id=str(i), text=text) for i, text in enumerate(texts(300))]
-    searcher = Searcher.build(folder, documents, retriever, engine="hnsw", lexical=False)
-    searcher.add([Document(id="new", text="飞蛾 " * 20)])
-    assert searcher.search("飞蛾", k=1).hits[0].id == "new"
-    searcher.delete(["new"])
+def one_line(caught):
+    return "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def patiently(action):
+    """Try again for a while: a client waits before it connects again."""
+    for _ in range(60):
+        try:
+            return action()
+        except ServerError:
+            time.sleep(0.25)
+    return action()
+
+
+@pytest.fixture(scope="module", params=SETUPS)
+def setup(request, tmp_path_factory):
+    name = request.param
+    if name == "milvus-server":
+        server = MilvusServer(tmp_path_factory.mktemp("milvus"))
+        yield Setup(name, server.uri, server)
+        server.crash()
+    elif name.startswith("postgres"):
+        server = PostgresServer(request.getfixturevalue("postgres"))
+        yield Setup(name, server.uri, server)
+    else:
+        yield Setup(name)
+
+
+@pytest.fixture(scope="module")
+def build(setup, retriever):
+    """Build an index with the engine."""
+
+    def own(folder, documents, **settings):
+        settings = {"engine": setup.engine, "uri": setup.uri, "segment_size": 70} | settings
+        return Searcher.build(folder, documents, retriever, **settings)
+
+    return own
+
+
+@pytest.fixture(scope="module")
+def exact(retriever, tmp_path_factory):
+    return Searcher.build(tmp_path_factory.mktemp("exact") / "index", documents(), retriever)
+
+
+@pytest.fixture(scope="module")
+def built(build, tmp_path_factory):
+    return build(tmp_path_factory.mktemp("engine") / "index", documents())
+
+
+def test_nearest_is_what_exhaustive_search_finds(setup, built, exact, retriever):
+    queries = retriever.encode_documents(texts(40, seed=1))
+    for n in (1, 10, N, 2 * N):
+        own = built.engine.nearest(queries, n, Selection())
+        right = exact.engine.nearest(queries, n, Selection())
+        for found in own:
+            assert len(found.rows) == len(set(found.rows.tolist())) == min(n, N)
+            assert (np.diff(found.scores) <= 0).all()
+        share = np.mean(
+            [np.mean(a.scores >= b.scores[-1] - 1e-5) for a, b in zip(own, right, strict=True)]
+        )
+        assert share == 1 if setup.is_exact else share > 0.95
+    recall = built.manifest.engine_settings.get("recall")
+    assert recall is None if setup.name in ("flat", "postgres-exact") else recall["10"] > 0.9
+
+
+def test_similarities_of_given_documents(built, exact, retriever):
+    queries = retriever.encode_documents(texts(3, seed=2))
+    rows = np.array([7, N - 1, 0, 150])
+    right = queries @ exact.engine.vectors(rows).T
+    np.testing.assert_allclose(built.engine.similarities(queries, rows), right, atol=1e-6)
+    # Those that a search reports are the same.
+    [found] = built.engine.nearest(queries[:1], 5, Selection())
+    own = built.engine.similarities(queries[:1], found.rows)[0]
+    np.testing.assert_allclose(found.scores, own, atol=1e-5)
+
+
+def test_filters_and_composed_queries_answer_as_the_exact_engine_does(built, exact, retriever):
+    query = retriever.encode_operands(["moths"])
+    for filters in (None, *FILTERS):
+        selection = exact._index.selection(filters)
+        [own] = built.engine.nearest(query, N, built._index.selection(filters))
+        [right] = exact.engine.nearest(query, N, selection)
+        assert set(own.rows.tolist()) == set(right.rows.tolist()), filters
+        assert len(own.rows) == (N if filters is None else selection.n_documents)
+    for text in QUERIES:
+        for filters in (None, *FILTERS[:3]):
+            own = built.search(text, k=8, filters=filters)
+            right = exact.search(text, k=8, filters=filters)
+            assert scores(own) == pytest.approx(scores(right), abs=1e-4)
+            assert own.total == right.total
+    own = built.search("moths AND year>=1990 NOT like:both", k=5)
+    assert ids(own) == ids(exact.search("moths AND year>=1990 NOT like:both", k=5))
+
+
+def test_documents_come_and_go(setup, build, retriever, folder):
+    searcher = build(folder, word_model.corpus())
+    odd = {"quote\"'s.%s": 'a "b"', "n": -1.5, "x" * 300: "long", "nul\0": 1, "año": 7, "Ö": "é"}
+    searcher.add([Document(id="new", text="red birds", metadata=odd)])
+    assert ids(searcher.search("red", k=1, filters={"quote\"'s.%s": 'a "b"'})) == ["new"]
+    assert ids(searcher.search("red", k=1, filters={"n": {"lt": 0}, "x" * 300: "long"})) == ["new"]
+    assert ids(searcher.search("red", k=1, filters={"nul\0": {"gte": 1}})) == ["new"]
+    assert ids(searcher.search("red", k=1, filters={"año": {"gt": 6}, "Ö": "é"})) == ["new"]
+    searcher.add([Document(id="new", text="old birds")], replace_old=True)
+    searcher.delete(["both", "moths-java"])
+    found = ids(searcher.search("moths old Borneo", k=100))
+    assert len(found) == len(set(found)) == len(searcher) == 24
+    assert not {"both", "moths-java"} & set(found)
+    if setup.is_database:
+        # The database itself has forgotten them: nothing was left for the mask to hide.
+        vector = np.eye(1, word_model.DIMENSION, dtype=np.float32)
+        assert (searcher.engine.search(vector, 100, Selection()).rows >= 0).sum() == 24
+    assert ids(Searcher.open(folder, retriever).search("moths old Borneo", k=100)) == found
+    build(folder, word_model.corpus()[:2], replace=True)
+    rebuilt = build(folder, word_model.corpus()[:1], replace=True)
+    if setup.is_database:
+        # Readers may have the collection before the last open; older ones are gone.
+        prefix = rebuilt.manifest.engine_settings["collection"].rpartition("_")[0]
+        names = [name for name in rebuilt.engine._own.names() if name.startswith(prefix)]
+        assert len(names) == 2
+    assert ids(rebuilt.search("moths NOT birds", k=100)) == ["moths-borneo"]
+    assert ids(rebuilt.search("moths", k=100, hybrid=False)) == ["moths-borneo"]
+
+
+def test_what_a_killed_writer_left_is_neither_found_nor_counted(build, retriever, folder):
+    searcher = build(folder, word_model.corpus())
+    before = (folder / "manifest.json").read_bytes()
+    searcher.add([Document(id="lost", text="red birds")])
+    # As if the writer had been killed before the manifest was replaced.
+    (folder / "manifest.json").write_bytes(before)
     again = Searcher.open(folder, retriever)
-    assert "new" not in [hit.id for hit in again.search("飞蛾", k=300).hits]
-    assert len(again.search("飞蛾", k=300).hits) == 300
-    path = folder / again.manifest.engine_settings["file"]
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(IndexFolderError, match=r"engine-2.faiss has \d+ bytes instead of"):
+    assert "lost" not in ids(again.search("red birds", k=100))
+    assert len(ids(again.search("red birds", k=100))) == 25
+    again.add([Document(id="kept", text="red birds")])
+    assert ids(again.search("red", k=1)) == ["kept"]
+    assert "lost" not in ids(again.search("red birds", k=100))
+
+
+def test_vectors_of_another_length_are_one_line(built):
+    for ask in (
+        lambda: built.engine.nearest(np.zeros((1, 3), np.float32), 5, Selection()),
+        lambda: built.engine.similarities(np.zeros((1, 3), np.float32), np.array([0])),
+    ):
+        with pytest.raises(IndexMismatchError, match=r"of length 32, and .* has 3") as e:
+            ask()
+        assert one_line(e)
+
+
+def test_a_killed_server_is_one_line_and_the_index_is_opened_again(setup, built, retriever):
+    before = [ids(built.search(text, k=20)) for text in QUERIES]
+    if setup.server is not None:
+        setup.server.crash()
+        with pytest.raises(ServerError) as caught:
+            built.search(QUERIES[0])
+        assert one_line(caught)
+        setup.server.start()
+    setup.forget()
+    again = patiently(lambda: Searcher.open(built.folder, retriever))
+    assert [ids(again.search(text, k=20)) for text in QUERIES] == before
+    again.add([Document(id="late", text="moths", metadata={"late": True})])
+    assert ids(again.search("moths", k=5, filters={"late": True})) == ["late"]
+    again.delete(["late"])
+
+
+def test_vectors_that_are_gone_are_one_line(setup, build, retriever, folder):
+    searcher = build(folder, word_model.corpus())
+    if setup.is_database:
+        own = searcher.engine._own
+        own.delete([3])
+        own.finish(is_new=False)
+        with pytest.raises(IndexFolderError, match="holds 24 of the index's 25 vectors; index"):
+            Searcher.open(folder, retriever)
+        own.drop(searcher.manifest.engine_settings["collection"])
+        with pytest.raises(ServerError) as caught:
+            searcher.search("moths")
+        assert one_line(caught)
+    else:
+        names = searcher.manifest.files
+        (folder / next(n for n in names if n.endswith(("faiss", "vectors.npy")))).unlink()
+    with pytest.raises(IndexFolderError) as caught:
         Searcher.open(folder, retriever)
+    assert one_line(caught)
 
 
-def test_a_corpus_of_one_document(retriever, tmp_path):
-    for engine in ("flat", "ivf", "hnsw"):
-        one = [Document(id="a", text="moths")]
-        searcher = Searcher.build(tmp_path / engine, one, retriever, engine=engine)
-        assert [hit.id for hit in searcher.search("moths NOT birds", k=5).hits] == ["a"]
+def test_a_server_that_is_not_there_is_one_line(setup, build, folder, monkeypatch):
+    monkeypatch.setattr("boolattn.search.stores.milvus.TIMEOUT", 0.5)
+    encoded = []
+    if setup.name in CLOSED:
+        with pytest.raises(ServerError) as caught:
+            build(folder, iter(encoded.append, None), uri=CLOSED[setup.name])
+        assert one_line(caught)
+        assert not folder.exists()
+    refused = {"flat": "x.db", "milvus": "ftp://x", "qdrant": "http://me:key@x", "postgres": "x"}
+    refused |= {"postgres-exact": "postgresql://x/y?password=z"}
+    if setup.name in refused:
+        with pytest.raises(ConfigError, match=r"takes no uri|like http|password|--uri postgresql"):
+            build(folder, [], uri=refused[setup.name])
 
 
-def test_the_best_come_in_order_and_equal_ones_by_row():
-    scores = np.array([[1.0, 3.0, 3.0, 2.0, -np.inf]], np.float32)
-    assert best(scores, 3).rows.tolist() == [[1, 2, 3]]
-    assert best(scores, 9).rows.tolist() == [[1, 2, 3, 0, -1]]
-    assert best(np.zeros((2, 0), np.float32), 3).rows.shape == (2, 0)
+def test_more_than_milvus_gives_is_refused(folder, retriever):
+    searcher = Searcher.build(folder, word_model.corpus()[:2], retriever, engine="milvus")
+    with pytest.raises(QueryError, match="milvus gives at most 16384 results, and 100000 were"):
+        searcher.search("moths", k=100_000)
 
 
-def test_candidates_find_what_an_exhaustive_search_finds(built):
-    approximate, _ = built
-    queries = ["moths AND Borneo NOT Sumatra", "birds AND (Peru OR Kenya)", "orchids NOT red"]
-    assert candidate_recall(approximate, queries, 10) > 0.9
-    assert candidate_recall(approximate, ["moths NOT moths"], 10) == 1.0
+class Evil:
+    """As somebody might put it into a folder."""
+
+    def __reduce__(self):
+        return (struct.calcsize, ("i",))
 
 
-def test_a_query_has_no_more_probes_than_it_needs(retriever):
-    moths, borneo, birds = retriever.encode_operands(["moths", "Borneo", "birds"])
-    both, joint = retriever.encode_operands(["moths and Borneo", "moths and birds"])
-
-    def same(text, *expected):
-        [plan] = retriever.plan_trees([parse(text)], ["as it was typed"])
-        np.testing.assert_allclose(probes(plan), np.array(expected), atol=1e-6)
-        return plan
-
-    same("moths OR birds", moths, birds)
-    plain = retriever.encode_queries(["as it was typed"])[0]
-    same("moths AND Borneo", (both + plain) / 2)
-    same("moths AND birds NOT Borneo", joint, joint - borneo / 2)
-    same("moths NOT Borneo", moths, moths - borneo / 2)
-    same("moths AND (Borneo OR birds)", both, joint)
-
-
-def test_the_single_vector_points_away_from_negated_operands(retriever):
-    [plan] = retriever.plan_trees([parse("moths AND Borneo NOT Sumatra")])
-    moths, borneo, sumatra = retriever.encode_operands(["moths", "Borneo", "Sumatra"])
-    vector = plan.single_vector
-    np.testing.assert_allclose(vector, (moths + borneo) / 2 - sumatra / 2, atol=1e-6)
-    assert vector @ sumatra < 0 < vector @ moths
+def test_a_folder_of_qdrant_cannot_run_code(folder, retriever):
+    searcher = Searcher.build(folder, word_model.corpus(), retriever, engine="qdrant")
+    Setup("qdrant").forget()
+    [path] = (folder / "qdrant").rglob("storage.sqlite")
+    with sqlite3.connect(path) as storage:
+        raw = sqlite3.Binary(pickle.dumps(Evil()))
+        storage.execute("UPDATE points SET point = ? WHERE rowid = 3", (raw,))
+    with pytest.raises(ServerError, match=r"holds _struct.calcsize, which is no point") as caught:
+        Searcher.open(searcher.folder, retriever)
+    assert one_line(caught)

@@ -104,7 +104,7 @@ def test_bad_documents_and_settings_are_refused(folder, retriever, tmp_path):
         Searcher.build(folder, [odd], retriever, replace=True)
     with pytest.raises(ConfigError, match="no engine 'annoy'; there are flat"):
         Searcher.build(folder, word_model.corpus(), retriever, engine="annoy")
-    with pytest.raises(ConfigError, match="only milvus takes a uri"):
+    with pytest.raises(ConfigError, match="the engine flat takes no uri"):
         Searcher.build(folder, word_model.corpus(), retriever, uri="file.db")
     with pytest.raises(IndexFolderError, match=r"never finished|holds no index"):
         Searcher.open(folder, retriever)

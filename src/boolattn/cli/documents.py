@@ -48,8 +48,10 @@ def index(  # noqa: PLR0913 - options of a command line
     title_field: TitleField = "",
     skip_bad: SkipBad = False,
     max_line: MaxLine = 256,
-    engine: Annotated[str, Option(help="flat (exact), ivf, hnsw or milvus.")] = "flat",
-    uri: Annotated[str, Option(help="Milvus: a file name or an address.")] = "",
+    engine: Annotated[
+        str, Option(help="flat (exact), ivf, hnsw, milvus, qdrant, postgres or postgres-exact.")
+    ] = "flat",
+    uri: Annotated[str, Option(help="Address of the database; milvus, qdrant: or a path.")] = "",
     passages: Annotated[
         int | None,
         Option(help="Most tokens of a passage; default: what the model reads; 0: never cut."),

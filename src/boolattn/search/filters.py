@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 RANGES = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 KINDS = ("in", "not", "contains", "exists", *RANGES)
 _SIGNS = {"=": "in", "!=": "not", "~": "contains", ">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
+SIGNS = {kind: sign for sign, kind in _SIGNS.items()}
 _CONDITION = re.compile(r"(?P<name>[^=!<>~]+?)\s*(?P<sign>!=|>=|<=|=|>|<|~)\s*(?P<value>.*)", re.S)
 _OPPOSITE = {"in": "not", "not": "in"}
 #: On a command line: any value.

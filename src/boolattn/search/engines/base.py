@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from boolattn.composition.exact import Ranked, top_k
+from boolattn.errors import ConfigError, IndexMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,12 +55,16 @@ class Job:
     manifest: Manifest  # as it will be, but for the engine's part
     rows: Rows  # the old ones too
     first_row: int  # of the new ones
-    uri: str  # of Milvus
+    uri: str  # of a database
     sample: Callable[[], Array]  # vectors of queries, to measure the recall with
 
 
 class Searchable(Protocol):
-    """What a search needs of an engine, or of a store that somebody else filled."""
+    """What a search needs of an engine, or of a store that somebody else filled.
+
+    Lists of the nearest alone would not do: a candidate of one operand would have an unknown
+    similarity to the others, so AND would drop it, and NOT would let it pass.
+    """
 
     def n_candidates(self, depth: int) -> int:
         """Return how many candidates each probe of a composed query finds for so many results."""
@@ -92,6 +97,7 @@ class Engine(ABC):
 
         Several rows of one document may be among the nearest, so more are searched for as needed.
         """
+        self._check_length(queries)
         n_rows, limit = n, min(len(self._rows), self.limit or len(self._rows))
         while True:
             ranked = []
@@ -109,6 +115,7 @@ class Engine(ABC):
 
     def similarities(self, queries: Array, documents: RowNumbers) -> Array:
         """Return those of some documents' best rows. Shape ``(queries, documents)``."""
+        self._check_length(queries)
         rows, firsts = self._rows.of_documents(documents)
         found = similarities(queries, self._rows.vectors(rows))
         if not self._rows.has_passages or not len(rows):
@@ -123,9 +130,26 @@ class Engine(ABC):
         nearest = (self._rows.vectors(np.arange(first, last)) @ query).argmax()
         return self._rows.spans(document)[int(nearest)]
 
+    def _check_length(self, queries: Array) -> None:
+        own, given = self._rows.segments[0].vectors.shape[1], queries.shape[1]
+        if own != given:
+            raise IndexMismatchError(
+                f"the index has vectors of length {own}, and a query's has {given}; use its model"
+            )
+
     @abstractmethod
     def search(self, queries: Array, n: int, selection: Selection) -> Ranked:
         """Return the ``n`` nearest selected rows of each query, best first; -1 pads."""
+
+    @classmethod
+    def check_uri(cls, uri: str, engine: str) -> None:
+        """Refuse an address that the engine cannot use."""
+        if uri:
+            raise ConfigError(f"the engine {engine} takes no uri; a database does, as milvus")
+
+    @classmethod  # noqa: B027 - most engines do nothing
+    def reach(cls, _uri: str) -> None:
+        """Raise if the server at an address does not answer, before anything is encoded."""
 
     @classmethod
     def write(cls, _job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:

@@ -50,9 +50,9 @@ _N_SAMPLE = 200
 class IndexSettings:
     """Settings of an index."""
 
-    engine: str = "flat"  # or ivf, hnsw, milvus
+    engine: str = "flat"  # or another of ENGINES
     lexical: bool = True  # whether to index words too, for hybrid search
-    uri: str = ""  # of Milvus: a file or an address
+    uri: str = ""  # of a database: an address, or a file or folder
     model: str = ""  # what to load to search the index, for the manifest
     segment_size: int = 16_384  # documents in a segment: the most that a killed build loses
     #: Most tokens of a passage; left out, what the model reads; 0: documents are not cut.
@@ -68,9 +68,7 @@ class IndexSettings:
                 raise ConfigError(f"{name} must be at least 1, got {value}")
         if self.passages is not None and self.passages < 0:
             raise ConfigError(f"passages must be at least 0, got {self.passages}")
-        find_engine(self.engine)
-        if self.uri and self.engine != "milvus":
-            raise ConfigError(f"only milvus takes a uri, and the engine is {self.engine}")
+        find_engine(self.engine).check_uri(self.uri, self.engine)
 
 
 @dataclass
@@ -87,6 +85,7 @@ class Writer:
         """Build a new index."""
         with disk.writing(self.folder):
             self._check_free()
+            find_engine(self.settings.engine).reach(self.settings.uri)
             disk.clean(self.folder, keep_segments=self.settings.resume)
             generation = 1
             with suppress(IndexFolderError):

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 LOCK = "lock"
 SEGMENTS = "segments"
 PART = ".part"
-#: The files of Milvus Lite, which changes and checks them itself.
-MILVUS = "milvus.db"
-_OWN = (LOCK, SEGMENTS, MANIFEST, MILVUS)
+#: The files of embedded databases, which change and check them themselves.
+MILVUS, QDRANT = "milvus.db", "qdrant"
+_OWN = (LOCK, SEGMENTS, MANIFEST, MILVUS, QDRANT)
 _OWN_PREFIXES = ("engine-", "lexical-", "deleted-")
 
 

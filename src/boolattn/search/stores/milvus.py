@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError, MissingDataError, ServerError
-from boolattn.search.filters import RANGES, of_type
+from boolattn.search.filters import RANGES, SIGNS, of_type
 from boolattn.search.stores.base import COSINE, DOT, L2, Neighbours, Store, as_array, check_metric
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 #: Most results of one search; Milvus's own limit.
 LIMIT = 16_384
 TIMEOUT = 30.0
-SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _METRICS = {"COSINE": COSINE, "IP": DOT, "L2": L2}
 _CANDIDATES = 128
 

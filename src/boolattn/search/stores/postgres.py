@@ -8,20 +8,21 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError, MissingDataError, QueryError, ServerError
-from boolattn.search.filters import RANGES, of_type
+from boolattn.search.filters import RANGES, SIGNS, of_type
 from boolattn.search.stores.base import COSINE, DOT, L2, Neighbours, Store, as_array, check_metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from boolattn.search.filters import Condition
     from boolattn.search.stores.base import Array, Row
 
     Connection = Any
+    #: Type and category of each column.
+    Types = Mapping[str, tuple[str, str]]
 
 _OPERATORS = {COSINE: "<=>", DOT: "<#>", L2: "<->"}
 _CLASSES = {"cosine_ops": COSINE, "ip_ops": DOT, "l2_ops": L2}
-_SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _TYPES = ("vector", "halfvec")
 #: pgvector's own limit of the candidates of a graph; beyond it, it goes on searching by itself.
 _MOST_CANDIDATES, _LEAST_CANDIDATES, _CELLS = 1000, 100, 32
@@ -66,10 +67,9 @@ class PostgresStore(Store):
         timeout: float = 30.0,
     ) -> None:
         self.name, self.text, self.title = f"Postgres ({table})", text, title
-        self._address, self._table, self._where, self._timeout = address, table, where, timeout
-        self._connection: Connection = None
-        self._lock = Lock()
-        with self._connected() as connection:
+        self._database = Database(address, self.name, timeout)
+        self._table, self._where = table, where
+        with self._database.connected() as connection:
             columns = connection.execute(_COLUMNS, (table,)).fetchall()
             self._types = {name: (kind, category) for name, kind, _, category, _ in columns}
             lengths = {name: length for name, kind, length, *_ in columns if kind in _TYPES}
@@ -91,28 +91,12 @@ class PostgresStore(Store):
 
         kind = HalfVector if self._types[self._vector][0] == "halfvec" else Vector
         where, values = self._condition(conditions)
-        column = _quoted(self._vector)
+        column = quoted(self._vector)
         statement = (
-            f"SELECT {_quoted(self._id)}, {column} FROM {self._source} WHERE {where} "  # nosec B608
+            f"SELECT {quoted(self._id)}, {column} FROM {self._source} WHERE {where} "  # nosec B608
             f"ORDER BY {column} {_OPERATORS[self.metric]} %s LIMIT {int(n)}"
         )
-        effort = min(_MOST_CANDIDATES, max(n, _LEAST_CANDIDATES))
-        with (
-            self._connected() as connection,
-            connection.pipeline(),
-            connection.transaction(),
-        ):
-            connection.execute(
-                f"SELECT set_config('hnsw.ef_search', '{effort}', true), "
-                "set_config('hnsw.iterative_scan', 'relaxed_order', true), "
-                "set_config('ivfflat.iterative_scan', 'relaxed_order', true), "
-                f"set_config('ivfflat.probes', '{_CELLS}', true)"
-            )
-            cursors = [
-                connection.cursor(binary=True).execute(statement, (*values, kind(query)))
-                for query in queries
-            ]
-            found = [cursor.fetchall() for cursor in cursors]
+        found = self._database.search(statement, [(*values, kind(query)) for query in queries], n)
         return [
             Neighbours([row[0] for row in rows], self._array([row[1] for row in rows]))
             for rows in found
@@ -121,10 +105,10 @@ class PostgresStore(Store):
     def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
         """Return vectors by id; those of rows without one are absent."""
         statement = (
-            f"SELECT {_quoted(self._id)}, {_quoted(self._vector)} FROM {self._source} "  # nosec B608
-            f"WHERE {self._is_known} AND {_quoted(self._vector)} IS NOT NULL"
+            f"SELECT {quoted(self._id)}, {quoted(self._vector)} FROM {self._source} "  # nosec B608
+            f"WHERE {self._is_known} AND {quoted(self._vector)} IS NOT NULL"
         )
-        with self._connected() as connection:
+        with self._database.connected() as connection:
             found = connection.cursor(binary=True).execute(statement, (list(ids),)).fetchall()
         return dict(zip([row[0] for row in found], self._array([r[1] for r in found]), strict=True))
 
@@ -132,9 +116,9 @@ class PostgresStore(Store):
         """Return all other columns by id."""
         from psycopg.rows import dict_row
 
-        names = [_quoted(name) for name in self._types if name != self._vector]
+        names = [quoted(name) for name in self._types if name != self._vector]
         statement = f"SELECT {', '.join(names)} FROM {self._source} WHERE {self._is_known}"  # nosec B608
-        with self._connected() as connection:
+        with self._database.connected() as connection:
             cursor = connection.cursor(row_factory=dict_row).execute(statement, (list(ids),))
             return {row[self._id]: row for row in cursor.fetchall()}
 
@@ -144,17 +128,17 @@ class PostgresStore(Store):
 
     @property
     def _is_known(self) -> str:
-        return f"{_quoted(self._id)} = ANY(%s::{_quoted(self._types[self._id][0])}[])"
+        return f"{quoted(self._id)} = ANY(%s::{quoted(self._types[self._id][0])}[])"
 
     @property
     def _source(self) -> str:
-        return ".".join(map(_quoted, self._table.split(".")))
+        return ".".join(map(quoted, self._table.split(".")))
 
     def _array(self, vectors: Sequence[Any]) -> Array:
         return as_array([vector.to_numpy() for vector in vectors], self.dimension)
 
     def _length(self, connection: Connection) -> int:
-        column = _quoted(self._vector)
+        column = quoted(self._vector)
         statement = f"SELECT vector_dims({column}) FROM {self._source} WHERE {column} IS NOT NULL"  # nosec B608
         row = connection.execute(f"{statement} LIMIT 1").fetchone()
         if row is None:
@@ -172,46 +156,32 @@ class PostgresStore(Store):
         return found[0]
 
     def _condition(self, conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
-        parts, values = [f"{_quoted(self._vector)} IS NOT NULL"], list[Any]()
+        parts, values = [f"{quoted(self._vector)} IS NOT NULL"], list[Any]()
         if self._where:
             parts.append(f"({self._where.replace('%', '%%')})")
         for condition in conditions:
-            part, own = self._compare(condition)
+            part, own = compare(condition, self._types, self.name)
             parts.append(f"({part}) IS NOT TRUE" if condition.is_negated else part)
             values += own
         return " AND ".join(parts), values
 
-    def _compare(self, condition: Condition) -> tuple[str, list[Any]]:
-        """Write a condition on a column, or on a value inside a column of JSON."""
-        name, kind = condition.name, condition.kind
-        column, _, path = name.partition(".")
-        is_json = name not in self._types and self._types.get(column, ("",))[0] in ("json", "jsonb")
-        if name not in self._types and not is_json:
-            raise QueryError(
-                f"{self.name} has no column {name!r}; there are: {', '.join(self._types)}"
-            )
-        is_text = self._types.get(name, ("", "S"))[1] != "N"
-        given = of_type(condition.values, is_text=is_text)
-        own, before = _quoted(name), list[Any]()
-        if is_json:
-            own, before = f"({_quoted(column)} #>> %s)", [path.split(".")]
-        if kind in RANGES:
-            cast = "::numeric" if is_json and not isinstance(given[0], str) else ""
-            return f"{own}{cast} {_SIGNS[kind]} %s", [*before, given[0]]
-        if kind == "exists":
-            return f"{own} IS {'NOT ' if given[0] else ''}NULL", before
-        if kind == "contains":
-            part = "".join(f"\\{c}" if c in "\\%_" else c for c in str(given[0]))
-            return f"{own}::text ILIKE %s", [*before, f"%{part}%"]
-        if is_json:
-            given = [str(v).lower() if isinstance(v, bool) else str(v) for v in given]
-        is_list = not is_json and self._types[name][1] == "A"
-        test = f"{own} && %s" if is_list else f"{own} = ANY(%s)"
-        return (f"({test}) IS NOT TRUE" if kind == "not" else test), [*before, given]
+
+class Database:
+    """One connection to a Postgres, made again where it broke; errors become one line.
+
+    ``name`` says in them what is asked for. An owner installs pgvector where it is not.
+    """
+
+    def __init__(
+        self, address: str, name: str, timeout: float = 30.0, *, is_owner: bool = False
+    ) -> None:
+        self._address, self._name, self._timeout = address, name, timeout
+        self._is_owner, self._lock = is_owner, Lock()
+        self._connection: Connection = None
 
     @contextmanager
-    def _connected(self) -> Iterator[Connection]:
-        """Yield the connection, made again where it broke; errors become one line."""
+    def connected(self) -> Iterator[Connection]:
+        """Yield the connection; others wait."""
         try:
             import psycopg
             from pgvector.psycopg import register_vector
@@ -228,13 +198,62 @@ class PostgresStore(Store):
                     )
                     # Else a connection that is not closed warns of it.
                     weakref.finalize(self, self._connection.close)
+                    if self._is_owner:
+                        self._connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
                     register_vector(self._connection)
                 yield self._connection
         except psycopg.Error as error:
             text = " ".join(str(error).split())[:300]
             hint = "; CREATE EXTENSION vector" if "type not found" in text else ""
-            raise ServerError(f"{self.name}: {text}{hint}") from error
+            raise ServerError(f"{self._name}: {text}{hint}") from error
+
+    def search(
+        self, statement: str, asked: Sequence[Any], effort: int, *, uses_index: bool = True
+    ) -> list[list[Any]]:
+        """Run a statement with several lists of values in one round trip.
+
+        The effort is the number of rows that a graph visits.
+        """
+        effort = min(_MOST_CANDIDATES, max(effort, _LEAST_CANDIDATES))
+        with self.connected() as connection, connection.pipeline(), connection.transaction():
+            connection.execute(
+                f"SELECT set_config('hnsw.ef_search', '{effort}', true), "
+                "set_config('hnsw.iterative_scan', 'relaxed_order', true), "
+                "set_config('ivfflat.iterative_scan', 'relaxed_order', true), "
+                f"set_config('ivfflat.probes', '{_CELLS}', true)"
+            )
+            if not uses_index:
+                connection.execute("SET LOCAL enable_indexscan = off")
+            cursors = [connection.execute(statement, values, binary=True) for values in asked]
+            return [cursor.fetchall() for cursor in cursors]
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return a name as SQL writes it."""
     return '"' + name.replace('"', '""').replace("%", "%%") + '"'
+
+
+def compare(condition: Condition, types: Types, where: str) -> tuple[str, list[Any]]:
+    """Write a condition on a column, or on a value inside a column of JSON."""
+    name, kind = condition.name, condition.kind
+    column, _, path = name.partition(".")
+    is_json = name not in types and types.get(column, ("",))[0] in ("json", "jsonb")
+    if name not in types and not is_json:
+        raise QueryError(f"{where} has no column {name!r}; there are: {', '.join(types)}")
+    given = of_type(condition.values, is_text=types.get(name, ("", "S"))[1] != "N")
+    own, before = quoted(name), list[Any]()
+    if is_json:
+        own, before = f"({quoted(column)} #>> %s)", [path.split(".")]
+    if kind in RANGES:
+        cast = "::numeric" if is_json and not isinstance(given[0], str) else ""
+        return f"{own}{cast} {SIGNS[kind]} %s", [*before, given[0]]
+    if kind == "exists":
+        return f"{own} IS {'NOT ' if given[0] else ''}NULL", before
+    if kind == "contains":
+        part = "".join(f"\\{c}" if c in "\\%_" else c for c in str(given[0]))
+        return f"{own}::text ILIKE %s", [*before, f"%{part}%"]
+    if is_json:
+        given = [str(v).lower() if isinstance(v, bool) else str(v) for v in given]
+    is_list = not is_json and types[name][1] == "A"
+    test = f"{own} && %s" if is_list else f"{own} = ANY(%s)"
+    return (f"({test}) IS NOT TRUE" if kind == "not" else test), [*before, given]

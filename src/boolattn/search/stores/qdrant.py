@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import io
 import os
+import pickle  # nosec B403 - see _Points
+import sqlite3
 from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError, MissingDataError, ServerError
@@ -19,9 +26,14 @@ if TYPE_CHECKING:
 
     Client = Any
 
+TIMEOUT = 30
 _METRICS = {"Cosine": COSINE, "Dot": DOT, "Euclid": L2}
 #: Least candidates of its graph; never fewer than the neighbours.
 _CANDIDATES = 128
+#: What a damaged folder raises besides.
+_BROKEN = (sqlite3.Error, pickle.UnpicklingError, EOFError, KeyError)
+#: Open folders of local mode.
+_folders: dict[Path, Any] = {}
 
 
 class QdrantStore(Store):
@@ -45,16 +57,14 @@ class QdrantStore(Store):
         vector: str = "",
         text: str = "",
         title: str = "title",
-        timeout: float = 30.0,
+        timeout: float = TIMEOUT,
     ) -> None:
         self.name, self.text, self.title = f"Qdrant ({collection})", text, title
         self._collection, self._timeout = collection, max(1, round(timeout))
         with one_line(self.name):
             self._client = connect(client, timeout) if isinstance(client, str) else client
             params = self._client.get_collection(collection).config.params.vectors
-        # Local mode is exact, and warns of what is for a graph.
-        options = self._client.init_options
-        self._is_local = bool(options.get("path")) or options.get("location") == ":memory:"
+        self._is_local = is_local(self._client)
         if not isinstance(params, dict):
             params = {"": params}
         if vector not in params:
@@ -72,6 +82,7 @@ class QdrantStore(Store):
         """Search the collection, all queries in one request."""
         from qdrant_client import models
 
+        # Local mode is exact, and warns of what is for a graph.
         effort = None if self._is_local else models.SearchParams(hnsw_ef=max(n, _CANDIDATES))
         requests = [
             models.QueryRequest(
@@ -115,19 +126,53 @@ class QdrantStore(Store):
 
 
 def connect(address: str, timeout: float) -> Client:
-    """Connect to a server, or open a folder."""
+    """Connect to a server, or open a folder, once: it allows one client."""
     try:
         from qdrant_client import QdrantClient
     except ImportError as error:
         raise MissingDataError("Qdrant needs: pip install 'boolattn[qdrant]'") from error
     if "://" not in address:
-        return QdrantClient(path=address)
+        return _open_folder(Path(address).resolve())
     return QdrantClient(
         url=address,
         api_key=os.environ.get("QDRANT_API_KEY"),
         timeout=max(1, round(timeout)),
         check_compatibility=False,
     )
+
+
+def is_local(client: Client) -> bool:
+    """Return whether a client is its own database, in a folder or in memory."""
+    own = client.init_options
+    return bool(own.get("path")) or own.get("location") == ":memory:"
+
+
+def _open_folder(folder: Path) -> Client:
+    from qdrant_client import QdrantClient
+    from qdrant_client.local import persistence
+
+    meta, known = folder / "meta.json", _folders.get(folder)
+    if known is not None and meta.exists():
+        return known
+    if meta.exists() and not meta.stat().st_size:
+        meta.unlink()  # its process was killed before it wrote anything
+    reader = SimpleNamespace(dumps=pickle.dumps, loads=lambda raw: _Points(io.BytesIO(raw)).load())
+    persistence.pickle = reader
+    _folders[folder] = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
+    atexit.register(_folders[folder].close)
+    return _folders[folder]
+
+
+class _Points(pickle.Unpickler):
+    """Reads points, and refuses any other class: a pickle could run code."""
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - a class
+        from qdrant_client.http.models import models
+
+        found = getattr(models, name, None) if module == models.__name__ else None
+        if isinstance(found, type) and issubclass(found, models.BaseModel | Enum):
+            return found
+        raise ValueError(f"a folder of Qdrant holds {module}.{name}, which is no point")
 
 
 def payload_filter(conditions: Sequence[Condition]) -> Any:  # noqa: ANN401 - a model of Qdrant's
@@ -171,6 +216,6 @@ def one_line(name: str) -> Iterator[None]:
 
     try:
         yield
-    except (ApiException, QdrantException, ValueError, RuntimeError, OSError) as error:
+    except (ApiException, QdrantException, ValueError, RuntimeError, OSError, *_BROKEN) as error:
         text = " ".join(str(error).split())[:300] or type(error).__name__
         raise ServerError(f"{name}: {text}") from error

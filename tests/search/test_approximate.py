@@ -1,0 +1,91 @@
+"""Approximate engines of faiss at their efforts, and the candidates of composed queries."""
+
+import numpy as np
+import pytest
+
+from benchmarks.candidate_recall import candidate_recall
+from boolattn.logic.syntax import parse
+from boolattn.search import Document, Searcher
+from boolattn.search.candidates import probes
+from boolattn.search.engines.base import Selection, best
+from boolattn.search.engines.tuning import TARGETS
+from tests.search import word_model
+
+faiss = pytest.importorskip("faiss")
+
+N = 1500
+
+
+def texts(n=N, seed=0):
+    """Documents of a few words, no two alike."""
+    generator = np.random.default_rng(seed)
+    lengths = generator.integers(2, 12, n)
+    return [" ".join(generator.choice(word_model.WORDS, length)) for length in lengths]
+
+
+@pytest.fixture(scope="module", params=["ivf", "hnsw"])
+def built(request, retriever, tmp_path_factory):
+    """An approximate index and an exact one of the same documents."""
+    documents = [
+        Document(id=str(i), text=text, metadata={"half": i % 2, "tenth": i % 10})
+        for i, text in enumerate(texts())
+    ]
+    folder = tmp_path_factory.mktemp("engines")
+    approximate = Searcher.build(
+        folder / "a", documents, retriever, engine=request.param, segment_size=700, lexical=False
+    )
+    exact = Searcher.build(folder / "e", documents, retriever, lexical=False)
+    return approximate, exact
+
+
+def test_the_manifest_states_the_recall_that_a_caller_sees(built, retriever):
+    approximate, exact = built
+    settings = Searcher.open(approximate.folder, retriever).manifest.engine_settings
+    assert exact.manifest.engine_settings == {}
+    assert set(settings["recall"]) == {str(depth) for depth in TARGETS}
+    # Other queries than those it was measured with, among documents of which many are alike.
+    queries = retriever.encode_documents(texts(50, seed=1))
+    own = approximate.engine.search(queries, 10, Selection())
+    right = exact.engine.search(queries, 10, Selection())
+    share = np.mean(own.scores >= right.scores[:, -1:] - 1e-5)
+    assert share > settings["recall"]["10"] - 0.1
+    assert settings["recall"]["10"] > 0.8
+
+
+def test_the_best_come_in_order_and_equal_ones_by_row():
+    scores = np.array([[1.0, 3.0, 3.0, 2.0, -np.inf]], np.float32)
+    assert best(scores, 3).rows.tolist() == [[1, 2, 3]]
+    assert best(scores, 9).rows.tolist() == [[1, 2, 3, 0, -1]]
+    assert best(np.zeros((2, 0), np.float32), 3).rows.shape == (2, 0)
+
+
+def test_candidates_find_what_an_exhaustive_search_finds(built):
+    approximate, _ = built
+    queries = ["moths AND Borneo NOT Sumatra", "birds AND (Peru OR Kenya)", "orchids NOT red"]
+    assert candidate_recall(approximate, queries, 10) > 0.9
+    assert candidate_recall(approximate, ["moths NOT moths"], 10) == 1.0
+
+
+def test_a_query_has_no_more_probes_than_it_needs(retriever):
+    moths, borneo, birds = retriever.encode_operands(["moths", "Borneo", "birds"])
+    both, joint = retriever.encode_operands(["moths and Borneo", "moths and birds"])
+
+    def same(text, *expected):
+        [plan] = retriever.plan_trees([parse(text)], ["as it was typed"])
+        np.testing.assert_allclose(probes(plan), np.array(expected), atol=1e-6)
+        return plan
+
+    same("moths OR birds", moths, birds)
+    plain = retriever.encode_queries(["as it was typed"])[0]
+    same("moths AND Borneo", (both + plain) / 2)
+    same("moths AND birds NOT Borneo", joint, joint - borneo / 2)
+    same("moths NOT Borneo", moths, moths - borneo / 2)
+    same("moths AND (Borneo OR birds)", both, joint)
+
+
+def test_the_single_vector_points_away_from_negated_operands(retriever):
+    [plan] = retriever.plan_trees([parse("moths AND Borneo NOT Sumatra")])
+    moths, borneo, sumatra = retriever.encode_operands(["moths", "Borneo", "Sumatra"])
+    vector = plan.single_vector
+    np.testing.assert_allclose(vector, (moths + borneo) / 2 - sumatra / 2, atol=1e-6)
+    assert vector @ sumatra < 0 < vector @ moths
