@@ -1,133 +1,187 @@
-"""Writers killed at every event: the index is the old one or the new one, and is written again.
-
-The child counts what it does to files (Python's audit events) and kills itself at one of them.
-"""
+"""Writers killed at their events: the index is the old one or the new one, and is written again."""
 
 from __future__ import annotations
 
-import os
+import json
+import random
 import shutil
-import signal
+import subprocess
 import sys
+from pathlib import Path
 
-import numpy as np
+import psycopg
 import pytest
 
-from boolattn.search import Document, Searcher
-from tests.search import word_model
-
-EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree", "os.truncate")
-NEW = [Document(id=f"new-{n}", text=f"moths Borneo {n}") for n in range(4)]
-OLD = [Document(id="both", text="birds Kenya"), *NEW[:2]]
-#: Default: a few kills, spread over the events. As slow tests: every event.
-N_KILLS = 4
-
-
-@pytest.fixture(scope="module", params=["flat", "hnsw", "ivf"])
-def base(request, tmp_path_factory):
-    """An index, with everything imported and every vector known before a process forks."""
-    import faiss
-
-    faiss.omp_set_num_threads(1)  # threads do not survive a fork
-    retriever = word_model.retriever()
-    assert retriever.fingerprint
-    folder = tmp_path_factory.mktemp("base") / "index"
-    searcher = Searcher.build(
-        folder, word_model.corpus(), retriever, segment_size=10, engine=request.param
-    )
-    texts = [d.text for d in (*word_model.corpus(), *NEW, *OLD)]
-    vectors = dict(zip(texts, retriever.encode_documents(texts), strict=True))
-    known = retriever.parts
-    titles = retriever.encode_operands(["moths"])
-
-    class Known(type(retriever)):
-        """No torch in a child."""
-
-        def __init__(self):
-            pass
-
-        parser, dimension, similarity, max_tokens = None, retriever.dimension, "cosine", 512
-        fingerprint, parts = retriever.fingerprint, known
-
-        def encode_operands(self, texts):
-            return np.repeat(titles, len(texts), 0)
-
-        def encode_documents(self, texts, **_options):
-            return np.stack([vectors[text] for text in texts])
-
-    return searcher, Known()
-
-
-ACTIONS = {
-    "add": lambda folder, model: Searcher.open(folder, model).add(NEW),
-    "update": lambda folder, model: Searcher.open(folder, model).add(OLD, replace_old=True),
-    "delete": lambda folder, model: Searcher.open(folder, model).delete(["both", "moths-java"]),
-    "replace": lambda folder, model: Searcher.build(folder, [*OLD, *NEW[2:]], model, replace=True),
+ENGINES = ("flat", "hnsw", "ivf", "milvus", "qdrant", "postgres")
+OLD = {"both", *(f"old-{n}" for n in range(20))}
+NEW = {f"new-{n}" for n in range(4)}
+#: What the index holds before and after.
+STATES = {
+    "new": (None, OLD),
+    "add": (OLD, OLD | NEW),
+    "update": (OLD, OLD | {"new-0", "new-1"}),
+    "delete": (OLD, OLD - {"both", "old-3"}),
+    "replace": (OLD, NEW | {"both"}),
 }
+#: Events that change the manifest, which is when an index changes, whatever the engine.
+COMMIT = r"^(open|os.rename|os.remove) .*manifest\.json"
+#: Default: a kill or two of each other engine, amid its rows. As slow tests: every event.
+AMID = (
+    ("hnsw", "add", r"os.rename .*lexical", 1),
+    ("ivf", "update", COMMIT, 1),
+    ("milvus", "update", r"MilvusClient.insert done", 1),
+    ("qdrant", "new", r"open .*qdrant/meta.json w", 1),
+    ("qdrant", "update", r"Persistence.persist", 3),
+    ("postgres", "update", r"Copy.write_row", 2),
+)
 
 
-def run(action, folder, model, at):
-    """Act in a child that kills itself at an event; return the number of events, if it ends."""
-    counter = folder.parent / "events"
-    child = os.fork()
-    if not child:
-        count = 0
+class KillServer:
+    """Runs actions in children of a process of its own."""
 
-        def watch(event, _arguments):
-            nonlocal count
-            if event in EVENTS:
-                count += 1
-                if count == at:
-                    os.kill(os.getpid(), signal.SIGKILL)
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, "-W", "ignore", "-m", "tests.search.kill_server"]
+        self._process = subprocess.Popen(
+            [*command, str(folder / "answer")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
 
-        try:
-            sys.addaudithook(watch)
-            ACTIONS[action](folder, model)
-            counter.write_text(str(count))
-        finally:
-            os._exit(0)
-    status = os.waitpid(child, 0)[1]
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return None
-    return int(counter.read_text())
+    def run(self, action, index, *, at=0, match="", after=False, seconds=0.0):
+        own = {"folder": str(index.folder), "engine": index.engine, "uri": index.uri}
+        own |= {"action": action, "match": match}
+        request = own | {"at": at, "after": after, "seconds": seconds}
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
 
-
-def ids(folder, model):
-    index = Searcher.open(folder, model, verify=True)
-    rows = index._index.rows
-    live = range(rows.n_documents) if rows.live is None else np.flatnonzero(rows.live).tolist()
-    return {rows.document(number).id for number in live}
+    def stop(self):
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()
 
 
-def check(base, action, tmp_path, n_kills):
-    searcher, model = base
-    folder = tmp_path / "index"
-    shutil.copytree(searcher.folder, folder)
-    before = ids(folder, model)
-    n_events = run(action, folder, model, at=0)
-    after = ids(folder, model)
-    assert after != before or action == "update"
-    step = max(1, n_events // n_kills)
-    n_killed = 0
-    for at in range(1 + step // 2, n_events + 1, step):
-        shutil.rmtree(folder)
-        shutil.copytree(searcher.folder, folder)
-        n_killed += run(action, folder, model, at) is None
-        assert ids(folder, model) in (before, after), at
-        # The next writer goes on, and leaves nothing of the killed one.
-        if ids(folder, model) == before:
-            ACTIONS[action](folder, model)
-        assert ids(folder, model) == after
-    assert n_killed >= min(n_kills, n_events) - 1
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    own = KillServer(tmp_path_factory.mktemp("server"))
+    yield own
+    own.stop()
 
 
-@pytest.mark.parametrize("action", ACTIONS)
-def test_a_killed_writer_leaves_the_old_index_or_the_new_one(base, action, tmp_path):
-    check(base, action, tmp_path, N_KILLS)
+class Index:
+    """An index that can be put back as it was."""
+
+    def __init__(self, server, folder, engine, uri):
+        self._server, self.folder, self.engine, self.uri = server, folder, engine, uri
+        self._saved = folder.with_name("saved")
+
+    def do(self, action, **how):
+        found = self._server.run(action, self, **how)
+        assert not found.get("error"), found["error"]
+        return found
+
+    def ids(self):
+        """Return what the index holds, in its folder and in its engine alike."""
+        found = self.do("look")["result"]
+        if found is None:
+            return None
+        assert found["engine"] == found["rows"]
+        return set(found["rows"])
+
+    def tables(self, connection):
+        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        return [name for (name,) in found.fetchall()]
+
+    def save(self):
+        shutil.copytree(self.folder, self._saved)
+        if self.uri:
+            with psycopg.connect(self.uri, autocommit=True) as connection:
+                for name in self.tables(connection):
+                    connection.execute(f"CREATE TABLE saved_{name} (LIKE {name} INCLUDING ALL)")
+                    connection.execute(f"INSERT INTO saved_{name} SELECT * FROM {name}")
+
+    def restore(self, *, is_new):
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if not is_new:
+            shutil.copytree(self._saved, self.folder)
+        if not self.uri:
+            return
+        with psycopg.connect(self.uri, autocommit=True) as connection:
+            names = self.tables(connection)
+            for name in names:
+                if not name.startswith("saved_"):
+                    connection.execute(f"DROP TABLE {name}")
+            for name in names:
+                if name.startswith("saved_") and not is_new:
+                    own = name.removeprefix("saved_")
+                    connection.execute(f"CREATE TABLE {own} (LIKE {name} INCLUDING ALL)")
+                    connection.execute(f"INSERT INTO {own} SELECT * FROM {name}")
+
+
+@pytest.fixture(scope="module")
+def index(request, server, tmp_path_factory):
+    uri = ""
+    if request.param == "postgres":
+        address = request.getfixturevalue("postgres").get_uri()
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute("CREATE DATABASE kills")
+        uri = address.replace("/postgres?", "/kills?")
+    own = Index(server, tmp_path_factory.mktemp("index") / "index", request.param, uri)
+    own.do("new")
+    own.save()
+    yield own
+    if uri:
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute("DROP DATABASE kills WITH (FORCE)")
+
+
+def check(index, action, **how):
+    """Kill an action at a moment; return whether it was."""
+    before, after = STATES[action]
+    index.restore(is_new=action == "new")
+    is_killed = index.do(action, **how)["is_killed"]
+    found = index.ids()
+    assert found == after if not is_killed else found in (before, after)
+    # The next writer goes on, and leaves nothing of the killed one.
+    if found != after:
+        index.do(action)
+        assert index.ids() == after
+    return is_killed
+
+
+@pytest.mark.parametrize("index", ["flat"], indirect=True)
+@pytest.mark.parametrize("action", STATES)
+def test_a_writer_killed_while_the_manifest_changes(index, action):
+    at = 1
+    while check(index, action, at=at, match=COMMIT, after=True):
+        at += 1
+    assert at > 2
+
+
+@pytest.mark.parametrize(("index", "action", "match", "at"), AMID, indirect=["index"])
+def test_a_writer_killed_amid_its_rows(index, action, match, at):
+    assert check(index, action, at=at, match=match, after=True)
+    assert not [*index.folder.rglob("*.part")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("action", ACTIONS)
-def test_a_writer_killed_at_every_event(base, action, tmp_path):
-    check(base, action, tmp_path, 1_000_000)
+@pytest.mark.parametrize("action", STATES)
+@pytest.mark.parametrize("index", ENGINES, indirect=True)
+def test_a_writer_killed_at_every_event(index, action):
+    index.restore(is_new=action == "new")
+    n_events = len(index.do(action)["events"])
+    n_killed = sum(check(index, action, at=at, after=True) for at in range(1, n_events + 1))
+    assert n_killed > 0.9 * n_events
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("action", STATES)
+@pytest.mark.parametrize("index", ENGINES, indirect=True)
+def test_a_writer_killed_at_any_moment(index, action):
+    index.restore(is_new=action == "new")
+    seconds, generator = index.do(action)["seconds"], random.Random(action)
+    moments = [seconds * generator.random() for _ in range(20)]
+    assert sum(check(index, action, seconds=moment) for moment in moments) > 5
