@@ -62,6 +62,9 @@ def test_rows_have_spread_and_a_test_over_common_seeds(stored):
     # Seed 42 of plain towers has no partner.
     pair = (values(name, "generated_val") for name in ("plain-0", "plain-fixed-0"))
     assert fixed["p_values"]["recall@100"] == compare(*pair).p_value < 0.001
+    written = ours["plain towers, fixed positives", "all-MiniLM-L6-v2, QUEST-intro, validation"]
+    pair = (values(name, "val") for name in ("plain-0", "plain-fixed-0"))
+    assert written["p_values"]["recall@100"] == compare(*pair).p_value > 0.05
     assert fixed["tested"] == "plain towers, fixed positives (none) against plain towers (none)"
     shown = f".{round(1000 * fixed['values']['recall@100'])} ‡"
     assert f"| {shown} |" in text
