@@ -44,10 +44,20 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "bool": lambda value: isinstance(value, bool),
     "bool | None": lambda value: isinstance(value, bool | None),
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
     "str": lambda value: isinstance(value, str),
     "Sequence[str]": lambda value: (
         isinstance(value, list | tuple) and all(isinstance(own, str) for own in value)
     ),
+    "Mapping[str, Any]": lambda value: isinstance(value, dict),
+    "Mapping[str, str]": lambda value: (
+        isinstance(value, dict) and all(isinstance(own, str) for own in value.values())
+    ),
+}
+_TYPES |= {
+    "tuple[str, ...]": _TYPES["Sequence[str]"],
+    "dict[str, Any]": _TYPES["Mapping[str, Any]"],
+    "dict[str, str]": _TYPES["Mapping[str, str]"],
 }
 
 

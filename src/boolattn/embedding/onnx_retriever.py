@@ -146,6 +146,9 @@ class OnnxRetriever(BaseRetriever):
         vectors = np.zeros((len(texts), self.dimension), np.float32)
         worded = [prompt + text for text in texts] if prompt else texts
         for row, vector in enumerate(self._run(task, worded, length)):
+            if vector.shape != vectors[row].shape:
+                what = f"{self.folder / MANIFEST} says {self.dimension} dimensions"
+                raise DataError(f"{what}, and the graph has {vector.shape}; export the model again")
             vectors[row] = vector
             progress(1)
         return vectors
@@ -162,7 +165,7 @@ class OnnxRetriever(BaseRetriever):
                 return np.zeros(self.dimension, np.float32)
             filled = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
             filled["token_type_ids"] = np.zeros_like(ids)
-            given = {name: filled[name] for name in self.manifest.inputs}
+            given = {name: filled.get(name) for name in self.manifest.inputs}
             vector: Array = run_graph(session, [VECTORS], given, path)[0][0]
             return vector
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from boolattn.checksums import DAMAGED, file_sum, read_manifest, write_manifest
 from boolattn.errors import ConfigError, DataError
-from boolattn.settings import build
+from boolattn.settings import build, check_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +60,10 @@ def read_onnx_manifest(folder: Path) -> OnnxManifest:
     if (found := values.get("format")) != FORMAT:
         raise DataError(f"{path} has format {found}; this version reads {FORMAT}")
     try:
-        return build(OnnxManifest, values, source=str(path))
+        manifest = build(OnnxManifest, values, source=str(path))
+        check_types(manifest)
     except ConfigError as error:
-        raise DataError(f"{error}; {DAMAGED}") from error
+        raise DataError(f"{path} is damaged ({error}); {DAMAGED}") from error
+    if min(manifest.dimension, manifest.query_length, manifest.document_length) < 1:
+        raise DataError(f"{path} is damaged: a length is less than 1; {DAMAGED}")
+    return manifest

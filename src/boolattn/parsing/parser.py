@@ -22,7 +22,7 @@ from boolattn.checksums import DAMAGED, check_sums, read_manifest, verify
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.parsing.decoding import ParserLogits, ParserOutput, decode, mark_operators
 from boolattn.parsing.runtime import check_runtime, open_graph, open_tokenizer, run_graph
-from boolattn.settings import build
+from boolattn.settings import build, check_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -159,6 +159,8 @@ def _read_manifest(folder: Path) -> ParserManifest:
         values = read_manifest(path)
         if (found := values.get("format")) != FORMAT:
             raise DataError(f"{path} has format {found}; this version reads {FORMAT}")
-        return build(ParserManifest, values, source=str(path))
+        manifest = build(ParserManifest, values, source=str(path))
+        check_types(manifest)
+        return manifest
     except ConfigError as error:
         raise DataError(f"{path} is damaged ({error}); {DAMAGED}") from error

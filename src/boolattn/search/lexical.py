@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from boolattn.evaluation.ranking import PADDING, Ranking
 from boolattn.files import scratch_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence, Set
+    from collections.abc import Iterable, Iterator, Sequence, Set
     from pathlib import Path
 
     from boolattn.data.records import Document
@@ -162,22 +163,19 @@ class Lexical:
 
     def __init__(self, folder: Path, *, is_copied: bool = False) -> None:
         tantivy = tantivy_module()
-        try:
-            # tantivy writes a lock beside what it opens, and the index may be read-only. The lock
-            # may appear while the links are removed, which is no failure.
-            with scratch_folder() as links:
-                for path in _parts(folder):
-                    if is_copied:
-                        shutil.copyfile(path, links / path.name)
-                    else:
-                        (links / path.name).symlink_to(path.resolve())
-                index = tantivy.Index.open(str(links))
-                index.config_reader("manual")
-                self._searcher = index.searcher()
-        except (OSError, ValueError) as error:
-            raise IndexFolderError(f"cannot open {folder}: {_plain(error)}") from error
+        # tantivy writes a lock beside what it opens, and the index may be read-only. The lock may
+        # appear while the links are removed, which is no failure.
+        with _blaming(folder), scratch_folder() as links:
+            for path in _parts(folder):
+                if is_copied:
+                    shutil.copyfile(path, links / path.name)
+                else:
+                    (links / path.name).symlink_to(path.resolve())
+            index = tantivy.Index.open(str(links))
+            index.config_reader("manual")
+            self._searcher = index.searcher()
         self._schema = index.schema
-        self._tantivy = tantivy
+        self._tantivy, self._folder = tantivy, folder
 
     def search(self, terms: Iterable[str], n: int, allowed: Mask | None = None) -> Ranked:
         """Return the ``n`` documents of highest BM25 score, of those that have one of the terms.
@@ -191,14 +189,29 @@ class Lexical:
         if not words or not total:
             return Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
         while True:
-            hits = self._searcher.search(make.boolean_query(words), limit, count=False).hits
-            rows = _rows(self._searcher, hits)
+            with _blaming(self._folder):
+                hits = self._searcher.search(make.boolean_query(words), limit, count=False).hits
+                rows = _rows(self._searcher, hits)
             scores = np.array([score for score, _ in hits], np.float32)
             if allowed is not None:
                 rows, scores = rows[allowed[rows]], scores[allowed[rows]]
             if len(rows) >= n or len(hits) < limit or limit >= total:
                 return Ranked(rows[:n], scores[:n])
             limit = min(4 * limit, total)
+
+
+@contextmanager
+def _blaming(folder: Path) -> Iterator[None]:
+    """Report that files cannot be read; tantivy panics over some, which is no Exception."""
+    try:
+        yield
+    except BaseException as error:
+        if (
+            not isinstance(error, OSError | TypeError | ValueError)
+            and type(error).__name__ != "PanicException"
+        ):
+            raise
+        raise IndexFolderError(f"cannot read {folder}: {_plain(error)}") from error
 
 
 def _rows(searcher: TantivyIndex, hits: Sequence[tuple[float, object]]) -> RowNumbers:
@@ -214,5 +227,5 @@ def _spaced(text: str) -> str:
     return _UNSPACED.sub(r" \1 ", text)
 
 
-def _plain(error: Exception) -> str:
+def _plain(error: BaseException) -> str:
     return " ".join(str(error).split())

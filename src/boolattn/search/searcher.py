@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from boolattn.data.records import Document
 from boolattn.embedding.models import SHIPPED, as_retriever, load_model
 from boolattn.errors import (
+    BoolattnError,
     ConfigError,
     DataError,
     IndexFolderError,
@@ -211,6 +212,12 @@ class Searcher:
         self._check_changes()
         try:
             yield
+        except BoolattnError:
+            raise
+        except Exception:
+            # The largest files of a large index were never hashed.
+            check_files(self.folder, self.manifest, verify=True)
+            raise
         finally:
             self._check_changes()
 

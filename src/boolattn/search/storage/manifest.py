@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol
 
-from boolattn.errors import IndexFolderError, IndexMismatchError
+from boolattn.errors import ConfigError, IndexFolderError, IndexMismatchError
+from boolattn.settings import check_types
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -118,11 +119,18 @@ def read_manifest(folder: Path) -> Manifest:
     text = json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False)
     names = {f.name for f in fields(Manifest)}
     # Older indexes do not name the parts of their model.
+    changed = f"{path} is damaged or was changed by hand; build the index again"
     if outer.get("sha256") != _text_hash(text) or set(body) | {"parts"} != names:
-        raise IndexFolderError(f"{path} is damaged or was changed by hand; build the index again")
-    body["segments"] = tuple(SegmentEntry(**entry) for entry in body["segments"])
-    body["files"] = {name: FileEntry(**entry) for name, entry in body["files"].items()}
-    return Manifest(**body)
+        raise IndexFolderError(changed)
+    try:
+        body["segments"] = tuple(SegmentEntry(**entry) for entry in body["segments"])
+        body["files"] = {name: FileEntry(**entry) for name, entry in body["files"].items()}
+        found = Manifest(**body)
+        for own in (found, *found.segments, *found.files.values()):
+            check_types(own)
+    except (TypeError, AttributeError, ConfigError) as error:
+        raise IndexFolderError(changed) from error
+    return found
 
 
 def check_files(

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib import format as npy
-from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from boolattn.data.records import Document
@@ -189,9 +188,9 @@ class Segment:
             with (path / DOCUMENTS).open("rb") as handle:
                 text = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
             self._text = text[:] if is_small else text
-        except (OSError, ValueError, SafetensorError) as error:
-            raise IndexFolderError(f"cannot open {path}: {error}") from error
-        sizes = self.vectors.shape, len(self.columns["span"]), len(self.columns["key"])
+            sizes = self.vectors.shape, len(self.columns["span"]), len(self.columns["key"])
+        except Exception as error:  # numpy compiles a header, and raises what that raises
+            raise IndexFolderError(f"cannot open {path}: {str(error).split(chr(10))[0]}") from error
         if sizes != ((self.count, manifest.dimension), self.count, self.n_documents):
             raise IndexFolderError(f"{path} does not fit its manifest; build the index again")
 
@@ -233,7 +232,7 @@ class Rows:
         live = np.ones(sum(segment.n_documents for segment in segments), bool)
         try:
             live[np.load(folder / manifest.deleted, allow_pickle=False)] = False
-        except (OSError, ValueError) as error:
+        except (OSError, EOFError, ValueError, LookupError) as error:
             raise IndexFolderError(f"{folder} cannot be read: {error}") from error
         return cls(segments, live)
 
