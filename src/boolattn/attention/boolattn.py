@@ -19,7 +19,7 @@ from boolattn.attention.scope import Scope, ScopePredictor
 
 if TYPE_CHECKING:
     from boolattn.attention.folded import FoldedCues
-    from boolattn.attention.kernels import KernelCues
+    from boolattn.attention.kernel_bias import KernelCues
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class BoolAttn(nn.Module):
     def forward(self, index: int, hidden: Tensor, cues: AnyCues) -> AttentionBias:
         """Compute the bias of the encoder layer ``index``."""
         if not isinstance(cues, CueState):
-            return cues.layers[index](hidden, cues, index)
+            return cues.bias(index, hidden)
         name = str(index)
         position = cues.positions.get(name)
         bias: LayerBias = self.layers[name](hidden, cues, self.operators, position)

@@ -7,6 +7,7 @@ keys, the factors add it to the dot product, and no ``L x L`` matrix is made.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,7 +36,7 @@ class Factors:
 class AttentionBias:
     """One layer's bias, in any way it can be computed; a subclass has its factors."""
 
-    factors: Factors
+    factors: Any  # the factors, an attribute or a property
     #: Whether one GPU kernel computes it.
     is_fused = False
 
@@ -47,7 +48,8 @@ class AttentionBias:
 
     def dense(self) -> Tensor:
         """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
-        return self.factors.dense()
+        bias: Tensor = self.factors.dense()
+        return bias
 
     def masked(self, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
         """Return the full bias with a mask: none, Boolean, or additive."""
@@ -84,11 +86,11 @@ def bias_factors(
         ones = torch.ones_like(negative)
         # The paper's mask of shape (L, 1) is constant along the keys, and softmax cancels it
         # (error 1); in the corrected variant it is along the keys.
-        rows, columns = (negative, ones) if is_paper else (ones, negative)
-        query = [inside[:, :, :-1], rows, padding]
-        key = [mutual, columns, padding]
-    query, key = (torch.cat(part, 2).permute(0, 3, 1, 2) for part in (query, key))
-    return Factors(query, key, scale)
+        at_query, at_key = (negative, ones) if is_paper else (ones, negative)
+        query = [inside[:, :, :-1], at_query, padding]
+        key = [mutual, at_key, padding]
+    first, second = (torch.cat(part, 2).permute(0, 3, 1, 2) for part in (query, key))
+    return Factors(first, second, scale)
 
 
 def wide_attention(

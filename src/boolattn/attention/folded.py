@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -26,10 +26,12 @@ from boolattn.attention.position import (
 )
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from boolattn.attention.boolattn import BoolAttn, BoolAttnLayer
     from boolattn.attention.cue import CuePredictor
     from boolattn.attention.gate import Gate
-    from boolattn.attention.kernels import KernelCues, KernelLayer
+    from boolattn.attention.kernel_bias import KernelCues, KernelLayer
 
 #: Taken from a scope logit to keep a token out of scope; finite in half precision.
 OUT_OF_SCOPE = 3e4
@@ -60,6 +62,10 @@ class FoldedCues:
     shared: Tensor
     near: dict[int, Tensor]
 
+    def bias(self, index: int, hidden: Tensor) -> FoldedBias:
+        """Compute the bias of layer ``index``; ``hidden`` as in :meth:`BoolAttnLayer.forward`."""
+        return self.layers[index](hidden, self, self.near[index])
+
 
 @dataclass(frozen=True)
 class FoldedBias(AttentionBias):
@@ -82,9 +88,9 @@ class FoldedBias(AttentionBias):
         query, key = (part.permute(3, 0, 2, 1) for part in (self.inside, self.weight))
         n_tokens, n_mutual = key.shape[-1], len(key) - self.has_not
         # NOT, the last operator, acts on single tokens; AND and OR between tokens in scope.
-        bias = -key[-1, ..., None, :] if self.has_not else None
+        bias = -key[-1, ..., None, :] if self.has_not else key.new_zeros(())
         for q, k in zip(query[:n_mutual, ..., None], key[:n_mutual, ..., None, :], strict=True):
-            bias = q * k if bias is None else torch.addcmul(bias, q, k)
+            bias = torch.addcmul(bias, q, k)
         bias = bias.expand(-1, -1, n_tokens, -1)
         if self.cues.rows is None:
             return bias
@@ -120,14 +126,14 @@ class FoldedLayer:
         self.second = torch.einsum("ein,ef->einf", outer, eye).flatten(0, 1).flatten(1).to(dtype)
         self.bias = (layer.bias.outer_bias.float()[own, 0] * factor).T.flatten().to(dtype)
 
-    def __call__(self, hidden: Tensor, cues: FoldedCues, index: int) -> FoldedBias:
-        """Compute the bias of layer ``index``; ``hidden`` as in :meth:`BoolAttnLayer.forward`."""
+    def __call__(self, hidden: Tensor, cues: FoldedCues, near: Tensor) -> FoldedBias:
+        """Compute the bias; ``near`` are this layer's position weights."""
         if cues.rows is not None:
             hidden = hidden[cues.rows]
         hidden = self.reduce(hidden)
         if cues.mask is not None:
             hidden = hidden * cues.mask  # padding must not change its neighbours
-        out = F.linear(torch.cat([hidden, cues.shared, cues.near[index]], -1), self.first)
+        out = F.linear(torch.cat([hidden, cues.shared, near], -1), self.first)
         n_kernel, n_taps = self.shape[0], self.shape[0] * len(self.bias)
         inside = torch.heaviside(sum_taps(out[..., :n_taps], n_kernel), out.new_zeros(()))
         inner = out[..., n_taps:].relu_().flatten(0, 1)
@@ -185,10 +191,10 @@ def sum_taps(taps: Tensor, n_kernel: int) -> Tensor:
 
 
 @cache
-def kernels() -> Any:
+def kernels() -> ModuleType | None:
     """Return the module of the GPU kernels, or ``None`` without Triton."""
     try:
-        return import_module("boolattn.attention.kernels")
+        return import_module("boolattn.attention.kernel_bias")
     except ImportError:
         return None
 
@@ -200,11 +206,12 @@ class FoldedWeights:
         self._plugin = plugin
         self._parameters = list(plugin.parameters())
         self._made_of = self._state()
+        self._own = cast("dict[str, BoolAttnLayer]", dict(plugin.layers.items()))
         self._layers: dict[tuple[int, ...], dict[int, FoldedLayer]] = {}
         self._kernels: dict[int, KernelLayer] = {}
         self._reach: dict[int, Tensor] = {}
         with torch.inference_mode(False), torch.no_grad():
-            self._cue = _fold_cue(plugin.cue, plugin.operators)
+            self._cue = _fold_cue(cast("CuePredictor", plugin.cue), plugin.operators)
 
     def _state(self) -> list[tuple[int, int]]:
         return [(value.data_ptr(), value._version) for value in self._parameters]
@@ -220,30 +227,31 @@ class FoldedWeights:
             with torch.inference_mode(False), torch.no_grad():
                 self._layers[experts] = {
                     int(name): FoldedLayer(layer, operators, experts)
-                    for name, layer in self._plugin.layers.items()
+                    for name, layer in self._own.items()
                 }
         return self._layers[experts]
 
-    def kernel_layers(self) -> dict[int, KernelLayer]:
-        """Return the layers' weights for the kernels, made when first needed."""
+    def _kernel_cues(self, own: ModuleType, hidden: Tensor, mask: Tensor, gate: Gate) -> KernelCues:
+        """Do what :meth:`find_cues` does, by a kernel of the module ``own``."""
+        first, start, second, n_kernel = self._cue
+        mask, opened = mask.contiguous(), gate.open.contiguous()
+        out, is_bounded = F.linear(hidden, first, start), self._plugin.config.bounded_scope
+        found = own.find_cues(out, second, mask, opened, n_kernel, is_bounded=is_bounded)
         if not self._kernels:
             plugin = self._plugin
             experts = tuple(range(plugin.config.n_operators))
             with torch.inference_mode(False), torch.no_grad():
-                for name, layer in plugin.layers.items():
+                for name, layer in self._own.items():
                     folded = FoldedLayer(layer, plugin.operators, experts, torch.float32)
                     precision = position_precision(layer.bias.sigma)
-                    self._kernels[int(name)] = kernels().KernelLayer(layer, folded, precision)
-        return self._kernels
+                    self._kernels[int(name)] = own.KernelLayer(layer, folded, precision)
+        cues: KernelCues = own.KernelCues(mask, *found, self._kernels)
+        return cues
 
     def find_cues(self, hidden: Tensor, mask: Tensor, gate: Gate) -> FoldedCues | KernelCues:
         """Do what :meth:`BoolAttn.find_cues` does, and compute all layers' position weights."""
-        if hidden.is_cuda and kernels() is not None:
-            first, start, second, n_kernel = self._cue
-            mask, is_bounded = mask.contiguous(), self._plugin.config.bounded_scope
-            out, opened = F.linear(hidden, first, start), gate.open.contiguous()
-            found = kernels().find_cues(out, second, mask, opened, n_kernel, is_bounded=is_bounded)
-            return kernels().KernelCues(mask, *found, self.kernel_layers())
+        if hidden.is_cuda and (own := kernels()) is not None:
+            return self._kernel_cues(own, hidden, mask, gate)
         opened, rows, n_texts = gate.open, None, len(mask)
         experts, is_padded = tuple(range(opened.shape[1])), True
         if hidden.device.type == "cpu":
@@ -259,8 +267,10 @@ class FoldedWeights:
         near = self._near(cue.transpose(1, 2))
         outside = 1 - scopable[..., None] * opened[:, None]
         if len(experts) < opened.shape[1]:
-            own = torch.tensor(experts, device=cue.device)
-            cue, outside, near = (part.index_select(-1, own) for part in (cue, outside, near))
+            opened_only = torch.tensor(experts, device=cue.device)
+            cue, outside, near = (
+                part.index_select(-1, opened_only) for part in (cue, outside, near)
+            )
         shared = torch.cat([cue, outside, mask], -1)
         layers = self.layers(experts)
         by_layer = dict(zip(layers, near.unbind(), strict=True))
@@ -278,7 +288,7 @@ class FoldedWeights:
     def _near(self, cue: Tensor) -> Tensor:
         """Return all layers' position weights, ``(layers, batch, tokens, operators)``."""
         config, n_tokens = self._plugin.config, cue.shape[-1]
-        sigmas = [layer.bias.sigma for layer in self._plugin.layers.values()]
+        sigmas: list[Tensor] = [layer.bias.sigma for layer in self._own.values()]
         if cue.numel() * n_tokens * len(sigmas) > _MOST_PAIRS or n_tokens > N_CACHED:
             near = torch.stack([position_weight(config, cue.float(), s) for s in sigmas])
             return near.transpose(2, 3).to(cue.dtype)

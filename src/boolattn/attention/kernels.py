@@ -1,37 +1,17 @@
-"""Triton kernels of the folded experts, for encoding on a GPU.
+"""Triton kernels of the folded experts, for encoding on a GPU; launched by ``kernel_bias``.
 
-The first finds the cues of a batch; the second computes one layer's scopes and strengths and
-writes queries and keys with the factors appended. Around each is one matrix product of torch.
+The first finds the cues of a batch. The others compute one layer's scopes and strengths: one
+writes queries and keys with the factors appended, the other the bias of short texts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
-
-import torch
 import triton
 import triton.language as tl
-from torch.nn import functional as F
-
-from boolattn.attention.factors import AttentionBias, Factors
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from boolattn.attention.boolattn import BoolAttnLayer
-    from boolattn.attention.folded import FoldedLayer
-
-#: Tokens of one program.
-_TILE = 16
-#: Heads of one program that writes a dense bias.
-_GROUP = 4
-_MOST_COMPILED = 4096
 
 
 @triton.jit
-def _cue_kernel(
+def cue_kernel(
     out, mask, opened, second, cue, allowed,
     n_tokens,
     N_OPERATORS: tl.constexpr, N_CHANNELS: tl.constexpr, CHANNELS: tl.constexpr,
@@ -160,7 +140,7 @@ def _expert(
 
 
 @triton.jit
-def _wide_kernel(
+def wide_kernel(
     out, cue, allowed, mask, constants, query, key, wide,
     n_tokens, text_stride, head_stride, row_stride,
     N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, HEADS: tl.constexpr,
@@ -215,7 +195,7 @@ def _column(values, heads, head):
 
 
 @triton.jit
-def _dense_kernel(
+def dense_kernel(
     out, cue, allowed, mask, constants, pairs, bias,
     n_tokens, text_stride, row_stride, column_stride, width, lowest,
     N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, HEADS: tl.constexpr,
@@ -263,180 +243,3 @@ def _dense_kernel(
         to = (text.to(tl.int64) * N_HEADS + head) * n_tokens * width
         to += rows[:, None] * width + rows[None]
         tl.store(bias + to, total.to(bias.dtype.element_ty), is_pair & (head < N_HEADS))
-
-
-#: Compiled kernels by what Triton compiles them for.
-_COMPILED: dict[tuple[object, ...], Any] = {}
-
-
-def _launch(
-    kernel: Any,
-    grid: tuple[int, int, int],
-    args: tuple[Any, ...],
-    constants: tuple[Any, ...],
-    n_warps: int = 4,
-) -> None:
-    """Launch a kernel; Triton analyses only arguments that it has not seen.
-
-    Its analysis takes longer than the launch. It looks at types, numbers, and whether addresses
-    are multiples of 16.
-    """
-    key = tuple(
-        (arg.dtype, arg.data_ptr() % 16) if isinstance(arg, torch.Tensor) else arg for arg in args
-    )
-    key = (kernel, args[0].device, key, constants)
-    compiled = _COMPILED.get(key)
-    if compiled is None:
-        if len(_COMPILED) > _MOST_COMPILED:
-            _COMPILED.clear()
-        _COMPILED[key] = kernel[grid](*args, *constants, num_warps=n_warps)
-    else:
-        compiled[grid](*args, *constants)
-
-
-@dataclass(frozen=True)
-class KernelCues:
-    """What the layers of a pass share.
-
-    Attributes:
-        mask: Not 0 for tokens. Shape ``(batch, tokens)``.
-        cue: Cue probabilities, 0 on padding. Shape ``(batch, operators, tokens)``.
-        allowed: 1 for tokens that can be in the scope of an open expert. Same shape.
-        layers: The layers' weights.
-    """
-
-    mask: Tensor
-    cue: Tensor
-    allowed: Tensor
-    layers: dict[int, KernelLayer]
-
-
-def find_cues(
-    out: Tensor, second: Tensor, mask: Tensor, opened: Tensor, n_kernel: int, *, is_bounded: bool
-) -> tuple[Tensor, Tensor]:
-    """Return cue probabilities and allowed tokens, as in :class:`KernelCues`.
-
-    Args:
-        out: Of the cue predictor's first matrix: taps, then operators.
-        second: Its second matrix. Shape ``(channels, operators)``.
-        mask: Not 0 for tokens. Shape ``(batch, tokens)``.
-        opened: 1 for open experts. Shape ``(batch, operators)``.
-        n_kernel: Taps of the convolution.
-        is_bounded: Whether a text's first and last token are never in scope.
-    """
-    n_texts, n_tokens = mask.shape
-    n_channels, n = second.shape
-    cue, allowed = out.new_empty(2, n_texts, n, n_tokens, dtype=torch.float32)
-    args = (out, mask, opened, second, cue, allowed, n_tokens)
-    n_channel_lanes = triton.next_power_of_2(n_channels)
-    constants = (n, n_channels, n_channel_lanes, n_kernel, is_bounded, _TILE, _block(n_tokens))
-    _launch(_cue_kernel, (n_texts, triton.cdiv(n_tokens, _TILE), 1), args, constants)
-    return cue, allowed
-
-
-class KernelLayer:
-    """One layer's weights: one matrix for the hidden state, and packed constants."""
-
-    def __init__(self, layer: BoolAttnLayer, folded: FoldedLayer, precision: Tensor) -> None:
-        n_kernel, n_heads, n = folded.shape
-        n_inner, head_size = folded.second.shape[0] // n, layer.head_size
-        n_hidden = folded.first.shape[1] - 3 * n - 1
-        taps, inner = folded.first.split([n_kernel * n_heads * n, n * n_inner])
-        taps = taps.view(n_kernel, n_heads, n, -1).transpose(1, 2)
-        inner = inner.view(n, n_inner, -1)
-        both = torch.cat([taps.flatten(0, 2), inner.flatten(0, 1)])
-        weight, starts = both[:, :n_hidden], both[:, n_hidden + 2 * n]
-        if isinstance(layer.reduce, torch.nn.Linear):
-            starts = starts + weight @ layer.reduce.bias.float()
-            weight = weight @ layer.reduce.weight.float()
-        tap_starts, inner_starts = starts.split([len(starts) - n * n_inner, n * n_inner])
-        own = torch.arange(n, device=precision.device)
-        parts = (
-            taps[:, own, :, n_hidden + own].transpose(0, 1),  # indexing moved the operators first
-            tap_starts,
-            precision,
-            inner_starts,
-            inner[own, :, n_hidden + 2 * n + 1 + own],
-            folded.second.view(n, n_inner, n_heads, n)[own, :, :, own],
-            folded.bias.view(n_heads, n).T,
-        )
-        self.constants = torch.cat([part.flatten() for part in parts])
-        self.weight = weight.to(layer.scope.hidden_weight.dtype)
-        self.n_operators, self.n_heads, self.head_size = n, n_heads, head_size
-        self.n_extra = n + -(head_size + n) % 8  # fused attention needs multiples of 8
-        n_lanes = max(16, triton.next_power_of_2(n_inner))
-        self._sizes = (n_kernel, n_inner, min(64, n_lanes), folded.has_not, layer.config.window)
-
-    def wide_constants(self, n_tokens: int) -> tuple[Any, ...]:
-        """Return the constants of the kernel for any text."""
-        n_lanes = max(16, triton.next_power_of_2(self.n_heads))
-        dims = (self.head_size, self.n_extra)
-        dim, n_extra = ((n, triton.next_power_of_2(n)) for n in dims)
-        first = (self.n_operators, self.n_heads, n_lanes, *self._sizes)
-        return (*first, _block(n_tokens), _TILE, *dim, *n_extra)
-
-    def dense_constants(self, n_tokens: int, *, has_pairs: bool) -> tuple[Any, ...]:
-        """Return the constants of the kernel for short texts."""
-        tile = max(16, triton.next_power_of_2(n_tokens))
-        first = (self.n_operators, self.n_heads, 16, *self._sizes)
-        return (*first, _block(n_tokens), tile, _GROUP, has_pairs)
-
-    def __call__(self, hidden: Tensor, cues: KernelCues, _index: int) -> KernelBias:
-        """Compute what needs the hidden state; the kernel runs in attention."""
-        return KernelBias(F.linear(hidden, self.weight), cues, self)
-
-
-@dataclass(frozen=True)
-class KernelBias(AttentionBias):
-    """One layer's bias, before the kernel."""
-
-    out: Tensor
-    cues: KernelCues
-    layer: KernelLayer
-    is_fused = True
-
-    @cached_property
-    def factors(self) -> Factors:
-        """The bias as factors."""
-        layer, (n_texts, n_tokens) = self.layer, self.cues.mask.shape
-        shape = (n_texts, layer.n_heads, n_tokens, layer.head_size)
-        nothing = self.out.new_zeros(shape)
-        query, key = (part[..., layer.head_size :] for part in self.append(nothing, nothing))
-        return Factors(query, key, layer.head_size**-0.5)
-
-    def append(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Return queries and keys with the factors as extra dimensions."""
-        layer = self.layer
-        if query.stride() != key.stride() or query.stride(-1) != 1:
-            query, key = query.contiguous(), key.contiguous()
-        n_texts, n_heads, n_tokens, head_size = query.shape
-        wide = query.new_empty(2, n_texts, n_tokens, n_heads, head_size + layer.n_extra)
-        args = (*self._inputs(), query, key, wide, n_tokens, *query.stride()[:3])
-        grid = (n_texts, triton.cdiv(n_tokens, _TILE), layer.n_operators)
-        _launch(_wide_kernel, grid, args, layer.wide_constants(n_tokens))
-        return wide[0].transpose(1, 2), wide[1].transpose(1, 2)
-
-    def masked(self, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
-        """Return the full bias with the mask in it. ``(batch, heads, tokens, tokens)``."""
-        if mask is not None and (mask.dtype != torch.bool or mask.shape[1] != 1):
-            return super().masked(mask, dtype)
-        layer, (n_texts, n_tokens) = self.layer, self.cues.mask.shape
-        width = -(-n_tokens // 8) * 8  # fused attention needs aligned rows
-        bias = self.out.new_empty(n_texts, layer.n_heads, n_tokens, width, dtype=dtype)
-        pairs = self.cues.mask if mask is None else mask.expand(n_texts, 1, n_tokens, n_tokens)
-        strides = (0, 0, 0) if mask is None else (pairs.stride(0), *pairs.stride()[2:])
-        lowest = torch.finfo(dtype).min
-        args = (*self._inputs(), pairs, bias, n_tokens, *strides, width, lowest)
-        grid = (n_texts, triton.cdiv(layer.n_heads, _GROUP), 1)
-        constants = layer.dense_constants(n_tokens, has_pairs=mask is not None)
-        _launch(_dense_kernel, grid, args, constants, 8 if n_tokens > 32 else 4)
-        return bias[..., :n_tokens]
-
-    def _inputs(self) -> tuple[Tensor, ...]:
-        cues = self.cues
-        return self.out, cues.cue, cues.allowed, cues.mask, self.layer.constants
-
-
-def _block(n_tokens: int) -> int:
-    """Tokens that a program reads at once when it goes over a text."""
-    return min(1024, triton.next_power_of_2(n_tokens))

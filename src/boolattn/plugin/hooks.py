@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
     from transformers import PreTrainedConfig, PreTrainedModel
 
-    from boolattn.attention.boolattn import BoolAttn
+    from boolattn.attention.boolattn import BoolAttn, CueState
     from boolattn.plugin.families import Family
     from boolattn.plugin.labels import OperatorLabels
 
@@ -248,7 +248,7 @@ class ModelHooks:
         if is_open:
             this.cues = cues
         if record is not None:
-            record.cue_states.append(cues)
+            record.cue_states.append(cast("CueState", cues))
             record.biases.clear()
             record.attention.clear()
 

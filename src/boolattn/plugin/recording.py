@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from boolattn.attention.boolattn import CueState, LayerBias
+    from boolattn.attention.boolattn import AnyCues, CueState, LayerBias
     from boolattn.attention.gate import Gate
 
 
@@ -36,7 +36,7 @@ class ForwardPass:
 
     mask: Tensor  # 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
     gate: Gate | None  # from labels or the lexicon; a learned gate sets it before the first layer
-    cues: CueState | None = None  # ``None`` if no expert is open; then the layers are not changed
+    cues: AnyCues | None = None  # ``None`` if no expert is open; then the layers are not changed
 
 
 @dataclass
