@@ -170,8 +170,10 @@ def main() -> None:
             finally:
                 os._exit(0)
         status = os.waitpid(child, 0)[1]
-        found = json.loads(answer.read_text()) if answer.exists() else {}
-        found["is_killed"] = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        is_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        # A child that is killed may have begun to answer.
+        found = {} if is_killed else json.loads(answer.read_text())
+        found["is_killed"] = is_killed
         found["seconds"] = time.perf_counter() - start
         sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()

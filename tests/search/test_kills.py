@@ -29,6 +29,7 @@ COMMIT = r"^(open|os.rename|os.remove) .*manifest\.json"
 AMID = (
     ("hnsw", "add", r"os.rename .*lexical", 1),
     ("ivf", "update", COMMIT, 1),
+    ("milvus", "new", r"os.mkdir .*collections/boolattn", 1),
     ("milvus", "update", r"MilvusClient.insert done", 1),
     ("qdrant", "new", r"open .*qdrant/meta.json w", 1),
     ("qdrant", "update", r"Persistence.persist", 3),

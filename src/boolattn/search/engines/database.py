@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import suppress
 from itertools import product
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from urllib.parse import parse_qs, urlsplit
 
@@ -159,7 +160,8 @@ class DatabaseEngine(TunedEngine):
     def write(cls, job: Job) -> tuple[dict[str, Any], dict[str, FileEntry]]:
         """Create a collection, or add rows to an existing one."""
         rows, settings = job.rows, job.manifest.engine_settings
-        new = f"{_prefix(job.folder)}_{job.manifest.generation}"
+        # A name of its own: of a killed build, Milvus Lite keeps a folder that it does not list.
+        new = f"{_prefix(job.folder)}_{job.manifest.generation}x{token_hex(4)}"
         uri, name = settings.get("uri", job.uri), settings.get("collection", new)
         own = cls.collection(cls._address(job.folder, uri), name)
         if not job.first_row:
