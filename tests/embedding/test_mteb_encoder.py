@@ -1,4 +1,4 @@
-"""The wrapper for MTEB, against its documented protocol; the package itself is not installed."""
+"""The wrapper for MTEB: against its documented protocol, and in MTEB itself where it is."""
 
 import enum
 import inspect
@@ -64,3 +64,46 @@ def test_it_has_the_methods_of_the_protocol():
     first = list(inspect.signature(MtebEncoder).parameters)
     assert first[:3] == ["model_name", "revision", "device"]
     assert {"encode", "similarity", "similarity_pairwise"} <= set(dir(MtebEncoder))
+
+
+def test_mteb_evaluates_it(model):
+    """A task of our own, so that nothing is downloaded."""
+    mteb = pytest.importorskip("mteb")
+    from datasets import Dataset
+    from mteb.abstasks.retrieval import AbsTaskRetrieval
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    unknown = ("reference", "date", "domains", "task_subtypes", "license", "dialect")
+    unknown += ("annotations_creators", "sample_creation", "bibtex_citation")
+
+    class Task(AbsTaskRetrieval):
+        metadata = TaskMetadata(
+            name="Moths",
+            description="Three queries.",
+            dataset={"path": "none/none", "revision": "1"},
+            type="Retrieval",
+            category="t2t",
+            modalities=["text"],
+            eval_splits=["test"],
+            eval_langs=["eng-Latn"],
+            main_score="ndcg_at_10",
+            **dict.fromkeys(unknown),
+        )
+
+        def load_data(self, *_, **__):
+            texts = [*TEXTS, "a moth of Sumatra"]
+            own = {
+                "corpus": Dataset.from_list(
+                    [{"id": str(n), "title": "", "text": text} for n, text in enumerate(texts)]
+                ),
+                "queries": Dataset.from_list(
+                    [{"id": "a", "text": "moths of Borneo"}, {"id": "b", "text": "orchids"}]
+                ),
+                "relevant_docs": {"a": {"0": 1}, "b": {"2": 1}},
+                "top_ranked": None,
+            }
+            self.dataset, self.data_loaded = {"default": {"test": own}}, True
+
+    found = mteb.evaluate(MtebEncoder("shipped", retriever=model), [Task()], cache=None)
+    assert found.model_name == "boolattn/shipped"
+    assert found.task_results[0].get_score() == 1.0

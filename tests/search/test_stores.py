@@ -16,6 +16,8 @@ from pgvector.psycopg import register_vector
 from qdrant_client import QdrantClient, models
 
 import boolattn
+from benchmarks import stores as made_up
+from boolattn.composition.exact import rank_plans
 from boolattn.embedding.callables import CallableRetriever, EmbeddingEndpoint
 from boolattn.errors import (
     BoolattnError,
@@ -25,7 +27,9 @@ from boolattn.errors import (
     QueryError,
     ServerError,
 )
+from boolattn.logic.syntax import parse
 from boolattn.search import BooleanRetriever, Searcher
+from boolattn.search.boolean_retriever import CANDIDATES
 from boolattn.search.stores.arrays import ArrayStore, FaissStore
 from boolattn.search.stores.milvus import MilvusStore
 from boolattn.search.stores.postgres import PostgresStore
@@ -233,6 +237,38 @@ def test_weights_count_in_a_store_as_in_an_index(store, retriever, shared):
     lists = {"positive": ["moths^5", "Peru"], "negative": ["Java^4"], "k": 8}
     right = shared.search(**lists, hybrid=False)
     assert scores(own.search(**lists)) == pytest.approx(scores(right), abs=1e-4)
+
+
+class Counted(ArrayStore):
+    """Remembers what it is asked."""
+
+    def nearest(self, queries, n, conditions=()):
+        self.asked = [*getattr(self, "asked", []), (len(queries), n)]
+        return super().nearest(queries, n, conditions)
+
+    def rows(self, ids):
+        self.read = [*getattr(self, "read", []), len(ids)]
+        return super().rows(ids)
+
+
+def test_few_candidates_find_what_composing_every_row_finds(monkeypatch):
+    monkeypatch.setattr(made_up, "TOPICS", 20)
+    corpus = made_up.Corpus(6000, seed=3)
+    store = Counted(corpus.vectors, corpus.rows)
+    own = BooleanRetriever(store, corpus.embed, parser=None)
+    found = 0
+    for text in (queries := list(corpus.queries(24, seed=4))):
+        plans = own.retriever.plan_trees([parse(text)])
+        right = set(rank_plans(plans, corpus.vectors, 10).rows[0].tolist())
+        found += len(right & {hit.metadata["n"] for hit in own.search(text, strict_not=False).hits})
+    assert found >= 0.98 * 10 * len(queries)
+    # One request for the neighbours of all probes, one for the rows.
+    assert len(store.asked) == len(store.read) == len(queries)
+    assert {n for _, n in store.asked} == {CANDIDATES}
+    assert max(store.read) == 10
+    own.search("topic1 NOT topic2")
+    assert store.read[-1] == 32
+    assert store.asked[-1] == (2, CANDIDATES)
 
 
 def test_what_needs_an_index_or_cannot_be_is_one_line(store, retriever, shared):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,7 @@ class MtebEncoder:
 
     Args:
         model_name: ``shipped``, ``minilm`` or a model's folder.
-        revision: Not used; MTEB passes it.
+        revision: What MTEB records as such; not used otherwise.
         device: As in :func:`~boolattn.embedding.models.load_model`.
         retriever: A model that is loaded already.
     """
@@ -39,8 +40,17 @@ class MtebEncoder:
         device: str | None = None,
         retriever: BaseRetriever | None = None,
     ) -> None:
-        self.model_name = model_name
+        self.model_name, self.revision = model_name, revision or "none"
         self.retriever = retriever or load_model(model_name, device=device, parser=None)
+
+    @property
+    def mteb_model_meta(self) -> Any:  # noqa: ANN401 - a ModelMeta of MTEB's
+        """What MTEB records of a model; without it the evaluator takes no object for one."""
+        from mteb.models.model_meta import ModelMeta
+
+        known = {"embed_dim": self.retriever.dimension, "revision": self.revision}
+        name = f"boolattn/{PurePath(self.model_name).name}"
+        return ModelMeta.create_empty(known | {"name": name})
 
     def encode(
         self,
