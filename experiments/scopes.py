@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from boolattn.attention.boolattn import BoolAttnLayer
+    from boolattn.attention.layer import BoolAttnLayer
     from boolattn.data.sentences import Sentence
 
     #: By name: a value for each layer.

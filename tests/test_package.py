@@ -132,8 +132,8 @@ def test_an_error_of_a_model_folder_is_one_line(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "first",
     [
-        "boolattn",
-        pytest.param("boolattn.plugin", marks=pytest.mark.slow),
+        "boolattn.plugin",
+        pytest.param("boolattn", marks=pytest.mark.slow),
         pytest.param("boolattn.encoder.towers", marks=pytest.mark.slow),
         pytest.param("boolattn.training.towers", marks=pytest.mark.slow),
     ],

@@ -4,11 +4,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from boolattn.attention.boolattn import BoolAttn, words
+from boolattn.attention.boolattn import BoolAttn
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.cue import cue_predictor
 from boolattn.attention.gate import Gate
-from boolattn.attention.position import position_weight
+from boolattn.attention.position import position_weight, words
 
 HIDDEN, HEADS, TOKENS = 24, 4, 8
 

@@ -7,10 +7,10 @@ import torch
 from torch.nn import functional as F
 
 from boolattn.attention.bias import BiasPredictor
-from boolattn.attention.boolattn import LayerBias
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.factors import Factors, wide_attention
 from boolattn.attention.gate import learned_gate
+from boolattn.attention.layer import LayerBias
 from boolattn.attention.position import position_weight, squared_distance
 from boolattn.attention.sampling import gumbel_sigmoid, straight_through
 from boolattn.attention.scope import ScopePredictor

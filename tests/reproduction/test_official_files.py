@@ -114,6 +114,7 @@ def means(path):
     return [row.values["recall@100"].tolist() for row in Run.load(path).rows]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_its_last_checkpoint(files, monkeypatch):
     request, spec, paths = plain_run(files)
     lines: list[str] = []

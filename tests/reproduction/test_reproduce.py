@@ -52,6 +52,7 @@ def test_the_papers_columns():
     assert found["figure3"].rows == ()
 
 
+@pytest.mark.slow
 def test_a_table_has_the_papers_rows_and_ours(files):
     options = ("--preset", files / "tiny.toml", "--data", files / "data", "--seeds", "0,1")
     more = ("--encoder", files / "encoder", "--out", files / "out")
@@ -79,6 +80,7 @@ def test_a_table_has_the_papers_rows_and_ours(files):
     assert (files / "out/runs/beir/minilm/plain-0.json.gz").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_boolquestions_by_operator(files):
     options = ("--preset", files / "tiny.toml", "--data", files / "data", "--seeds", "0")
     more = ("--encoder", files / "encoder", "--out", files / "out")
@@ -111,6 +113,7 @@ def run_options(files, *more):
     return (*options, "--encoder", files / "encoder", "--out", files / "out", *SHORT, *more)
 
 
+@pytest.mark.slow
 def test_a_failed_run_does_not_end_the_others(files, monkeypatch):
     def fail(*_arguments):
         raise ConfigError("no ranking today")

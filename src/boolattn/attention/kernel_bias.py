@@ -16,8 +16,8 @@ from boolattn.attention.kernels import cue_kernel, dense_kernel, wide_kernel
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from boolattn.attention.boolattn import BoolAttnLayer
     from boolattn.attention.folded import FoldedLayer
+    from boolattn.attention.layer import BoolAttnLayer
 
 #: Tokens of one program.
 _TILE = 16

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from boolattn.errors import DataError
 from boolattn.logic.operators import Operator
 from boolattn.logic.templates import template_tree
 from boolattn.logic.tree import And, Not, answers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,22 @@ class Document:
     text: str  # the text that is encoded
     title: str = ""  # shown to people; the id of QUEST's documents
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def checked_documents(documents: object) -> Iterator[Document]:
+    """Yield documents; anything else is refused with its place."""
+    if isinstance(documents, str | bytes) or not isinstance(documents, Iterable):
+        raise DataError(f"documents are a list of Document, not {type(documents).__name__}")
+    for place, document in enumerate(documents):
+        if not isinstance(document, Document):
+            raise DataError(f"document {place} is no Document but {type(document).__name__}")
+        for name in ("id", "text", "title"):
+            if not isinstance(value := getattr(document, name), str):
+                kind = type(value).__name__
+                raise DataError(f"{name} of document {place} must be text, not {kind}")
+        if not isinstance(document.metadata, Mapping):
+            raise DataError(f"metadata of document {place} must be a mapping")
+        yield document
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,8 @@ class Retriever(BaseRetriever):
     """
 
     def __init__(self, towers: SentenceTransformer, parser: Parser | str | None = None) -> None:
+        if not hasattr(towers, "eval"):
+            raise ConfigError(f"towers are a SentenceTransformer, not {type(towers).__name__}")
         self.towers = towers.eval()
         self.use_parser(parser)
         self._fingerprint = ""

@@ -131,6 +131,8 @@ def hooks_of(encoder: PreTrainedModel) -> ModelHooks:
 
 def plugin_of(encoder: PreTrainedModel) -> BoolAttn:
     """Return the plug-in of an encoder; the one that is trained, where peft made a copy."""
+    if not hasattr(encoder, "base_model"):
+        raise ConfigError(f"an encoder of transformers is needed, not {type(encoder).__name__}")
     plugin: Any = getattr(encoder.base_model, NAME, None)
     if copies := getattr(plugin, "modules_to_save", None):
         plugin = copies[plugin.active_adapters[0]]

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
     from transformers import PreTrainedConfig, PreTrainedModel
 
-    from boolattn.attention.boolattn import BoolAttn, CueState
+    from boolattn.attention.boolattn import BoolAttn
+    from boolattn.attention.layer import CueState
     from boolattn.plugin.families import Family
     from boolattn.plugin.labels import OperatorLabels
 

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from boolattn.attention.boolattn import AnyCues, CueState, LayerBias
+    from boolattn.attention.boolattn import AnyCues
     from boolattn.attention.gate import Gate
+    from boolattn.attention.layer import CueState, LayerBias
 
 
 @dataclass

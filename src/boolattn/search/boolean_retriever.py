@@ -53,6 +53,8 @@ class BooleanRetriever:
         embed: Any,  # noqa: ANN401 - see as_retriever
         parser: Parser | str | None = SHIPPED,
     ) -> None:
+        if not hasattr(store, "nearest"):
+            raise ConfigError(f"a store is one of boolattn.search.stores, not {store!r}")
         self.store = store
         own = as_retriever(embed, None)
         self.retriever = CallableRetriever(

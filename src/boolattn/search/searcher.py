@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from boolattn.search.storage.manifest import check_files, check_model, read_mani
 from boolattn.settings import build
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sentence_transformers import SentenceTransformer
 
@@ -266,7 +266,7 @@ def _check_queries(queries: object) -> None:
 def _document(place: int, given: str | Mapping[str, Any] | Document) -> Document:
     if isinstance(given, Document):
         return given
-    values = {"text": given} if isinstance(given, str) else dict(given)
+    values = dict(given) if isinstance(given, Mapping) else {"text": given}
     if not isinstance(values.get("text"), str):
         raise DataError(f"document {place} has no text; give texts, or mappings with 'text'")
     title, text = str(values.pop("title", "")), values.pop("text")

@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     #: Rows and inner products of each query.
     Answers = list[tuple[list[int], list[float]]]
 
-_N_SAMPLE, _QUERIES = 50, 16
+_N_SAMPLE, _QUERIES, _MAX_TAGS = 50, 16, 1024
 _FIRST_EFFORT, _MOST_EFFORT = 32, 4096
-_MAX_TAGS = 1024
 _EXISTS = 0  # in place of a hash: the field has a value
 
 
@@ -171,10 +170,9 @@ class DatabaseEngine(TunedEngine):
         for start in range(job.first_row, len(rows), own.batch):
             own.insert(_entries(rows, start, min(start + own.batch, len(rows))))
         own.finish(is_new=not job.first_row)
-        where, engine = {"uri": uri, "collection": name}, cls(own, rows, {})
-        if own.is_exact:
-            return where, {}
-        return where | engine.tune(job.sample()[:_N_SAMPLE], _FIRST_EFFORT, _MOST_EFFORT), {}
+        engine, limits = cls(own, rows, {}), (_FIRST_EFFORT, _MOST_EFFORT)
+        tuned = {} if own.is_exact else engine.tune(job.sample()[:_N_SAMPLE], *limits)
+        return {"uri": uri, "collection": name, **tuned}, {}
 
     @classmethod
     def open(cls, folder: Path, manifest: Manifest, rows: Rows) -> Engine:

@@ -261,7 +261,10 @@ class Writer:
 
 def delete_documents(folder: Path, ids: Iterable[str]) -> Manifest:
     """Remove documents; with an unknown id nothing is removed. No model is needed."""
-    names = list(dict.fromkeys(ids))
+    names = list(ids)
+    if isinstance(ids, str | bytes) or not all(isinstance(name, str) for name in names):
+        raise DataError("ids to delete are a list of texts")
+    names = list(dict.fromkeys(names))
     read_manifest(folder)
     with disk.writing(folder):
         manifest = _checked_manifest(folder)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.lib import format as npy
 from safetensors.numpy import load_file, save
 
-from boolattn.data.records import Document
+from boolattn.data.records import Document, checked_documents
 from boolattn.errors import DataError, IndexFolderError
 from boolattn.search.storage.manifest import FORMAT, FileEntry, SegmentEntry, describe
 from boolattn.search.storage.passages import cut
@@ -120,7 +120,7 @@ def _field(name: str, values: Sequence[list[Value]]) -> dict[str, NDArray[Any]]:
 def drafts(documents: Iterable[Document], size: int, n_tokens: int) -> Iterator[Draft]:
     """Split a corpus into segments, and its documents into passages of so many tokens."""
     draft = Draft()
-    for document in documents:
+    for document in checked_documents(documents):
         draft.add(document, cut(document.text, n_tokens))
         if len(draft.lines) >= size or draft.n_bytes >= MAX_BYTES:
             yield draft
