@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import io
 import os
-import pickle  # nosec B403 - see _Points
+import pickle  # nosec B403
 import sqlite3
 from contextlib import contextmanager
 from enum import Enum
