@@ -42,7 +42,6 @@ def build(kind: type[T], values: Mapping[str, Any], *, source: str = "") -> T:
 #: Whether a value is of a type, by the type's name.
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "bool": lambda value: isinstance(value, bool),
-    "bool | None": lambda value: isinstance(value, bool | None),
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
     "str": lambda value: isinstance(value, str),
@@ -58,7 +57,17 @@ _TYPES |= {
     "tuple[str, ...]": _TYPES["Sequence[str]"],
     "dict[str, Any]": _TYPES["Mapping[str, Any]"],
     "dict[str, str]": _TYPES["Mapping[str, str]"],
+    "tuple[int, ...]": lambda value: (
+        isinstance(value, list | tuple) and all(_TYPES["int"](own) for own in value)
+    ),
 }
+
+
+def _or_none(is_right: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or is_right(value)
+
+
+_TYPES |= {f"{name} | None": _or_none(is_right) for name, is_right in _TYPES.items()}
 
 
 def check_types(settings: Any) -> None:  # noqa: ANN401 - any dataclass

@@ -11,7 +11,7 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.factors import Factors, wide_attention
 from boolattn.attention.gate import learned_gate
 from boolattn.attention.layer import LayerBias
-from boolattn.attention.position import position_weight, squared_distance
+from boolattn.attention.position import N_CACHED, position_weight, squared_distance
 from boolattn.attention.sampling import gumbel_sigmoid, straight_through
 from boolattn.attention.scope import ScopePredictor
 
@@ -86,11 +86,13 @@ def test_position_weight_by_hand():
     torch.testing.assert_close(weight[0, 2], torch.tensor(forward, dtype=torch.float32))
 
 
-def test_position_weight_is_the_same_with_and_without_gradient():
-    config = BoolAttnConfig()
-    cue = torch.rand(2, 3, 12, requires_grad=True)
+@pytest.mark.parametrize("n_tokens", [12, N_CACHED + 30])
+def test_position_weight_is_the_same_with_and_without_gradient(n_tokens):
+    config = BoolAttnConfig(window=3)
+    # Few probable cues: in a long text their weights come from afar.
+    cue = torch.rand(2, 3, n_tokens).pow(6).requires_grad_()
     sigma = torch.tensor([0.7, 2.0, 5.0], requires_grad=True)
-    squared = squared_distance(config, 12, cue.device)
+    squared = squared_distance(config, n_tokens, cue.device)
     trained = position_weight(config, cue, sigma)
     with torch.no_grad():
         torch.testing.assert_close(trained, position_weight(config, cue, sigma))

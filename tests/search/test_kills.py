@@ -172,10 +172,13 @@ def test_a_writer_killed_amid_its_rows(index, action, match, at):
 @pytest.mark.parametrize("action", STATES)
 @pytest.mark.parametrize("index", ENGINES, indirect=True)
 def test_a_writer_killed_at_every_event(index, action):
-    index.restore(is_new=action == "new")
-    n_events = len(index.do(action)["events"])
+    counts = []
+    for _ in range(2):  # a build that tunes its engine does not always have as many
+        index.restore(is_new=action == "new")
+        counts.append(len(index.do(action)["events"]))
+    n_events = min(counts)
     n_killed = sum(check(index, action, at=at, after=True) for at in range(1, n_events + 1))
-    assert n_killed > 0.8 * n_events  # a run of fewer events ends before the last kills
+    assert n_killed > 0.9 * n_events
 
 
 @pytest.mark.slow

@@ -113,8 +113,11 @@ class BoolAttn(nn.Module):
         if self._folded is None or not self._folded.is_current():
             cue = cast("CuePredictor", self.cue)
             layers: dict[int, Any] = {int(name): layer for name, layer in self.layers.items()}
-            parts = Parts(self.config, self.operators, cue, layers, list(self.parameters()))
-            self._folded = FoldedWeights(parts)
+            modules = [module._parameters for module in self.modules()]
+            places = [
+                (own, name) for own in modules for name, value in own.items() if value is not None
+            ]
+            self._folded = FoldedWeights(Parts(self.config, self.operators, cue, layers, places))
         return self._folded
 
     def compile_parts(self, **options: Any) -> None:

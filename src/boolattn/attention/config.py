@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from boolattn.errors import ConfigError, GateError
+from boolattn.settings import check_types
 
 #: The operator axis of every tensor: AND, OR, NOT.
 OPERATORS = ("and", "or", "not")
@@ -99,7 +99,8 @@ class BoolAttnConfig:
     cue_seed: int | None = None
 
     def __post_init__(self) -> None:
-        self._check_types()
+        self._check_counts()
+        check_types(self)
         # A file or a caller may give lists, which cannot be hashed.
         object.__setattr__(self, "operators", tuple(self.operators))
         if self.layers is not None:
@@ -116,21 +117,6 @@ class BoolAttnConfig:
         layers = (0,) if self.layers is None else self.layers
         if not layers or layers[0] < 0 or list(layers) != sorted(set(layers)):
             raise ConfigError(f"layers must be layer numbers from 0, in order; got {layers}")
-
-    def _check_types(self) -> None:
-        switches = ("bounded_scope", "operator_bias", "use_noise")
-        optional = ("gate_reads", "layers", "bounded_scope", *_FROM_0)
-        kinds: dict[str, Any] = {"operators": (list, tuple), "layers": (list, tuple)}
-        kinds |= dict.fromkeys(_CHOICES, str) | dict.fromkeys((*_LIMITS, *_FROM_0), (int, float))
-        kinds |= dict.fromkeys(switches, (bool, int))  # a file may have 0 and 1
-        for name, kind in kinds.items():
-            if (value := getattr(self, name)) is None and name in optional:
-                continue
-            items = value if name in ("operators", "layers") else ()
-            own = str if name == "operators" else int
-            is_right = isinstance(value, kind) and (name in switches or not isinstance(value, bool))
-            if not is_right or not all(isinstance(item, own) for item in items):
-                raise ConfigError(f"{name} is of the wrong type: {value!r}")
 
     def _check_operators(self) -> None:
         if not (own := self.operators):
@@ -149,7 +135,7 @@ class BoolAttnConfig:
         if self.is_paper and reads == "context":
             raise ConfigError("the paper variant's learned gate needs gate_reads='mean'")
 
-    def _check_numbers(self) -> None:
+    def _check_counts(self) -> None:
         for name in _COUNTS:
             value = getattr(self, name)
             if name == "rank" and value is None:
@@ -158,6 +144,8 @@ class BoolAttnConfig:
                 raise ConfigError(f"{name} must be an integer of at least 1; got {value!r}")
             if name in _KERNELS and value % 2 == 0:
                 raise ConfigError(f"{name} must be odd; got {value}")
+
+    def _check_numbers(self) -> None:
         for name, limit in _LIMITS.items():
             if not 0 < (value := getattr(self, name)) < limit:
                 raise ConfigError(f"{name} must be above 0 and below {limit}; got {value}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ class Parts(NamedTuple):
     operators: Tensor
     cue: CuePredictor
     layers: dict[int, BoolAttnLayer]
-    parameters: list[Tensor]
+    places: list[tuple[dict[str, Any], str]]  # the modules' parameters, by name
 
 
 @cache
@@ -57,14 +57,16 @@ class FoldedWeights:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._made_of = self._state()
+        self._kept = [own[name] for own, name in parts.places]  # or another could have their id
         self._layers: dict[tuple[int, ...], dict[int, FoldedLayer]] = {}
         self._kernels: dict[int, KernelLayer] = {}
         self._reach: dict[int, Tensor] = {}
         with torch.inference_mode(False), torch.no_grad():
             self._cue = _fold_cue(parts.cue, parts.operators)
 
-    def _state(self) -> list[tuple[int, int]]:
-        return [(value.data_ptr(), value._version) for value in self._parts.parameters]
+    def _state(self) -> list[tuple[int, int, int]]:
+        found = [own[name] for own, name in self._parts.places]
+        return [(id(value), value.data_ptr(), value._version) for value in found]
 
     def is_current(self) -> bool:
         """Whether the parameters are as they were."""

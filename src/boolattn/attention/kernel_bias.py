@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from triton import cdiv, next_power_of_2
 
 from boolattn.attention.factors import AttentionBias, Factors
+from boolattn.attention.folded import SHORT
 from boolattn.attention.kernels import cue_kernel, dense_kernel, wide_kernel
 
 if TYPE_CHECKING:
@@ -45,12 +46,13 @@ def _launch(
     )
     key = (kernel, args[0].device, key, constants)
     compiled = _COMPILED.get(key)
-    if compiled is None:
+    with torch.cuda.device_of(args[0]):  # Triton launches on the current device
+        if compiled is not None:
+            compiled[grid](*args, *constants)
+            return
         if len(_COMPILED) > _MOST_COMPILED:
             _COMPILED.clear()
         _COMPILED[key] = kernel[grid](*args, *constants, num_warps=n_warps)
-    else:
-        compiled[grid](*args, *constants)
 
 
 @dataclass(frozen=True)
@@ -178,9 +180,10 @@ class KernelBias(AttentionBias):
 
     def masked(self, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
         """Return the full bias with the mask in it. ``(batch, heads, tokens, tokens)``."""
-        if mask is not None and (mask.dtype != torch.bool or mask.shape[1] != 1):
-            return super().masked(mask, dtype)
         layer, (n_texts, n_tokens) = self.layer, self.cues.mask.shape
+        is_plain = mask is None or (mask.dtype == torch.bool and mask.shape[1:2] == (1,))
+        if not is_plain or n_tokens > SHORT:  # a program holds all pairs of a text
+            return super().masked(mask, dtype)
         width = -(-n_tokens // 8) * 8  # fused attention needs aligned rows
         bias = self.out.new_empty(n_texts, layer.n_heads, n_tokens, width, dtype=dtype)
         pairs = self.cues.mask if mask is None else mask.expand(n_texts, 1, n_tokens, n_tokens)
