@@ -67,7 +67,8 @@ def _or_none(is_right: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or is_right(value)
 
 
-_TYPES |= {f"{name} | None": _or_none(is_right) for name, is_right in _TYPES.items()}
+_PLAIN = ("bool", "int", "float", "str", "tuple[int, ...]")
+_TYPES |= {f"{name} | None": _or_none(_TYPES[name]) for name in _PLAIN}
 
 
 def check_types(settings: Any) -> None:  # noqa: ANN401 - any dataclass
