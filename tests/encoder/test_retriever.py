@@ -9,13 +9,14 @@ from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.composition.exact import rank_plans
-from boolattn.encoder import build_towers
+from boolattn.encoder import build_towers, query_encoder
 from boolattn.encoder.retriever import Retriever
 from boolattn.errors import MissingDataError
 from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import ParsedQuery
 from boolattn.logic.syntax import parse
 from boolattn.logic.tree import And, Atom, Not, Or
+from boolattn.plugin.attach import plugin_of
 from tests.parses import KnownParses, flat
 
 NOT_TEXT, PLAIN_TEXT = "moths of Borneo but not Sumatra", "moths of Borneo"
@@ -44,6 +45,26 @@ def test_a_query_without_operators_is_the_plain_vector_bit_for_bit(retriever):
     assert (plan.vectors == expected).all()
     similarities = np.array([[0.3, 0.1]], np.float32)
     assert (retriever.score(plan, similarities) == similarities[0]).all()
+
+
+def test_queries_are_encoded_with_folded_weights_and_training_is_not(tiny_encoder, tokenizer):
+    config = BoolAttnConfig(gate="lexicon", rank=4)
+    towers = build_towers(tiny_encoder(initializer_range=0.3), config, tokenizer=tokenizer).eval()
+    texts = [NOT_TEXT, PLAIN_TEXT]
+    before = towers.encode_query(texts)
+    retriever = Retriever(towers)
+    plugin = plugin_of(query_encoder(towers))
+    assert (retriever.encode_queries([PLAIN_TEXT]) == towers.encode_query([PLAIN_TEXT])).all()
+    assert plugin._folded is None  # no expert was open
+    np.testing.assert_allclose(retriever.encode_queries(texts), before, atol=2e-5)
+    assert plugin._folded is not None
+    towers.train()
+    assert plugin._folded is None
+    with torch.no_grad():
+        plugin.layers["0"].bias.outer_bias.add_(5.0)
+    after = Retriever(towers).encode_queries(texts)
+    assert (after[1] == before[1]).all()
+    assert np.abs(after[0] - before[0]).max() > 1e-4
 
 
 def test_operands_are_parsed_encoded_separately_and_composed(retriever):

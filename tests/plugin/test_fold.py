@@ -88,7 +88,7 @@ def test_closed_gates_change_no_bit(tiny_encoder, batch):
     assert not torch.equal(hidden, bare)
 
 
-@pytest.mark.parametrize("change", ["step", "copy", "move", "load", "replace"])
+@pytest.mark.parametrize("change", ["step", "copy", "move", "load", "replace", "swap", "graph"])
 def test_changed_weights_are_folded_anew(tiny_encoder, batch, change):
     encoder = tiny_encoder(initializer_range=0.3)
     plugin = scattered(attach(encoder))
@@ -106,6 +106,14 @@ def test_changed_weights_are_folded_anew(tiny_encoder, batch, change):
     elif change == "replace":
         bias = plugin.layers["0"].bias
         bias.outer_bias = torch.nn.Parameter(bias.outer_bias.detach() + 1.0)
+    elif change == "swap":
+        other = copy.deepcopy(plugin.layers["0"].bias)
+        with torch.no_grad():
+            other.outer_bias.add_(1.0)
+        plugin.layers["0"].bias = other
+    elif change == "graph":  # a training step that counts no change, as a recorded one
+        encoder.train()
+        plugin.layers["0"].bias.outer_bias.data.add_(1.0)
     else:
         plugin.load_state_dict({n: v * 1.5 for n, v in plugin.state_dict().items()})
     got = outputs(encoder, batch, operators=OPEN)
@@ -139,6 +147,27 @@ def test_not_used_in_training_recording_autocast_or_for_the_paper(tiny_encoder, 
         assert special._folded is None, settings
 
 
+def test_a_foreign_module_or_a_hook_is_not_folded_away(tiny_encoder, batch):
+    class Other(torch.nn.Linear):
+        def forward(self, values):
+            return super().forward(values) + 1.0
+
+    encoder = tiny_encoder(initializer_range=0.3)
+    plugin = scattered(attach(encoder, BoolAttnConfig(rank=4)))
+    plugin.fold()
+    before = outputs(encoder, batch, operators=OPEN)
+    layer = plugin.layers["0"]
+    hook = layer.reduce.register_forward_hook(lambda _module, _inputs, values: values + 1.0)
+    hooked = outputs(encoder, batch, operators=OPEN)
+    hook.remove()
+    assert torch.equal(outputs(encoder, batch, operators=OPEN), before)
+    own, layer.reduce = layer.reduce, Other(*reversed(layer.reduce.weight.shape)).eval()
+    layer.reduce.load_state_dict(own.state_dict())
+    swapped = outputs(encoder, batch, operators=OPEN)
+    torch.testing.assert_close(swapped, hooked)
+    assert (swapped - before).abs().max() > 1e-3
+
+
 def test_only_open_texts_and_experts_are_computed(tiny_encoder, batch):
     encoder = tiny_encoder()
     plugin = attach(encoder)
@@ -165,7 +194,9 @@ def test_only_open_texts_and_experts_are_computed(tiny_encoder, batch):
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("settings", [{}, {"rank": 4}, {"operators": ("and", "or")}])
-def test_kernels_give_the_references_values(tiny_encoder, dtype, settings):
+def test_kernels_give_the_references_values(tiny_encoder, dtype, settings, monkeypatch):
+    # Attention runs in the own kernel in half precision only; its values are checked in both.
+    monkeypatch.setattr("boolattn.attention.kernel_bias._MOST_BYTES", 4)
     encoder = tiny_encoder(initializer_range=0.3).to("cuda", dtype).eval()
     plugin = scattered(attach(encoder, BoolAttnConfig(**settings)))
     labels = [[name for name in row if name in plugin.config.operators] for row in OPEN]

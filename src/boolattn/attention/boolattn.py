@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -96,10 +96,17 @@ class BoolAttn(nn.Module):
         """Fold the weights, for faster encoding without gradients.
 
         Used in ``eval`` mode without gradients, autocast, recording or a compiler, and made anew
-        when a parameter was changed in place, replaced or moved. A write to ``parameter.data`` is
-        not noticed: call this again.
+        after ``train()`` or when a parameter or a module was changed, replaced or moved; not used
+        with modules that are not BoolAttn's own, or with hooks. A write to ``parameter.data`` in
+        ``eval`` mode is not noticed: call this again.
         """
         self._is_folded, self._folded = self.config.can_fold, None
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode; folded weights do not outlive training, not even in recorded graphs."""
+        if mode:
+            self._folded = None
+        return super().train(mode)
 
     def _current_fold(self) -> FoldedWeights | None:
         """Return the folded weights where they can be used."""
@@ -113,12 +120,9 @@ class BoolAttn(nn.Module):
         if self._folded is None or not self._folded.is_current():
             cue = cast("CuePredictor", self.cue)
             layers: dict[int, Any] = {int(name): layer for name, layer in self.layers.items()}
-            modules = [module._parameters for module in self.modules()]
-            places = [
-                (own, name) for own in modules for name, value in own.items() if value is not None
-            ]
-            self._folded = FoldedWeights(Parts(self.config, self.operators, cue, layers, places))
-        return self._folded
+            modules = [self, *cue.modules(), *self.layers.modules()]
+            self._folded = FoldedWeights(Parts(self.config, self.operators, cue, layers), modules)
+        return self._folded if self._folded.is_own else None
 
     def compile_parts(self, **options: Any) -> None:
         """Compile the cue predictor and the experts, in place.

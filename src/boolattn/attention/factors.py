@@ -37,8 +37,16 @@ class AttentionBias:
     """One layer's bias, in any way it can be computed; a subclass has its factors."""
 
     factors: Any  # the factors, an attribute or a property
-    #: Whether one GPU kernel computes it.
-    is_fused = False
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+    ) -> Tensor | None:
+        """Return the result of attention by an own kernel, ``(batch, tokens, heads, dim)``.
+
+        ``None`` without such a kernel for these texts, as here.
+        """
+        del query, key, value, mask
+        return None
 
     def append(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         """Return queries and keys with the factors as extra dimensions."""

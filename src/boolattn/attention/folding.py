@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from boolattn.attention.bias import BiasPredictor
+from boolattn.attention.cue import CuePredictor
 from boolattn.attention.folded import SHORT, FoldedCues, FoldedLayer, sum_taps
+from boolattn.attention.layer import BoolAttnLayer
 from boolattn.attention.position import (
     N_CACHED,
     position_precision,
@@ -18,16 +21,21 @@ from boolattn.attention.position import (
     squared_distance,
     words,
 )
+from boolattn.attention.scope import ScopePredictor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
 
     from boolattn.attention.config import BoolAttnConfig
-    from boolattn.attention.cue import CuePredictor
     from boolattn.attention.gate import Gate
-    from boolattn.attention.kernel_bias import KernelCues, KernelLayer
-    from boolattn.attention.layer import BoolAttnLayer
+    from boolattn.attention.kernel_bias import KernelCues, KernelWeights
 
+#: The modules that can be folded.
+_OWN = (
+    *(BoolAttnLayer, ScopePredictor, BiasPredictor, CuePredictor),
+    *(nn.Linear, nn.Conv1d, nn.Identity, nn.ModuleDict),
+)
 #: Most pairs of tokens, of all layers, whose weights are computed at once.
 _MOST_PAIRS = 2**22
 
@@ -39,7 +47,6 @@ class Parts(NamedTuple):
     operators: Tensor
     cue: CuePredictor
     layers: dict[int, BoolAttnLayer]
-    places: list[tuple[dict[str, Any], str]]  # the modules' parameters, by name
 
 
 @cache
@@ -52,24 +59,44 @@ def kernels() -> ModuleType | None:
 
 
 class FoldedWeights:
-    """All layers' folded weights, and the state of the parameters they were made of."""
+    """All layers' folded weights, and the state of the modules they were made of."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, modules: Sequence[nn.Module]) -> None:
         self._parts = parts
+        self._modules = [module._modules for module in modules]
+        self._hooks = [
+            hooks
+            for module in modules[1:]  # the plug-in itself is called
+            for hooks in (module._forward_pre_hooks, module._forward_hooks)
+        ]
+        #: Whether the modules are those that BoolAttn builds; others compute what they want.
+        self.is_own = not any(self._hooks) and all(type(part) in _OWN for part in modules[1:])
+        self._places = [
+            (module._parameters, name)
+            for module in modules
+            for name, value in module._parameters.items()
+            if value is not None
+        ]
         self._made_of = self._state()
-        self._kept = [own[name] for own, name in parts.places]  # or another could have their id
+        # Kept, or another could have their id.
+        self._kept = [[own[name] for own, name in self._places], list(modules)]
+        if not self.is_own:
+            return
         self._layers: dict[tuple[int, ...], dict[int, FoldedLayer]] = {}
-        self._kernels: dict[int, KernelLayer] = {}
+        self._kernels: KernelWeights | None = None
         self._reach: dict[int, Tensor] = {}
         with torch.inference_mode(False), torch.no_grad():
             self._cue = _fold_cue(parts.cue, parts.operators)
 
-    def _state(self) -> list[tuple[int, int, int]]:
-        found = [own[name] for own, name in self._parts.places]
-        return [(id(value), value.data_ptr(), value._version) for value in found]
+    def _state(self) -> list[object]:
+        values = [cast("Tensor", own[name]) for own, name in self._places]
+        state: list[object] = [(id(v), v.data_ptr(), v._version) for v in values]
+        state += [id(part) for own in self._modules for part in own.values()]
+        state.append(any(self._hooks))
+        return state
 
     def is_current(self) -> bool:
-        """Whether the parameters are as they were."""
+        """Whether parameters and modules are as they were."""
         return self._made_of == self._state()
 
     def layers(self, experts: tuple[int, ...]) -> dict[int, FoldedLayer]:
@@ -84,21 +111,25 @@ class FoldedWeights:
         return self._layers[experts]
 
     def _kernel_cues(self, own: ModuleType, hidden: Tensor, mask: Tensor, gate: Gate) -> KernelCues:
-        """Do what :meth:`find_cues` does, by a kernel of the module ``own``."""
-        first, start, second, n_kernel = self._cue
-        mask, opened = mask.contiguous(), gate.open.contiguous()
-        out, is_bounded = F.linear(hidden, first, start), self._parts.config.bounded_scope
-        found = own.find_cues(out, second, mask, opened, n_kernel, is_bounded=is_bounded)
-        if not self._kernels:
-            operators = self._parts.operators
-            experts = tuple(range(len(operators)))
+        """Do what :meth:`find_cues` does, by the kernels of the module ``own``."""
+        parts, (first, start, second, _) = self._parts, self._cue
+        if self._kernels is None:
+            experts = tuple(range(len(parts.operators)))
             with torch.inference_mode(False), torch.no_grad():
-                for index, layer in self._parts.layers.items():
-                    folded = FoldedLayer(layer, operators, experts, torch.float32)
-                    precision = position_precision(layer.bias.sigma)
-                    self._kernels[index] = own.KernelLayer(layer, folded, precision)
-        cues: KernelCues = own.KernelCues(mask, *found, self._kernels)
+                layers = {}
+                for index, layer in parts.layers.items():
+                    folded = FoldedLayer(layer, parts.operators, experts, torch.float32)
+                    layers[index] = own.KernelLayer(layer, folded)
+                precisions = position_precision(self._sigmas())
+            self._kernels = own.KernelWeights(layers, precisions, parts.config)
+        mask, opened = mask.contiguous(), gate.open.contiguous()
+        out = F.linear(hidden, first, start)
+        cues: KernelCues = own.find_cues(out, second, mask, opened, self._kernels)
         return cues
+
+    def _sigmas(self) -> Tensor:
+        """Return all layers' widths, ``(layers, operators)``."""
+        return torch.stack([layer.bias.sigma for layer in self._parts.layers.values()])
 
     def find_cues(self, hidden: Tensor, mask: Tensor, gate: Gate) -> FoldedCues | KernelCues:
         """Do what :meth:`BoolAttn.find_cues` does, and compute all layers' position weights."""
@@ -140,13 +171,12 @@ class FoldedWeights:
     def _near(self, cue: Tensor) -> Tensor:
         """Return all layers' position weights, ``(layers, batch, tokens, operators)``."""
         config, n_tokens = self._parts.config, cue.shape[-1]
-        sigmas: list[Tensor] = [layer.bias.sigma for layer in self._parts.layers.values()]
-        if cue.numel() * n_tokens * len(sigmas) > _MOST_PAIRS or n_tokens > N_CACHED:
-            near = torch.stack([position_weight(config, cue.float(), s) for s in sigmas])
+        if cue.numel() * n_tokens * len(self._parts.layers) > _MOST_PAIRS or n_tokens > N_CACHED:
+            near = torch.stack([position_weight(config, cue.float(), s) for s in self._sigmas()])
             return near.transpose(2, 3).to(cue.dtype)
         if n_tokens not in self._reach:
             with torch.inference_mode(False):
-                precision = position_precision(torch.stack(sigmas).detach())
+                precision = position_precision(self._sigmas().detach())
                 squared = squared_distance(config, n_tokens, cue.device)
                 reach = torch.exp(-squared * precision[..., None, None])
                 self._reach[n_tokens] = reach[:, None].to(cue.dtype)

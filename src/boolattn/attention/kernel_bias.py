@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.nn import functional as F
@@ -12,18 +12,23 @@ from triton import cdiv, next_power_of_2
 
 from boolattn.attention.factors import AttentionBias, Factors
 from boolattn.attention.folded import SHORT
-from boolattn.attention.kernels import cue_kernel, dense_kernel, wide_kernel
+from boolattn.attention.kernels import attention_kernel, cue_kernel, near_kernel, wide_kernel
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from boolattn.attention.config import BoolAttnConfig
     from boolattn.attention.folded import FoldedLayer
     from boolattn.attention.layer import BoolAttnLayer
 
 #: Tokens of one program.
 _TILE = 16
-#: Heads of one program that writes a dense bias.
-_GROUP = 4
+#: Columns of a layer's matrix are padded to a multiple of this, or the product is slow.
+_ALIGNED = 8
+#: Of a number whose attention runs in the own kernel: it is slow without tensor cores.
+_MOST_BYTES = 2
+#: Most channels of an expert of which every head's program reads all.
+_FEW_INNER = 32
 _MOST_COMPILED = 4096
 #: Compiled kernels by what Triton compiles them for.
 _COMPILED: dict[tuple[object, ...], Any] = {}
@@ -32,27 +37,33 @@ _COMPILED: dict[tuple[object, ...], Any] = {}
 def _launch(
     kernel: Any,  # noqa: ANN401 - Triton's type
     grid: tuple[int, int, int],
-    args: tuple[Any, ...],
+    tensors: tuple[Tensor, ...],
+    numbers: tuple[int, ...],
     constants: tuple[Any, ...],
     n_warps: int = 4,
 ) -> None:
     """Launch a kernel; Triton analyses only arguments that it has not seen.
 
     Its analysis takes longer than the launch. It looks at types, numbers, and whether addresses
-    are multiples of 16.
+    are multiples of 16; here all of them are, or nothing is kept.
     """
-    key = tuple(
-        (arg.dtype, arg.data_ptr() % 16) if isinstance(arg, torch.Tensor) else arg for arg in args
-    )
-    key = (kernel, args[0].device, key, constants)
-    compiled = _COMPILED.get(key)
-    with torch.cuda.device_of(args[0]):  # Triton launches on the current device
-        if compiled is not None:
-            compiled[grid](*args, *constants)
-            return
+    address, device = 0, tensors[0].device
+    for tensor in tensors:
+        address |= tensor.data_ptr()
+    if device.index != torch.cuda.current_device():  # where Triton launches
+        with torch.cuda.device(device):
+            _launch(kernel, grid, tensors, numbers, constants, n_warps)
+        return
+    key = (kernel, device, *[tensor.dtype for tensor in tensors], numbers, constants)
+    compiled = None if address % 16 else _COMPILED.get(key)
+    if compiled is not None:
+        compiled[grid](*tensors, *numbers, *constants)
+        return
+    compiled = kernel[grid](*tensors, *numbers, *constants, num_warps=n_warps)
+    if not address % 16:
         if len(_COMPILED) > _MOST_COMPILED:
             _COMPILED.clear()
-        _COMPILED[key] = kernel[grid](*args, *constants, num_warps=n_warps)
+        _COMPILED[key] = compiled
 
 
 @dataclass(frozen=True)
@@ -61,49 +72,76 @@ class KernelCues:
 
     Attributes:
         mask: Not 0 for tokens. Shape ``(batch, tokens)``.
-        cue: Cue probabilities, 0 on padding. Shape ``(batch, operators, tokens)``.
+        cue: Cue probabilities, 0 on padding. Shape ``(batch, operators, tokens)``,
+            and up to three texts more, without a value.
         allowed: 1 for tokens that can be in the scope of an open expert. Same shape.
+        near: Position weights by layer. Same shape.
         layers: The layers' weights.
     """
 
     mask: Tensor
     cue: Tensor
     allowed: Tensor
+    near: dict[int, Tensor]
     layers: dict[int, KernelLayer]
 
     def bias(self, index: int, hidden: Tensor) -> KernelBias:
         """Compute what needs the hidden state of layer ``index``; attention runs the kernel."""
         layer = self.layers[index]
-        return KernelBias(F.linear(hidden, layer.weight), self, layer)
+        out = F.linear(hidden, layer.weight)
+        inputs = (out, self.cue, self.allowed, self.mask, self.near[index], layer.constants)
+        return KernelBias(inputs, layer)
 
 
 def find_cues(
-    out: Tensor, second: Tensor, mask: Tensor, opened: Tensor, n_kernel: int, *, is_bounded: bool
-) -> tuple[Tensor, Tensor]:
-    """Return cue probabilities and allowed tokens, as in :class:`KernelCues`.
+    out: Tensor, second: Tensor, mask: Tensor, opened: Tensor, weights: KernelWeights
+) -> KernelCues:
+    """Find the cues of a batch and all layers' position weights.
 
     Args:
         out: Of the cue predictor's first matrix: taps, then operators.
         second: Its second matrix. Shape ``(channels, operators)``.
         mask: Not 0 for tokens. Shape ``(batch, tokens)``.
         opened: 1 for open experts. Shape ``(batch, operators)``.
-        n_kernel: Taps of the convolution.
-        is_bounded: Whether a text's first and last token are never in scope.
+        weights: Of all layers.
     """
+    layers, precisions, config = weights
     n_texts, n_tokens = mask.shape
     n_channels, n = second.shape
-    cue, allowed = out.new_empty(2, n_texts, n, n_tokens, dtype=torch.float32)
-    args = (out, mask, opened, second, cue, allowed, n_tokens)
-    n_channel_lanes = next_power_of_2(n_channels)
-    constants = (n, n_channels, n_channel_lanes, n_kernel, is_bounded, _TILE, _block(n_tokens))
-    _launch(cue_kernel, (n_texts, cdiv(n_tokens, _TILE), 1), args, constants)
-    return cue, allowed
+    shape = (2 + len(layers), -(-n_texts // 4) * 4, n, n_tokens)  # multiples of 16 bytes
+    own = out.new_empty(shape, dtype=torch.float32)
+    cue, allowed, near = own[0], own[1], own[2:]
+    block = min(1024, int(next_power_of_2(n_tokens)))
+    n_tiles, n_lanes = cdiv(n_tokens, _TILE), next_power_of_2(n_channels)
+    _launch(
+        cue_kernel,
+        (n_texts, n_tiles, 1),
+        (out, mask, opened, second, cue, allowed),
+        (n_tokens,),
+        (n, n_channels, n_lanes, config.cue_kernel, config.bounded_scope, _TILE, block),
+    )
+    _launch(
+        near_kernel,
+        (n_texts, n_tiles, precisions.numel()),
+        (cue, precisions, near),
+        (n_tokens,),
+        (n, config.operators[-1] == "not", config.window, _TILE, block),
+    )
+    return KernelCues(mask, cue, allowed, dict(zip(layers, near.unbind(), strict=True)), layers)
+
+
+class KernelWeights(NamedTuple):
+    """All layers' weights, the precisions of their position weights, and the settings."""
+
+    layers: dict[int, KernelLayer]
+    precisions: Tensor  # shape ``(layers, operators)``
+    config: BoolAttnConfig
 
 
 class KernelLayer:
     """One layer's weights: one matrix for the hidden state, and packed constants."""
 
-    def __init__(self, layer: BoolAttnLayer, folded: FoldedLayer, precision: Tensor) -> None:
+    def __init__(self, layer: BoolAttnLayer, folded: FoldedLayer) -> None:
         n_kernel, n_heads, n = folded.shape
         n_inner, head_size = folded.second.shape[0] // n, layer.head_size
         n_hidden = folded.first.shape[1] - 3 * n - 1
@@ -116,90 +154,97 @@ class KernelLayer:
             starts = starts + weight @ layer.reduce.bias.float()
             weight = weight @ layer.reduce.weight.float()
         tap_starts, inner_starts = starts.split([len(starts) - n * n_inner, n * n_inner])
-        own = torch.arange(n, device=precision.device)
+        own = torch.arange(n, device=weight.device)
         parts = (
             taps[:, own, :, n_hidden + own].transpose(0, 1),  # indexing moved the operators first
             tap_starts,
-            precision,
             inner_starts,
             inner[own, :, n_hidden + 2 * n + 1 + own],
             folded.second.view(n, n_inner, n_heads, n)[own, :, :, own],
             folded.bias.view(n_heads, n).T,
         )
         self.constants = torch.cat([part.flatten() for part in parts])
+        n_columns = len(weight)
+        weight = F.pad(weight, (0, 0, 0, -n_columns % _ALIGNED))
         self.weight = weight.to(layer.scope.hidden_weight.dtype)
         self.n_operators, self.n_heads, self.head_size = n, n_heads, head_size
         self.n_extra = n + -(head_size + n) % 8  # fused attention needs multiples of 8
         n_lanes = max(16, next_power_of_2(n_inner))
-        self._sizes = (n_kernel, n_inner, min(64, n_lanes), folded.has_not, layer.config.window)
-
-    def wide_constants(self, n_tokens: int) -> tuple[Any, ...]:
-        """Return the constants of the kernel for any text."""
-        n_lanes = max(16, next_power_of_2(self.n_heads))
-        dims = (self.head_size, self.n_extra)
-        dim, n_extra = ((n, next_power_of_2(n)) for n in dims)
-        first = (self.n_operators, self.n_heads, n_lanes, *self._sizes)
-        return (*first, _block(n_tokens), _TILE, *dim, *n_extra)
-
-    def dense_constants(self, n_tokens: int, *, has_pairs: bool) -> tuple[Any, ...]:
-        """Return the constants of the kernel for short texts."""
-        tile = max(16, next_power_of_2(n_tokens))
-        first = (self.n_operators, self.n_heads, 16, *self._sizes)
-        return (*first, _block(n_tokens), tile, _GROUP, has_pairs)
+        self.sizes = (
+            *(n, n_heads, len(weight), n_kernel, n_inner, min(64, n_lanes), folded.has_not),
+            *(head_size, max(16, next_power_of_2(head_size))),
+        )
+        # Heads of one program that runs attention: they share what it reads.
+        self.group = 1 if n_inner <= _FEW_INNER else 4
 
 
-@dataclass(frozen=True)
+@dataclass
 class KernelBias(AttentionBias):
-    """One layer's bias, before the kernel."""
+    """One layer's bias, before the kernel, which takes the ``inputs``."""
 
-    out: Tensor
-    cues: KernelCues
+    inputs: tuple[Tensor, ...]
     layer: KernelLayer
-    is_fused = True
 
     @cached_property
     def factors(self) -> Factors:
         """The bias as factors."""
-        layer, (n_texts, n_tokens) = self.layer, self.cues.mask.shape
-        shape = (n_texts, layer.n_heads, n_tokens, layer.head_size)
-        nothing = self.out.new_zeros(shape)
+        layer, out = self.layer, self.inputs[0]
+        nothing = out.new_zeros(len(out), layer.n_heads, out.shape[1], layer.head_size)
         query, key = (part[..., layer.head_size :] for part in self.append(nothing, nothing))
         return Factors(query, key, layer.head_size**-0.5)
 
     def append(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         """Return queries and keys with the factors as extra dimensions."""
         layer = self.layer
-        if query.stride() != key.stride() or query.stride(-1) != 1:
-            query, key = query.contiguous(), key.contiguous()
+        query, key = _alike(query, key)
         n_texts, n_heads, n_tokens, head_size = query.shape
         wide = query.new_empty(2, n_texts, n_tokens, n_heads, head_size + layer.n_extra)
-        args = (*self._inputs(), query, key, wide, n_tokens, *query.stride()[:3])
-        grid = (n_texts, cdiv(n_tokens, _TILE), layer.n_operators)
-        _launch(wide_kernel, grid, args, layer.wide_constants(n_tokens))
+        n_lanes = max(16, next_power_of_2(n_heads))
+        extra = (layer.n_extra, next_power_of_2(layer.n_extra))
+        _launch(
+            wide_kernel,
+            (n_texts, cdiv(n_tokens, _TILE), layer.n_operators),
+            (*self.inputs, query, key, wide),
+            (n_tokens, *query.stride()[:3]),
+            (*layer.sizes, n_lanes, _TILE, *extra),
+        )
         return wide[0].transpose(1, 2), wide[1].transpose(1, 2)
 
-    def masked(self, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
-        """Return the full bias with the mask in it. ``(batch, heads, tokens, tokens)``."""
-        layer, (n_texts, n_tokens) = self.layer, self.cues.mask.shape
-        is_plain = mask is None or (mask.dtype == torch.bool and mask.shape[1:2] == (1,))
-        if not is_plain or n_tokens > SHORT:  # a program holds all pairs of a text
-            return super().masked(mask, dtype)
-        width = -(-n_tokens // 8) * 8  # fused attention needs aligned rows
-        bias = self.out.new_empty(n_texts, layer.n_heads, n_tokens, width, dtype=dtype)
-        pairs = self.cues.mask if mask is None else mask.expand(n_texts, 1, n_tokens, n_tokens)
-        strides = (0, 0, 0) if mask is None else (pairs.stride(0), *pairs.stride()[2:])
-        lowest = torch.finfo(dtype).min
-        args = (*self._inputs(), pairs, bias, n_tokens, *strides, width, lowest)
-        grid = (n_texts, cdiv(layer.n_heads, _GROUP), 1)
-        constants = layer.dense_constants(n_tokens, has_pairs=mask is not None)
-        _launch(dense_kernel, grid, args, constants, 8 if n_tokens > 32 else 4)
-        return bias[..., :n_tokens]
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+    ) -> Tensor | None:
+        """Run attention of a short text: ``(batch, tokens, heads, dim)``, or ``None`` for others.
 
-    def _inputs(self) -> tuple[Tensor, ...]:
-        cues = self.cues
-        return self.out, cues.cue, cues.allowed, cues.mask, self.layer.constants
+        All but the result have the shapes that ``scaled_dot_product_attention`` takes.
+        """
+        n_texts, n_heads, n_tokens, head_size = query.shape
+        if n_tokens > SHORT or query.element_size() > _MOST_BYTES:
+            return None
+        pairs, strides = self.inputs[3], (0, 0, 0)
+        if mask is not None:
+            if mask.dtype != torch.bool or mask.shape[1] != 1:
+                return None
+            pairs = mask.expand(n_texts, 1, n_tokens, n_tokens)
+            text_stride, _, row_stride, column_stride = pairs.stride()
+            strides = (text_stride, row_stride, column_stride)
+        query, key = _alike(query, key)
+        if value.stride(-1) != 1:
+            value = value.contiguous()
+        layer, result = self.layer, query.new_empty(n_texts, n_tokens, n_heads, head_size)
+        tile = 16 if n_tokens <= 16 else 1 << (n_tokens - 1).bit_length()
+        _launch(
+            attention_kernel,
+            (n_texts, -(-n_heads // layer.group), 1),
+            (*self.inputs, query, key, value, pairs, result),
+            (n_tokens, *query.stride()[:3], *value.stride()[:3], *strides),
+            (*layer.sizes, 16, tile, layer.group, mask is not None),
+            8 if tile > 64 else 4,
+        )
+        return result
 
 
-def _block(n_tokens: int) -> int:
-    """Tokens that a program reads at once when it goes over a text."""
-    return min(1024, int(next_power_of_2(n_tokens)))
+def _alike(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    """Return queries and keys with the same strides, and columns beside each other."""
+    if query.stride() != key.stride() or query.stride(-1) != 1:
+        return query.contiguous(), key.contiguous()
+    return query, key

@@ -1,7 +1,8 @@
 """Triton kernels of the folded experts, for encoding on a GPU; launched by ``kernel_bias``.
 
-The first finds the cues of a batch. The others compute one layer's scopes and strengths: one
-writes queries and keys with the factors appended, the other the bias of short texts.
+The first two find the cues of a batch and all layers' position weights. The others compute one
+layer's scopes and strengths: one appends the factors to queries and keys, the other runs the
+attention of short texts with the bias.
 """
 
 from __future__ import annotations
@@ -57,11 +58,24 @@ def cue_kernel(
 
 
 @triton.jit
-def _near(cue, rows, is_row, precision, n_tokens, IS_NOT: tl.constexpr, WINDOW: tl.constexpr,
-          BLOCK: tl.constexpr):  # fmt: skip
-    """Return position weights; only cues whose weight is not 0 in float32 are compared."""
+def near_kernel(
+    cue, precisions, out,
+    n_tokens,
+    N_OPERATORS: tl.constexpr, HAS_NOT: tl.constexpr, WINDOW: tl.constexpr,
+    TILE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Write all layers' position weights, ``(layers, batch, operators, tokens)``.
+
+    Only cues whose weight is not 0 in float32 are compared.
+    """
+    text, place = tl.program_id(0), tl.program_id(2)
+    e = place % N_OPERATORS
+    rows = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    is_row = rows < n_tokens
+    precision = tl.load(precisions + place)
+    cue += (text * N_OPERATORS + e) * n_tokens
     near = tl.zeros_like(rows).to(tl.float32)
-    if IS_NOT:
+    if e == (N_OPERATORS - 1 if HAS_NOT else -1):
         reach = tl.minimum(n_tokens - 1, (tl.sqrt(104.0 / precision) + 1).to(tl.int32))
         for back in range(0, reach + 1):
             at = rows - back
@@ -77,27 +91,29 @@ def _near(cue, rows, is_row, precision, n_tokens, IS_NOT: tl.constexpr, WINDOW: 
             token = start + tl.arange(0, BLOCK)
             most = tl.maximum(most, tl.max(tl.load(cue + token, token < n_tokens, 0)))
         near = tl.maximum(near, most * tl.exp(-precision * WINDOW * WINDOW))
-    return near
+    # Every layer starts at a multiple of 4 texts, and so of 16 bytes.
+    layer = (place // N_OPERATORS).to(tl.int64) * ((tl.num_programs(0) + 3) // 4 * 4)
+    out += ((layer + text) * N_OPERATORS + e) * n_tokens
+    tl.store(out + rows, near, is_row)
 
 
 @triton.jit
 def _expert(
-    out, cue, allowed, mask, constants, text, e, is_not, rows, heads, is_head, n_tokens,
-    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, N_KERNEL: tl.constexpr,
-    N_INNER: tl.constexpr, INNER: tl.constexpr, WINDOW: tl.constexpr, BLOCK: tl.constexpr,
+    out, cue, allowed, mask, near, constants, text, e, rows, heads, is_head, n_tokens,
+    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, WIDTH: tl.constexpr,
+    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr,
 ):  # fmt: skip
     """Return one operator's scope and its strength in scope, ``(rows, heads)`` each."""
     is_row = rows < n_tokens
     n_taps: tl.constexpr = N_KERNEL * N_OPERATORS * N_HEADS
-    width: tl.constexpr = n_taps + N_OPERATORS * N_INNER
-    out += text.to(tl.int64) * n_tokens * width
-    cue += (text * N_OPERATORS + e) * n_tokens
-    allowed += (text * N_OPERATORS + e) * n_tokens
+    out += text.to(tl.int64) * n_tokens * WIDTH
+    own = (text * N_OPERATORS + e) * n_tokens
+    cue += own
+    allowed += own
     mask += text * n_tokens
-    # Constants: cue weights and starts of the taps, precision, then the bias predictor's.
+    # Constants: cue weights and starts of the taps, then the bias predictor's.
     starts = constants + n_taps
-    precisions = starts + n_taps
-    inner_starts = precisions + N_OPERATORS
+    inner_starts = starts + n_taps
     near_weights = inner_starts + N_OPERATORS * N_INNER
     outer = near_weights + N_OPERATORS * N_INNER
     outer_bias = outer + N_OPERATORS * N_INNER * N_HEADS
@@ -110,26 +126,22 @@ def _expert(
         is_token = is_token & (tl.load(mask + at, is_token, 0) != 0)
         column = (k * N_OPERATORS + e) * N_HEADS + heads
         where = is_token[:, None] & is_head[None]
-        tap = tl.load(out + at[:, None] * width + column[None], where, 0).to(tl.float32)
+        tap = tl.load(out + at[:, None] * WIDTH + column[None], where, 0).to(tl.float32)
         probability = tl.load(cue + at, is_token, 0)
         tap += probability[:, None] * tl.load(constants + column, is_head, 0)[None]
         tap += tl.load(starts + column, is_head, 0)[None]
         logit += tl.where(where, tap, 0)
     is_inside = (logit > 0) & (tl.load(allowed + rows, is_row, 0) != 0)[:, None]
 
-    precision = tl.load(precisions + e)
-    if is_not:
-        near = _near(cue, rows, is_row, precision, n_tokens, True, WINDOW, BLOCK)
-    else:
-        near = _near(cue, rows, is_row, precision, n_tokens, False, WINDOW, BLOCK)
+    position = tl.load(near + own + rows, is_row, 0)
     for first in tl.static_range(0, N_INNER, INNER):
         inner = first + tl.arange(0, INNER)
         is_inner = inner < N_INNER
         place = e * N_INNER + inner
         there = is_row[:, None] & is_inner[None]
-        value = tl.load(out + rows[:, None] * width + n_taps + place[None], there, 0)
+        value = tl.load(out + rows[:, None] * WIDTH + n_taps + place[None], there, 0)
         value = value.to(tl.float32) + tl.load(inner_starts + place, is_inner, 0)[None]
-        value += near[:, None] * tl.load(near_weights + place, is_inner, 0)[None]
+        value += position[:, None] * tl.load(near_weights + place, is_inner, 0)[None]
         value = tl.maximum(value, 0)
         matrix = outer + place[:, None] * N_HEADS + heads[None]
         matrix = tl.load(matrix, is_inner[:, None] & is_head[None], 0)
@@ -141,12 +153,12 @@ def _expert(
 
 @triton.jit
 def wide_kernel(
-    out, cue, allowed, mask, constants, query, key, wide,
+    out, cue, allowed, mask, near, constants, query, key, wide,
     n_tokens, text_stride, head_stride, row_stride,
-    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, HEADS: tl.constexpr,
-    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr,
-    HAS_NOT: tl.constexpr, WINDOW: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
-    HEAD_SIZE: tl.constexpr, DIM: tl.constexpr, N_EXTRA: tl.constexpr, EXTRA: tl.constexpr,
+    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, WIDTH: tl.constexpr,
+    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr, HAS_NOT: tl.constexpr,
+    HEAD_SIZE: tl.constexpr, DIM: tl.constexpr, HEADS: tl.constexpr, TILE: tl.constexpr,
+    N_EXTRA: tl.constexpr, EXTRA: tl.constexpr,
 ):  # fmt: skip
     """Write queries and keys with the factors of one operator appended."""
     text, e = tl.program_id(0), tl.program_id(2)
@@ -156,8 +168,8 @@ def wide_kernel(
     is_head = heads < N_HEADS
     is_not = e == (N_OPERATORS - 1 if HAS_NOT else -1)
     inside, weight = _expert(
-        out, cue, allowed, mask, constants, text, e, is_not, rows, heads, is_head, n_tokens,
-        N_OPERATORS, N_HEADS, N_KERNEL, N_INNER, INNER, WINDOW, BLOCK,
+        out, cue, allowed, mask, near, constants, text, e, rows, heads, is_head, n_tokens,
+        N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER,
     )  # fmt: skip
     # Attention multiplies the factors by its scale.
     weight *= tl.sqrt(HEAD_SIZE * 1.0)
@@ -195,51 +207,66 @@ def _column(values, heads, head):
 
 
 @triton.jit
-def dense_kernel(
-    out, cue, allowed, mask, constants, pairs, bias,
-    n_tokens, text_stride, row_stride, column_stride, width, lowest,
-    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, HEADS: tl.constexpr,
-    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr,
-    HAS_NOT: tl.constexpr, WINDOW: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
+def attention_kernel(
+    out, cue, allowed, mask, near, constants, query, key, value, pairs, result,
+    n_tokens, text_stride, head_stride, row_stride,
+    value_text_stride, value_head_stride, value_row_stride,
+    pair_text_stride, pair_row_stride, pair_column_stride,
+    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, WIDTH: tl.constexpr,
+    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr, HAS_NOT: tl.constexpr,
+    HEAD_SIZE: tl.constexpr, DIM: tl.constexpr, HEADS: tl.constexpr, TILE: tl.constexpr,
     GROUP: tl.constexpr, HAS_PAIRS: tl.constexpr,
 ):  # fmt: skip
-    """Write the bias of some heads of one short text, with the mask of pairs in it."""
+    """Attention of some heads of one short text; a program holds all its pairs of tokens."""
     text, group = tl.program_id(0), tl.program_id(1)
     rows = tl.arange(0, TILE)
     lane = tl.arange(0, HEADS)
     heads = group * GROUP + lane
     is_head = (lane < GROUP) & (heads < N_HEADS)
-    is_pair = (rows < n_tokens)[:, None] & (rows < n_tokens)[None]
-    is_seen = is_pair
-    if HAS_PAIRS:
-        place = rows[:, None] * row_stride + rows[None] * column_stride
-        is_seen = tl.load(pairs + text.to(tl.int64) * text_stride + place, is_pair, 0) != 0
+    is_row = rows < n_tokens
     n_mutual: tl.constexpr = N_OPERATORS - 1 if HAS_NOT else N_OPERATORS
     if n_mutual > 0:
         inside, weight = _expert(
-            out, cue, allowed, mask, constants, text, 0, False, rows, heads, is_head, n_tokens,
-            N_OPERATORS, N_HEADS, N_KERNEL, N_INNER, INNER, WINDOW, BLOCK,
+            out, cue, allowed, mask, near, constants, text, 0, rows, heads, is_head, n_tokens,
+            N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER,
         )  # fmt: skip
     if n_mutual > 1:
         inside_2, weight_2 = _expert(
-            out, cue, allowed, mask, constants, text, 1, False, rows, heads, is_head, n_tokens,
-            N_OPERATORS, N_HEADS, N_KERNEL, N_INNER, INNER, WINDOW, BLOCK,
+            out, cue, allowed, mask, near, constants, text, 1, rows, heads, is_head, n_tokens,
+            N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER,
         )  # fmt: skip
     if HAS_NOT:
         _, negative = _expert(
-            out, cue, allowed, mask, constants, text, n_mutual, True, rows, heads, is_head,
-            n_tokens, N_OPERATORS, N_HEADS, N_KERNEL, N_INNER, INNER, WINDOW, BLOCK,
+            out, cue, allowed, mask, near, constants, text, n_mutual, rows, heads, is_head,
+            n_tokens, N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER,
         )  # fmt: skip
+    is_seen = is_row[:, None] & is_row[None]
+    if HAS_PAIRS:
+        place = rows[:, None] * pair_row_stride + rows[None] * pair_column_stride
+        is_seen = tl.load(pairs + text.to(tl.int64) * pair_text_stride + place, is_seen, 0) != 0
+    columns = tl.arange(0, DIM)
+    there = is_row[:, None] & (columns < HEAD_SIZE)[None]
+    kind = out.dtype.element_ty
     for i in tl.static_range(GROUP):
         head = group * GROUP + i
-        total = tl.zeros([TILE, TILE], tl.float32)
+        where = there & (head < N_HEADS)
+        start = text.to(tl.int64) * text_stride + head * head_stride
+        place = start + rows[:, None] * row_stride + columns[None]
+        q, k = tl.load(query + place, where, 0), tl.load(key + place, where, 0)
+        score = tl.dot(q, tl.trans(k), input_precision="ieee") * (HEAD_SIZE**-0.5)
         if n_mutual > 0:
-            total += _column(inside, heads, head)[:, None] * _column(weight, heads, head)[None]
+            score += _column(inside, heads, head)[:, None] * _column(weight, heads, head)[None]
         if n_mutual > 1:
-            total += _column(inside_2, heads, head)[:, None] * _column(weight_2, heads, head)[None]
+            score += _column(inside_2, heads, head)[:, None] * _column(weight_2, heads, head)[None]
         if HAS_NOT:
-            total -= _column(negative, heads, head)[None]
-        total = tl.where(is_seen, total, lowest)
-        to = (text.to(tl.int64) * N_HEADS + head) * n_tokens * width
-        to += rows[:, None] * width + rows[None]
-        tl.store(bias + to, total.to(bias.dtype.element_ty), is_pair & (head < N_HEADS))
+            score -= _column(negative, heads, head)[None]
+        # Finite, or a token that sees none would be NaN.
+        score = tl.where(is_seen, score, -3e38)
+        score = tl.exp(score - tl.max(score, 1)[:, None])
+        score = tl.where(is_row[None], score, 0)
+        total = tl.sum(score, 1)
+        start = text.to(tl.int64) * value_text_stride + head * value_head_stride
+        v = tl.load(value + start + rows[:, None] * value_row_stride + columns[None], where, 0)
+        found = tl.dot(score.to(kind), v, input_precision="ieee") / total[:, None]
+        to = ((text.to(tl.int64) * n_tokens + rows[:, None]) * N_HEADS + head) * HEAD_SIZE
+        tl.store(result + to + columns[None], found.to(kind), where)

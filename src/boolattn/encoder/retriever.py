@@ -21,6 +21,7 @@ from boolattn.encoder.towers import encode_queries, query_encoder, settings_of
 from boolattn.errors import ConfigError
 from boolattn.parsing.parser import SHIPPED
 from boolattn.parsing.runtime import vocabulary_sum
+from boolattn.plugin.attach import plugin_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,6 +68,8 @@ class Retriever(BaseRetriever):
         if not hasattr(towers, "eval"):
             raise ConfigError(f"towers are a SentenceTransformer, not {type(towers).__name__}")
         self.towers = towers.eval()
+        if isinstance(encoder := _query_encoder(towers), BoolBertModel):
+            plugin_of(encoder).fold()  # for speed; the values are the same
         self.use_parser(parser)
         self._fingerprint = ""
         # Towers that end with Normalize make unit vectors already, and no bit may change.

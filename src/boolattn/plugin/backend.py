@@ -29,7 +29,7 @@ BIAS = "boolattn_bias"
 PASS = "boolattn_pass"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Applied:
     """A layer's bias, as passed to the attention function."""
 
@@ -53,7 +53,9 @@ def sdpa_attention(
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     layer, dropout = applied.layer, kwargs.get("dropout", 0.0)
     _record_attention(applied, query, key, attention_mask)
-    if applied.form == "dense" or _is_dense_faster(query, layer):
+    if not dropout and (done := layer.attend(query, key, value, attention_mask)) is not None:
+        return done, None
+    if applied.form == "dense" or _is_dense_faster(query):
         dense = layer.masked(attention_mask, query.dtype)
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=dense, dropout_p=dropout)
     else:
@@ -63,11 +65,11 @@ def sdpa_attention(
     return out.transpose(1, 2).contiguous(), None
 
 
-def _is_dense_faster(query: Tensor, layer: AttentionBias) -> bool:
+def _is_dense_faster(query: Tensor) -> bool:
     """Whether the dense bias is faster: short texts without gradients; see benchmarks.encoding."""
     if torch.compiler.is_compiling() or torch.is_grad_enabled():
         return False
-    return (layer.is_fused or query.device.type == "cpu") and query.shape[2] <= SHORT
+    return query.device.type == "cpu" and query.shape[2] <= SHORT
 
 
 def eager_attention(
