@@ -166,7 +166,8 @@ class DatabaseEngine(TunedEngine):
         if not job.first_row:
             _drop_stale(own, job.folder)
             own.create(job.manifest.dimension, _MAX_TAGS)
-        own.delete_from(job.first_row)  # rows of a killed writer
+        else:
+            own.delete_from(job.first_row)  # rows of a killed writer
         for start in range(job.first_row, len(rows), own.batch):
             own.insert(_entries(rows, start, min(start + own.batch, len(rows))))
         own.finish(is_new=not job.first_row)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from boolattn.errors import ServerError
 from boolattn.search.engines.database import (
     Collection,
     DatabaseEngine,
@@ -30,6 +32,7 @@ class _Collection(Collection):
     def __init__(self, address: str, name: str) -> None:
         self._name, self._client = name, connect(address)
         self.label, self._what = f"Milvus ({name})", name or address
+        self._folder = Path(address, "collections", name)  # of Milvus Lite
 
     def _call(self, method: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401
         with one_line(self._what):
@@ -54,16 +57,14 @@ class _Collection(Collection):
         index.add_index("vector", index_type="HNSW", metric_type="IP", params=graph)
         own = {"schema": schema, "index_params": index, "consistency_level": "Strong"}
         self._call("create_collection", self._name, **own)
+        # Loaded when its rows are there: Milvus Lite would read a graph while it writes it.
+        self._call("release_collection", self._name)
 
     def insert(self, entries: Sequence[Entry]) -> None:
         self._call("insert", self._name, [entry._asdict() for entry in entries])
 
     def finish(self, *, is_new: bool) -> None:
         self._call("flush", self._name)
-        if is_new:
-            # New rows are compared one by one until the collection is loaded again, which
-            # would overstate the recall. A collection in use is not released.
-            self._call("release_collection", self._name)
 
     def delete(self, rows: Sequence[int]) -> None:
         self._call("delete", self._name, ids=list(rows))
@@ -72,7 +73,15 @@ class _Collection(Collection):
         self._call("delete", self._name, filter=f"row >= {row}")
 
     def count(self) -> int:
-        self._call("load_collection", self._name)
+        try:
+            self._call("load_collection", self._name)
+        except ServerError:
+            # A killed writer may have cut a graph of Milvus Lite, which makes missing ones anew.
+            if not (graphs := [*self._folder.glob("partitions/*/indexes/*.idx")]):
+                raise
+            for path in graphs:
+                path.unlink()
+            self._call("load_collection", self._name)
         return int(self._call("get_collection_stats", self._name)["row_count"])
 
     def search(self, queries: Array, n: int, effort: int, selection: Selection) -> Answers:
