@@ -363,7 +363,7 @@ def test_an_index_remembers_tokenizer_and_configuration(copy, tmp_path, caplog):
 
 def test_another_parser_is_reported(copy, tmp_path, caplog):
     class OtherParser:
-        fingerprint, threshold = "other", 0.5
+        fingerprint, threshold, parse = "other", 0.5, None
 
     model = load_model(str(copy), device="cpu", parser="shipped")
     index = tmp_path / "index"

@@ -5,8 +5,13 @@ May import: boolattn.errors.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from boolattn.errors import ConfigError
 
@@ -14,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def build(kind: type[T], values: Mapping[str, Any], *, source: str = "") -> T:
@@ -39,41 +45,85 @@ def build(kind: type[T], values: Mapping[str, Any], *, source: str = "") -> T:
         raise ConfigError(f"{where}{error}") from error
 
 
+def _is_path(value: Any) -> bool:  # noqa: ANN401
+    """Whether a value can be a path: a system takes names of up to 255 bytes."""
+    if not isinstance(value, str | Path) or value == "" or "\0" in str(value):
+        return False
+    return len(str(value)) < 4096 and all(len(os.fsencode(p)) < 256 for p in Path(value).parts)
+
+
+def _are(is_right: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Whether a value is a list of what is right."""
+    return lambda value: (
+        isinstance(value, Sequence)
+        and not isinstance(value, str | bytes)
+        and all(map(is_right, value))
+    )
+
+
+def _is_a(name: str) -> Callable[[Any], bool]:
+    """Whether a value is of a class that only some callers have imported."""
+    return lambda value: any(kind.__name__ == name for kind in type(value).__mro__)
+
+
 #: Whether a value is of a type, by the type's name.
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "bool": lambda value: isinstance(value, bool),
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "str": lambda value: isinstance(value, str),
-    "Sequence[str]": lambda value: (
-        isinstance(value, list | tuple) and all(isinstance(own, str) for own in value)
+    # NaN is not equal to itself.
+    "float": lambda value: (
+        isinstance(value, int | float) and not isinstance(value, bool) and value == value
     ),
+    "str": lambda value: isinstance(value, str),
+    "Path": lambda value: isinstance(value, Path) and _is_path(value),
+    "str | Path": _is_path,
+    "str | Path | PreTrainedModel": lambda value: hasattr(value, "base_model") or _is_path(value),
+    "Client | str": lambda value: isinstance(value, str) or hasattr(value, "close"),
+    "Parser | str": lambda value: isinstance(value, str) or hasattr(value, "parse"),
     "Mapping[str, Any]": lambda value: isinstance(value, dict),
     "Mapping[str, str]": lambda value: (
         isinstance(value, dict) and all(isinstance(own, str) for own in value.values())
     ),
 }
 _TYPES |= {
-    "tuple[str, ...]": _TYPES["Sequence[str]"],
+    "Sequence[str]": _are(_TYPES["str"]),
+    "Sequence[Sequence[str]]": _are(_are(_TYPES["str"])),
+    "tuple[str, ...]": _are(_TYPES["str"]),
+    "tuple[int, ...]": _are(_TYPES["int"]),
     "dict[str, Any]": _TYPES["Mapping[str, Any]"],
     "dict[str, str]": _TYPES["Mapping[str, str]"],
-    "tuple[int, ...]": lambda value: (
-        isinstance(value, list | tuple) and all(_TYPES["int"](own) for own in value)
-    ),
 }
+_CALLED = ("Embed", "Encode", "Callable[[int], None]", "PreTrainedTokenizerBase")
+_TYPES |= dict.fromkeys(_CALLED, callable)
+_CLASSES = ("BoolAttnConfig", "Card", "Dataset", "Mixture", "Options", "SentenceTransformer")
+_TYPES |= {name: _is_a(name) for name in _CLASSES}
 
 
-def _or_none(is_right: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or is_right(value)
-
-
-_PLAIN = ("bool", "int", "float", "str", "tuple[int, ...]")
-_TYPES |= {f"{name} | None": _or_none(_TYPES[name]) for name in _PLAIN}
+def _check(name: str, kind: str, value: Any) -> None:  # noqa: ANN401
+    plain = kind.removesuffix(" | None")
+    # What filters may be is theirs to say.
+    if (is_right := _TYPES.get(plain)) is None or kind == "Mapping[str, Any] | None":
+        return
+    if not is_right(value) and not (value is None and plain != kind):
+        shown = " ".join(repr(value)[:80].split())
+        raise ConfigError(f"{name} is of the type {kind}, not {shown}")
 
 
 def check_types(settings: Any) -> None:  # noqa: ANN401 - any dataclass
     """Refuse values of settings that are not of the plain type that their field names."""
     for one in fields(settings):
-        value, is_right = getattr(settings, one.name), _TYPES.get(str(one.type))
-        if is_right is not None and not is_right(value):
-            raise ConfigError(f"{one.name} is of the type {one.type}, not {value!r:.80}")
+        _check(one.name, str(one.type), getattr(settings, one.name))
+
+
+def checked(function: Callable[P, T]) -> Callable[P, T]:
+    """Make a function refuse arguments that are not of the plain type that its signature names."""
+    own = signature(function)
+    kinds = {name: str(parameter.annotation) for name, parameter in own.parameters.items()}
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        for name, value in own.bind(*args, **kwargs).arguments.items():
+            _check(name, kinds[name], value)
+        return function(*args, **kwargs)
+
+    return call

@@ -281,7 +281,7 @@ def test_arguments_that_are_right_are_taken(index, retriever):
         searcher.search_many("moths")
     with pytest.raises(ConfigError, match=r"hybrid is of the type bool.*, not 'yes'"):
         searcher.search("moths", hybrid="yes")
-    with pytest.raises(ConfigError, match="the name of a model is a text, not bytes"):
+    with pytest.raises(ConfigError, match=r"name is of the type str.*, not b'shipped'"):
         load_model(b"shipped")
 
 

@@ -73,8 +73,8 @@ def test_set_changes_one_setting():
         ("tower.seed=1", "no table 'tower'"),
         ("seed", "takes key=value"),
         ("batch_size=0", "batch_size must be at least 1"),
-        ("batch_size=many", "batch_size must be of type int, got 'many'"),
-        ("batch_size=true", "batch_size must be of type int, got True"),
+        ("batch_size=many", "batch_size is of the type int, not 'many'"),
+        ("batch_size=true", "batch_size is of the type int, not True"),
         ("keep=worst", "keep must be one of best, last"),
         ("n_logical=9", "must not exceed n_negatives"),
         ("sigma=-1", "sigma must be above 0"),
@@ -130,5 +130,5 @@ def test_a_removed_recipe_is_refused_and_its_default_ignored(caplog):
 def test_a_setting_that_may_be_left_out_is_called_none():
     assert load_preset("minilm-taxa", ["rank=none"]).plugin.rank is None
     assert load_preset("minilm-taxa", ["captured=none"]).train.captured == "none"
-    with pytest.raises(ConfigError, match="batch_size must be of type int, got 'none'"):
+    with pytest.raises(ConfigError, match="batch_size is of the type int, not 'none'"):
         load_preset("minilm-taxa", ["batch_size=none"])

@@ -14,6 +14,7 @@ from boolattn.errors import DataError
 from boolattn.files import atomic_file, atomic_folder
 from boolattn.jsonl import find_file, read_jsonl, read_lines, write_jsonl
 from boolattn.logic.templates import LONGER, TEMPLATES
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ _NO_METADATA: Mapping[str, Any] = dict.fromkeys(("template", "domain", "wording"
 )
 
 
+@checked
 def write_beir(
     folder: Path, documents: Iterable[Document], splits: Mapping[str, Sequence[Query]]
 ) -> None:
@@ -58,6 +60,7 @@ def read_corpus(folder: Path) -> Iterator[Document]:
         )
 
 
+@checked
 def read_beir(folder: Path, splits: Sequence[str] | None = None) -> Dataset:
     """Read a BEIR folder; ``splits`` limits the splits that are read."""
     documents = tuple(read_corpus(folder))

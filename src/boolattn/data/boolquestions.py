@@ -16,6 +16,7 @@ from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import cache_folder
 from boolattn.jsonl import check_fields, find_file, read_jsonl
 from boolattn.logic.operators import Operator
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,6 +35,7 @@ _LISTING = "https://huggingface.co/api/datasets/{repository}/parquet/{config}/{s
 _QUESTION = {"question": str, "question_type": str, "positive_ctxs": list, "negative_ctxs": list}
 
 
+@checked
 def load_boolquestions(
     collection: str, folder: Path | None = None, *, progress: Progress | None = None
 ) -> Dataset:
@@ -73,6 +75,7 @@ def fetch_boolquestions(collection: str, *, progress: Progress | None = None) ->
     return folder
 
 
+@checked
 def read_questions(
     collection: str, folder: Path, known: frozenset[str] | None = None
 ) -> Iterator[Query]:
@@ -96,6 +99,7 @@ def read_questions(
         )
 
 
+@checked
 def read_passages(collection: str, folder: Path) -> Iterator[Document]:
     """Stream the passages of a collection; the title precedes the text, as in the paper."""
     config = f"{collection}-corpus"

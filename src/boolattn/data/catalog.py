@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import cache_folder, checkout_module
+from boolattn.settings import check_types, checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +37,9 @@ class Options:
     splits: Sequence[str] = ()  # splits that are needed, beside those that are always read
     only: tuple[str, ...] = ()  # domains of a benchmark of domains; none means all
     training: bool = False  # leave out what is never trained on
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,7 @@ def find_entry(name: str) -> Entry:
     return CATALOG[name]
 
 
+@checked
 def open_dataset(name: str, options: Options | None = None) -> Dataset:
     """Open a data set of queries by name; it is read, downloaded or built as needed."""
     if find_entry(name).kind != "queries":

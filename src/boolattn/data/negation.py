@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.jsonl import read_lines
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +36,7 @@ class Negation:
         return any(self.cue)
 
 
+@checked
 def read_cd_sco(path: Path) -> Iterator[Negation]:
     """Read a CD-SCO file: one record for each negation, one for a sentence without any."""
     for first, rows in _sentences(path):
@@ -53,6 +55,7 @@ def read_cd_sco(path: Path) -> Iterator[Negation]:
             )
 
 
+@checked
 def read_sfu(path: Path) -> Iterator[Negation]:
     """Read an SFU file: one record for each sentence; the tags do not separate its negations."""
     for first, rows in _sentences(path, comment="# "):

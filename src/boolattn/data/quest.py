@@ -17,6 +17,7 @@ from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import cache_folder
 from boolattn.jsonl import find_file, read_jsonl
 from boolattn.logic.templates import TEMPLATES, template_operators
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -72,6 +73,7 @@ def fetch_quest(
     return folder
 
 
+@checked
 def load_quest(
     folder: Path | None = None,
     *,
@@ -86,6 +88,7 @@ def load_quest(
     return _load("QUEST", folder or fetch_quest(splits), splits, min_share)
 
 
+@checked
 def load_quest_intro(
     folder: Path, *, splits: Sequence[str] = ("train", "val"), min_share: float = 0.5
 ) -> Quest:

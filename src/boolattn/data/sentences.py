@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.files import checkout_module
+from boolattn.settings import check_types, checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +68,7 @@ class Mixture:
     varied_held_out: bool = False  # of varied.toml, use the held-out half
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name in ("replace", "plain", "names", "taxa", "varied"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
@@ -75,12 +77,14 @@ class Mixture:
             raise ConfigError("unseen and varied are two sets of wordings: choose one")
 
 
+@checked
 def generate(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[Sentence]:
     """Generate sentences; equal arguments give equal sentences on every machine."""
     sentences: Iterator[Sentence] = _generator().generate(n, seed, mixture)
     return sentences
 
 
+@checked
 def generate_triplets(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[Triplet]:
     """Generate triplets; the negative has the anchor's operands and another structure."""
     triplets: Iterator[Triplet] = _generator().generate_triplets(n, seed, mixture)

@@ -26,6 +26,7 @@ from boolattn.logic.tree import (
 )
 from boolattn.parsing.decoding import ParserOutput
 from boolattn.parsing.parser import KNOWN_PHRASE, load_parser
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -81,6 +82,7 @@ class BaseRetriever(ABC):
         """Whether plain text is parsed; without a parser it is one operand."""
         return self.parser is not None
 
+    @checked
     def use_parser(self, parser: Parser | str | None) -> None:
         """Parse plain text with a parser, or with the one of a name; ``None`` for no parsing."""
         self.parser = load_parser(parser) if isinstance(parser, str) else parser

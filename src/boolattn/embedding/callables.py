@@ -15,6 +15,7 @@ import numpy as np
 from boolattn.embedding.base import BaseRetriever, ignore
 from boolattn.errors import ConfigError, DataError, ServerError
 from boolattn.parsing.parser import SHIPPED
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,6 +45,7 @@ class CallableRetriever(BaseRetriever):
 
     gate, max_tokens = "", 512
 
+    @checked
     def __init__(
         self,
         embed: Embed,
@@ -128,6 +130,7 @@ class EmbeddingEndpoint:
         timeout: Seconds that an answer may take.
     """
 
+    @checked
     def __init__(
         self,
         address: str,

@@ -26,6 +26,7 @@ from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import atomic_folder, cache_folder, require
 from boolattn.model_folder import check_folder
 from boolattn.parsing.parser import SHIPPED as PARSER
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from boolattn.parsing.parser import Parser
@@ -87,22 +88,15 @@ def absolute_name(name: str) -> str:
     return name if name in NAMES or not name else str(Path(name).resolve())
 
 
+@checked
 def load_model(
-    name: str, *, device: str | None = None, parser: Parser | str | None = PARSER
+    name: str | Path, *, device: str | None = None, parser: Parser | str | None = PARSER
 ) -> BaseRetriever:
     """Load a model by its name or folder, with a query parser.
 
     A folder for onnxruntime runs there, unless a device is named or torch finds a GPU; other
     folders run in torch.
     """
-    for what, value, kinds in (
-        ("the name of a model", name, (str, Path)),
-        ("the name of a device", device, (str, type(None))),
-    ):
-        if not isinstance(value, kinds):
-            raise ConfigError(f"{what} is a text, not {type(value).__name__}")
-    if not isinstance(parser, str | None) and not hasattr(parser, "parse"):
-        raise ConfigError(f"parser is a parser, its name or None, not {type(parser).__name__}")
     name = str(name)
     folder = resolve(name)
     if runs_in_onnx(folder, device):
@@ -124,9 +118,9 @@ def as_retriever(model: Any, parser: Parser | str | None = PARSER) -> BaseRetrie
     A retriever; a model's name or folder; the address of an embedding endpoint; a
     sentence-transformers model; any function from a list of texts to vectors.
     """
-    if isinstance(model, str):
-        is_address = model.startswith(("http://", "https://"))
-        model = EmbeddingEndpoint(model) if is_address else load_model(model, parser=parser)
+    if isinstance(model, str | Path):
+        is_address = str(model).startswith(("http://", "https://"))
+        model = EmbeddingEndpoint(str(model)) if is_address else load_model(model, parser=parser)
     if hasattr(model, "encode_query") and hasattr(model, "similarity_fn_name"):
         from boolattn.encoder.retriever import Retriever
 

@@ -22,6 +22,7 @@ from boolattn.errors import ConfigError
 from boolattn.parsing.parser import SHIPPED
 from boolattn.parsing.runtime import vocabulary_sum
 from boolattn.plugin.attach import plugin_of
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,6 +79,7 @@ class Retriever(BaseRetriever):
         )
 
     @classmethod
+    @checked
     def load(
         cls,
         folder: str | Path,

@@ -21,6 +21,7 @@ from boolattn.errors import MissingDataError
 from boolattn.files import atomic_folder
 from boolattn.plugin.storage import refuse_adapters
 from boolattn.plugin.strict import strict_loading
+from boolattn.settings import checked
 
 ROUTER = "router_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -28,6 +29,7 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _TOWER_ONLY = ("sentence_bert_config.json", INDEX)
 
 
+@checked
 def load_towers(folder: str | Path, *, device: str | None = None) -> SentenceTransformer:
     """Load any sentence-transformers folder, or say that there is none."""
     folder = Path(folder)
@@ -37,6 +39,7 @@ def load_towers(folder: str | Path, *, device: str | None = None) -> SentenceTra
         return SentenceTransformer(str(folder), device=device, local_files_only=True)
 
 
+@checked
 def save_towers(
     model: SentenceTransformer, folder: str | Path, *, card: Card | None = None
 ) -> None:

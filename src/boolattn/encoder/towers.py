@@ -15,7 +15,6 @@ Training, one step::
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -34,7 +33,7 @@ from boolattn.plugin.attach import NAME, hooks_of
 from boolattn.plugin.storage import FILE
 from boolattn.plugin.storage import load as load_attached
 from boolattn.plugin.strict import strict_loading
-from boolattn.settings import build
+from boolattn.settings import build, check_types, checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +59,7 @@ class TowerConfig:
     document_length: int = 256  # most tokens of a document
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name, choices in (("pooling", POOLINGS), ("similarity", SIMILARITIES)):
             if (value := getattr(self, name)) not in choices:
                 raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
@@ -68,6 +68,7 @@ class TowerConfig:
                 raise ConfigError(f"{name} must be at least 3; got {value}")
 
 
+@checked
 def build_towers(
     encoder: str | Path | PreTrainedModel,
     config: BoolAttnConfig | None = None,
@@ -176,6 +177,7 @@ class _TowerBuilder:
         return {"attn_implementation": used, "local_files_only": True}
 
 
+@checked
 def query_encoder(model: SentenceTransformer) -> PreTrainedModel:
     """Return the encoder of the query tower: a Bool-BERT if it has the plug-in."""
     return _tower(model, QUERY).model
@@ -207,6 +209,7 @@ def _tower(model: SentenceTransformer, route: str) -> Transformer:
     return cast("Transformer", next(iter(router.sub_modules[route].children())))
 
 
+@checked
 def encode_queries(
     model: SentenceTransformer,
     texts: Sequence[str],
@@ -220,6 +223,8 @@ def encode_queries(
     """
     if not isinstance(query_encoder(model), BoolBertModel):
         raise GateError("this model has no BoolAttn, so operators have no effect")
+    if batch_size < 1:
+        raise ConfigError(f"batch_size must be at least 1, got {batch_size}")
     if len(texts) != len(operators):
         raise GateError(f"got {len(texts)} texts and operators for {len(operators)}")
     if not texts:
@@ -250,11 +255,19 @@ def _check_source(source: str | Path) -> None:
 def _load(source: str | Path) -> PreTrainedModel:
     if (Path(source) / FILE).is_file():
         return load_attached(source)
-    is_local = Path(source).is_dir()
-    with strict_loading(Path(source)) if is_local else nullcontext():
-        return cast(
-            "PreTrainedModel", AutoModel.from_pretrained(str(source), local_files_only=is_local)
-        )
+    return cast("PreTrainedModel", _from_pretrained(AutoModel, source))
+
+
+def _from_pretrained(kind: Any, source: str | Path) -> Any:  # noqa: ANN401 - an Auto class
+    """Load from a folder, or from the hub."""
+    if Path(source).is_dir():
+        with strict_loading(Path(source)):
+            return kind.from_pretrained(str(source), local_files_only=True)
+    try:
+        return kind.from_pretrained(str(source))
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise MissingDataError(f"{source} is no encoder's folder or name: {reason}") from error
 
 
 def _tokenizer_of(encoder: str | Path | PreTrainedModel) -> PreTrainedTokenizerBase:
@@ -263,7 +276,4 @@ def _tokenizer_of(encoder: str | Path | PreTrainedModel) -> PreTrainedTokenizerB
         source = source.config.name_or_path or "-"
         if not Path(source).is_dir():
             raise ConfigError("a loaded encoder needs its tokenizer=")
-    return cast(
-        "PreTrainedTokenizerBase",
-        AutoTokenizer.from_pretrained(str(source), local_files_only=Path(source).is_dir()),
-    )
+    return cast("PreTrainedTokenizerBase", _from_pretrained(AutoTokenizer, source))

@@ -9,6 +9,7 @@ import numpy as np
 
 from boolattn.errors import ConfigError, DataError
 from boolattn.evaluation.judgements import Judgements
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +40,7 @@ class Benchmark:
         return [document.id for document in self.documents]
 
 
+@checked
 def prepare(
     data: Dataset,
     splits: Sequence[str] = (),
@@ -52,6 +54,8 @@ def prepare(
     A sample of the corpus has all judged documents; ``n_queries`` is the size of a sample of each
     split. 0 means all.
     """
+    if min(n_documents, n_queries, seed) < 0:
+        raise ConfigError("the sizes of a sample and its seed are at least 0")
     if not data.documents:
         raise DataError(f"{data.name} has no documents")
     chosen = {split: _split(data, split) for split in splits or _default_splits(data)}

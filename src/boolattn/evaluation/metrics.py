@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boolattn.errors import ConfigError, DataError
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -224,6 +225,7 @@ class Metric:
         return min(depth, judgements.n_documents)
 
 
+@checked
 def parse(name: str) -> Metric:
     """Parse the name of a metric.
 

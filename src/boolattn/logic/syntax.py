@@ -33,6 +33,7 @@ from boolattn.logic.tree import (
     negate,
     positive_part,
 )
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from boolattn.logic.tree import QueryTree
@@ -47,6 +48,7 @@ _CUE = re.compile(r"\b(?:and|or|not)\b", re.IGNORECASE)
 _CONDITION = re.compile(r"([^=!<>~]+)(!=|>=|<=|=|>|<|~)(.*)", re.DOTALL)
 
 
+@checked
 def parse(text: str) -> QueryTree:
     """Parse a query in explicit syntax; a ``QuerySyntaxError`` has the column of the error.
 
@@ -66,6 +68,7 @@ def parse_with_spans(text: str) -> tuple[QueryTree, tuple[Span, ...]]:
     return tree, tuple(parser.spans)
 
 
+@checked
 def is_explicit(text: str) -> bool:
     """Say whether a text is explicit syntax rather than plain language.
 

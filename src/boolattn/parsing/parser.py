@@ -22,7 +22,7 @@ from boolattn.checksums import DAMAGED, check_sums, read_manifest, verify
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.parsing.decoding import ParserLogits, ParserOutput, decode, mark_operators
 from boolattn.parsing.runtime import check_runtime, open_graph, open_tokenizer, run_graph
-from boolattn.settings import build, check_types
+from boolattn.settings import build, check_types, checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,6 +76,7 @@ class Parser:
             so called. A query that is such a phrase as a whole is one operand.
     """
 
+    @checked
     def __init__(
         self, folder: str | Path, *, is_phrase: Callable[[str], bool] | None = None
     ) -> None:
@@ -144,6 +145,7 @@ class Parser:
             return self._opened
 
 
+@checked
 @lru_cache(maxsize=4)
 def load_parser(name: str | Path = SHIPPED) -> Parser:
     """Load the shipped parser, or one from a folder."""

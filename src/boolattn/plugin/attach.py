@@ -11,6 +11,7 @@ from boolattn.plugin.backend import BACKENDS, register
 from boolattn.plugin.families import Family, family_of, self_attentions
 from boolattn.plugin.hooks import ModelHooks
 from boolattn.plugin.vocabulary import lexicon_gate
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -25,6 +26,7 @@ HOOKS = "_boolattn_hooks"
 register()
 
 
+@checked
 def attach(
     encoder: PreTrainedModel,
     config: BoolAttnConfig | None = None,

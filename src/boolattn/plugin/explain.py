@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from boolattn.errors import MissingDataError
+from boolattn.errors import MissingDataError, QueryError
 from boolattn.plugin import plugin_of, recording
 from boolattn.plugin.families import family_of
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,6 +77,7 @@ class Explanation:
         return figure
 
 
+@checked
 def explain(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -88,6 +90,8 @@ def explain(
     ``operators`` are oracle labels; by default the model's own gate is used.
     """
     plugin = plugin_of(model)
+    if not text.strip():
+        raise QueryError("the text is empty")
     model = cast("PreTrainedModel", model.base_model)  # without head or Bool-BERT
     device = next(model.parameters()).device
     inputs = dict(tokenizer(text, return_tensors="pt", truncation=True).to(device))

@@ -23,8 +23,9 @@ from boolattn.checksums import write_sums
 from boolattn.errors import ConfigError, PluginMismatchError
 from boolattn.files import atomic_folder
 from boolattn.plugin.attach import NAME, detach, install, plugin_of
+from boolattn.plugin.families import family_of
 from boolattn.plugin.strict import check_loaded, strict_loading
-from boolattn.settings import build
+from boolattn.settings import build, checked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,7 @@ _HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "revision", "
 _SIZES = ("model_type", "hidden_size", "num_attention_heads", "num_hidden_layers")
 
 
+@checked
 def save_plugin(encoder: PreTrainedModel, folder: str | Path) -> Path:
     """Write an encoder's plug-in, without the encoder, to a folder; return the file."""
     plugin, folder = plugin_of(encoder), Path(folder)
@@ -61,8 +63,10 @@ def save_plugin(encoder: PreTrainedModel, folder: str | Path) -> Path:
         draft.unlink(missing_ok=True)
 
 
+@checked
 def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
     """Attach a saved plug-in to an encoder of the same family and sizes."""
+    family_of(encoder)
     path = Path(folder) / FILE
     header, tensors = _read(path)
     for name, saved in header.get("encoder", {}).items():
@@ -101,6 +105,7 @@ def refuse_adapters(model: nn.Module) -> None:
         )
 
 
+@checked
 def save(
     encoder: PreTrainedModel,
     folder: str | Path,
@@ -121,6 +126,7 @@ def save(
             tokenizer.save_pretrained(draft)
 
 
+@checked
 def load(source: str | Path, **options: Any) -> PreTrainedModel:
     """Load an encoder with its plug-in from what :func:`save` wrote: a folder, or a hub's name.
 

@@ -18,7 +18,9 @@ from boolattn.parsing.parser import SHIPPED
 from boolattn.search.engines.base import Selection, similarities
 from boolattn.search.filters import condition_of, read_filters, required_of_all
 from boolattn.search.pipeline import Pipeline, read_options
+from boolattn.search.queries import check_queries
 from boolattn.search.stores.base import COSINE, DOT, L2, TEXTS
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +49,7 @@ class BooleanRetriever:
         parser: Of plain text: a parser, the name of one, or ``None`` for explicit syntax only.
     """
 
+    @checked
     def __init__(
         self,
         store: Store,
@@ -77,6 +80,7 @@ class BooleanRetriever:
         self, queries: Sequence[str], k: int = 10, **options: Any
     ) -> list[SearchResult]:
         """Search several queries, encoded in one batch; see :meth:`search`."""
+        check_queries(queries)
         how = read_options(options, k, self.store.limit, self.store.name)
         for name in ("hybrid", "exhaustive"):
             if options.get(name):

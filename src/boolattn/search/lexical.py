@@ -15,6 +15,7 @@ from boolattn.composition.exact import Ranked
 from boolattn.errors import IndexFolderError, MissingDataError
 from boolattn.evaluation.ranking import PADDING, Ranking
 from boolattn.files import scratch_folder
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
@@ -133,6 +134,7 @@ class Bm25Ranker:
     The documents' texts are indexed in memory on construction.
     """
 
+    @checked
     def __init__(self, documents: Sequence[str]) -> None:
         self._index = tantivy_module().Index(_schema("en_stem", "freq"))
         _add(self._index, enumerate(documents))

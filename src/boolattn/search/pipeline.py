@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -64,13 +65,12 @@ def read_options(options: Mapping[str, Any], k: int, limit: int | None, what: st
     """Return the options of a search for ``k`` results; refuse what cannot be."""
     how = build(SearchOptions, options, source="search")
     check_types(how)
-    if not isinstance(k, SupportsIndex) or isinstance(k, bool):
-        raise QueryError(f"k is a whole number, not {k!r:.80}")
+    if not isinstance(k, Integral) or isinstance(k, bool):
+        raise QueryError(f"k is a whole number, not {type(k).__name__}")
     for name, least, value in (("k", 1, k), ("offset", 0, how.offset)):
         if value < least:
             raise QueryError(f"{name} must be at least {least}, got {value}")
-    if limit is not None and k + how.offset > limit:
-        asked = k + how.offset
+    if limit is not None and (asked := k + how.offset) > limit:
         raise QueryError(f"{what} gives at most {limit} results, and {asked} were asked for")
     return how
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
@@ -69,10 +70,16 @@ def added_operands(positive: Sequence[str], negative: Sequence[str]) -> tuple[Qu
     >>> added_operands(["red"], ["like:17"])
     (Atom(text='red'), Not(part=Like(text='17')))
     """
-    for name, entries in (("positive", positive), ("negative", negative)):
-        if isinstance(entries, str) or not all(isinstance(entry, str) for entry in entries):
-            raise ConfigError(f"{name} is a list of texts, not {entries!r}")
     return (*map(parse_entry, positive), *(negate(parse_entry(entry)) for entry in negative))
+
+
+def check_queries(queries: object) -> None:
+    """Refuse what is no list of texts."""
+    if isinstance(queries, str) or not isinstance(queries, Iterable):
+        raise QueryError(f"queries are a list of texts, not {type(queries).__name__}")
+    for query in queries:
+        if not isinstance(query, str):
+            raise QueryError(f"a query is text, not {type(query).__name__}")
 
 
 def prepare_queries(

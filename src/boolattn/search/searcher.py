@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,14 @@ from boolattn.errors import (
     ConfigError,
     DataError,
     IndexFolderError,
-    QueryError,
 )
 from boolattn.files import scratch_folder
 from boolattn.search.index.open_index import OpenIndex
 from boolattn.search.index.writer import IndexSettings, Writer, delete_documents
 from boolattn.search.pipeline import Pipeline, read_options
+from boolattn.search.queries import check_queries
 from boolattn.search.storage.manifest import check_files, check_model, read_manifest
-from boolattn.settings import build
+from boolattn.settings import build, checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -54,6 +55,7 @@ class Searcher:
         self._index = OpenIndex.open(folder, manifest)
 
     @classmethod
+    @checked
     def open(
         cls,
         folder: str | Path,
@@ -68,8 +70,6 @@ class Searcher:
             retriever: The model that built it; left out, the one that the index names.
             verify: Whether every byte is compared with its hash, also of a large index.
         """
-        if not isinstance(folder, str | Path):
-            raise ConfigError(f"the folder of an index is a path, not {type(folder).__name__}")
         folder = Path(folder)
         for attempt in (1, 2):
             manifest = read_manifest(folder)
@@ -88,6 +88,7 @@ class Searcher:
         raise IndexFolderError(f"{folder} changes too fast to be opened")
 
     @classmethod
+    @checked
     def build(
         cls,
         folder: str | Path,
@@ -128,6 +129,8 @@ class Searcher:
             model: What encodes them: see :func:`~boolattn.embedding.models.as_retriever`.
             **settings: Values of :class:`IndexSettings`.
         """
+        if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
+            raise DataError(f"documents are a list of texts, not {type(documents).__name__}")
         with ExitStack() as stack:
             folder = stack.enter_context(scratch_folder())
             own = (_document(place, given) for place, given in enumerate(documents))
@@ -171,6 +174,7 @@ class Searcher:
         """Whether hybrid search is possible."""
         return self._index.lexical is not None
 
+    @checked
     def add(
         self,
         documents: Iterable[Document],
@@ -240,7 +244,7 @@ class Searcher:
         self, queries: Sequence[str], k: int = 10, **options: Any
     ) -> list[SearchResult]:
         """Search several queries, encoded and compared in one batch; see :meth:`search`."""
-        _check_queries(queries)
+        check_queries(queries)
         how = read_options(options, k, self.engine.limit, self.manifest.engine)
         if how.hybrid is None:
             how = replace(how, hybrid=self.has_lexical and how.compose)
@@ -255,19 +259,13 @@ class Searcher:
             return Pipeline(self._index, self.retriever, how, k).run(list(queries))
 
 
-def _check_queries(queries: object) -> None:
-    if isinstance(queries, str) or not isinstance(queries, Iterable):
-        raise QueryError(f"queries are a list of texts, not {type(queries).__name__}")
-    for query in queries:
-        if not isinstance(query, str):
-            raise QueryError(f"a query is text, not {type(query).__name__}")
-
-
 def _document(place: int, given: str | Mapping[str, Any] | Document) -> Document:
     if isinstance(given, Document):
         return given
     values = dict(given) if isinstance(given, Mapping) else {"text": given}
     if not isinstance(values.get("text"), str):
         raise DataError(f"document {place} has no text; give texts, or mappings with 'text'")
-    title, text = str(values.pop("title", "")), values.pop("text")
-    return Document(id=str(values.pop("id", place)), text=text, title=title, metadata=values)
+    name: Any
+    name, title, text = values.pop("id", place), values.pop("title", ""), values.pop("text")
+    name = str(name) if isinstance(name, Integral) else name
+    return Document(id=name, text=text, title="" if title is None else title, metadata=values)

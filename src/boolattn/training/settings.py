@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.errors import ConfigError
+from boolattn.settings import check_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,20 +23,17 @@ _CHOICES = {
     "schedule": ("linear", "constant"),
     "best_by": ("r_precision", "recall@100"),
 }
-_KINDS: Mapping[str, Any] = {"int": int, "float": (int, float), "bool": bool, "str": str}
 
 
 class _Checked:
     """Checks type, choices and limits of every field."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         for item in fields(self):  # type: ignore[arg-type]
             value = getattr(self, item.name)
             if (known := _CHOICES.get(item.name)) and value not in known:
                 raise ConfigError(f"{item.name} must be one of {', '.join(known)}; got {value!r}")
-            kind = _KINDS[str(item.type)]
-            if not isinstance(value, kind) or (isinstance(value, bool) and item.type != "bool"):
-                raise ConfigError(f"{item.name} must be of type {item.type}, got {value!r}")
             least, most = item.metadata.get("limits", (0, None))
             if not isinstance(value, str) and (value < least or (most and value > most)):
                 limits = f"between {least} and {most}" if most else f"at least {least}"

@@ -26,6 +26,7 @@ from boolattn.search.storage.manifest import (
     read_manifest,
 )
 from boolattn.search.storage.values import value_hash
+from boolattn.settings import check_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -62,6 +63,7 @@ class IndexSettings:
     resume: bool = False  # whether to resume a build that was stopped
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name in ("segment_size", "batch_size"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boolattn.composition.exact import exact_search
 from boolattn.embedding.callables import unit
-from boolattn.errors import DataError, QueryError, ServerError
+from boolattn.errors import ConfigError, DataError, QueryError, ServerError
 from boolattn.search.filters import RANGES
 from boolattn.search.storage.values import filter_hash, flatten, is_number, items
 from boolattn.search.stores.base import COSINE, DOT, L2, Neighbours, Store, check_metric
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +36,8 @@ class _RowList(Store):
     """Rows in a list; the id of a row is its place."""
 
     def __init__(self, rows: Sequence[Row], text: str = "", title: str = "title") -> None:
+        if not hasattr(rows, "__len__") or not all(isinstance(row, Mapping) for row in rows):
+            raise DataError("rows are a list of mappings, one for each vector")
         self._rows, self.text, self.title = rows, text, title
 
     def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
@@ -63,6 +67,7 @@ class ArrayStore(_RowList):
         title: The field with the title.
     """
 
+    @checked
     def __init__(
         self,
         vectors: Array,
@@ -73,7 +78,10 @@ class ArrayStore(_RowList):
         title: str = "title",
     ) -> None:
         super().__init__(rows, text, title)
-        vectors = np.asarray(vectors, np.float32)
+        try:
+            vectors = np.asarray(vectors, np.float32)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"vectors are an array of numbers: {error}") from error
         if vectors.ndim != 2 or len(vectors) != len(rows):
             raise DataError(
                 f"{len(rows)} rows need an array of as many vectors, not one of shape "
@@ -112,6 +120,7 @@ class FaissStore(_RowList):
         effort: Least candidates of a graph that a search visits: fewer are faster, and find less.
     """
 
+    @checked
     def __init__(
         self,
         index: FaissIndex,
@@ -123,6 +132,8 @@ class FaissStore(_RowList):
     ) -> None:
         import faiss
 
+        if not isinstance(index, faiss.Index):
+            raise ConfigError(f"index is one of faiss, not {type(index).__name__}")
         super().__init__(rows, text, title)
         metrics = {faiss.METRIC_INNER_PRODUCT: DOT, faiss.METRIC_L2: L2}
         self.name, self.dimension = "the faiss index", index.d
@@ -156,7 +167,7 @@ class FaissStore(_RowList):
     def _parameters(self, n: int, selector: Any) -> Any:  # noqa: ANN401 - faiss has no types
         faiss, index = self._faiss, self._index
         if isinstance(index, faiss.IndexHNSW):
-            least = max(n, self._effort, index.hnsw.efSearch)
+            least = min(max(n, self._effort, index.hnsw.efSearch), index.ntotal)
             return faiss.SearchParametersHNSW(sel=selector, efSearch=least)
         if isinstance(index, faiss.IndexIVF):
             cells = min(index.nlist, max(_CELLS, index.nprobe))

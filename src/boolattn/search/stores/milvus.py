@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from boolattn.errors import ConfigError, MissingDataError, ServerError
 from boolattn.search.filters import RANGES, SIGNS, of_type
 from boolattn.search.stores.base import COSINE, DOT, L2, Neighbours, Store, as_array, check_metric
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,6 +46,7 @@ class MilvusStore(Store):
 
     limit = LIMIT
 
+    @checked
     def __init__(
         self,
         client: Client | str,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from boolattn.errors import ConfigError, MissingDataError, QueryError, ServerError
 from boolattn.search.filters import RANGES, SIGNS, of_type
 from boolattn.search.stores.base import COSINE, DOT, L2, Neighbours, Store, as_array, check_metric
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ class PostgresStore(Store):
         timeout: Seconds that an answer may take.
     """
 
+    @checked
     def __init__(  # noqa: PLR0913 - what a table may call its own
         self,
         address: str,

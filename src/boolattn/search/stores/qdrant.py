@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from boolattn.errors import ConfigError, MissingDataError, ServerError
 from boolattn.search.filters import RANGES
 from boolattn.search.stores.base import COSINE, DOT, L2, Neighbours, Store, as_array, check_metric
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,6 +50,7 @@ class QdrantStore(Store):
         timeout: Seconds that an answer may take.
     """
 
+    @checked
     def __init__(
         self,
         client: Client | str,
