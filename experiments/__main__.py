@@ -73,6 +73,12 @@ def _parser_quality(options: argparse.Namespace) -> str:
     return measure_parser(options.model, options.json)
 
 
+def _parser_validation(options: argparse.Namespace) -> str:
+    from experiments.parsing.quality import validate_parser
+
+    return validate_parser(options.model, options.parser, shows_errors=options.errors)
+
+
 def _report(options: argparse.Namespace) -> str:
     from experiments.report import report
 
@@ -197,6 +203,11 @@ def _parser() -> argparse.ArgumentParser:
     verb.set_defaults(command=_parser_quality)
     verb.add_argument("model", help='folder of a model, or "shipped"')
     verb.add_argument("--json", type=Path, help="JSON file to write all results to")
+    verb = verbs.add_parser("validation", help="parse accuracy on the queries for model selection")
+    verb.set_defaults(command=_parser_validation)
+    verb.add_argument("model", help='folder of a model, or "shipped"')
+    verb.add_argument("--parser", default="", help="folder of another parser")
+    verb.add_argument("--errors", action="store_true", help="print each error")
     return parser
 
 

@@ -33,6 +33,7 @@ from experiments.parser_queries.natural import (
     refilled_queries,
     short_queries,
 )
+from experiments.parser_queries.stories import plot_queries, story_queries
 from experiments.parser_queries.structures import (
     PARTS,
     question_queries,
@@ -46,6 +47,7 @@ from experiments.parser_queries.titles import (
     title_queries,
 )
 from experiments.parser_queries.wordings import filled_line, table
+from experiments.parsing.validation import validation_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,14 +60,16 @@ COUNTS = {
     "sentences": 14_000,
     "natural": 24_000,
     "short": 6_000,
-    "nested": 24_000,
-    "negation": 10_000,
+    "nested": 28_000,
+    "negation": 13_000,
     "joining": 36_000,
     "long": 24_000,
+    "stories": 36_000,
+    "plots": 10_000,
     "questions": 14_000,
-    "titles": 14_000,
+    "titles": 18_000,
     "about_titles": 6_000,
-    "documents": 8_000,
+    "documents": 14_000,
     "refilled": 60_000,
     "around": 24_000,
 }
@@ -99,6 +103,8 @@ def labelled_rows(options: argparse.Namespace) -> Iterator[tuple[str, LabelledQu
         "short": short_queries(counts["short"], seed),
         "questions": question_queries(counts["questions"], seed),
         **{part: structured_queries(part, counts[part], seed) for part in PARTS},
+        "stories": story_queries(counts["stories"], seed),
+        "plots": plot_queries(counts["plots"], seed),
         **_held_out(counts, seed),
     }
     if options.texts:
@@ -157,10 +163,17 @@ def _sentences(n: int, seed: int) -> Iterator[LabelledQuery]:
 def _held_out(counts: dict[str, int], seed: int) -> dict[str, Iterable[LabelledQuery]]:
     sizes = {name: count // _HELD_OUT_SHARE for name, count in counts.items()}
     natural = [one.labelled() for one in natural_queries(held_out=True)]
+    written = validation_queries()
     return {
         f"{_HELD_OUT}generated": generate_queries(sizes["generated"], seed, held_out=True),
         f"{_HELD_OUT}natural": natural if counts["natural"] else [],
         f"{_HELD_OUT}questions": question_queries(sizes["questions"], seed, held_out=True),
+        f"{_HELD_OUT}stories": story_queries(sizes["stories"], seed, held_out=True),
+        f"{_HELD_OUT}plots": plot_queries(sizes["plots"], seed, held_out=True),
+        **{
+            f"{_HELD_OUT}validation, {kind}": [q.labelled for q in written if q.kind == kind]
+            for kind in dict.fromkeys(query.kind for query in written)
+        },
         **{
             f"{_HELD_OUT}{part}": structured_queries(part, sizes[part], seed, held_out=True)
             for part in PARTS

@@ -19,6 +19,7 @@ from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.structures import plain_query
 from experiments.parser_queries.wordings import table
 from experiments.parsing.test_sets import cue_word_names
+from experiments.parsing.validation import validation_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,6 +56,7 @@ def read_texts(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
     """Read the titles and the sentences of corpora that may be used in training."""
     names = {name.text.lower() for name in cue_word_names()}
     pattern = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in names))
+    asked = [one.labelled.text.lower() for one in validation_queries() if one.kind == "name"]
     titles: dict[str, None] = {}
     sentences: dict[str, None] = {}
     for path in paths:
@@ -63,8 +65,11 @@ def read_texts(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
             is_drawn = zlib.crc32(title.encode()) % _SENTENCES == 0
             own = _SENTENCE.split(str(row.get("text") or "")[:600])[: 2 * is_drawn]
             for kind, text in ((titles, title), *((sentences, one) for one in own)):
-                # Every name of the test set has a cue word.
-                if _is_usable(text) and not (_CUE.search(text) and pattern.search(text.lower())):
+                # Every name of the test and validation sets has a cue word.
+                is_known = _CUE.search(text) and (
+                    pattern.search(lower := text.lower()) or any(lower in one for one in asked)
+                )
+                if _is_usable(text) and not is_known:
                     kind[text] = None
     return list(titles), list(sentences)
 

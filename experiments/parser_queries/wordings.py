@@ -118,8 +118,8 @@ def filled_line(part: str, key: str, rng: random.Random) -> str:
     return fill_line(rng.choice(lines(part, key)), rng)
 
 
-def fill_line(line: str, rng: random.Random) -> str:
-    """Choose alternatives, and words for the lists of structures.toml.
+def fill_line(line: str, rng: random.Random, lists: str = "structures") -> str:
+    """Choose alternatives, and words for the lists of a table.
 
     >>> from random import Random
     >>> fill_line("[[a~a]] or b", Random(0))
@@ -128,7 +128,7 @@ def fill_line(line: str, rng: random.Random) -> str:
     line = _ALTERNATIVES.sub(lambda match: rng.choice(match[1].split("~")), line)
     drawn = {
         name: iter(rng.sample(words := own.split(";"), len(words)))
-        for name, own in table("structures")["lists"].items()
+        for name, own in table(lists)["lists"].items()
         if f"{{{name}}}" in line
     }
     return _LIST_SLOT.sub(lambda match: next(drawn[match[1]]), line)

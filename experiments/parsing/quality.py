@@ -9,6 +9,7 @@ from boolattn.errors import ConfigError
 from boolattn.evaluation.tables import markdown, short
 from boolattn.training.run_folder import write_json
 from experiments.parsing.accuracy import split_names, unseen_accuracy
+from experiments.parsing.validation import measure_validation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +39,14 @@ def measure_parser(model: str, path: Path | None = None) -> str:
     heads = ["queries", "n", "parse accuracy", "as scored", "operand words", "operand word F1"]
     words = f"{names['misread']} of {names['n']} names were split into operands ({kinds})."
     return f"{words}\n\n{markdown(heads, rows)}"
+
+
+def validate_parser(model: str, parser: str = "", *, shows_errors: bool = False) -> str:
+    """Lay out the accuracy on the validation queries, with a model's parser or another."""
+    retriever = load_model(model)
+    if parser:
+        retriever.use_parser(parser)
+    return measure_validation(retriever.plan, shows_errors=shows_errors)
 
 
 def _cells(shares: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,94 @@
+"""Labelled queries from stories.toml: long requests in several sentences, and descriptions.
+
+A request is joined from parts: words about its writer, what is wanted, what is not, more words.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import TYPE_CHECKING
+
+from boolattn.logic.parsed_query import LabelledQuery, label_tree
+from boolattn.logic.syntax import parse
+from experiments.parser_queries.generator import Writer
+from experiments.parser_queries.structures import plain_query
+from experiments.parser_queries.wordings import fill_line, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Parts with the positive operands: their tree, how many they are, and their weight.
+_ASKS = {
+    "plain": ("0", 1, 10),
+    "and": ("0 AND 1", 2, 2),
+    "or": ("(0 OR 1)", 2, 2),
+    "or3": ("(0 OR 1 OR 2)", 3, 1),
+    "and_or": ("0 AND (1 OR 2)", 3, 1),
+    "or_and": ("(0 OR 1) AND 2", 3, 1),
+}
+#: Exclusions: how many operands each has, and its weight; "first" stands before the request.
+_EXCLUSIONS = {"": (0, 5), "one": (1, 5), "two": (2, 2), "first": (1, 1)}
+#: An exclusion that elides the head of the request.
+_ELLIPTIC = re.compile(r"<[xy]\|\{[PAV]")
+_HELD_OUT = 8
+_BEFORE, _AFTER, _MORE = 0.7, 0.6, 0.25
+
+
+def story_queries(n: int, seed: int, *, held_out: bool = False) -> Iterator[LabelledQuery]:
+    """Generate long requests; with ``held_out`` from the lines held out of training."""
+    rng = random.Random(f"stories {seed} {held_out}")
+    writer = Writer(rng, held_out=False)
+    found = 0
+    while found < n:
+        if query := _story(writer, held_out=held_out):
+            found += 1
+            yield query
+
+
+def plot_queries(n: int, seed: int, *, held_out: bool = False) -> Iterator[LabelledQuery]:
+    """Generate descriptions of one thing, and news; each is one operand."""
+    rng = random.Random(f"plots {seed} {held_out}")
+    for _ in range(n):
+        text = fill_line(_line("plots", "any", rng, held_out=held_out), rng, "stories")
+        yield plain_query(text[0].upper() + text[1:] if rng.random() < 0.3 else text)
+
+
+def _story(writer: Writer, *, held_out: bool) -> LabelledQuery | None:
+    """Join the parts of one request; ``None`` where the content has no such words."""
+    rng = writer.rng
+
+    def line(part: str, key: str) -> str:
+        return fill_line(_line(part, key, rng, held_out=held_out), rng)
+
+    [ask] = rng.choices([*_ASKS], [weight for *_, weight in _ASKS.values()])
+    [exclusion] = rng.choices([*_EXCLUSIONS], [weight for _, weight in _EXCLUSIONS.values()])
+    formula, n_positive, _ = _ASKS[ask]
+    n_negated, _ = _EXCLUSIONS[exclusion]
+    parts = [line("ask", ask)]
+    if exclusion:
+        parts.insert(0 if exclusion == "first" else 1, line("not", exclusion))
+    if rng.random() < _BEFORE:
+        parts.insert(0, line("words", "before"))
+    for chance in (_AFTER, _MORE):
+        if rng.random() < chance:
+            parts.append(line("words", "after"))
+    skeleton = " ".join(parts)
+    owners = "".join(map(str, range(n_positive)))
+    negated = [str(n_positive + at) for at in range(n_negated)]
+    shared = owners + "".join(negated) if _ELLIPTIC.search(skeleton) else owners
+    if shared != owners and "<s|" not in skeleton:
+        return None
+    for sign, own in zip("sxy", (shared, *negated), strict=False):
+        skeleton = skeleton.replace(f"<{sign}|", f"<{own}|")
+    tree = parse(" AND NOT ".join([formula, *negated]))
+    try:
+        phrase = writer.written(skeleton, writer.content(), n_positive + n_negated)
+    except (KeyError, IndexError):
+        return None
+    return label_tree(phrase.text, tree, phrase.operands)
+
+
+def _line(part: str, key: str, rng: random.Random, *, held_out: bool) -> str:
+    own: list[str] = table("stories")[part][key].strip().split("\n")
+    return rng.choice([one for at, one in enumerate(own) if (at % _HELD_OUT == 4) == held_out])

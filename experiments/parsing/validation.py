@@ -1,0 +1,109 @@
+"""Parse accuracy on the queries for model selection (validation_queries.txt), by kind of error."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from boolattn.errors import DataError
+from boolattn.evaluation.parsing import structure, word_f1
+from boolattn.evaluation.tables import markdown, short
+from boolattn.logic.parsed_query import LabelledQuery, label_tree, parse_labelled
+from boolattn.logic.structure import operand_signs
+from boolattn.logic.syntax import parse
+from boolattn.logic.tree import Atom, QueryTree, atoms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from experiments.parsing.accuracy import Planner
+
+#: Kinds of error, from coarse to fine.
+ERRORS = ("taken apart", "left whole", "number of operands", "negation", "joined otherwise")
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationQuery:
+    """One query: its kind ("name", "exclusion") and its parse."""
+
+    kind: str
+    labelled: LabelledQuery
+
+    @property
+    def tree(self) -> QueryTree:
+        """The tree that it should be parsed as."""
+        return self.labelled.parsed.tree(self.labelled.text)
+
+
+@lru_cache(maxsize=1)
+def validation_queries() -> tuple[ValidationQuery, ...]:
+    """Return the queries in file order."""
+    name = "validation_queries.txt"
+    lines = files("experiments.parsing").joinpath(name).read_text(encoding="utf-8").splitlines()
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("#"):
+            continue
+        kind, formula, markup = line.split("\t")
+        text, operands = parse_labelled(markup)
+        labelled = label_tree(text, parse(formula), operands)
+        if labelled is None or len(operands) != sum(1 for _ in atoms(parse(formula))):
+            raise DataError(f"{name}:{number}: the operands cannot be joined as {formula}")
+        found.append(ValidationQuery(kind, labelled))
+    return tuple(found)
+
+
+def error_kind(expected: QueryTree, parsed: QueryTree) -> str:
+    """Name what is wrong with the structure of a parse; empty where nothing is.
+
+    >>> error_kind(parse("a AND NOT b"), parse("a AND b"))
+    'negation'
+    """
+    if structure(expected) == structure(parsed):
+        return ""
+    signs, found = sorted(operand_signs(expected)), sorted(operand_signs(parsed))
+    is_wrong = (
+        isinstance(expected, Atom),
+        isinstance(parsed, Atom),
+        len(signs) != len(found),
+        signs != found,
+        True,
+    )
+    return ERRORS[is_wrong.index(True)]
+
+
+def measure_validation(planner: Planner, *, shows_errors: bool = False) -> str:
+    """Lay out accuracy and errors by kind of query; with ``shows_errors`` each error is a line."""
+    queries = validation_queries()
+    plans = planner([query.labelled.text for query in queries])
+    errors = [error_kind(q.tree, plan.tree) for q, plan in zip(queries, plans, strict=True)]
+    # The words of a plain query do not matter: it is searched as it is typed.
+    scores = [
+        np.nan if isinstance(q.tree, Atom) else word_f1(q.tree, plan.tree)
+        for q, plan in zip(queries, plans, strict=True)
+    ]
+    kinds = list(dict.fromkeys(query.kind for query in queries))
+    rows = []
+    for name in (*kinds, "all"):
+        places = [at for at, query in enumerate(queries) if name in (query.kind, "all")]
+        rows.append(_row(name, [errors[at] for at in places], [scores[at] for at in places]))
+    lines = [
+        f"{query.kind}: {error}: {query.labelled.text} -> {plan.tree}"
+        for query, plan, error in zip(queries, plans, errors, strict=True)
+        if error and shows_errors
+    ]
+    heads = ["queries", "n", "structure", "operand word F1", *ERRORS]
+    return "\n".join([*lines, markdown(heads, rows)])
+
+
+def _row(name: str, errors: Sequence[str], scores: Sequence[float]) -> list[str]:
+    counts = Counter(errors)
+    known = [score for score in scores if not np.isnan(score)]
+    words = short(float(np.mean(known))) if known else "–"
+    share = short(counts[""] / len(errors))
+    return [name, str(len(errors)), share, words, *(str(counts[kind]) for kind in ERRORS)]
