@@ -117,7 +117,7 @@ def test_changed_weights_are_folded_anew(tiny_encoder, batch, change):
     else:
         plugin.load_state_dict({n: v * 1.5 for n, v in plugin.state_dict().items()})
     got = outputs(encoder, batch, operators=OPEN)
-    encoder.boolattn._is_folded = False
+    encoder.boolattn._fold_on = ()
     torch.testing.assert_close(got, outputs(encoder, batch, operators=OPEN), atol=2e-5, rtol=1e-4)
     if change != "move":
         assert (got - before).abs().max() > 1e-3
@@ -187,8 +187,8 @@ def test_only_open_texts_and_experts_are_computed(tiny_encoder, batch):
     (cues,) = seen
     assert isinstance(cues, FoldedCues)
     assert cues.rows.tolist() == [1]
-    assert cues.near[0].shape[-1] == 1
-    assert cues.layers[0].shape[-1] == 1
+    # One text and one expert: 3 taps of 4 heads, then 16 channels.
+    assert cues.inputs[0].shape[::2] == (1, 3 * 4 + 16)
 
 
 @pytest.mark.gpu
@@ -204,7 +204,7 @@ def test_kernels_give_the_references_values(tiny_encoder, dtype, settings, monke
         ids = torch.randint(5, 200, (3, n_tokens), device="cuda")
         batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         batch["attention_mask"][1, 7:] = 0
-        plugin._is_folded = False
+        plugin._fold_on = ()
         bare = outputs(encoder, batch)
         expected = outputs(encoder, batch, operators=labels)
         plugin.fold()

@@ -47,7 +47,10 @@ class BoolAttn(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self._is_folded, self._folded = False, cast("FoldedWeights | None", None)
+        self._fold_on, self._folded = (
+            cast("tuple[str, ...]", ()),
+            cast("FoldedWeights | None", None),
+        )
         self.operators = nn.Parameter(torch.randn(config.n_operators, config.d_o))
         self.cue = cue_predictor(config, hidden_size)
         self.gate = learned_gate(config, hidden_size) if config.gate == "learned" else lexicon
@@ -92,15 +95,19 @@ class BoolAttn(nn.Module):
         weights = position_weight(self.config, cue.repeat(1, n, 1), sigma)
         return dict(zip(layers, weights.chunk(n, 1), strict=True))
 
-    def fold(self) -> None:
-        """Fold the weights, for faster encoding without gradients.
+    def fold(self, *devices: str) -> None:
+        """Fold the weights, for faster encoding without gradients; on all devices by default.
+
+        Retrievers do so on a CPU. On a GPU it is for those who ask: the values of its kernels were
+        compared with the reference in Triton's interpreter, not yet on a GPU.
 
         Used in ``eval`` mode without gradients, autocast, recording or a compiler, and made anew
         after ``train()`` or when a parameter or a module was changed, replaced or moved; not used
         with modules that are not BoolAttn's own, or with hooks. A write to ``parameter.data`` in
         ``eval`` mode is not noticed: call this again.
         """
-        self._is_folded, self._folded = self.config.can_fold, None
+        own = (*self._fold_on, *(devices or ("cpu", "cuda")))
+        self._fold_on, self._folded = own if self.config.can_fold else (), None
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode; folded weights do not outlive training, not even in recorded graphs."""
@@ -110,9 +117,9 @@ class BoolAttn(nn.Module):
 
     def _current_fold(self) -> FoldedWeights | None:
         """Return the folded weights where they can be used."""
-        if not self._is_folded or self.training or torch.is_grad_enabled():
-            return None
         device = self.operators.device.type
+        if device not in self._fold_on or self.training or torch.is_grad_enabled():
+            return None
         if torch.compiler.is_compiling() or torch.is_autocast_enabled(device):
             return None
         if self.operators.is_inference():

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boolattn.attention.factors import AttentionBias, Factors, bias_factors
@@ -34,48 +34,58 @@ class FoldedCues:
         rows: Texts with an open expert, if not all. Shape ``(open,)``.
         n_texts: Of the batch.
         layers: Weights of the experts that a text opens, by layer.
-        mask: 1 for tokens and 0 for padding, if there is any. Shape ``(open, tokens, 1)``.
-        shared: Appended to the hidden state: cues, tokens that cannot be in scope, ones. Shape
-            ``(open, tokens, 2 experts + 1)``.
-        near: By layer, appended too: position weights. Shape ``(open, tokens, experts)``.
+        mask: 1 for tokens and 0 for padding, if there is any. Shape ``(open * tokens, 1)``.
+        inputs: By layer, of what is not the hidden state: cues, tokens that cannot be in scope,
+            ones, position weights; with zeros around the text, as many as the convolution
+            reaches. Shape ``(open, reach + tokens + reach, 3 experts + 1)``.
+        is_summed: Whether the inputs are multiplied by their weights already, as of few tokens.
     """
 
     rows: Tensor | None
     n_texts: int
     layers: dict[int, FoldedLayer]
     mask: Tensor | None
-    shared: Tensor
-    near: dict[int, Tensor]
+    inputs: dict[int, Tensor]
+    is_summed: bool
 
     def bias(self, index: int, hidden: Tensor) -> FoldedBias:
         """Compute the bias of layer ``index``; ``hidden`` as in :meth:`BoolAttnLayer.forward`."""
-        return self.layers[index](hidden, self, self.near[index])
+        layer, out = self.layers[index], self.inputs[index]
+        out = out.clone() if self.is_summed else out @ layer.rest  # the layer changes it
+        if self.rows is not None:
+            hidden = hidden[self.rows]
+        return FoldedBias(*layer(hidden, out, self.mask), self, layer)
 
 
-@dataclass(frozen=True)
+@dataclass
 class FoldedBias(AttentionBias):
-    """One layer's bias: scopes, and strengths in scope. ``(open, tokens, heads, experts)``."""
+    """One layer's bias: scopes, and strengths in scope. ``(open, tokens, experts * heads)``."""
 
     inside: Tensor
     weight: Tensor
     cues: FoldedCues
-    has_not: bool
-    head_size: int
+    layer: FoldedLayer
 
     @cached_property
     def factors(self) -> Factors:
         """The bias as factors."""
-        inside, weight = (part.transpose(2, 3) for part in (self.inside, self.weight))
-        return bias_factors(inside, weight, self.head_size, has_not=self.has_not)
+        layer, shape = self.layer, (-1, self.layer.n_heads)
+        inside, weight = (part.unflatten(2, shape) for part in (self.inside, self.weight))
+        return bias_factors(inside, weight, layer.head_size, has_not=layer.has_not)
 
     def dense(self) -> Tensor:
         """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
-        query, key = (part.permute(3, 0, 2, 1) for part in (self.inside, self.weight))
-        n_tokens, n_mutual = key.shape[-1], len(key) - self.has_not
+        n_heads, (n_texts, n_tokens, width) = self.layer.n_heads, self.inside.shape
+        stride, last = n_tokens * width, width - n_heads
+        # One operator's columns as (batch, heads, queries, 1) and (batch, heads, 1, keys).
+        at_query, at_key = (n_texts, n_heads, n_tokens, 1), (n_texts, n_heads, 1, n_tokens)
+        by_query, by_key = (stride, 1, width, 1), (stride, 1, 1, width)
         # NOT, the last operator, acts on single tokens; AND and OR between tokens in scope.
-        bias = -key[-1, ..., None, :] if self.has_not else key.new_zeros(())
-        for q, k in zip(query[:n_mutual, ..., None], key[:n_mutual, ..., None, :], strict=True):
-            bias = torch.addcmul(bias, q, k)
+        has_not = self.layer.has_not
+        bias = -self.weight.as_strided(at_key, by_key, last) if has_not else self.layer.zero
+        for start in range(0, last if has_not else width, n_heads):
+            query = self.inside.as_strided(at_query, by_query, start)
+            bias = torch.addcmul(bias, query, self.weight.as_strided(at_key, by_key, start))
         bias = bias.expand(-1, -1, n_tokens, -1)
         if self.cues.rows is None:
             return bias
@@ -87,7 +97,9 @@ class FoldedLayer:
     """One layer's weights for some of the experts.
 
     Attributes:
-        first: Scope taps ``(kernel, heads, experts)``, then the experts' first layers.
+        first: Scope taps ``(kernel, experts, heads)``, then the experts' first layers, for the
+            hidden state. Shape ``(features, columns)``.
+        rest: The same for :attr:`FoldedCues.inputs`.
         second: The experts' second layers, with 0 between different experts.
         bias: Added to the second layers' scores.
     """
@@ -99,38 +111,50 @@ class FoldedLayer:
         experts: tuple[int, ...],
         dtype: torch.dtype | None = None,
     ) -> None:
-        self.reduce, self.head_size = layer.reduce, layer.head_size
-        self.shape = (layer.config.kernel, layer.scope.shape[-1], len(experts))
+        self.reduce, self.head_size = reduction(layer, dtype or operators.dtype), layer.head_size
+        self.n_kernel, self.n_heads = layer.config.kernel, layer.scope.shape[-1]
         self.has_not = layer.config.operators[experts[-1]] == "not"
         dtype, own = dtype or operators.dtype, list(experts)
         eye = torch.eye(len(own), device=operators.device)
         parts = (_taps(layer, operators, own, eye), _first_layers(layer, own, eye))
-        self.first = torch.cat(parts).to(dtype)
+        first, rest = torch.cat(parts).to(dtype).tensor_split([-3 * len(own) - 1], 1)
+        # Rows of features: a CPU multiplies few tokens by them several times as fast.
+        self.first, self.rest = first.T.contiguous(), rest.T.contiguous()
         factor = torch.sigmoid(layer.bias.operator(operators))[own].float()
         outer = layer.bias.outer_weight.float()[own] * factor[:, None]
-        self.second = torch.einsum("ein,ef->einf", outer, eye).flatten(0, 1).flatten(1).to(dtype)
-        self.bias = (layer.bias.outer_bias.float()[own, 0] * factor).T.flatten().to(dtype)
+        self.second = torch.einsum("ein,ef->eifn", outer, eye).flatten(0, 1).flatten(1).to(dtype)
+        self.bias = (layer.bias.outer_bias.float()[own, 0] * factor).flatten().to(dtype)
+        self.zero = self.bias.new_zeros(())
 
-    def __call__(self, hidden: Tensor, cues: FoldedCues, near: Tensor) -> FoldedBias:
-        """Compute the bias; ``near`` are this layer's position weights."""
-        if cues.rows is not None:
-            hidden = hidden[cues.rows]
-        hidden = self.reduce(hidden)
-        if cues.mask is not None:
-            hidden = hidden * cues.mask  # padding must not change its neighbours
-        out = F.linear(torch.cat([hidden, cues.shared, near], -1), self.first)
-        n_kernel, n_taps = self.shape[0], self.shape[0] * len(self.bias)
-        inside = torch.heaviside(sum_taps(out[..., :n_taps], n_kernel), out.new_zeros(()))
-        inner = out[..., n_taps:].relu_().flatten(0, 1)
-        weight = F.softplus(torch.addmm(self.bias, inner, self.second)).view_as(inside) * inside
-        shape = (*inside.shape[:2], *self.shape[1:])
-        return FoldedBias(
-            inside.view(shape), weight.view(shape), cues, self.has_not, self.head_size
-        )
+    def __call__(self, hidden: Tensor, out: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return scopes and strengths; ``out`` is a product of the inputs, and is changed."""
+        n_texts, n_tokens, n_features = hidden.shape
+        hidden = hidden.reshape(-1, n_features)
+        if self.reduce is not None:
+            hidden = torch.addmm(self.reduce[1], hidden, self.reduce[0])
+        if mask is not None:
+            hidden = hidden * mask  # padding must not change its neighbours
+        reach, n_taps = self.n_kernel // 2, self.n_kernel * len(self.bias)
+        tokens = out[:, reach : reach + n_tokens]
+        if n_texts == 1:
+            tokens[0].addmm_(hidden, self.first)
+        else:
+            tokens += (hidden @ self.first).view_as(tokens)
+        inside = torch.heaviside(sum_taps(out, self.n_kernel, n_taps), self.zero)
+        inner = torch.relu(tokens[..., n_taps:]).view(n_texts * n_tokens, -1)
+        weight = F.softplus(torch.addmm(self.bias, inner, self.second)).view_as(inside)
+        return inside, weight.mul_(inside)
+
+
+def reduction(layer: BoolAttnLayer, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
+    """Return weight and bias of a layer's projection, if it has one."""
+    if not isinstance(own := layer.reduce, nn.Linear):
+        return None
+    return own.weight.T.to(dtype).contiguous(), own.bias.to(dtype)
 
 
 def _taps(layer: BoolAttnLayer, operators: Tensor, own: list[int], eye: Tensor) -> Tensor:
-    """Return scope weights, ``(kernel * heads * experts, inputs)``; above 0 is in scope."""
+    """Return scope weights, ``(kernel * experts * heads, inputs)``; above 0 is in scope."""
     scope, n_experts = layer.scope, len(own)
     n_kernel, _, n_heads = scope.shape
     scale, shift = scope.film(operators)[own].float().chunk(2, -1)
@@ -146,7 +170,7 @@ def _taps(layer: BoolAttnLayer, operators: Tensor, own: list[int], eye: Tensor) 
     constant = eye.new_zeros(n_kernel, n_experts, n_heads, 2 * n_experts + 1)
     constant[n_kernel // 2, ..., :n_experts] = -OUT_OF_SCOPE * eye[:, None]
     constant[n_kernel // 2, ..., n_experts] = shift
-    return torch.cat([hidden, cue, constant], -1).transpose(1, 2).flatten(0, 2)
+    return torch.cat([hidden, cue, constant], -1).flatten(0, 2)
 
 
 def _first_layers(layer: BoolAttnLayer, own: list[int], eye: Tensor) -> Tensor:
@@ -164,12 +188,12 @@ def _first_layers(layer: BoolAttnLayer, own: list[int], eye: Tensor) -> Tensor:
     return torch.cat([weight, none, start[..., None], near], -1).flatten(0, 1)
 
 
-def sum_taps(taps: Tensor, n_kernel: int) -> Tensor:
-    """Add the taps of a convolution. ``(batch, tokens, kernel * n)`` -> ``(batch, tokens, n)``."""
-    n_texts, n_tokens, width = taps.shape
-    if n_kernel == 1:
-        return taps
-    reach, n = n_kernel // 2, width // n_kernel
-    padded = F.pad(taps, (0, 0, reach, reach))
-    text, row, _ = padded.stride()
-    return padded.as_strided((n_texts, n_tokens, n_kernel, n), (text, row, row + n, 1)).sum(2)
+def sum_taps(padded: Tensor, n_kernel: int, n_taps: int) -> Tensor:
+    """Add the taps of a convolution, the first columns: ``(batch, tokens, n_taps / n_kernel)``.
+
+    ``(batch, reach + tokens + reach, columns)``, with zeros around the tokens.
+    """
+    n_texts, n_rows, _ = padded.shape
+    (text, row, _), n = padded.stride(), n_taps // n_kernel
+    shape = (n_texts, n_rows - n_kernel + 1, n_kernel, n)
+    return padded.as_strided(shape, (text, row, row + n, 1)).sum(2)

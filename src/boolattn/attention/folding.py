@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,8 @@ _OWN = (
     *(BoolAttnLayer, ScopePredictor, BiasPredictor, CuePredictor),
     *(nn.Linear, nn.Conv1d, nn.Identity, nn.ModuleDict),
 )
+#: Most numbers of all layers that are computed before the first.
+_MOST_SUMS = 2**20
 #: Most pairs of tokens, of all layers, whose weights are computed at once.
 _MOST_PAIRS = 2**22
 
@@ -63,51 +65,56 @@ class FoldedWeights:
 
     def __init__(self, parts: Parts, modules: Sequence[nn.Module]) -> None:
         self._parts = parts
-        self._modules = [module._modules for module in modules]
         self._hooks = [
             hooks
             for module in modules[1:]  # the plug-in itself is called
             for hooks in (module._forward_pre_hooks, module._forward_hooks)
         ]
+        self._has_hooks = any(self._hooks)
         #: Whether the modules are those that BoolAttn builds; others compute what they want.
-        self.is_own = not any(self._hooks) and all(type(part) in _OWN for part in modules[1:])
-        self._places = [
-            (module._parameters, name)
-            for module in modules
-            for name, value in module._parameters.items()
+        self.is_own = not self._has_hooks and all(type(part) in _OWN for part in modules[1:])
+        self._made_of = [
+            (own, name, value, value.data_ptr(), value._version)
+            for own in [module._parameters for module in modules]
+            for name, value in own.items()
             if value is not None
         ]
-        self._made_of = self._state()
-        # Kept, or another could have their id.
-        self._kept = [[own[name] for own, name in self._places], list(modules)]
+        self._children = [
+            (own, name, part)
+            for own in [module._modules for module in modules]
+            for name, part in own.items()
+        ]
         if not self.is_own:
             return
         self._layers: dict[tuple[int, ...], dict[int, FoldedLayer]] = {}
+        self._rest: dict[tuple[int, ...], Tensor] = {}
         self._kernels: KernelWeights | None = None
         self._reach: dict[int, Tensor] = {}
+        self._of_one: dict[tuple[int, int], Tensor] = {}
         with torch.inference_mode(False), torch.no_grad():
             self._cue = _fold_cue(parts.cue, parts.operators)
 
-    def _state(self) -> list[object]:
-        values = [cast("Tensor", own[name]) for own, name in self._places]
-        state: list[object] = [(id(v), v.data_ptr(), v._version) for v in values]
-        state += [id(part) for own in self._modules for part in own.values()]
-        state.append(any(self._hooks))
-        return state
-
     def is_current(self) -> bool:
         """Whether parameters and modules are as they were."""
-        return self._made_of == self._state()
+        for own, name, value, address, version in self._made_of:
+            is_same = own.get(name) is value and value._version == version
+            if not is_same or value.data_ptr() != address:
+                return False
+        if any(own.get(name) is not part for own, name, part in self._children):
+            return False
+        return any(self._hooks) == self._has_hooks
 
     def layers(self, experts: tuple[int, ...]) -> dict[int, FoldedLayer]:
         """Return the layers for some of the experts, folded when first needed."""
         if experts not in self._layers:
             operators = self._parts.operators
             with torch.inference_mode(False), torch.no_grad():
-                self._layers[experts] = {
+                layers = {
                     index: FoldedLayer(layer, operators, experts)
                     for index, layer in self._parts.layers.items()
                 }
+                self._rest[experts] = torch.stack([own.rest for own in layers.values()])[:, None]
+            self._layers[experts] = layers
         return self._layers[experts]
 
     def _kernel_cues(self, own: ModuleType, hidden: Tensor, mask: Tensor, gate: Gate) -> KernelCues:
@@ -123,7 +130,7 @@ class FoldedWeights:
                 precisions = position_precision(self._sigmas())
             self._kernels = own.KernelWeights(layers, precisions, parts.config)
         mask, opened = mask.contiguous(), gate.open.contiguous()
-        out = F.linear(hidden, first, start)
+        out = F.linear(hidden, first.T, start)
         cues: KernelCues = own.find_cues(out, second, mask, opened, self._kernels)
         return cues
 
@@ -138,35 +145,52 @@ class FoldedWeights:
         opened, rows, n_texts = gate.open, None, len(mask)
         experts, is_padded = tuple(range(opened.shape[1])), True
         if hidden.device.type == "cpu":
-            is_padded = not bool(mask.all())
-            experts = tuple(e for e, any_open in enumerate(opened.any(0).tolist()) if any_open)
-            if mask.shape[1] <= SHORT and not bool((is_open := opened.any(1)).all()):
-                rows = is_open.nonzero()[:, 0]
+            is_padded, flags = not bool(mask.all()), opened.tolist()
+            experts = tuple(e for e in experts if any(row[e] for row in flags))
+            if mask.shape[1] <= SHORT and not all(any(row) for row in flags):
+                rows = torch.tensor([i for i, row in enumerate(flags) if any(row)])
                 hidden, mask, opened = hidden[rows], mask[rows], opened[rows]
-        scopable = words(mask) if self._parts.config.bounded_scope else mask
-        mask, scopable, opened = (part.to(hidden.dtype) for part in (mask, scopable, opened))
-        mask = mask[..., None]
-        cue = self._cues(hidden * mask if is_padded else hidden) * mask
+        cue, seen = self._cues(hidden, mask if is_padded else None)
         near = self._near(cue.transpose(1, 2))
-        outside = 1 - scopable[..., None] * opened[:, None]
         if len(experts) < opened.shape[1]:
-            opened_only = torch.tensor(experts, device=cue.device)
-            cue, outside, near = (
-                part.index_select(-1, opened_only) for part in (cue, outside, near)
-            )
-        shared = torch.cat([cue, outside, mask], -1)
-        layers = self.layers(experts)
-        by_layer = dict(zip(layers, near.unbind(), strict=True))
-        return FoldedCues(rows, n_texts, layers, mask if is_padded else None, shared, by_layer)
+            used = torch.tensor(experts, device=cue.device)
+            cue, near, opened = (part.index_select(-1, used) for part in (cue, near, opened))
+        layers, reach = self.layers(experts), self._parts.config.kernel // 2
+        fixed = self._fixed(mask, opened, cue.dtype, is_one=len(mask) == 1 and not is_padded)
+        shared = torch.cat([cue, fixed], -1).expand(len(layers), -1, -1, -1)
+        inputs = F.pad(torch.cat([shared, near], -1), (0, 0, reach, reach))
+        rest = self._rest[experts]
+        is_summed = inputs.numel() // inputs.shape[-1] * rest.shape[-1] <= _MOST_SUMS
+        inputs = inputs @ rest if is_summed else inputs
+        by_layer = dict(zip(layers, inputs.unbind(), strict=True))
+        return FoldedCues(rows, n_texts, layers, seen, by_layer, is_summed)
 
-    def _cues(self, hidden: Tensor) -> Tensor:
-        """Return cue probabilities, ``(batch, tokens, operators)``."""
+    def _fixed(self, mask: Tensor, opened: Tensor, dtype: torch.dtype, *, is_one: bool) -> Tensor:
+        """Return 1 for tokens that cannot be in an open scope, by operator, then the mask.
+
+        ``is_one`` is for one text without padding: its experts are open, and it is cached.
+        """
+        key = (mask.shape[1], opened.shape[1])
+        if is_one and (known := self._of_one.get(key)) is not None:
+            return known
+        scopable = words(mask) if self._parts.config.bounded_scope else mask
+        outside = 1 - scopable.to(dtype)[..., None] * opened.to(dtype)[:, None]
+        fixed = torch.cat([outside, mask.to(dtype)[..., None]], -1)
+        if is_one:
+            self._of_one[key] = fixed
+        return fixed
+
+    def _cues(self, hidden: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return cue probabilities, ``(batch, tokens, operators)``, and :attr:`FoldedCues.mask`."""
         first, start, second, n_kernel = self._cue
-        out = F.linear(hidden, first, start)
-        taps, logits = out.split([n_kernel * len(second), second.shape[1]], -1)
-        context = sum_taps(taps, n_kernel).relu_()
-        logits = logits + context @ second
-        return torch.sigmoid(logits)
+        reach, n_taps = n_kernel // 2, n_kernel * len(second)
+        shape, hidden = hidden.shape[:2], hidden.reshape(-1, hidden.shape[-1])
+        seen = None if mask is None else mask.reshape(-1, 1).to(hidden.dtype)
+        out = torch.addmm(start, hidden if seen is None else hidden * seen, first)
+        padded = F.pad(out.view(*shape, -1), (0, 0, reach, reach))
+        context = sum_taps(padded, n_kernel, n_taps).relu_().view(len(out), -1)
+        cue = torch.addmm(out[:, n_taps:], context, second).sigmoid_()
+        return (cue if seen is None else cue * seen).view(*shape, -1), seen
 
     def _near(self, cue: Tensor) -> Tensor:
         """Return all layers' position weights, ``(layers, batch, tokens, operators)``."""
@@ -186,11 +210,16 @@ class FoldedWeights:
 def _fold_cue(cue: CuePredictor, operators: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
     """Return the cue predictor's first matrix and constants, its second matrix, and its width.
 
-    The first has a row for each tap and channel of the convolution, then for each operator.
+    The first has a column for each tap and channel of the convolution, then for each operator.
     """
     n_channels, _, n_kernel = cue.conv.weight.shape
     hidden, context = cue.row(operators).split([cue.conv.in_channels, n_channels], -1)
     start = hidden.new_zeros(n_kernel, n_channels)
     start[n_kernel // 2] = cue.conv.bias
     first = torch.cat([cue.conv.weight.permute(2, 0, 1).flatten(0, 1), hidden])
-    return first, torch.cat([start.flatten(), cue.bias]), context.T.contiguous(), n_kernel
+    return (
+        first.T.contiguous(),
+        torch.cat([start.flatten(), cue.bias]),
+        context.T.contiguous(),
+        n_kernel,
+    )

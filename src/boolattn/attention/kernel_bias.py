@@ -142,26 +142,25 @@ class KernelLayer:
     """One layer's weights: one matrix for the hidden state, and packed constants."""
 
     def __init__(self, layer: BoolAttnLayer, folded: FoldedLayer) -> None:
-        n_kernel, n_heads, n = folded.shape
+        n_kernel, n_heads, n = folded.n_kernel, folded.n_heads, layer.config.n_operators
         n_inner, head_size = folded.second.shape[0] // n, layer.head_size
-        n_hidden = folded.first.shape[1] - 3 * n - 1
-        taps, inner = folded.first.split([n_kernel * n_heads * n, n * n_inner])
-        taps = taps.view(n_kernel, n_heads, n, -1).transpose(1, 2)
-        inner = inner.view(n, n_inner, -1)
-        both = torch.cat([taps.flatten(0, 2), inner.flatten(0, 1)])
-        weight, starts = both[:, :n_hidden], both[:, n_hidden + 2 * n]
-        if isinstance(layer.reduce, torch.nn.Linear):
-            starts = starts + weight @ layer.reduce.bias.float()
-            weight = weight @ layer.reduce.weight.float()
-        tap_starts, inner_starts = starts.split([len(starts) - n * n_inner, n * n_inner])
+        weight, rest = folded.first.T, folded.rest.T
+        starts = rest[:, 2 * n]
+        if folded.reduce is not None:
+            starts = starts + weight @ folded.reduce[1]
+            weight = weight @ folded.reduce[0].T
+        sizes = [n_kernel * n * n_heads, n * n_inner]
+        tap_starts, inner_starts = starts.split(sizes)
+        taps, inner = rest.split(sizes)
+        taps, inner = taps.view(n_kernel, n, n_heads, -1), inner.view(n, n_inner, -1)
         own = torch.arange(n, device=weight.device)
         parts = (
-            taps[:, own, :, n_hidden + own].transpose(0, 1),  # indexing moved the operators first
+            taps[:, own, :, own].transpose(0, 1),  # indexing moved the operators first
             tap_starts,
             inner_starts,
-            inner[own, :, n_hidden + 2 * n + 1 + own],
-            folded.second.view(n, n_inner, n_heads, n)[own, :, :, own],
-            folded.bias.view(n_heads, n).T,
+            inner[own, :, 2 * n + 1 + own],
+            folded.second.view(n, n_inner, n, n_heads)[own, :, own],
+            folded.bias,
         )
         self.constants = torch.cat([part.flatten() for part in parts])
         n_columns = len(weight)

@@ -70,7 +70,7 @@ class Retriever(BaseRetriever):
             raise ConfigError(f"towers are a SentenceTransformer, not {type(towers).__name__}")
         self.towers = towers.eval()
         if isinstance(encoder := _query_encoder(towers), BoolBertModel):
-            plugin_of(encoder).fold()  # for speed; the values are the same
+            plugin_of(encoder).fold("cpu")  # for speed; the values are the same
         self.use_parser(parser)
         self._fingerprint = ""
         # Towers that end with Normalize make unit vectors already, and no bit may change.
