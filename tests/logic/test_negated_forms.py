@@ -11,6 +11,8 @@ from boolattn.logic.syntax import unparse
         ("desserts that are nut-free?", "desserts NOT nut"),
         ("Jobs in York, no experience needed", "Jobs in York NOT experience"),
         ("jobs with no driving licence required.", "jobs NOT driving licence"),
+        ("anything but country music", "anything NOT country music"),
+        ("Show me everything except for horror films!", "everything NOT horror films"),
     ],
 )
 def test_known_forms_are_read(text, tree):
@@ -26,6 +28,8 @@ def test_known_forms_are_read(text, tree):
         "no experience needed",
         "bread",
         "bread, no nuts",
+        "Everything But the Girl",
+        "anything goes",
     ],
 )
 def test_others_are_left_alone(text):

@@ -1,4 +1,4 @@
-"""Forms of negation without a free cue word: "dairy-free desserts", "jobs, no experience needed".
+"""Forms of negation: "dairy-free desserts", "jobs, no experience needed", "anything but jazz".
 
 For queries that a parser leaves as one operand. Only whole queries of a few plain forms are read.
 """
@@ -21,6 +21,9 @@ _FORMS = tuple(
         rf"\s*{_REST},?\s+(?:(?:that|which)\s+(?:is|are)\s+|(?:is|are)\s+)?{_FREE}",
         rf"\s*{_REST},?\s+(?:with\s+|where\s+)?no\s+(?P<negated>[^,;.!?]+?)\s+(?:is\s+)?"
         r"(?:necessary|needed|required)",
+        # "Everything but the Girl" is a name.
+        r"\s*(?:\w+\s+me\s+)?(?P<positive>anything|everything)\s+(?:but(?!\s+the\b)|except(?:\s+for)?|"
+        r"other\s+than)\s+(?P<negated>[^,;.!?]+?)",
     )
 )
 
