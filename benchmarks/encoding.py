@@ -21,6 +21,7 @@ import torch
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
 from boolattn import BoolAttnConfig, attach
+from boolattn.attention.gate import Gate
 from boolattn.embedding.models import minilm_folder
 from boolattn.errors import MissingDataError
 
@@ -125,12 +126,10 @@ def captured(
 def calls_of(
     models: dict[str, PreTrainedModel], shape: tuple[int, int], device: str, mode: str
 ) -> dict[str, Callable[[], None]]:
-    """Return one call for each system; training has no folded weights, so no reference beside."""
+    """Return one call for each system."""
     calls: dict[str, Callable[[], None]] = {}
     is_training = mode.startswith(TRAINING)
     for name, model in models.items():
-        if is_training and name.endswith("reference"):
-            continue
         inputs = batch(*shape, device)
         if name != "plain":
             inputs["operators"] = torch.ones(shape[0], 3)
@@ -208,6 +207,61 @@ def profile(calls: dict[str, Callable[[], None]]) -> None:
         print(f"{name:16} {kernels / 10:8.0f} us in kernels, {launches:5.0f} launches, {fused}")
 
 
+def time_kernels(models: dict[str, PreTrainedModel], shape: tuple[int, int]) -> None:
+    """Print the time of a folded layer's parts on the GPU, and the own attention's error.
+
+    Heads of a program and warps are what the kernel can be tuned by.
+    """
+    from boolattn.attention import kernel_bias
+
+    mask = batch(*shape, "cuda")["attention_mask"]
+    is_pair = mask.bool()[:, None, None].expand(-1, 1, shape[1], -1)
+    launch = kernel_bias._launch
+    for name in PLUGINS:
+        model = models[name].eval()
+        with torch.inference_mode():
+            model(**batch(*shape, "cuda"), operators=torch.ones(shape[0], 3))
+        weights = model.boolattn._folded
+        layer = weights._kernels.layers[0]
+        hidden = torch.randn(*shape, layer.weight.shape[1], device="cuda", dtype=model.dtype)
+        heads = [
+            torch.randn(*shape, layer.n_heads, layer.head_size, device="cuda", dtype=model.dtype)
+            for _ in range(3)
+        ]
+        query, key, value = (part.transpose(1, 2) for part in heads)
+        attention = torch.nn.functional.scaled_dot_product_attention
+        with torch.inference_mode():
+            gate = Gate(torch.ones(shape[0], 3, device="cuda"))
+            bias = weights.find_cues(hidden, mask, gate).bias(0, hidden)
+            dense = bias.masked(is_pair, torch.float32)
+            parts = (part.float() for part in (query, key, value))
+            wanted = attention(*parts, attn_mask=dense).transpose(1, 2)
+            linear = partial(torch.nn.functional.linear, hidden, layer.weight)
+            print(f"{name} {shape} product {replayed(linear):6.1f} us", flush=True)
+            plain = partial(attention, query, key, value, attn_mask=is_pair)
+            print(f"{name} {shape} torch's attention {replayed(plain):6.1f} us", flush=True)
+            for layer.group, n_warps in ((1, 4), (1, 2), (2, 4), (4, 4), (4, 8)):
+                kernel_bias._COMPILED.clear()
+                kernel_bias._launch = lambda *args, n=n_warps: launch(*args[:5], n)
+                own = partial(bias.attend, query, key, value, is_pair)
+                error = (own().float() - wanted).abs().max().item()
+                label = f"{layer.group} heads, {n_warps} warps"
+                print(f"{name} {shape} {label} {replayed(own):6.1f} us, error {error:.4f}")
+        kernel_bias._launch = launch
+
+
+def replayed(call: Callable[[], object]) -> float:
+    """Microseconds of one call, of ten in a CUDA graph."""
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        call()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        for _ in range(10):
+            call()
+    return 1e5 * timed(graph.replay, 20, "cuda")
+
+
 def build(
     name: str, device: str, *, is_half: bool, with_compiled: bool
 ) -> dict[str, PreTrainedModel]:
@@ -235,6 +289,7 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="also with compiled parts")
     parser.add_argument("--long", action="store_true", help="memory of long texts, ModernBERT")
     parser.add_argument("--profile", action="store_true", help="count kernels (GPU only)")
+    parser.add_argument("--kernels", action="store_true", help="only the parts of a layer (GPU)")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.manual_seed(0)
@@ -242,6 +297,10 @@ def main() -> None:
     models = build(name, args.device, is_half=args.half, with_compiled=args.compile)
     threads = f"{torch.get_num_threads()} threads" if args.device == "cpu" else "GPU"
     print(f"{name}, torch {torch.__version__}, {threads}, {args.rounds} rounds")
+    if args.kernels:
+        for shape in SHAPES["cuda"]:
+            time_kernels(models, shape)
+        return
     modes = ["forward", TRAINING]
     if args.device == "cuda" and not args.long:
         modes = ["forward", "forward, captured", TRAINING, f"{TRAINING}, captured"]

@@ -33,6 +33,23 @@ def outputs(encoder, batch, **options):
     return hidden[batch["attention_mask"].bool()]
 
 
+def find_cues(plugin, call):
+    """Return the cues that a call finds."""
+    seen = []
+    find = type(plugin).find_cues
+
+    def spy(self, *args, **options):
+        seen.append(find(self, *args, **options))
+        return seen[-1]
+
+    type(plugin).find_cues = spy
+    try:
+        call()
+    finally:
+        type(plugin).find_cues = find
+    return seen[-1]
+
+
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize(
     "settings",
@@ -172,23 +189,110 @@ def test_only_open_texts_and_experts_are_computed(tiny_encoder, batch):
     encoder = tiny_encoder()
     plugin = attach(encoder)
     plugin.fold()
-    seen = []
-    find = type(plugin).find_cues
-
-    def spy(self, *args, **options):
-        seen.append(find(self, *args, **options))
-        return seen[-1]
-
-    type(plugin).find_cues = spy
-    try:
-        outputs(encoder, batch, operators=[[], ["not"], []])
-    finally:
-        type(plugin).find_cues = find
-    (cues,) = seen
+    cues = find_cues(plugin, lambda: outputs(encoder, batch, operators=[[], ["not"], []]))
     assert isinstance(cues, FoldedCues)
     assert cues.rows.tolist() == [1]
     # One text and one expert: 3 taps of 4 heads, then 16 channels.
     assert cues.inputs[0].shape[::2] == (1, 3 * 4 + 16)
+
+
+def gradients(encoder, batch, **options):
+    """Return hidden states and all gradients of a training pass, with the noise of one seed."""
+    torch.manual_seed(3)
+    encoder.zero_grad()
+    hidden = encoder(**batch, **options).last_hidden_state[batch["attention_mask"].bool()]
+    hidden.pow(3).sum().backward()
+    named = encoder.named_parameters()
+    return hidden.detach(), {n: p.grad.clone() for n, p in named if p.grad is not None}
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"rank": 4, "operator_bias": True},
+        {"kernel": 1, "form": "dense"},
+        {"kernel": 5, "bounded_scope": False, "scope_temperature": 0.5},
+        {"operators": ("and", "or")},
+        {"operators": ("not",), "rank": 4, "layers": (1,)},
+        {"gate": "learned", "gate_threshold": 0.01, "gate_temperature": 10.0},
+    ],
+)
+def test_gradients_are_the_references(tiny_encoder, batch, settings, is_training):
+    encoder = tiny_encoder(initializer_range=0.3).double().train(is_training)
+    plugin = scattered(attach(encoder, BoolAttnConfig(**settings)))
+    own = plugin.config.operators
+    labels = {"operators": [[name for name in row if name in own] for row in OPEN]}
+    labels = {} if "gate" in settings else labels
+    expected, wanted = gradients(encoder, batch, **labels)
+    plugin.fold()
+    used = find_cues(plugin, lambda: gradients(encoder, batch, **labels))
+    assert used.shared is not None
+    got, found = gradients(encoder, batch, **labels)
+    torch.testing.assert_close(got, expected)
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-6, atol=1e-8)
+    # Every part of the plug-in is trained; a convolution's bias can be inactive, after relu.
+    parts = [name for name, value in found.items() if ".boolattn" in f".{name}" and value.any()]
+    assert {f"boolattn.layers.1.{part}" for part in ("scope.threshold", "bias.sigma")} <= {*parts}
+    assert any(name.startswith("boolattn.gate") for name in parts) == ("gate" in settings)
+    # Another seed draws other scopes in training, and only there.
+    torch.manual_seed(4)
+    with torch.random.fork_rng():
+        other = encoder(**batch, **labels).last_hidden_state[batch["attention_mask"].bool()]
+    assert torch.allclose(other, got) != is_training
+
+
+def test_training_with_closed_gates_is_the_bare_encoders(tiny_encoder, batch):
+    encoder = tiny_encoder().train()
+    bare, wanted = gradients(encoder, batch)
+    attach(encoder).fold()
+    got, found = gradients(encoder, batch, operators=[[], [], []])
+    assert torch.equal(got, bare)
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[name], value) for name, value in wanted.items())
+    _, opened = gradients(encoder, batch, operators=OPEN)
+    assert not all(torch.equal(opened[name], value) for name, value in wanted.items())
+
+
+def test_autocast_and_checkpointing_train_as_the_reference(tiny_encoder, batch):
+    encoder = tiny_encoder(initializer_range=0.3)
+    plugin = scattered(attach(encoder))
+    exact, _ = gradients(encoder, batch, operators=OPEN)
+    bare, _ = gradients(encoder, batch)
+    plugin.fold()
+    with torch.autocast("cpu", torch.bfloat16):
+        half, found = gradients(encoder, batch, operators=OPEN)
+    assert (half - exact).norm() < 0.2 * (exact - bare).norm()
+    assert all(value.isfinite().all() and value.dtype == torch.float32 for value in found.values())
+    encoder.train()
+    before, wanted = gradients(encoder, batch, operators=OPEN)
+    encoder.gradient_checkpointing_enable()
+    got, found = gradients(encoder, batch, operators=OPEN)
+    assert torch.equal(got, before)
+    for name, value in wanted.items():
+        torch.testing.assert_close(found[name], value)
+
+
+def test_recording_hooks_and_other_modules_train_by_the_reference(tiny_encoder, batch):
+    encoder = tiny_encoder().train()
+    plugin = attach(encoder)
+
+    def used():
+        return find_cues(plugin, lambda: encoder(**batch, operators=OPEN)).shared is not None
+
+    assert not used()  # not asked for
+    plugin.fold()
+    assert used()
+    with recording():
+        assert not used()
+    film = plugin.layers["1"].scope.film
+    for register in (film.register_forward_hook, film.register_full_backward_hook):
+        with register(lambda *_: None):
+            assert not used()
+    assert used()
 
 
 @pytest.mark.gpu
@@ -213,3 +317,39 @@ def test_kernels_give_the_references_values(tiny_encoder, dtype, settings, monke
         assert torch.equal(outputs(encoder, batch, operators=[[], [], []]), bare)
         change, error = (expected - bare).float().norm(), (got - expected).float().norm()
         assert error < change * (1e-4 if dtype == torch.float32 else 0.2)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_training_on_a_gpu_has_the_references_gradients_also_recorded(tiny_encoder, batch, dtype):
+    encoder = tiny_encoder(initializer_range=0.3).to("cuda", dtype)
+    batch = {name: value.cuda() for name, value in batch.items()}
+    plugin = scattered(attach(encoder))
+    labels = {"operators": torch.tensor([[1, 0, 0], [0, 1, 1], [0, 0, 1]], device="cuda").float()}
+    _, wanted = gradients(encoder, batch, **labels)
+    plugin.fold()
+    assert find_cues(plugin, lambda: encoder(**batch, **labels)).shared is not None
+    _, found = gradients(encoder, batch, **labels)
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    is_token = batch["attention_mask"][..., None].to(dtype)
+    leaves = [p for p in encoder.parameters() if p.requires_grad]
+
+    def step():
+        hidden = encoder(**batch, **labels).last_hidden_state * is_token
+        return torch.autograd.grad(hidden.pow(3).sum(), leaves, allow_unused=True)
+
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.current_stream().wait_stream(stream)
+    with torch.cuda.graph(graph):
+        recorded = step()
+    graph.replay()
+    names = [name for name, p in encoder.named_parameters() if p.requires_grad]
+    replayed = {
+        name: value for name, value in zip(names, recorded, strict=True) if value is not None
+    }
+    for got in (found, replayed):
+        for name, value in wanted.items():
+            error = (got[name] - value).float().norm() / value.float().norm().clamp(min=1e-6)
+            assert error < (1e-3 if dtype == torch.float32 else 0.3), (name, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import torch
@@ -9,7 +10,8 @@ from torch import Tensor, nn
 
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 from boolattn.attention.cue import cue_predictor, shuffle
-from boolattn.attention.folding import FoldedWeights, Parts
+from boolattn.attention.experts import expert_bias, share, stack_experts
+from boolattn.attention.folding import FoldedWeights, Parts, are_own
 from boolattn.attention.gate import Gate, LexiconGate, learned_gate
 from boolattn.attention.layer import BoolAttnLayer, CueState
 from boolattn.attention.position import N_CACHED, position_weight, words
@@ -78,7 +80,15 @@ class BoolAttn(nn.Module):
         cue = torch.sigmoid(logits.float()) * mask[:, None]
         if self.config.cue_seed is not None:
             cue = shuffle(cue, mask, self.config.cue_seed)
-        return CueState(mask, scopable, gate, logits, cue, self._positions(cue))
+        found = CueState(mask, scopable, gate, logits, cue, self._positions(cue))
+        if not (may_fold and torch.is_grad_enabled() and hidden.device.type in self._fold_on):
+            return found
+        if torch.compiler.is_compiling() or not are_own(self.layers.modules()):
+            return found
+        layers: dict[str, Any] = dict(self.layers.items())
+        experts = stack_experts(list(layers.values()), self.config, self.operators)
+        shared = share(found, self.config, next(iter(layers.values())).head_size)
+        return replace(found, shared=shared, experts=dict(zip(layers, experts, strict=True)))
 
     def _positions(self, cue: Tensor) -> dict[str, Tensor]:
         """Compute the position weights of all layers at once; layers differ only in sigma.
@@ -96,12 +106,14 @@ class BoolAttn(nn.Module):
         return dict(zip(layers, weights.chunk(n, 1), strict=True))
 
     def fold(self, *devices: str) -> None:
-        """Fold the weights, for faster encoding without gradients; on all devices by default.
+        """Fold the weights, for faster encoding and training; on all devices by default.
 
         Retrievers do so on a CPU. On a GPU it is for those who ask: the values of its kernels were
-        compared with the reference in Triton's interpreter, not yet on a GPU.
+        compared with the reference in Triton's interpreter, not yet on a GPU. With gradients the
+        weights of all layers are put together in every pass, for fewer operations; not while
+        recording or compiling.
 
-        Used in ``eval`` mode without gradients, autocast, recording or a compiler, and made anew
+        Kept in ``eval`` mode without gradients, autocast, recording or a compiler, and made anew
         after ``train()`` or when a parameter or a module was changed, replaced or moved; not used
         with modules that are not BoolAttn's own, or with hooks. A write to ``parameter.data`` in
         ``eval`` mode is not noticed: call this again.
@@ -148,6 +160,11 @@ class BoolAttn(nn.Module):
         if not isinstance(cues, CueState):
             return cues.bias(index, hidden)
         name = str(index)
+        layer: Any = self.layers[name]
         position = cues.positions.get(name)
-        bias: AttentionBias = self.layers[name](hidden, cues, self.operators, position)
-        return bias
+        if cues.shared is None:
+            bias: AttentionBias = layer(hidden, cues, self.operators, position)
+            return bias
+        if position is None:
+            position = position_weight(self.config, cues.cue, layer.bias.sigma)
+        return expert_bias(layer, cues.experts[name], cues.shared, hidden, position)

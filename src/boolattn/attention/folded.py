@@ -188,7 +188,9 @@ def _first_layers(layer: BoolAttnLayer, own: list[int], eye: Tensor) -> Tensor:
     return torch.cat([weight, none, start[..., None], near], -1).flatten(0, 1)
 
 
-def sum_taps(padded: Tensor, n_kernel: int, n_taps: int) -> Tensor:
+def sum_taps(
+    padded: Tensor, n_kernel: int, n_taps: int, dtype: torch.dtype | None = None
+) -> Tensor:
     """Add the taps of a convolution, the first columns: ``(batch, tokens, n_taps / n_kernel)``.
 
     ``(batch, reach + tokens + reach, columns)``, with zeros around the tokens.
@@ -196,4 +198,4 @@ def sum_taps(padded: Tensor, n_kernel: int, n_taps: int) -> Tensor:
     n_texts, n_rows, _ = padded.shape
     (text, row, _), n = padded.stride(), n_taps // n_kernel
     shape = (n_texts, n_rows - n_kernel + 1, n_kernel, n)
-    return padded.as_strided(shape, (text, row, row + n, 1)).sum(2)
+    return padded.as_strided(shape, (text, row, row + n, 1)).sum(2, dtype=dtype)

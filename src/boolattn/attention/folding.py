@@ -24,7 +24,7 @@ from boolattn.attention.position import (
 from boolattn.attention.scope import ScopePredictor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from types import ModuleType
 
     from boolattn.attention.config import BoolAttnConfig
@@ -60,6 +60,17 @@ def kernels() -> ModuleType | None:
         return None
 
 
+def are_own(modules: Iterable[nn.Module]) -> bool:
+    """Whether modules are as BoolAttn builds them; others, or hooks, compute what they want."""
+    return all(
+        type(part) in _OWN
+        and not (part._forward_pre_hooks or part._forward_hooks)
+        and not (part._backward_pre_hooks or part._backward_hooks)
+        and part._compiled_call_impl is None
+        for part in modules
+    )
+
+
 class FoldedWeights:
     """All layers' folded weights, and the state of the modules they were made of."""
 
@@ -71,8 +82,7 @@ class FoldedWeights:
             for hooks in (module._forward_pre_hooks, module._forward_hooks)
         ]
         self._has_hooks = any(self._hooks)
-        #: Whether the modules are those that BoolAttn builds; others compute what they want.
-        self.is_own = not self._has_hooks and all(type(part) in _OWN for part in modules[1:])
+        self.is_own = are_own(modules[1:])
         self._made_of = [
             (own, name, value, value.data_ptr(), value._version)
             for own in [module._parameters for module in modules]

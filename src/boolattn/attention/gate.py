@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boolattn.attention.config import OPERATORS, BoolAttnConfig
-from boolattn.attention.sampling import straight_through
 
 #: Owner of lexicon phrases that contain a cue word and are no cue, like "not only".
 NO_OWNER = -1
@@ -97,6 +96,12 @@ class ContextGate(LearnedGate):
             and torch.is_grad_enabled()
             and self.outer.weight.requires_grad
         )
+
+
+def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
+    """Return exactly ``hard``, with the gradient of ``soft``."""
+    value = hard.to(soft.dtype)
+    return value + (soft - soft.detach()) if soft.requires_grad else value
 
 
 def learned_gate(config: BoolAttnConfig, hidden_size: int) -> LearnedGate:

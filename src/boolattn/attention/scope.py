@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from boolattn.attention.bias import uniform
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
-from boolattn.attention.sampling import gumbel_sigmoid, straight_through
+from boolattn.attention.gate import straight_through
 
 
 @dataclass(frozen=True)
@@ -100,3 +100,18 @@ class ScopePredictor(nn.Module):
         # unbind: its backward pass is one stack, where indexing makes a tensor for each tap.
         shifted = [tap[:, k : k + n_tokens] for k, tap in enumerate(taps.unbind(2))]
         return torch.stack(shifted).sum(0) if len(shifted) > 3 else sum(shifted[1:], shifted[0])
+
+
+def gumbel_noise(shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """Draw the difference of two Gumbel draws, which is one logistic draw.
+
+    It comes from torch's global generator, which gradient checkpointing restores.
+    """
+    uniform = torch.rand(shape, device=device, dtype=torch.float32)
+    return torch.logit(uniform, eps=1e-6)  # clipped, because at 0 and 1 the draw is infinite
+
+
+def gumbel_sigmoid(logits: Tensor, temperature: float) -> Tensor:
+    r"""Sample a relaxed Bernoulli: :math:`\sigma((z + g_1 - g_2)/\tau)`, g standard Gumbel."""
+    noise = gumbel_noise(tuple(logits.shape), logits.device).to(logits.dtype)
+    return torch.sigmoid((logits + noise) / temperature)
