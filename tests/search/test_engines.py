@@ -15,7 +15,7 @@ from boolattn.errors import (
     QueryError,
     ServerError,
 )
-from boolattn.search import Document, Searcher
+from boolattn.search import Document, IndexSettings, Searcher
 from boolattn.search.engines.base import Selection
 from boolattn.search.engines.registry import ENGINES
 from tests.search import word_model
@@ -272,6 +272,39 @@ class Evil:
 
     def __reduce__(self):
         return (struct.calcsize, ("i",))
+
+
+@pytest.mark.parametrize(
+    "raw", ["", "{", "[]", "3", '{"collections": []}', '{"collections": {"a": 3}}']
+)
+def test_a_damaged_folder_of_qdrant_is_one_line(folder, retriever, raw):
+    Searcher.build(folder, word_model.corpus(), retriever, engine="qdrant")
+    Setup("qdrant").forget()
+    (folder / "qdrant" / "meta.json").write_text(raw)
+    with pytest.raises(ServerError) as caught:
+        Searcher.open(folder, retriever)
+    assert one_line(caught)
+
+
+def test_a_damaged_vector_of_qdrant_is_one_line(folder, retriever):
+    Searcher.build(folder, word_model.corpus(), retriever, engine="qdrant")
+    Setup("qdrant").forget()
+    [path] = (folder / "qdrant").rglob("storage.sqlite")
+    with sqlite3.connect(path) as storage:
+        [(raw,)] = storage.execute("SELECT point FROM points WHERE rowid = 1")
+        point = pickle.loads(raw)
+        point.vector[0] = float("inf")
+        changed = sqlite3.Binary(pickle.dumps(point))
+        storage.execute("UPDATE points SET point = ? WHERE rowid = 1", (changed,))
+    searcher = Searcher.open(folder, retriever)
+    with pytest.raises(IndexFolderError, match="is damaged; index again"):
+        searcher.search("moths")
+
+
+@pytest.mark.parametrize("uri", ["http://[::1", "postgresql://[::"])
+def test_half_an_address_is_one_line(uri):
+    with pytest.raises(ConfigError, match="is no address: Invalid IPv6 URL"):
+        IndexSettings(engine="qdrant", uri=uri)
 
 
 def test_a_folder_of_qdrant_cannot_run_code(folder, retriever):

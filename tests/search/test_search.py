@@ -271,6 +271,9 @@ def test_lists_dates_and_nested_values_are_filtered(retriever, folder):
         ({"year": {"gt": "2024-13"}}, "gt takes one number, or one date"),
         ({"year": {"exists": "yes"}}, "exists takes true or false, not 'yes'"),
         ({"place": {"contains": ["a", "b"]}}, "contains takes one text, not 2 values"),
+        ({"year": {"gte": float("nan")}}, "the number is too large to compare, or none"),
+        ({"year": {"lt": float("inf")}}, "the number is too large to compare, or none"),
+        ({"year": {"gte": 2**53 + 1}}, "gte takes whole numbers up to 9,007,199,254,740,992"),
         ({"year": None}, "a value is text, a number or true or false, not None"),
     ],
 )

@@ -77,6 +77,8 @@ def test_set_changes_one_setting():
         ("batch_size=true", "batch_size is of the type int, not True"),
         ("keep=worst", "keep must be one of best, last"),
         ("n_logical=9", "must not exceed n_negatives"),
+        ("seed=4294967296", "seed must be between 0 and 4294967295"),
+        ("learning_rate=nan", "learning_rate is of the type float, not nan"),
         ("sigma=-1", "sigma must be above 0"),
     ],
 )

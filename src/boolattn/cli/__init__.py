@@ -102,6 +102,9 @@ def main() -> None:
     except BoolattnError as error:
         typer.echo(f"boolattn: {error}", err=True)
         sys.exit(2)
+    except OSError as error:  # a file that cannot be read, for example
+        typer.echo(f"boolattn: {error.strerror or error}: {str(error.filename)[:200]}", err=True)
+        sys.exit(2)
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         if name not in _TRAIN:

@@ -212,8 +212,8 @@ def _find(table: Mapping[str, T], name: str, what: str) -> T:
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Parse seeds separated by commas."""
+    """Parse seeds separated by commas; one that comes twice counts once."""
     try:
-        return [int(seed) for seed in text.split(",")]
+        return list(dict.fromkeys(int(seed) for seed in text.split(",")))
     except ValueError:
         raise ConfigError(f"seeds are whole numbers separated by commas, got {text!r}") from None

@@ -12,6 +12,7 @@ import json
 import operator
 import re
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +43,8 @@ _SIGNS = {"=": "in", "!=": "not", "~": "contains", ">=": "gte", "<=": "lte", ">"
 SIGNS = {kind: sign for sign, kind in _SIGNS.items()}
 _CONDITION = re.compile(r"(?P<name>[^=!<>~]+?)\s*(?P<sign>!=|>=|<=|=|>|<|~)\s*(?P<value>.*)", re.S)
 _OPPOSITE = {"in": "not", "not": "in"}
+#: Columns of numbers hold every whole number up to here.
+_EXACT = 2**53
 #: On a command line: any value.
 _ANY = "*"
 
@@ -86,6 +89,8 @@ def _check(name: str, kind: str, values: tuple[Value, ...]) -> None:
         what = "one text"
     elif kind == "exists" and not isinstance(one, bool):
         what = "true or false"
+    elif kind in RANGES and isinstance(one, int) and abs(one) > _EXACT:
+        what = f"whole numbers up to {_EXACT:,}, beyond which they are rounded"
     if what:
         shown = repr(one) if one is not None else f"{len(values)} values"
         raise QueryError(f"filter {name!r}: {kind} takes {what}, not {shown}")
@@ -282,8 +287,8 @@ def _values(name: str, value: object) -> tuple[Value, ...]:
                 f"filter {name!r}: a value is text, a number or true or false, not "
                 f"{type(own).__name__}"
             )
-        if is_too_large(own):
-            raise QueryError(f"filter {name!r}: the number is too large to compare")
+        if is_too_large(own) or (isinstance(own, float) and not isfinite(own)):
+            raise QueryError(f"filter {name!r}: the number is too large to compare, or none")
         found.append(own)
     return tuple(found)
 

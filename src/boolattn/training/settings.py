@@ -91,7 +91,7 @@ class PretrainSettings(_Checked):
     scope_weight: float = 0.0  # Weight of the scope loss, which the paper does not have
     margin: float = 1.0  # Of the triplet loss (*ours*)
     train_embeddings: bool = True  # Whether the encoder's embedding layer is trained too
-    seed: int = 0  # Of all draws
+    seed: int = _at_least(0, 0, 2**32 - 1)  # Of all draws
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ class TrainSettings(_Checked):
     one_domain: bool = False  # Whether a batch is of one domain, random negatives included (*ours*)
     use_in_batch: bool = True  # Whether the other queries' documents are negatives too
     scale: float = 20.0  # Factor on the similarity (*ours*)
-    seed: int = 0  # Of all draws
+    seed: int = _at_least(0, 0, 2**32 - 1)  # Of all draws
     evaluate_every: int = 0  # Steps between evaluations; 0: once an epoch
     save_every: int = 0  # Steps between checkpoints; 0: once an epoch
     patience: int = 0  # Stop after so many evaluations without a better one; 0: never

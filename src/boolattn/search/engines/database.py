@@ -127,6 +127,8 @@ class DatabaseEngine(TunedEngine):
             part = queries[start : start + _QUERIES]
             for place, answer in enumerate(self._own.search(part, most, effort, selection), start):
                 own, values = np.array(answer[0], np.int64), np.array(answer[1], np.float32)
+                if not np.isfinite(values).all():
+                    raise IndexFolderError(f"{self._own.label} is damaged; index again")
                 inside = own < len(self._rows)
                 allowed = np.flatnonzero(inside & selection.allows(np.where(inside, own, -1)))
                 # A graph may give them only nearly in order.
@@ -141,7 +143,10 @@ class DatabaseEngine(TunedEngine):
         kind = cls.collection
         wanted = " or ".join(f"{scheme}…" for scheme in kind.schemes)
         if "://" in uri:
-            split = urlsplit(uri)
+            try:
+                split = urlsplit(uri)
+            except ValueError as error:
+                raise ConfigError(f"{uri!r} is no address: {error}") from error
             if split.password or "password" in parse_qs(split.query):
                 raise ConfigError("the index stores its uri; set the password in the environment")
             if not uri.startswith(kind.schemes):

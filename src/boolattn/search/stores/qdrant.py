@@ -32,7 +32,7 @@ _METRICS = {"Cosine": COSINE, "Dot": DOT, "Euclid": L2}
 #: Least candidates of its graph; never fewer than the neighbours.
 _CANDIDATES = 128
 #: What a damaged folder raises besides.
-_BROKEN = (sqlite3.Error, pickle.UnpicklingError, EOFError, KeyError)
+_BROKEN = (sqlite3.Error, pickle.UnpicklingError, EOFError, KeyError, TypeError, AttributeError)
 #: Open folders of local mode.
 _folders: dict[Path, Any] = {}
 
