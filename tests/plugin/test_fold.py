@@ -9,6 +9,7 @@ import torch
 
 from boolattn import BoolAttnConfig, attach
 from boolattn.attention.config import OPERATORS
+from boolattn.attention.experts import ExpertCues
 from boolattn.attention.folded import FoldedCues
 from boolattn.plugin.recording import recording
 from tests.conftest import FAMILIES
@@ -228,7 +229,7 @@ def test_gradients_are_the_references(tiny_encoder, batch, settings, is_training
     expected, wanted = gradients(encoder, batch, **labels)
     plugin.fold()
     used = find_cues(plugin, lambda: gradients(encoder, batch, **labels))
-    assert used.shared is not None
+    assert isinstance(used, ExpertCues)
     got, found = gradients(encoder, batch, **labels)
     torch.testing.assert_close(got, expected)
     assert found.keys() == wanted.keys()
@@ -281,7 +282,8 @@ def test_recording_hooks_and_other_modules_train_by_the_reference(tiny_encoder, 
     plugin = attach(encoder)
 
     def used():
-        return find_cues(plugin, lambda: encoder(**batch, operators=OPEN)).shared is not None
+        found = find_cues(plugin, lambda: encoder(**batch, operators=OPEN))
+        return isinstance(found, ExpertCues)
 
     assert not used()  # not asked for
     plugin.fold()
@@ -328,7 +330,7 @@ def test_training_on_a_gpu_has_the_references_gradients_also_recorded(tiny_encod
     labels = {"operators": torch.tensor([[1, 0, 0], [0, 1, 1], [0, 0, 1]], device="cuda").float()}
     _, wanted = gradients(encoder, batch, **labels)
     plugin.fold()
-    assert find_cues(plugin, lambda: encoder(**batch, **labels)).shared is not None
+    assert isinstance(find_cues(plugin, lambda: encoder(**batch, **labels)), ExpertCues)
     _, found = gradients(encoder, batch, **labels)
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())

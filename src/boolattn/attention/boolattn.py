@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 from boolattn.attention.cue import cue_predictor, shuffle
-from boolattn.attention.experts import expert_bias, share, stack_experts
+from boolattn.attention.experts import ExpertCues
 from boolattn.attention.folding import FoldedWeights, Parts, are_own
 from boolattn.attention.gate import Gate, LexiconGate, learned_gate
 from boolattn.attention.layer import BoolAttnLayer, CueState
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from boolattn.attention.kernel_bias import KernelCues
 
 
-#: Cues of the reference, of folded weights, and of the GPU kernels.
-AnyCues: TypeAlias = "CueState | FoldedCues | KernelCues"
+#: Cues of the reference, of training, of folded weights, and of the GPU kernels.
+AnyCues: TypeAlias = "CueState | ExpertCues | FoldedCues | KernelCues"
 
 
 class BoolAttn(nn.Module):
@@ -85,10 +84,8 @@ class BoolAttn(nn.Module):
             return found
         if torch.compiler.is_compiling() or not are_own(self.layers.modules()):
             return found
-        layers: dict[str, Any] = dict(self.layers.items())
-        experts = stack_experts(list(layers.values()), self.config, self.operators)
-        shared = share(found, self.config, next(iter(layers.values())).head_size)
-        return replace(found, shared=shared, experts=dict(zip(layers, experts, strict=True)))
+        layers: dict[int, Any] = {int(name): layer for name, layer in self.layers.items()}
+        return ExpertCues.find(found, layers, self.operators)
 
     def _positions(self, cue: Tensor) -> dict[str, Tensor]:
         """Compute the position weights of all layers at once; layers differ only in sigma.
@@ -160,11 +157,6 @@ class BoolAttn(nn.Module):
         if not isinstance(cues, CueState):
             return cues.bias(index, hidden)
         name = str(index)
-        layer: Any = self.layers[name]
         position = cues.positions.get(name)
-        if cues.shared is None:
-            bias: AttentionBias = layer(hidden, cues, self.operators, position)
-            return bias
-        if position is None:
-            position = position_weight(self.config, cues.cue, layer.bias.sigma)
-        return expert_bias(layer, cues.experts[name], cues.shared, hidden, position)
+        bias: AttentionBias = self.layers[name](hidden, cues, self.operators, position)
+        return bias

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from boolattn.attention.factors import AttentionBias, Factors
 from boolattn.attention.folded import sum_taps
+from boolattn.attention.position import position_weight
 from boolattn.attention.scope import gumbel_noise
 
 if TYPE_CHECKING:
@@ -102,6 +103,43 @@ class ExpertBias(AttentionBias):
         return Factors(*self.append(nothing, nothing), self.head_size**-0.5)
 
 
+@dataclass(frozen=True)
+class ExpertCues:
+    """Cues, what the layers share, and their weights."""
+
+    cues: CueState
+    shared: Shared
+    layers: dict[int, BoolAttnLayer]
+    experts: dict[int, Expert]
+
+    @classmethod
+    def find(
+        cls, cues: CueState, layers: dict[int, BoolAttnLayer], operators: Tensor
+    ) -> ExpertCues:
+        """Compute what the layers share, and their weights."""
+        own = list(layers.values())
+        experts = stack_experts(own, own[0].config, operators)
+        shared = share(cues, own[0].config, own[0].head_size)
+        return cls(cues, shared, layers, dict(zip(layers, experts, strict=True)))
+
+    def bias(self, index: int, hidden: Tensor) -> ExpertBias:
+        """Compute the bias of layer ``index``; ``hidden`` as in :meth:`BoolAttnLayer.forward`."""
+        layer, own, shared = self.layers[index], self.experts[index], self.shared
+        config, near = layer.config, self.cues.positions.get(str(index))
+        if near is None:
+            near = position_weight(config, self.cues.cue, layer.bias.sigma)
+        parts = (layer.reduce(hidden), shared.around, near.transpose(1, 2))
+        inputs = torch.cat([part.to(shared.mask.dtype) for part in parts], -1) * shared.mask
+        out = F.linear(inputs, own.first)
+        noise = None
+        if layer.scope.training and config.use_noise:
+            shape = (*hidden.shape[:2], config.n_operators, own.outer.shape[-1])
+            noise = gumbel_noise(shape, out.device)
+            if config.scope_temperature != 1:
+                noise = noise.div_(config.scope_temperature)
+        return ExpertBias(out, own, shared, noise, layer.head_size)
+
+
 def share(cues: CueState, config: BoolAttnConfig, head_size: int) -> Shared:
     """Compute what the layers share."""
     mask, dtype = cues.mask[..., None], cues.mask.dtype
@@ -163,23 +201,6 @@ def stack_experts(
         threshold = torch.sigmoid(threshold)
     parts = zip(both.unbind(), outer.unbind(), bias.unbind(), threshold.unbind(), strict=True)
     return [Expert(*own) for own in parts]
-
-
-def expert_bias(
-    layer: BoolAttnLayer, own: Expert, shared: Shared, hidden: Tensor, near: Tensor
-) -> ExpertBias:
-    """Do what the layer does; ``near`` are its position weights, ``(batch, operators, tokens)``."""
-    config = layer.config
-    parts = (layer.reduce(hidden), shared.around, near.transpose(1, 2))
-    inputs = torch.cat([part.to(shared.mask.dtype) for part in parts], -1) * shared.mask
-    out = F.linear(inputs, own.first)
-    noise = None
-    if layer.scope.training and config.use_noise:
-        shape = (*hidden.shape[:2], config.n_operators, own.outer.shape[-1])
-        noise = gumbel_noise(shape, out.device)
-        if config.scope_temperature != 1:
-            noise = noise.div_(config.scope_temperature)
-    return ExpertBias(out, own, shared, noise, layer.head_size)
 
 
 class _Append(torch.autograd.Function):

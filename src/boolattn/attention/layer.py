@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from boolattn.attention.bias import BiasPredictor
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
-from boolattn.attention.experts import Expert, Shared  # noqa: TC001
 from boolattn.attention.factors import AttentionBias, Factors, bias_factors
 from boolattn.attention.gate import Gate  # noqa: TC001
 from boolattn.attention.position import position_weight
@@ -27,8 +26,6 @@ class CueState:
         cue: Cue probabilities, 0 on padding. Same shape.
         positions: Weights around the cues by layer, ``(batch, operators, tokens)`` each; empty
             if each layer computes its own.
-        shared: What the layers share in training, without a recording.
-        experts: Then their weights, by layer.
     """
 
     mask: Tensor
@@ -37,8 +34,6 @@ class CueState:
     cue_logits: Tensor
     cue: Tensor
     positions: dict[str, Tensor] = field(default_factory=dict)
-    shared: Shared | None = None
-    experts: dict[str, Expert] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
