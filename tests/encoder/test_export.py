@@ -12,6 +12,7 @@ from sentence_transformers.sentence_transformer.modules import LayerNorm
 from typer.testing import CliRunner
 
 from boolattn import BoolAttnConfig, Retriever
+from boolattn.cli import app
 from boolattn.embedding.int8 import write_torch
 from boolattn.embedding.models import load_model, torch_folder
 from boolattn.embedding.onnx_retriever import OnnxRetriever
@@ -75,13 +76,18 @@ def _far(a, b):
 )
 def test_every_graph_gives_the_vectors_of_torch(saved, tmp_path, gate, options):
     source = saved(gate, **options)
-    export_model(source, tmp_path / "out", int8=False)
+    command = ["export", str(source), str(tmp_path / "out"), "--float32", "--json"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["document_cosine"] == pytest.approx(1, abs=1e-5)
     ours, theirs = (
         load_model(str(tmp_path / "out"), parser=None),
         Retriever.load(source, parser=None),
     )
     assert isinstance(ours, OnnxRetriever)
     assert (ours.fingerprint, ours.similarity) == (theirs.fingerprint, theirs.similarity)
+    assert torch_folder(source) == source
+    assert Retriever.load(tmp_path / "out", parser=None).fingerprint == theirs.fingerprint
     assert ours.gate == gate
     size = np.abs(theirs.encode_queries(TEXTS)).max()
     for name in ("encode_queries", "encode_operands", "encode_documents"):
@@ -110,6 +116,7 @@ def test_rounded_weights_are_close_and_serve_torch_too(saved, tmp_path, monkeypa
     assert manifest.bits == 7
     assert 0.98 < manifest.agreement["document_cosine"] < 1
     assert 0.98 < manifest.agreement["query_cosine"] < 1
+    assert set(manifest.graphs.values()) == {"document.onnx"}
     rounded = OnnxRetriever.load(tmp_path / "a", parser=None)
     # A vector does not depend on the texts beside it.
     together = rounded.encode_documents(TEXTS)
@@ -165,21 +172,6 @@ def test_wrong_arguments_are_rejected(tmp_path, monkeypatch):
         export_model(tmp_path, tmp_path / "out")
 
 
-def test_the_verb_writes_a_folder_or_says_what_is_wrong(saved, tmp_path):
-    from boolattn.cli import app
-
+def test_the_verb_says_what_is_wrong(tmp_path):
     result = CliRunner().invoke(app, ["export", str(tmp_path), str(tmp_path / "out")])
     assert isinstance(result.exception, MissingDataError)
-    source = saved("")
-    command = ["export", str(source), str(tmp_path / "out"), "--float32", "--json"]
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 0, result.output
-    values = json.loads(result.stdout)
-    assert values["document_cosine"] == pytest.approx(1, abs=1e-5)
-    graphs = OnnxRetriever.load(tmp_path / "out", parser=None).manifest.graphs
-    assert set(graphs.values()) == {"document.onnx"}
-    assert torch_folder(source) == source
-    assert (
-        Retriever.load(tmp_path / "out", parser=None).fingerprint
-        == Retriever.load(source, parser=None).fingerprint
-    )

@@ -79,7 +79,7 @@ def test_progress_is_shown_on_a_terminal(place):
     listener = Thread(target=listen)
     listener.start()
     command = [sys.executable, "-c", "from boolattn.cli import main; main()", "index"]
-    options = ["--out", place / "seen", "--model", place / "model", "--no-lexical"]
+    options = ["--out", place / "seen", "--model", "shipped", "--no-lexical"]
     done = subprocess.run(
         [*command, place / "docs.jsonl", *options],
         stdout=subprocess.PIPE,

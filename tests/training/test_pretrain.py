@@ -51,7 +51,7 @@ def test_heads_learn_and_the_encoder_stays(tiny_encoder, tokenizer):
     trainer = _pretrainer(
         tiny_encoder,
         tokenizer,
-        max_steps=60,
+        max_steps=30,
         learning_rate=3e-2,
         cue_positive_weight=5,
         scope_weight=1,
