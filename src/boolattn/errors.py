@@ -11,6 +11,10 @@ from unicodedata import combining, east_asian_width
 class BoolattnError(Exception):
     """Something the caller can mend: a wrong value, a wrong file, a missing part."""
 
+    def __init__(self, message: str = "") -> None:
+        # Names that a message repeats, of fields or files, may hold ends of lines.
+        super().__init__(" ".join(message.splitlines()))
+
 
 class ConfigError(BoolattnError):
     """A setting has a value it cannot have, or a name that does not exist."""

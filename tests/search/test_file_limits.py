@@ -141,6 +141,13 @@ def test_filters_of_any_shape_are_refused_or_answered(shared):
     assert read_filters(parse_filters(["year>=1990"]))[0].values == (1990,)
 
 
+def test_a_name_of_two_lines_is_told_in_one(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"two\\nlines": 1}\n')
+    with pytest.raises(DataError, match="there are two lines"):
+        list(read_documents(path))
+
+
 def test_parquet_that_is_not_utf8(tmp_path):
     path = tmp_path / "a.parquet"
     wrong = pa.array([b"moth", b"\xff\xfe"], pa.binary()).view(pa.string())
