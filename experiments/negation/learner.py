@@ -22,6 +22,7 @@ from boolattn.errors import DataError
 from boolattn.plugin import attach
 from boolattn.plugin.attach import plugin_of
 from boolattn.plugin.recording import recording
+from boolattn.training.batches.tokens import Padding, pad
 from boolattn.training.loop import LoopSettings, run_loop
 from boolattn.training.losses import cue_loss, scope_loss
 from boolattn.training.towers import load_encoder
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.data.negation import Negation
@@ -93,6 +95,8 @@ class Learner:
 
     def __post_init__(self) -> None:
         self.plugin = plugin_of(self.encoder)
+        self._padding = Padding(self.tokenizer)
+        self._cache: dict[Annotated, tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = {}
 
     def fit(self, train: Sequence[Annotated], dev: Sequence[Annotated]) -> dict[str, float]:
         """Train; keep the epoch that is best on the development part, and return its F1."""
@@ -158,31 +162,39 @@ class Learner:
         return {"cue_f1": cue.f1, "scope_f1": known.f1, "scope_f1_plain": plain.f1}
 
     def batch(self, sentences: Sequence[Annotated]) -> Batch:
-        """Tokenize sentences, with the annotation of each token's word."""
-        encoded = self.tokenizer(
-            [list(one.words) for one in sentences],
-            is_split_into_words=True,
-            truncation=True,
-            max_length=self.settings.length,
-            padding=True,
-            return_tensors="pt",
-        )
-        shape = encoded["input_ids"].shape
-        words = torch.full(shape, -1)
-        cues, scopes = torch.zeros(len(sentences), 1, shape[1]), torch.zeros(shape)[:, None]
-        first = 0
-        for row, one in enumerate(sentences):
-            for column, word in enumerate(encoded.word_ids(row)):
-                if word is not None:
-                    words[row, column] = first + word
-                    cues[row, 0, column] = float(one.cue[word])
-                    scopes[row, 0, column] = float(one.scope[word])
-            first += len(one.words)
-        has = torch.tensor([[float(any(one.cue))] for one in sentences])
+        """Return sentences as tensors, with the annotation of each token's word."""
+        rows = [self._tokens(one) for one in sentences]
+        first = np.cumsum([0, *(len(one.words) for one in sentences)])
+        own = [
+            torch.from_numpy(np.where(words < 0, -1, words + start))
+            for (_, words, _), start in zip(rows, first[:-1], strict=True)
+        ]
+        labels, _ = pad([torch.from_numpy(labels) for *_, labels in rows])
         device = self.encoder.device
-        features = {name: value.to(device) for name, value in encoded.items()}
-        moved = (part.to(device) for part in (words, cues, scopes, has))
-        return Batch(features, *moved)
+        cues, scopes = labels.to(device).permute(2, 0, 1)[:, :, None]
+        features = self._padding([ids for ids, *_ in rows])
+        return Batch(
+            {name: value.to(device) for name, value in features.items()},
+            pad(own, -1)[0].to(device),
+            cues,
+            scopes,
+            torch.tensor([[float(any(one.cue))] for one in sentences], device=device),
+        )
+
+    def _tokens(self, one: Annotated) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Return a sentence's token ids, words (-1: none) and labels ``(tokens, cue or scope)``."""
+        if one not in self._cache:
+            encoded = self.tokenizer(
+                list(one.words),
+                is_split_into_words=True,
+                truncation=True,
+                max_length=self.settings.length,
+            )
+            words = np.array([-1 if word is None else word for word in encoded.word_ids()])
+            by_word = np.array([*zip(one.cue, one.scope, strict=True), (False, False)])
+            labels = by_word[words].astype(np.float32)  # the last row is for no word
+            self._cache[one] = (np.array(encoded["input_ids"], dtype=np.int32), words, labels)
+        return self._cache[one]
 
     def _loss(self, batch: Batch) -> Tensor:
         with recording() as record:
