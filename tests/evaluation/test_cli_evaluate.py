@@ -21,7 +21,6 @@ from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataEr
 from boolattn.evaluation import figures
 from boolattn.evaluation.results import Results
 from boolattn.logic.operators import Operator
-from boolattn.logic.tree import And, Atom, Not
 
 PLACES = ("Borneo", "Sumatra", "Peru", "Iceland")
 KINDS = ("moth", "orchid", "beetle")
@@ -155,29 +154,30 @@ def test_a_model_with_composed_scores(folder, tmp_path, tiny_encoder, tokenizer)
         evaluate(tmp_path / "some", folder, tmp_path, "--gate", "label")
 
 
-def test_strict_not_removes_documents_with_the_words(
-    folder, tmp_path, monkeypatch, tiny_encoder, tokenizer
-):
-    tree = And((Atom("moths"), Not(Atom("moths of Sumatra"))))
-    monkeypatch.setattr(Retriever, "plan", lambda self, texts: self.plan_trees([tree] * len(texts)))
-    towers = build_towers(tiny_encoder(), tokenizer=tokenizer)
-    Retriever(towers).save(tmp_path / "some")
-    evaluate(tmp_path / "some", folder, tmp_path)
-    output = evaluate(tmp_path / "some", folder, tmp_path, "--strict-not").stdout
-    assert "some, strict NOT, composed" in output
-    counts = []
-    for kind in ("", "strict-NOT-"):
-        with gzip.open(tmp_path / f"some-{kind}composed-tiny-test.run.gz", "rt") as lines:
-            found = lines.read()
-        counts.append([found.count(place) for place in PLACES])
-    # Six queries, three documents of each place.
-    assert counts == [[18, 18, 18, 18], [18, 0, 18, 18]]
+def test_hybrid_search_and_strict_not(folder, tmp_path):
+    kinds = {
+        "composed": [],
+        "hybrid-composed": ["--hybrid"],
+        "strict-NOT-composed": ["--strict-not"],
+        "hybrid-strict-NOT-composed": ["--hybrid", "--strict-not"],
+    }
+    ranked, missing = [], []
+    for kind, options in kinds.items():
+        result = evaluate("minilm", folder, tmp_path, *options)
+        with gzip.open(tmp_path / f"all-MiniLM-L6-v2-{kind}-tiny-test.run.gz", "rt") as lines:
+            ranked.append([line.split()[:3] for line in lines])
+        missing.append(6 * 12 - len(ranked[-1]))
+        assert ("strict NOT" in result.stdout) == ("--strict-not" in options)
+    # Three queries exclude a place, which three documents name.
+    assert missing == [0, 0, 9, 9]
+    assert ranked[0] != ranked[1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "complaint"),
     [
         (["bm25", "--strict-not"], ConfigError, "strict NOT needs a model that parses"),
+        (["bm25", "--hybrid"], ConfigError, "hybrid search needs a model that parses"),
         (
             ["minilm", "--strict-not", "--no-compose"],
             ConfigError,

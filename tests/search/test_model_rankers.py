@@ -112,30 +112,6 @@ def test_ranking_is_by_the_retrievers_composed_scores(minilm):
     np.testing.assert_allclose(found.scores[0], -np.sort(-expected), atol=1e-4)
 
 
-def test_the_exclusion_filter_removes_documents_and_others_move_up(minilm):
-    asked = []
-
-    def no_sumatra(tree):
-        asked.append(tree)
-        return lambda row: "Sumatra" not in DOCUMENTS[row]
-
-    def none(_tree):
-        return lambda _row: False
-
-    found = RetrieverRanker(Explicit(minilm), DOCUMENTS, exclusion_filter=no_sumatra).rank(["-"], 2)
-    unfiltered = RetrieverRanker(Explicit(minilm), DOCUMENTS).rank(["-"], 5)
-    best = [row for row in unfiltered.rows[0].tolist() if "Sumatra" not in DOCUMENTS[row]]
-    assert 3 in unfiltered.rows[0]
-    assert found.rows[0].tolist() == best[:2]
-    assert set(found.scores[0].tolist()) <= set(unfiltered.scores[0].tolist())
-    assert asked == [Explicit(minilm).plan(["-"])[0].tree]
-    # Nothing is left where all is excluded; a query without NOT is not filtered.
-    nothing = RetrieverRanker(Explicit(minilm), DOCUMENTS, exclusion_filter=none).rank(["-"], 2)
-    assert nothing.rows.tolist() == [[-1, -1]]
-    plain = RetrieverRanker(Retriever(minilm), DOCUMENTS, exclusion_filter=none).rank(["moth"], 5)
-    assert sorted(plain.rows[0].tolist()) == [0, 1, 2, 3, 4]
-
-
 def test_a_query_that_is_not_composed_ranks_by_one_vector(minilm):
     texts = ["volcanoes", "moths of Borneo"]
     composed = RetrieverRanker(Retriever(minilm), DOCUMENTS).rank(texts, 4)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from functools import cache
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,12 +13,10 @@ from boolattn.cli.measured import file_stem, measure_split
 from boolattn.cli.output import AsJson, console, note, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.results import Results
-    from boolattn.logic.tree import QueryTree
-    from boolattn.search.model_rankers import ExclusionFilter
     from boolattn.search.systems import OpenSystem
 
 FIGURE = "recall@100"
@@ -40,7 +37,7 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     strict_not: Annotated[
         bool, Option("--strict-not", help="Remove documents with a negated operand's words.")
     ] = False,
-    hybrid: Annotated[bool, Option("--hybrid", help="Domains: hybrid search too.")] = False,
+    hybrid: Annotated[bool, Option("--hybrid", help="Use lexical scores too.")] = False,
     metrics: Metrics = None,
     limit_documents: Annotated[
         int, Option(min=0, help="Rank about so many: those named by queries, and others; 0: all.")
@@ -69,7 +66,12 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     for metric in chosen:
         parse(metric)
     options = SystemOptions(
-        gate=gate, is_composed=compose, device=device, progress=output.progress_lines()
+        gate=gate,
+        is_composed=compose,
+        hybrid=hybrid,
+        strict_not=strict_not,
+        device=device,
+        progress=output.progress_lines(),
     )
     data_set = open_dataset(
         on, Options(folder=data, size=size, seed=seed, tell=note, splits=split or ())
@@ -85,8 +87,6 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     benchmark = prepare(
         data_set, split or (), n_documents=limit_documents, n_queries=limit_queries, seed=seed
     )
-    if strict_not:
-        options = replace(options, exclusion_filter=_word_filter(benchmark.texts))
     system = open_system(model, benchmark, options)
     if system.gate == "closed":
         note("note: this model needs oracle labels; without --gate label its gate stays closed")
@@ -141,21 +141,6 @@ def compare(  # noqa: PLR0913 - options of a command line
         drawn = figures.by_domain(systems) if is_domains else figures.by_template(systems, FIGURE)
         figures.save(drawn, figure)
         note(f"figure: {figure}")
-
-
-def _word_filter(texts: Sequence[str]) -> ExclusionFilter:
-    """Return the filter of a search with strict NOT, by the words of the texts."""
-    from boolattn.search.lexical_exclusion import allowed_by_terms, asserted_terms
-
-    @cache
-    def words(row: int) -> frozenset[str]:
-        return asserted_terms(texts[row])
-
-    def keeps(tree: QueryTree) -> Callable[[int], bool]:
-        is_allowed = allowed_by_terms(tree)
-        return lambda row: is_allowed(words(row))
-
-    return keeps
 
 
 def _evaluate_split(

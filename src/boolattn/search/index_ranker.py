@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.embedding.base import BaseRetriever
     from boolattn.search.index.writer import Encode
+    from boolattn.search.model_rankers import Progress
 
 _QUERIES = 64
 _DENSE = {"hybrid": False, "strict_not": False}
@@ -42,15 +43,30 @@ class IndexRanker:
         *,
         encode: Encode | None = None,
         lexical: bool = True,
+        progress: Progress | None = None,
     ) -> None:
         stack = ExitStack()
         folder = stack.enter_context(scratch_folder())
         weakref.finalize(self, stack.close)
         self._rows = {document.id: row for row, document in enumerate(documents)}
         name = f"{folder}/index"
+        counted = 0
+
+        def count(n: int) -> None:
+            nonlocal counted
+            counted += n
+            if progress:
+                progress("documents", counted, len(documents))
+
         # One vector a document, as models are trained and as ``encode`` may have made them.
         self.searcher = Searcher.build(
-            name, documents, retriever, encode=encode, lexical=lexical, passages=0
+            name,
+            documents,
+            retriever,
+            encode=encode,
+            progress=count,
+            lexical=lexical,
+            passages=0,
         )
 
     def rank(self, texts: Sequence[str], depth: int, **options: Any) -> Ranking:

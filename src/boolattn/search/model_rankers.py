@@ -8,7 +8,7 @@ import numpy as np
 
 from boolattn.composition.exact import exact_search, rank_plans
 from boolattn.errors import ConfigError, DataError, GateError
-from boolattn.evaluation.ranking import PADDING, Ranking
+from boolattn.evaluation.ranking import Ranking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,12 +18,9 @@ if TYPE_CHECKING:
 
     from boolattn.attention.config import BoolAttnConfig
     from boolattn.embedding.base import BaseRetriever
-    from boolattn.logic.tree import QueryTree
 
     #: Called with what is done, how much of it is done, and of how much.
     Progress = Callable[[str, int, int], None]
-    #: For the tree of a query, a test of rows: whether the document may be returned.
-    ExclusionFilter = Callable[[QueryTree], Callable[[int], bool]]
 
 _CHUNK = 4096  # documents encoded between two calls of ``progress``
 _STEP = 64  # the same, where each is encoded alone
@@ -93,10 +90,7 @@ class TowersRanker:
 
 
 class RetrieverRanker:
-    """Ranks exactly by composed scores; the documents are encoded on construction.
-
-    ``exclusion_filter`` removes documents from the results of queries with a NOT.
-    """
+    """Ranks exactly by composed scores; the documents are encoded on construction."""
 
     def __init__(
         self,
@@ -104,30 +98,20 @@ class RetrieverRanker:
         documents: Sequence[str],
         *,
         progress: Progress | None = None,
-        exclusion_filter: ExclusionFilter | None = None,
     ) -> None:
         self.retriever = retriever
-        self._filter = exclusion_filter
         self._documents = _encode_documents(retriever, documents, progress)
 
     def rank(self, texts: Sequence[str], depth: int) -> Ranking:
         """Rank the corpus; every document is scored exactly."""
         depth = min(depth, len(self._documents))
-        # Removed documents are replaced by others, up to as many again.
-        width = depth if self._filter is None else min(2 * depth, len(self._documents))
-        rows = np.zeros((len(texts), width), dtype=np.int32)
-        scores = np.zeros((len(texts), width), dtype=np.float32)
+        rows = np.zeros((len(texts), depth), dtype=np.int32)
+        scores = np.zeros((len(texts), depth), dtype=np.float32)
         for start in range(0, len(texts), _QUERIES):
             plans = self.retriever.plan(list(texts[start : start + _QUERIES]))
             end = start + len(plans)
-            rows[start:end], scores[start:end] = rank_plans(plans, self._documents, width)
-            for query, plan in enumerate(plans, start):
-                if self._filter is not None and plan.is_composed and any(plan.is_negated):
-                    kept = np.array(list(map(self._filter(plan.tree), rows[query].tolist())), bool)
-                    n = int(kept.sum())
-                    rows[query, :n], scores[query, :n] = rows[query, kept], scores[query, kept]
-                    rows[query, n:], scores[query, n:] = PADDING, -np.inf
-        return Ranking(rows[:, :depth], scores[:, :depth])
+            rows[start:end], scores[start:end] = rank_plans(plans, self._documents, depth)
+        return Ranking(rows, scores)
 
 
 def _comparable(vectors: Any, similarity: str | None) -> Any:  # noqa: ANN401 - numpy or torch

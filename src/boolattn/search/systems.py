@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.judgements import Judgements
     from boolattn.evaluation.ranking import Ranker, Ranking
-    from boolattn.search.model_rankers import ExclusionFilter, Progress
+    from boolattn.search.model_rankers import Progress
 
 GATES = ("own", "label")
 #: Names that are not folders.
@@ -36,11 +36,17 @@ class SystemOptions:
     is_composed: bool = True  # compose operand scores, if the model has a parser
     device: str | None = None  # of the model; left out, a GPU if there is one
     progress: Progress | None = None  # called while documents are encoded
-    exclusion_filter: ExclusionFilter | None = None  # of a ``RetrieverRanker``
+    hybrid: bool = False  # use lexical scores too
+    strict_not: bool = False  # remove documents with a negated operand's words
 
     def __post_init__(self) -> None:
         if self.gate not in GATES:
             raise ConfigError(f"unknown gate {self.gate!r}; there are {', '.join(GATES)}")
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether an index is searched, with its options."""
+        return self.hybrid or self.strict_not
 
 
 @dataclass(frozen=True)
@@ -59,8 +65,9 @@ def open_system(
     """Open one of :data:`NAMES`, a model's folder or a TREC run; encode or index the documents."""
     options = options or SystemOptions()
     is_lexical = model == "bm25" or model.endswith(RUNS)
-    if options.exclusion_filter is not None and (is_lexical or not options.is_composed):
-        raise ConfigError("strict NOT needs a model that parses queries")
+    if options.is_searched and (is_lexical or not options.is_composed):
+        what = "strict NOT" if options.strict_not else "hybrid search"
+        raise ConfigError(f"{what} needs a model that parses queries")
     if model.endswith(RUNS):
         return _run(Path(model), benchmark, options)
     if model == "bm25":
@@ -82,6 +89,7 @@ def _run(path: Path, benchmark: Benchmark, options: SystemOptions) -> OpenSystem
 
 
 def _model(model_name: str, benchmark: Benchmark, options: SystemOptions) -> OpenSystem:
+    from boolattn.search.index_ranker import WAYS, IndexRanker
     from boolattn.search.model_rankers import RetrieverRanker, TowersRanker, VectorRanker
 
     folder, name = _folder(model_name)
@@ -89,11 +97,19 @@ def _model(model_name: str, benchmark: Benchmark, options: SystemOptions) -> Ope
     if options.is_composed:
         _refuse_label("a model with composed scores (add --no-compose for one vector)", options)
         retriever = models.load_model(model_name, device=options.device)
-        ranker = RetrieverRanker(
-            retriever, texts, progress=progress, exclusion_filter=options.exclusion_filter
+        if not options.is_searched:
+            ranker = RetrieverRanker(retriever, texts, progress=progress)
+            return _system(name, ranker, retriever.gate, is_composed=True)
+        own = {"hybrid": options.hybrid, "strict_not": options.strict_not}
+        [way] = [way for way, how in WAYS.items() if how == own]
+        index = IndexRanker(
+            retriever, benchmark.documents, lexical=options.hybrid, progress=progress
         )
-        name = name if options.exclusion_filter is None else f"{name}, strict NOT"
-        return _system(name, ranker, retriever.gate, is_composed=True)
+
+        def search(judgements: Judgements, depth: int) -> Ranking:
+            return index.rank(judgements.texts, depth, **own)
+
+        return OpenSystem(f"{name}, {way}", retriever.gate, True, search)
     if models.runs_in_onnx(folder, options.device) and options.gate == "own":
         found = models.load_model(model_name)
         return _system(name, VectorRanker(found, texts, progress=progress), found.gate)
