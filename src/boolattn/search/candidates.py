@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from boolattn.search.lexical import Lexical
     from boolattn.search.storage.segments import Array, RowNumbers
 
-#: Documents with words of an operand whose BM25 score is known; those of the others count as 0.
+#: Documents with words of an operand whose score is known; those of the others count as 0.
 MOST_LEXICAL = 10_000
 
 

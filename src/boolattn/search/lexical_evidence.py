@@ -1,9 +1,11 @@
-"""Lexical evidence: the BM25 score of each operand's words, added to its similarity.
+"""Lexical evidence: which of an operand's words a document has, added to its similarity.
 
-Both are measured in standard deviations over their own shortlists, and count alike. A negated
-operand has only the words that no positive one has: in "moths of Borneo NOT moths of Sumatra" a
-document is not excluded for the word "moths". A document that is an operand, ``like:ID``, has no
-words: its vector alone counts.
+Each word counts by its inverse document frequency. How often a document has it, and the document's
+length, do not count: they say little about whether it belongs to a set. Evidence and similarity are
+measured in standard deviations over their own shortlists, and count alike. A negated operand has
+only the words that no positive one has: in "moths of Borneo NOT moths of Sumatra" a document is not
+excluded for the word "moths". A document that is an operand, ``like:ID``, has no words: its vector
+alone counts.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from boolattn.composition.exact import Ranked
 from boolattn.composition.fitted import conjunctions
 from boolattn.composition.shortlist import shortlist_spread
 from boolattn.logic.tree import atoms
@@ -22,7 +25,6 @@ from boolattn.search.lexical import terms_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from boolattn.composition.exact import Ranked
     from boolattn.composition.plan import Plan
     from boolattn.search.lexical import Lexical
     from boolattn.search.storage.segments import Array, Mask, RowNumbers
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LexicalEvidence:
-    """What the words of a plan's vectors find, and how much a BM25 score adds to a similarity."""
+    """What the words of a plan's vectors find, and how much a score adds to a similarity."""
 
     found: tuple[Ranked, ...]  # for each vector, sorted by row
     factors: tuple[float, ...] = ()
@@ -40,9 +42,11 @@ class LexicalEvidence:
         """Search the ``n`` best documents of each of a plan's vectors."""
         found = []
         for terms in _terms(plan):
-            best = lexical.search(terms, n, allowed)
-            order = np.argsort(best.rows)
-            found.append(best._replace(rows=best.rows[order], scores=best.scores[order]))
+            rows, scores = lexical.search(terms, n, allowed)
+            order = np.argsort(rows)
+            # Others may have as much as the last one: only what is above it is known to be more.
+            floor = scores.min() if len(rows) == n else 0
+            found.append(Ranked(rows[order], scores[order] - floor))
         return cls(tuple(found))
 
     def rows(self, plan: Plan, n: int) -> RowNumbers:

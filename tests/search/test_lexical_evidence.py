@@ -1,0 +1,51 @@
+"""Lexical evidence: words count once, whatever the document's length, by how rare they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from boolattn.composition.plan import Plan
+from boolattn.data.records import Document
+from boolattn.logic.tree import Atom
+from boolattn.search.lexical import Lexical, write_lexical
+from boolattn.search.lexical_evidence import LexicalEvidence
+
+TEXTS = (
+    "A moth.",
+    "Moth, moth, moth and moth: a long text about every moth of the island, and nothing else.",
+    "A moth of Borneo.",
+    "A whale.",
+)
+
+
+@pytest.fixture
+def lexical(tmp_path):
+    documents = [Document(id=str(row), text=text) for row, text in enumerate(TEXTS)]
+    write_lexical(tmp_path / "words", enumerate(documents))
+    return Lexical(tmp_path / "words")
+
+
+def scores(found):
+    return dict(zip(found.rows.tolist(), found.scores.tolist(), strict=True))
+
+
+def test_frequency_and_length_do_not_count(lexical):
+    found = scores(lexical.search(["moth", "borneo"], 4))
+    assert sorted(found) == [0, 1, 2]
+    assert found[0] == found[1] < found[2]
+    # A rare word counts more than a frequent one.
+    assert found[2] - found[0] > found[0]
+    by_bm25 = scores(lexical.search(["moth", "borneo"], 4, by_bm25=True))
+    assert by_bm25[0] != by_bm25[1]
+
+
+def test_documents_beyond_the_limit_are_no_worse_than_the_last(lexical):
+    tree, vector = Atom("moths of Borneo"), np.ones(4, np.float32)
+    plan = Plan(tree.text, tree, (tree.text,), (), vector[None], vector, False, 1.0, tree)
+    [every] = LexicalEvidence.of(lexical, plan, 4, None).found
+    assert every.scores.min() > 0
+    # Of three documents with the words two are known: the third may have as much as the second.
+    [two] = LexicalEvidence.of(lexical, plan, 2, None).found
+    assert scores(two)[2] > 0
+    assert sorted(scores(two).values())[0] == 0
