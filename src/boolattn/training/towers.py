@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from boolattn.embedding.models import torch_source
 from boolattn.encoder import BoolBertModel, build_towers, query_encoder, settings_of
 from boolattn.encoder.tower_storage import load_towers
-from boolattn.errors import ConfigError
+from boolattn.errors import ConfigError, MissingDataError
 from boolattn.plugin import plugin_of
 from boolattn.plugin.strict import strict_loading
 
@@ -62,8 +62,8 @@ def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTrans
     try:
         # Weights stored in half precision would be trained in it.
         return build_towers(source, config, **more).float()
-    except OSError as error:
-        raise ConfigError(_not_found(source, error)) from error
+    except MissingDataError as error:
+        raise ConfigError(_not_found(source, error.__cause__ or error)) from error
 
 
 def _load_towers(preset: Preset, folder: Path) -> SentenceTransformer:
@@ -120,6 +120,6 @@ def _differences(preset: Preset, towers: SentenceTransformer) -> Iterator[str]:
                 yield f"its encoder has {name} {found}, and {preset.model.encoder} {wanted}"
 
 
-def _not_found(name: str, error: Exception) -> str:
+def _not_found(name: str, error: BaseException) -> str:
     [reason, *_] = str(error).splitlines() or [""]
     return f"no encoder {name!r} ({reason}); name its folder: --set model.encoder=FOLDER"
