@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boolattn.errors import ConfigError
 from boolattn.evaluation import figures
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
@@ -37,6 +38,9 @@ def report(
 ) -> Path:
     """Write ``tables.md``, ``summary.json`` and figures (with matplotlib) of finished runs."""
     tables, runs = load_tables(folder)
+    is_named = len(against) == 2 and any(find_line(table, *against) for table in tables)
+    if not is_named and tuple(against) != BASELINE:
+        raise ConfigError(f"no finished run of {','.join(against)!r}: name SYSTEM,QUERY_MODE")
     sections, summary = [], []
     for table in tables:
         own = [run for run in runs if (run.key.dataset, run.key.encoder) == _key(table)]

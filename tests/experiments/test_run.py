@@ -119,6 +119,10 @@ def test_the_report_compares_with_plain_towers_and_lists_missing_runs(files, cap
     other = first["against"]["test"]["r_precision"]
     assert other["difference"] == -comparison["difference"]
     assert "Compared with plain-fixed, plain_text:" in (out / "tables.md").read_text()
+    for wrong in ("plain", "plain,nothing", "plain,plain_text,more"):
+        own = ["report", "--runs", str(files / "out/runs"), "--out", str(out), "--against", wrong]
+        assert main(own) == 2
+        assert f"no finished run of {wrong!r}" in capsys.readouterr().err
     assert main(["report", "--runs", str(files / "data"), "--out", str(out)]) == 2
     assert "no finished run below" in capsys.readouterr().err
 
