@@ -1,4 +1,4 @@
-"""Lexical evidence: words count once, whatever the document's length, by how rare they are."""
+"""Lexical evidence: BM25+ scores of an operand's words."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def scores(found):
     return dict(zip(found.rows.tolist(), found.scores.tolist(), strict=True))
 
 
-def test_frequency_and_length_do_not_count(lexical):
-    found = scores(lexical.search(["moth", "borneo"], 4))
-    assert sorted(found) == [0, 1, 2]
-    assert found[0] == found[1] < found[2]
-    # A rare word counts more than a frequent one.
-    assert found[2] - found[0] > found[0]
-    by_bm25 = scores(lexical.search(["moth", "borneo"], 4, by_bm25=True))
-    assert by_bm25[0] != by_bm25[1]
+def test_having_a_word_counts_more_than_repeating_it(lexical):
+    bm25, more = (scores(lexical.search(["moth", "borneo"], 4, delta=delta)) for delta in (0, 2))
+    assert sorted(bm25) == sorted(more) == [0, 1, 2]
+    # The same for the two documents that have one word, more for the one that has both.
+    added = [more[row] - bm25[row] for row in range(3)]
+    assert added[0] == pytest.approx(added[1])
+    assert added[2] > 2 * added[0]
+    assert bm25[0] != bm25[1]
 
 
 def test_documents_beyond_the_limit_are_no_worse_than_the_last(lexical):

@@ -181,25 +181,24 @@ class Lexical:
         self._tantivy, self._folder = tantivy, folder
 
     def search(
-        self, terms: Iterable[str], n: int, allowed: Mask | None = None, *, by_bm25: bool = False
+        self, terms: Iterable[str], n: int, allowed: Mask | None = None, *, delta: float = 0.0
     ) -> Ranked:
-        """Return the ``n`` documents that have the most of some terms.
+        """Return the ``n`` documents of highest BM25+ score, of those that have one of the terms.
 
-        A document's score is the sum of the inverse document frequencies of the terms that it has;
-        how often it has them, and its length, do not count. With ``by_bm25`` they do.
-
-        The terms are those of :func:`terms_of`. Only allowed documents, if that is given.
+        BM25+ adds to the BM25 score ``delta`` times the inverse document frequency of each term
+        that the document has. The terms are those of :func:`terms_of`. Only allowed documents, if
+        that is given.
         """
         make, any_of = self._tantivy.Query, self._tantivy.Occur.Should
         total = self._searcher.num_docs
         words = []
         for term in terms:
             query = make.term_query(self._schema, _BODY, term)
-            if not by_bm25:
+            words.append((any_of, query))
+            if delta:
                 n_with = self._searcher.doc_freq(_BODY, term)
                 rarity = math.log1p((total - n_with + 0.5) / (n_with + 0.5))
-                query = make.const_score_query(query, rarity)
-            words.append((any_of, query))
+                words.append((any_of, make.const_score_query(query, delta * rarity)))
         limit = min(n, total)
         if not words or not total:
             return Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))

@@ -1,7 +1,7 @@
-"""Lexical evidence: which of an operand's words a document has, added to its similarity.
+"""Lexical evidence: the BM25+ score of each operand's words, added to its similarity.
 
-Each word counts by its inverse document frequency. How often a document has it, and the document's
-length, do not count: they say little about whether it belongs to a set. Evidence and similarity are
+BM25 rewards a word that is repeated and a short text. Neither says much about whether a document
+belongs to a set, so that having a word at all counts most (``DELTA``). Evidence and similarity are
 measured in standard deviations over their own shortlists, and count alike. A negated operand has
 only the words that no positive one has: in "moths of Borneo NOT moths of Sumatra" a document is not
 excluded for the word "moths". A document that is an operand, ``like:ID``, has no words: its vector
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from boolattn.search.lexical import Lexical
     from boolattn.search.storage.segments import Array, Mask, RowNumbers
 
+#: Of BM25+: what having a word counts, beside at most 2.2 for how often in how short a text. Chosen
+#: on validation data (docs/composition.md).
+DELTA = 2.0
+
 
 @dataclass(frozen=True)
 class LexicalEvidence:
@@ -42,7 +46,7 @@ class LexicalEvidence:
         """Search the ``n`` best documents of each of a plan's vectors."""
         found = []
         for terms in _terms(plan):
-            rows, scores = lexical.search(terms, n, allowed)
+            rows, scores = lexical.search(terms, n, allowed, delta=DELTA)
             order = np.argsort(rows)
             # Others may have as much as the last one: only what is above it is known to be more.
             floor = scores.min() if len(rows) == n else 0

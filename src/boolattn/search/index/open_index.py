@@ -87,7 +87,7 @@ class OpenIndex:
         wanted = _title(text)
         if self.lexical is None or not wanted:
             return False
-        found = self.lexical.search(terms_of(text), _TITLES, by_bm25=True).rows
+        found = self.lexical.search(terms_of(text), _TITLES).rows
         return any(_title(self.rows.document(row).title) == wanted for row in found.tolist())
 
     def count(self, selection: Selection) -> int:
