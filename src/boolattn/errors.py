@@ -11,9 +11,10 @@ from unicodedata import combining, east_asian_width
 class BoolattnError(Exception):
     """Something the caller can mend: a wrong value, a wrong file, a missing part."""
 
-    def __init__(self, message: str = "") -> None:
+    # Not in __init__: torch.compile traces errors only of classes without one.
+    def __str__(self) -> str:
         # Names that a message repeats, of fields or files, may hold ends of lines.
-        super().__init__(" ".join(message.splitlines()))
+        return " ".join(super().__str__().splitlines())
 
 
 class ConfigError(BoolattnError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from boolattn.errors import MissingDataError, QueryError
+from boolattn.errors import MissingDataError
 from boolattn.plugin import plugin_of, recording
 from boolattn.plugin.families import family_of
 from boolattn.settings import checked
@@ -90,8 +90,6 @@ def explain(
     ``operators`` are oracle labels; by default the model's own gate is used.
     """
     plugin = plugin_of(model)
-    if not text.strip():
-        raise QueryError("the text is empty")
     model = cast("PreTrainedModel", model.base_model)  # without head or Bool-BERT
     device = next(model.parameters()).device
     inputs = dict(tokenizer(text, return_tensors="pt", truncation=True).to(device))
