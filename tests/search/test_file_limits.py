@@ -173,6 +173,7 @@ def test_metadata_of_the_library_has_the_same_limits(folder, retriever):
         ["index", "a.jsonl", "--wings"],
         ["index", "x" * 300],
         ["reproduce", "table1", "--seeds", str(2**32)],
+        ["reproduce", "sizes", "--model", "x"],
     ],
 )
 def test_a_wrong_option_is_one_line_where_nobody_watches(words, monkeypatch, capsys):

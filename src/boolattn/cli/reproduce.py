@@ -62,6 +62,8 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
     """Do the runs of a table or figure of the paper, and show our results beside the paper's."""
     from boolattn.reproduction import reproduce as reproduction
 
+    if model is not None and what is not What.FIGURE1:
+        raise typer.BadParameter(f"--model is for figure1; leave it out for {what.value}")
     if what is What.SIZES:
         typer.echo(reproduction.count_sizes(out))
         return
