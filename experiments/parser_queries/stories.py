@@ -1,6 +1,6 @@
 """Labelled queries from stories.toml: long requests in several sentences, and descriptions.
 
-A request is joined from parts: words about its writer, what is wanted, what is not, more words.
+A request is joined from parts: words about its writer, what to find, what to leave out, more words.
 """
 
 from __future__ import annotations

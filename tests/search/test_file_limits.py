@@ -186,6 +186,23 @@ def test_a_wrong_option_is_one_line_where_nobody_watches(words, monkeypatch, cap
     assert line.startswith("boolattn: ")
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(28, "No space left on device"), "boolattn: No space left on device\n"),
+        (PermissionError(13, "Permission denied", "a.txt"), "boolattn: Permission denied: a.txt\n"),
+    ],
+)
+def test_an_error_of_the_system_is_one_line(error, told, monkeypatch, capsys):
+    def fail(**_):
+        raise error
+
+    monkeypatch.setattr("boolattn.cli.app", fail)
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert capsys.readouterr().err == told
+
+
 def test_the_limit_of_a_line_is_an_option(tmp_path, monkeypatch, capsys):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "' + "x" * 5000 + '"}\n')

@@ -103,7 +103,9 @@ def main() -> None:
         typer.echo(f"boolattn: {error}", err=True)
         sys.exit(2)
     except OSError as error:  # a file that cannot be read, for example
-        typer.echo(f"boolattn: {error.strerror or error}: {str(error.filename)[:200]}", err=True)
+        # A full disk names no file.
+        place = f": {str(error.filename)[:200]}" if error.filename else ""
+        typer.echo(f"boolattn: {error.strerror or error}{place}", err=True)
         sys.exit(2)
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
