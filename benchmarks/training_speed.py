@@ -90,7 +90,7 @@ VARIANTS = [
     Variant("plug-in, parts compiled", compiled="parts"),
     Variant("plug-in, query encoder compiled", compiled="encoder"),
     *_pair("all captured, worker, chunk 192", captured="all", workers=1, chunk=192),
-    *_pair("queries captured, worker, chunk 192", captured="queries", workers=1, chunk=192),
+    *_pair("all captured, worker, no padding", captured="all", workers=1, chunk=0),
     *_pair("all captured, worker", captured="all", workers=1),
     *_pair("queries captured, worker", captured="queries", workers=1),
     *_pair("queries captured", captured="queries"),
@@ -102,7 +102,8 @@ QUICK = (
     "plug-in, default",
     "sentence-transformers, 4 workers",
     "plain, all captured, worker, chunk 192",
-    "plug-in, all captured, worker, chunk 192",
+    "plain, all captured, worker, no padding",
+    "plug-in, all captured, worker, no padding",
 )
 
 

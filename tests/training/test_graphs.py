@@ -13,7 +13,6 @@ from boolattn.training.graphs.capture import (
     Captured,
     Pass,
     capture,
-    documents_at_once,
     fill,
     padded,
     padded_length,
@@ -21,7 +20,6 @@ from boolattn.training.graphs.capture import (
 )
 from boolattn.training.graphs.cuda_graph import Recording, Weights
 from boolattn.training.launch import make_steps
-from boolattn.training.preset_files import load_preset
 from boolattn.training.retrieval import trainer
 from boolattn.training.tower_pass import TowerPass, encode
 from boolattn.training.towers import make_towers
@@ -107,29 +105,6 @@ def test_without_a_gpu_passes_run_as_usual(parts):
     for which in ("queries", "all"):
         found = TowerPass(towers, capture(towers, which))(**inputs)
         assert all(torch.equal(a, b) for a, b in zip(plain, found, strict=True))
-
-
-def test_without_a_gpu_documents_of_like_length_go_together(preset):
-    assert load_preset("minilm-taxa").train.captured == "all"
-    assert load_preset("minilm-taxa").train.chunk == 0
-    assert documents_at_once(preset(chunk=7).train) == 7
-    if not torch.cuda.is_available():
-        assert documents_at_once(preset(chunk=0).train) == 64
-
-
-@pytest.mark.parametrize(
-    ("captured", "n_processes", "expected"),
-    [
-        ("all", 1, 192),
-        ("queries", 1, 64),
-        ("none", 1, 64),
-        ("all", 2, 64),
-    ],
-)
-def test_a_gpu_records_all_documents_at_once(preset, monkeypatch, captured, n_processes, expected):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setenv("WORLD_SIZE", str(n_processes))
-    assert documents_at_once(preset(chunk=0, captured=captured).train) == expected
 
 
 def test_a_worker_makes_batches_where_a_gpu_waits_for_them(preset, monkeypatch):
@@ -283,11 +258,13 @@ def test_passes_before_a_recording_do_all_it_must_do(parts):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("is_bf16", [False, True])
-def test_recorded_passes_give_the_same_vectors_and_gradients(preset, corpus, is_bf16):
+@pytest.mark.parametrize(("is_bf16", "is_packed"), [(False, False), (True, False), (True, True)])
+def test_recorded_passes_give_the_same_vectors_and_gradients(preset, corpus, is_bf16, is_packed):
     preset = preset("plugin.use_noise=false")
     towers = quiet(make_towers(preset).cuda())
     steps = make_steps(preset, corpus)
+    if is_packed:
+        steps.collator.chunk = 0
     captured = Captured(towers, ("query", "document"))
     for number in (0, 1, 2, 0):
         batch = steps[number]

@@ -27,6 +27,8 @@ BACKENDS = {"sdpa": "boolattn_sdpa", "eager": "boolattn_eager"}
 BIAS = "boolattn_bias"
 #: Keyword that passes the forward pass from the model's hook to its layers.
 PASS = "boolattn_pass"
+#: Keyword that passes the places of texts laid end to end to the attention function.
+PACKED = "boolattn_packed"
 
 
 @dataclass
@@ -36,6 +38,14 @@ class Applied:
     index: int
     form: str
     layer: AttentionBias
+
+
+@dataclass
+class Packed:
+    """Where texts that are laid end to end begin, the end included, and most tokens of one."""
+
+    starts: Tensor
+    longest: int
 
 
 def sdpa_attention(
@@ -48,6 +58,9 @@ def sdpa_attention(
 ) -> tuple[Tensor, None]:
     """Run transformers' own function, or fused attention with the bias."""
     kwargs.pop(PASS, None)
+    packed: Packed | None = kwargs.pop(PACKED, None)
+    if packed is not None:
+        return _packed_attention((query, key, value), packed, kwargs.get("dropout", 0.0)), None
     applied: Applied | None = kwargs.pop(BIAS, None)
     if applied is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
@@ -63,6 +76,20 @@ def sdpa_attention(
         heads = (*layer.append(query, key), value)
         out = wide_attention(heads, attention_mask, scale, dropout=dropout)
     return out.transpose(1, 2).contiguous(), None
+
+
+def _packed_attention(heads: tuple[Tensor, ...], packed: Packed, dropout: float) -> Tensor:
+    """Attend within each text. ``(1, heads, tokens, d)`` to ``(1, tokens, heads, d)``."""
+    starts, longest = packed.starts, packed.longest
+    if heads[0].is_cuda:
+        rows = [part[0].transpose(0, 1) for part in heads]
+        # torch's own flash attention; its public function for texts of any length has no dropout.
+        flash = torch.ops.aten._flash_attention_forward
+        return flash(*rows, starts, starts, longest, longest, dropout, False, False)[0][None]  # type: ignore[no-any-return]
+    sizes = starts.diff().tolist()
+    parts = zip(*(part.split(sizes, 2) for part in heads), strict=True)
+    texts = [F.scaled_dot_product_attention(q, k, v, dropout_p=dropout) for q, k, v in parts]
+    return torch.cat(texts, 2).transpose(1, 2)
 
 
 def _is_dense_faster(query: Tensor) -> bool:

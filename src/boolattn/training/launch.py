@@ -20,7 +20,6 @@ from boolattn.training.batches.sampling import Collator, Sampler, Steps, make_ex
 from boolattn.training.batches.sentences import PretrainingSet, ScopeSentences
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.corpus import Corpus, label_operators, read_rankings
-from boolattn.training.graphs.capture import documents_at_once
 from boolattn.training.parser import HELD_OUT
 from boolattn.training.post.gate import train_gate
 from boolattn.training.preset_files import load_preset
@@ -194,10 +193,11 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
 def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example]) -> Collator:
     texts = [example.text for example in examples]
     rows = {example.id: row for row, example in enumerate(examples)}
-    documents, chunk = corpus.documents, documents_at_once(preset.train)
+    documents = corpus.documents
     length, scoped = preset.model.query_length, None
     if preset.model.use_plugin and preset.train.scope_weight:
         scoped = ScopeSentences(preset, corpus.tokenizer)
+    chunk = preset.train.chunk or Collator.chunk
     more: Any = {"chunk": chunk, "operators": label_operators(preset), "scoped": scoped}
     tokens, in_batch = Tokens(corpus.tokenizer, texts, length), preset.train.use_in_batch
     return Collator(tokens, rows, documents, use_in_batch=in_batch, **more)

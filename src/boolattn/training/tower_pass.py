@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from boolattn.encoder import query_encoder
+from boolattn.encoder.packed import encode_packed
 from boolattn.plugin import recording
 from boolattn.training.losses import scope_loss
 
@@ -78,6 +79,8 @@ def encode(towers: SentenceTransformer, features: Features, task: str) -> Tensor
         logits = [layer.scope.logits for layer in record.biases.values()]
         used, mask = features["operators"], features["attention_mask"]
         return scope_loss(logits, features["scopes"], used, mask)
+    if "starts" in features:
+        return encode_packed(towers, features)
     # The task is given twice: the router reads the argument, and Bool-BERT, which encodes
     # documents without BoolAttn, the features. A copy, because modules write results into it.
     vectors: Tensor = towers({**features, "task": task}, task=task)["sentence_embedding"]

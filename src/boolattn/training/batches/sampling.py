@@ -223,7 +223,7 @@ class Collator:
     rows: dict[str, int]  # Row of each example's text in ``queries``, by example id
     documents: Tokens
     _: KW_ONLY
-    chunk: int = 64  # Documents encoded at once
+    chunk: int = 64  # Documents encoded at once, padded; 0: all, without padding
     use_in_batch: bool = True  # Whether other queries' documents are negatives
     operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
     scoped: ScopeSentences | None = None  # Sentences whose scopes are supervised

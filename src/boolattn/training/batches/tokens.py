@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from boolattn.encoder.packed import pack
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -96,7 +98,13 @@ class Tokens:
             yield chosen, self.features([rows[position] for position in chosen])
 
     def chunks(self, rows: Sequence[int], size: int) -> tuple[list[Features], Tensor]:
-        """Return batches of similar length, and each text's place in them laid end to end."""
+        """Return batches of similar length, and each text's place in them laid end to end.
+
+        With a ``size`` of 0 it is one batch without padding.
+        """
+        if not size:
+            packed = pack(self._get(rows), self._padding.token)
+            return [packed], torch.arange(len(rows))
         found = list(self.by_length(rows, size))
         places = original_order([chosen for chosen, _ in found])
         return [features for _, features in found], places

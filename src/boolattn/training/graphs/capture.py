@@ -8,7 +8,6 @@ Without a GPU, or with several processes, nothing is recorded.
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from boolattn.training.batches.tokens import Features
     from boolattn.training.graphs.cuda_graph import Recording
-    from boolattn.training.settings import TrainSettings
 
 logger = logging.getLogger(__name__)
 
@@ -36,18 +34,6 @@ MULTIPLES = {"query": 16, "document": 32, SCOPE: 16}
 _BY_TOKEN = ("input_ids", "attention_mask", "token_type_ids", "scopes")
 #: Tasks that are recorded, by the setting ``captured``.
 _TASKS = {"none": (), "queries": ("query", SCOPE), "all": ("query", SCOPE, "document")}
-#: Documents encoded at once by default. Small batches of similar length have little padding; one
-#: large recorded batch needs one graph and one graph's memory.
-_USUAL, _RECORDED = 64, 192
-
-
-def documents_at_once(settings: TrainSettings) -> int:
-    """Return how many documents are encoded at once: as set, or as suits the device."""
-    if settings.chunk:
-        return settings.chunk
-    is_alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
-    is_recorded = "document" in _TASKS[settings.captured] and is_alone
-    return _RECORDED if is_recorded and torch.cuda.is_available() else _USUAL
 
 
 def capture(towers: SentenceTransformer, which: str) -> Captured | None:
@@ -80,7 +66,7 @@ class Captured:
         """
         if not self._can_record(features, task):
             return encode(self.towers, features, task)
-        n_tokens = padded_length(features["input_ids"].shape[1], task)
+        n_tokens = padded_length(features["input_ids"].shape[-1], task)
         others = tuple(name for name in sorted(features) if name not in _BY_TOKEN)
         key = (task, slot, len(features["input_ids"]), n_tokens, others)
         found = self._passes.get(key)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
+from boolattn.encoder.packed import can_pack
 from boolattn.errors import ConfigError
 from boolattn.training.graphs.capture import capture
 from boolattn.training.losses import softmax_loss
@@ -117,6 +118,9 @@ class RetrievalTrainer(Trainer):
                 f"batch_size {job.preset.train.batch_size} cannot be divided among "
                 f"{self.args.world_size} processes"
             )
+        settings = job.preset.train
+        if not settings.chunk and settings.use_bf16 and can_pack(job.towers):
+            job.steps.collator.chunk = 0
         job.steps.process, job.steps.n_processes = self.args.process_index, self.args.world_size
 
     def get_train_dataloader(self) -> DataLoader[Features]:
