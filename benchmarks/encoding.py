@@ -208,10 +208,7 @@ def profile(calls: dict[str, Callable[[], None]]) -> None:
 
 
 def time_kernels(models: dict[str, PreTrainedModel], shape: tuple[int, int]) -> None:
-    """Print the time of a folded layer's parts on the GPU, and the own attention's error.
-
-    Heads of a program and warps are what the kernel can be tuned by.
-    """
+    """Print the time of a folded layer's parts on the GPU, and the own attention's error."""
     from boolattn.attention import kernel_bias
 
     mask = batch(*shape, "cuda")["attention_mask"]
@@ -240,13 +237,15 @@ def time_kernels(models: dict[str, PreTrainedModel], shape: tuple[int, int]) -> 
             print(f"{name} {shape} product {replayed(linear):6.1f} us", flush=True)
             plain = partial(attention, query, key, value, attn_mask=is_pair)
             print(f"{name} {shape} torch's attention {replayed(plain):6.1f} us", flush=True)
-            for layer.group, n_warps in ((1, 4), (1, 2), (2, 4), (4, 4), (4, 8)):
+            if layer.is_split:
+                scopes = partial(bias._scopes, *shape)
+                print(f"{name} {shape} scopes {replayed(scopes):6.1f} us", flush=True)
+            for n_warps in (4, 2):
                 kernel_bias._COMPILED.clear()
                 kernel_bias._launch = lambda *args, n=n_warps: launch(*args[:5], n)
                 own = partial(bias.attend, query, key, value, is_pair)
                 error = (own().float() - wanted).abs().max().item()
-                label = f"{layer.group} heads, {n_warps} warps"
-                print(f"{name} {shape} {label} {replayed(own):6.1f} us, error {error:.4f}")
+                print(f"{name} {shape} {n_warps} warps {replayed(own):6.1f} us, error {error:.4f}")
         kernel_bias._launch = launch
 
 

@@ -12,7 +12,13 @@ from triton import cdiv, next_power_of_2
 
 from boolattn.attention.factors import AttentionBias, Factors
 from boolattn.attention.folded import SHORT
-from boolattn.attention.kernels import attention_kernel, cue_kernel, near_kernel, wide_kernel
+from boolattn.attention.kernels import (
+    attention_kernel,
+    cue_kernel,
+    near_kernel,
+    scope_kernel,
+    wide_kernel,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,7 +33,7 @@ _TILE = 16
 _ALIGNED = 8
 #: Of a number whose attention runs in the own kernel: it is slow without tensor cores.
 _MOST_BYTES = 2
-#: Most channels of an expert of which every head's program reads all.
+#: Most channels of an expert that attention's program of every head reads itself.
 _FEW_INNER = 32
 _MOST_COMPILED = 4096
 #: Compiled kernels by what Triton compiles them for.
@@ -173,8 +179,7 @@ class KernelLayer:
             *(n, n_heads, len(weight), n_kernel, n_inner, min(64, n_lanes), folded.has_not),
             *(head_size, max(16, next_power_of_2(head_size))),
         )
-        # Heads of one program that runs attention: they share what it reads.
-        self.group = 1 if n_inner <= _FEW_INNER else 4
+        self.is_split = n_inner > _FEW_INNER
 
 
 @dataclass
@@ -230,16 +235,30 @@ class KernelBias(AttentionBias):
         if value.stride(-1) != 1:
             value = value.contiguous()
         layer, result = self.layer, query.new_empty(n_texts, n_tokens, n_heads, head_size)
+        inputs = self._scopes(n_texts, n_tokens) if layer.is_split else self.inputs
         tile = 16 if n_tokens <= 16 else 1 << (n_tokens - 1).bit_length()
         _launch(
             attention_kernel,
-            (n_texts, -(-n_heads // layer.group), 1),
-            (*self.inputs, query, key, value, pairs, result),
+            (n_texts, n_heads, 1),
+            (*inputs, query, key, value, pairs, result),
             (n_tokens, *query.stride()[:3], *value.stride()[:3], *strides),
-            (*layer.sizes, 16, tile, layer.group, mask is not None),
-            8 if tile > 64 else 4,
+            (*layer.sizes, tile, layer.is_split, mask is not None),
+            8 if tile > 64 else 4,  # 8 warps of fewer rows read beyond their tile
         )
         return result
+
+    def _scopes(self, n_texts: int, n_tokens: int) -> tuple[Tensor, ...]:
+        """Return the inputs of attention, the first replaced by strengths."""
+        layer, rest = self.layer, self.inputs[1:]
+        scopes = rest[0].new_empty(n_texts, layer.n_operators, layer.n_heads, n_tokens)
+        _launch(
+            scope_kernel,
+            (n_texts, cdiv(n_tokens, _TILE), layer.n_operators),
+            (*self.inputs, scopes),
+            (n_tokens,),
+            (*layer.sizes[:6], max(16, next_power_of_2(layer.n_heads)), _TILE),
+        )
+        return (scopes, *rest)
 
 
 def _alike(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:

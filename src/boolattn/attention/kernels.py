@@ -1,8 +1,8 @@
 """Triton kernels of the folded experts, for encoding on a GPU; launched by ``kernel_bias``.
 
 The first two find the cues of a batch and all layers' position weights. The others compute one
-layer's scopes and strengths: one appends the factors to queries and keys, the other runs the
-attention of short texts with the bias.
+layer's scopes and strengths: one appends the factors to queries and keys; another runs the
+attention of short texts with the bias, of large experts after a kernel that writes the strengths.
 """
 
 from __future__ import annotations
@@ -201,9 +201,46 @@ def wide_kernel(
 
 
 @triton.jit
-def _column(values, heads, head):
-    """Return one head's column."""
-    return tl.sum(tl.where((heads == head)[None], values, 0), 1)
+def scope_kernel(
+    out, cue, allowed, mask, near, constants, scopes,
+    n_tokens,
+    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, WIDTH: tl.constexpr,
+    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr,
+    HEADS: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Write strengths, -1 out of scope: ``(batch, operators, heads, tokens)``."""
+    text, e = tl.program_id(0), tl.program_id(2)
+    rows = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    heads = tl.arange(0, HEADS)
+    is_head = heads < N_HEADS
+    inside, weight = _expert(
+        out, cue, allowed, mask, near, constants, text, e, rows, heads, is_head, n_tokens,
+        N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER,
+    )  # fmt: skip
+    to = ((text * N_OPERATORS + e) * N_HEADS + heads[None]) * n_tokens + rows[:, None]
+    where = (rows < n_tokens)[:, None] & is_head[None]
+    tl.store(scopes + to, tl.where(inside > 0, weight, -1), where)
+
+
+@triton.jit
+def _of_head(
+    out, cue, allowed, mask, near, constants, text, e, rows, head, n_tokens,
+    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, WIDTH: tl.constexpr,
+    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr, IS_SPLIT: tl.constexpr,
+):  # fmt: skip
+    """Return one head's scope and strength of one operator; ``out`` can be the other kernel's."""
+    if IS_SPLIT:
+        place = ((text * N_OPERATORS + e) * N_HEADS + head) * n_tokens + rows
+        found = tl.load(out + place, rows < n_tokens, -1)
+        inside, weight = (found >= 0).to(tl.float32), tl.maximum(found, 0)
+    else:
+        lane = tl.arange(0, 16)  # the fewest columns of a product
+        both = _expert(
+            out, cue, allowed, mask, near, constants, text, e, rows, head + lane, lane < 1,
+            n_tokens, N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER,
+        )  # fmt: skip
+        inside, weight = tl.sum(both[0], 1), tl.sum(both[1], 1)
+    return inside, weight
 
 
 @triton.jit
@@ -214,59 +251,38 @@ def attention_kernel(
     pair_text_stride, pair_row_stride, pair_column_stride,
     N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, WIDTH: tl.constexpr,
     N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr, HAS_NOT: tl.constexpr,
-    HEAD_SIZE: tl.constexpr, DIM: tl.constexpr, HEADS: tl.constexpr, TILE: tl.constexpr,
-    GROUP: tl.constexpr, HAS_PAIRS: tl.constexpr,
+    HEAD_SIZE: tl.constexpr, DIM: tl.constexpr, TILE: tl.constexpr,
+    IS_SPLIT: tl.constexpr, HAS_PAIRS: tl.constexpr,
 ):  # fmt: skip
-    """Attention of some heads of one short text; a program holds all its pairs of tokens."""
-    text, group = tl.program_id(0), tl.program_id(1)
-    rows = tl.arange(0, TILE)
-    lane = tl.arange(0, HEADS)
-    heads = group * GROUP + lane
-    is_head = (lane < GROUP) & (heads < N_HEADS)
+    """Attention of one head of a short text; a program holds all its pairs of tokens."""
+    text, head = tl.program_id(0), tl.program_id(1)
+    rows, columns = tl.arange(0, TILE), tl.arange(0, DIM)
     is_row = rows < n_tokens
-    n_mutual: tl.constexpr = N_OPERATORS - 1 if HAS_NOT else N_OPERATORS
-    if n_mutual > 0:
-        inside, weight = _expert(
-            out, cue, allowed, mask, near, constants, text, 0, rows, heads, is_head, n_tokens,
-            N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER,
+    where = is_row[:, None] & (columns < HEAD_SIZE)[None]
+    start = text.to(tl.int64) * text_stride + head * head_stride
+    place = start + rows[:, None] * row_stride + columns[None]
+    q, k = tl.load(query + place, where, 0), tl.load(key + place, where, 0)
+    score = tl.dot(q, tl.trans(k), input_precision="ieee") * (HEAD_SIZE**-0.5)
+    for e in tl.static_range(N_OPERATORS):
+        inside, weight = _of_head(
+            out, cue, allowed, mask, near, constants, text, e, rows, head, n_tokens,
+            N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER, IS_SPLIT,
         )  # fmt: skip
-    if n_mutual > 1:
-        inside_2, weight_2 = _expert(
-            out, cue, allowed, mask, near, constants, text, 1, rows, heads, is_head, n_tokens,
-            N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER,
-        )  # fmt: skip
-    if HAS_NOT:
-        _, negative = _expert(
-            out, cue, allowed, mask, near, constants, text, n_mutual, rows, heads, is_head,
-            n_tokens, N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER,
-        )  # fmt: skip
+        if HAS_NOT and e == N_OPERATORS - 1:
+            score -= weight[None]
+        else:
+            score += inside[:, None] * weight[None]
     is_seen = is_row[:, None] & is_row[None]
     if HAS_PAIRS:
         place = rows[:, None] * pair_row_stride + rows[None] * pair_column_stride
         is_seen = tl.load(pairs + text.to(tl.int64) * pair_text_stride + place, is_seen, 0) != 0
-    columns = tl.arange(0, DIM)
-    there = is_row[:, None] & (columns < HEAD_SIZE)[None]
-    kind = out.dtype.element_ty
-    for i in tl.static_range(GROUP):
-        head = group * GROUP + i
-        where = there & (head < N_HEADS)
-        start = text.to(tl.int64) * text_stride + head * head_stride
-        place = start + rows[:, None] * row_stride + columns[None]
-        q, k = tl.load(query + place, where, 0), tl.load(key + place, where, 0)
-        score = tl.dot(q, tl.trans(k), input_precision="ieee") * (HEAD_SIZE**-0.5)
-        if n_mutual > 0:
-            score += _column(inside, heads, head)[:, None] * _column(weight, heads, head)[None]
-        if n_mutual > 1:
-            score += _column(inside_2, heads, head)[:, None] * _column(weight_2, heads, head)[None]
-        if HAS_NOT:
-            score -= _column(negative, heads, head)[None]
-        # Finite, or a token that sees none would be NaN.
-        score = tl.where(is_seen, score, -3e38)
-        score = tl.exp(score - tl.max(score, 1)[:, None])
-        score = tl.where(is_row[None], score, 0)
-        total = tl.sum(score, 1)
-        start = text.to(tl.int64) * value_text_stride + head * value_head_stride
-        v = tl.load(value + start + rows[:, None] * value_row_stride + columns[None], where, 0)
-        found = tl.dot(score.to(kind), v, input_precision="ieee") / total[:, None]
-        to = ((text.to(tl.int64) * n_tokens + rows[:, None]) * N_HEADS + head) * HEAD_SIZE
-        tl.store(result + to + columns[None], found.to(kind), where)
+    # Finite, or a token that sees none would be NaN.
+    score = tl.where(is_seen, score, -3e38)
+    score = tl.exp(score - tl.max(score, 1)[:, None])
+    score = tl.where(is_row[None], score, 0)
+    total = tl.sum(score, 1)
+    start = text.to(tl.int64) * value_text_stride + head * value_head_stride
+    v = tl.load(value + start + rows[:, None] * value_row_stride + columns[None], where, 0)
+    found = tl.dot(score.to(v.dtype), v, input_precision="ieee") / total[:, None]
+    to = ((text.to(tl.int64) * n_tokens + rows[:, None]) * N_HEADS + head) * HEAD_SIZE
+    tl.store(result + to + columns[None], found.to(v.dtype), where)
