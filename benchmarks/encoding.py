@@ -209,11 +209,11 @@ def profile(calls: dict[str, Callable[[], None]]) -> None:
 
 def time_kernels(models: dict[str, PreTrainedModel], shape: tuple[int, int]) -> None:
     """Print the time of a folded layer's parts on the GPU, and the own attention's error."""
-    from boolattn.attention import kernel_bias
+    from boolattn.attention.gpu import kernel_bias
 
     mask = batch(*shape, "cuda")["attention_mask"]
     is_pair = mask.bool()[:, None, None].expand(-1, 1, shape[1], -1)
-    launch = kernel_bias._launch
+    launch = kernel_bias.launch
     for name in PLUGINS:
         model = models[name].eval()
         with torch.inference_mode():
@@ -242,11 +242,11 @@ def time_kernels(models: dict[str, PreTrainedModel], shape: tuple[int, int]) -> 
                 print(f"{name} {shape} scopes {replayed(scopes):6.1f} us", flush=True)
             for n_warps in (4, 2):
                 kernel_bias._COMPILED.clear()
-                kernel_bias._launch = lambda *args, n=n_warps: launch(*args[:5], n)
+                kernel_bias.launch = lambda *args, n=n_warps: launch(*args[:5], n)
                 own = partial(bias.attend, query, key, value, is_pair)
                 error = (own().float() - wanted).abs().max().item()
                 print(f"{name} {shape} {n_warps} warps {replayed(own):6.1f} us, error {error:.4f}")
-        kernel_bias._launch = launch
+        kernel_bias.launch = launch
 
 
 def replayed(call: Callable[[], object]) -> float:

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from boolattn import BoolAttnConfig, attach
+from boolattn.attention.append import Append, Shared, Sizes
 from boolattn.attention.config import OPERATORS
-from boolattn.attention.experts import ExpertCues
+from boolattn.attention.experts import ExpertCues, appender
 from boolattn.attention.folded import FoldedCues
 from boolattn.plugin.recording import recording
 from tests.conftest import FAMILIES
@@ -302,9 +303,9 @@ def test_recording_hooks_and_other_modules_train_by_the_reference(tiny_encoder, 
 @pytest.mark.parametrize("settings", [{}, {"rank": 4}, {"operators": ("and", "or")}])
 def test_kernels_give_the_references_values(tiny_encoder, dtype, settings, monkeypatch):
     # Attention runs in the own kernel in half precision only; its values are checked in both.
-    monkeypatch.setattr("boolattn.attention.kernel_bias._MOST_BYTES", 4)
+    monkeypatch.setattr("boolattn.attention.gpu.kernel_bias._MOST_BYTES", 4)
     # Experts above 4 channels, all but those of rank 4, have a kernel of their own before it.
-    monkeypatch.setattr("boolattn.attention.kernel_bias._FEW_INNER", 4)
+    monkeypatch.setattr("boolattn.attention.gpu.kernel_bias._FEW_INNER", 4)
     encoder = tiny_encoder(initializer_range=0.3).to("cuda", dtype).eval()
     plugin = scattered(attach(encoder, BoolAttnConfig(**settings)))
     labels = [[name for name in row if name in plugin.config.operators] for row in OPEN]
@@ -325,12 +326,58 @@ def test_kernels_give_the_references_values(tiny_encoder, dtype, settings, monke
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_training_on_a_gpu_has_the_references_gradients_also_recorded(tiny_encoder, batch, dtype):
+@pytest.mark.parametrize("noise", [True, False])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        Sizes(3, 3, 192, 12, 32, has_not=True, temperature=1.0),
+        Sizes(3, 5, 16, 6, 64, has_not=True, temperature=0.5),
+        Sizes(2, 1, 100, 20, 18, has_not=False, temperature=1.0),
+    ],
+)
+def test_training_kernels_give_torchs_values(dtype, noise, sizes):
+    generator = torch.Generator("cuda").manual_seed(0)
+
+    def random(*shape, draw=torch.randn, dtype=dtype):
+        return draw(shape, generator=generator, device="cuda").to(dtype)
+
+    n, n_heads, n_texts, n_tokens = sizes.n_operators, sizes.n_heads, 70, 37
+    mask = torch.ones(n_texts, n_tokens, 1, device="cuda", dtype=dtype)
+    mask[1::2, 20:] = 0
+    heads = random(2, n_texts, n_tokens, n_heads, sizes.head_size).transpose(2, 3)
+    out = random(n_texts, n_tokens, -(-sizes.n_columns // 8) * 8)
+    n_second = (sizes.n_inner + 1) * n_heads + 1
+    second = 0.1 * random(n, -(-n_second // 4) * 4, dtype=torch.float32)
+    opened = random(n_texts, n, draw=torch.rand, dtype=torch.float32).round()
+    uniform = random(n_texts, n_tokens, n, n_heads, draw=torch.rand, dtype=torch.float32)
+    shared = Shared(mask, mask, mask[..., None], opened)
+    found = []
+    wide = (*heads.shape[1:4], sizes.head_size + n + sizes.n_padding)
+    at_wide = random(2, *wide).unbind()
+    for function in (Append, appender(out)):
+        inputs = [part.clone().requires_grad_() for part in (*heads, out, second, opened)]
+        results = function.apply(*inputs, shared, uniform if noise else None, sizes)
+        gradients = torch.autograd.grad(results, inputs, at_wide)
+        found.append([*results, *gradients, gradients[3][:, n_second - 1]])
+    assert appender(out) is not Append
+    # A token whose probability is the threshold can be in scope in one of them.
+    for expected, got in zip(*found, strict=True):
+        error = (got - expected).float().norm() / expected.float().norm()
+        assert error < (0.005 if dtype == torch.float32 else 0.02)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("settings", [{}, {"rank": 4}, {"operators": ("and", "or"), "kernel": 1}])
+def test_training_on_a_gpu_has_the_references_gradients_also_recorded(
+    tiny_encoder, batch, dtype, settings
+):
     encoder = tiny_encoder(initializer_range=0.3)
-    plugin = scattered(attach(encoder))
+    plugin = scattered(attach(encoder, BoolAttnConfig(**settings)))
     encoder.to("cuda", dtype)
     batch = {name: value.cuda() for name, value in batch.items()}
-    labels = {"operators": torch.tensor([[1, 0, 0], [0, 1, 1], [0, 0, 1]], device="cuda").float()}
+    labels = torch.tensor([[1, 0, 0], [0, 1, 1], [0, 0, 1]], device="cuda").float()
+    labels = {"operators": labels[:, : plugin.config.n_operators]}
     _, wanted = gradients(copy.deepcopy(encoder).float(), batch, **labels)
     _, usual = gradients(encoder, batch, **labels)
     plugin.fold()

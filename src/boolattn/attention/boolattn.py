@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from boolattn.attention.cue import CuePredictor
     from boolattn.attention.factors import AttentionBias
     from boolattn.attention.folded import FoldedCues
-    from boolattn.attention.kernel_bias import KernelCues
+    from boolattn.attention.gpu.kernel_bias import KernelCues
 
 
 #: Cues of the reference, of training, of folded weights, and of the GPU kernels.
@@ -105,7 +105,7 @@ class BoolAttn(nn.Module):
     def fold(self, *devices: str) -> None:
         """Fold the weights, for faster encoding and training; on all devices by default.
 
-        Retrievers do so on a CPU. On a GPU it is for those who ask: the values of its kernels were
+        Retrievers do so on a CPU. On a GPU it is for those who ask: the kernels of training were
         compared with the reference in Triton's interpreter, not yet on a GPU. With gradients the
         weights of all layers are put together in every pass, for fewer operations; not while
         recording or compiling.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from boolattn.attention.config import BoolAttnConfig
     from boolattn.attention.gate import Gate
-    from boolattn.attention.kernel_bias import KernelCues, KernelWeights
+    from boolattn.attention.gpu.kernel_bias import KernelCues, KernelWeights
 
 #: The modules that can be folded.
 _OWN = (
@@ -52,10 +52,10 @@ class Parts(NamedTuple):
 
 
 @cache
-def kernels() -> ModuleType | None:
-    """Return the module of the GPU kernels, or ``None`` without Triton."""
+def kernels(name: str = "kernel_bias") -> ModuleType | None:
+    """Return a module that launches GPU kernels, or ``None`` without Triton."""
     try:
-        return import_module("boolattn.attention.kernel_bias")
+        return import_module(f"boolattn.attention.gpu.{name}")
     except ImportError:
         return None
 

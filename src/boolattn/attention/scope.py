@@ -13,6 +13,9 @@ from boolattn.attention.bias import uniform
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 from boolattn.attention.gate import straight_through
 
+#: Uniform draws are clipped by this, because at 0 and 1 the noise is infinite.
+NOISE_EPS = 1e-6
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -108,7 +111,7 @@ def gumbel_noise(shape: tuple[int, ...], device: torch.device) -> Tensor:
     It comes from torch's global generator, which gradient checkpointing restores.
     """
     uniform = torch.rand(shape, device=device, dtype=torch.float32)
-    return torch.logit(uniform, eps=1e-6)  # clipped, because at 0 and 1 the draw is infinite
+    return torch.logit(uniform, eps=NOISE_EPS)
 
 
 def gumbel_sigmoid(logits: Tensor, temperature: float) -> Tensor:

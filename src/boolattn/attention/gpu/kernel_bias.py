@@ -12,7 +12,7 @@ from triton import cdiv, next_power_of_2
 
 from boolattn.attention.factors import AttentionBias, Factors
 from boolattn.attention.folded import SHORT
-from boolattn.attention.kernels import (
+from boolattn.attention.gpu.kernels import (
     attention_kernel,
     cue_kernel,
     near_kernel,
@@ -40,7 +40,7 @@ _MOST_COMPILED = 4096
 _COMPILED: dict[tuple[object, ...], Any] = {}
 
 
-def _launch(
+def launch(
     kernel: Any,  # noqa: ANN401 - Triton's type
     grid: tuple[int, int, int],
     tensors: tuple[Tensor, ...],
@@ -58,7 +58,7 @@ def _launch(
         address |= tensor.data_ptr()
     if device.index != torch.cuda.current_device():  # where Triton launches
         with torch.cuda.device(device):
-            _launch(kernel, grid, tensors, numbers, constants, n_warps)
+            launch(kernel, grid, tensors, numbers, constants, n_warps)
         return
     key = (kernel, device, *[tensor.dtype for tensor in tensors], numbers, constants)
     compiled = None if address % 16 else _COMPILED.get(key)
@@ -119,14 +119,14 @@ def find_cues(
     cue, allowed, near = own[0], own[1], own[2:]
     block = min(1024, int(next_power_of_2(n_tokens)))
     n_tiles, n_lanes = cdiv(n_tokens, _TILE), next_power_of_2(n_channels)
-    _launch(
+    launch(
         cue_kernel,
         (n_texts, n_tiles, 1),
         (out, mask, opened, second, cue, allowed),
         (n_tokens,),
         (n, n_channels, n_lanes, config.cue_kernel, config.bounded_scope, _TILE, block),
     )
-    _launch(
+    launch(
         near_kernel,
         (n_texts, n_tiles, precisions.numel()),
         (cue, precisions, near),
@@ -200,12 +200,12 @@ class KernelBias(AttentionBias):
     def append(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         """Return queries and keys with the factors as extra dimensions."""
         layer = self.layer
-        query, key = _alike(query, key)
+        query, key = alike(query, key)
         n_texts, n_heads, n_tokens, head_size = query.shape
         wide = query.new_empty(2, n_texts, n_tokens, n_heads, head_size + layer.n_extra)
         n_lanes = max(16, next_power_of_2(n_heads))
         extra = (layer.n_extra, next_power_of_2(layer.n_extra))
-        _launch(
+        launch(
             wide_kernel,
             (n_texts, cdiv(n_tokens, _TILE), layer.n_operators),
             (*self.inputs, query, key, wide),
@@ -231,13 +231,13 @@ class KernelBias(AttentionBias):
             pairs = mask.expand(n_texts, 1, n_tokens, n_tokens)
             text_stride, _, row_stride, column_stride = pairs.stride()
             strides = (text_stride, row_stride, column_stride)
-        query, key = _alike(query, key)
+        query, key = alike(query, key)
         if value.stride(-1) != 1:
             value = value.contiguous()
         layer, result = self.layer, query.new_empty(n_texts, n_tokens, n_heads, head_size)
         inputs = self._scopes(n_texts, n_tokens) if layer.is_split else self.inputs
         tile = 16 if n_tokens <= 16 else 1 << (n_tokens - 1).bit_length()
-        _launch(
+        launch(
             attention_kernel,
             (n_texts, n_heads, 1),
             (*inputs, query, key, value, pairs, result),
@@ -251,7 +251,7 @@ class KernelBias(AttentionBias):
         """Return the inputs of attention, the first replaced by strengths."""
         layer, rest = self.layer, self.inputs[1:]
         scopes = rest[0].new_empty(n_texts, layer.n_operators, layer.n_heads, n_tokens)
-        _launch(
+        launch(
             scope_kernel,
             (n_texts, cdiv(n_tokens, _TILE), layer.n_operators),
             (*self.inputs, scopes),
@@ -261,7 +261,7 @@ class KernelBias(AttentionBias):
         return (scopes, *rest)
 
 
-def _alike(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def alike(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """Return queries and keys with the same strides, and columns beside each other."""
     if query.stride() != key.stride() or query.stride(-1) != 1:
         return query.contiguous(), key.contiguous()

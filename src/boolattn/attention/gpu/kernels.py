@@ -152,30 +152,14 @@ def _expert(
 
 
 @triton.jit
-def wide_kernel(
-    out, cue, allowed, mask, near, constants, query, key, wide,
-    n_tokens, text_stride, head_stride, row_stride,
-    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, WIDTH: tl.constexpr,
-    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr, HAS_NOT: tl.constexpr,
-    HEAD_SIZE: tl.constexpr, DIM: tl.constexpr, HEADS: tl.constexpr, TILE: tl.constexpr,
-    N_EXTRA: tl.constexpr, EXTRA: tl.constexpr,
+def widen(
+    query, key, wide, inside, weight, text, e, rows, heads, is_head, n_tokens,
+    text_stride, head_stride, row_stride,
+    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, HEAD_SIZE: tl.constexpr,
+    DIM: tl.constexpr, TILE: tl.constexpr, N_EXTRA: tl.constexpr, EXTRA: tl.constexpr,
 ):  # fmt: skip
-    """Write queries and keys with the factors of one operator appended."""
-    text, e = tl.program_id(0), tl.program_id(2)
-    rows = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    """Write one operator's factors, and its share of queries and keys."""
     is_row = rows < n_tokens
-    heads = tl.arange(0, HEADS)
-    is_head = heads < N_HEADS
-    is_not = e == (N_OPERATORS - 1 if HAS_NOT else -1)
-    inside, weight = _expert(
-        out, cue, allowed, mask, near, constants, text, e, rows, heads, is_head, n_tokens,
-        N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER,
-    )  # fmt: skip
-    # Attention multiplies the factors by its scale.
-    weight *= tl.sqrt(HEAD_SIZE * 1.0)
-    if is_not:
-        inside, weight = inside * 0 + 1, -weight
-
     # Both outputs are of the shape batch, tokens, heads, columns.
     n_columns: tl.constexpr = HEAD_SIZE + N_EXTRA
     wide_key = wide + tl.num_programs(0).to(tl.int64) * n_tokens * N_HEADS * n_columns
@@ -198,6 +182,36 @@ def wide_kernel(
         tl.store(wide_key + row + columns[None], tl.load(key + source, is_column, 0), is_column)
         tl.store(wide + row + HEAD_SIZE + extra[None], nothing, is_padding)
         tl.store(wide_key + row + HEAD_SIZE + extra[None], nothing, is_padding)
+
+
+@triton.jit
+def wide_kernel(
+    out, cue, allowed, mask, near, constants, query, key, wide,
+    n_tokens, text_stride, head_stride, row_stride,
+    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, WIDTH: tl.constexpr,
+    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr, HAS_NOT: tl.constexpr,
+    HEAD_SIZE: tl.constexpr, DIM: tl.constexpr, HEADS: tl.constexpr, TILE: tl.constexpr,
+    N_EXTRA: tl.constexpr, EXTRA: tl.constexpr,
+):  # fmt: skip
+    """Write queries and keys with the factors of one operator appended."""
+    text, e = tl.program_id(0), tl.program_id(2)
+    rows = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    heads = tl.arange(0, HEADS)
+    is_head = heads < N_HEADS
+    is_not = e == (N_OPERATORS - 1 if HAS_NOT else -1)
+    inside, weight = _expert(
+        out, cue, allowed, mask, near, constants, text, e, rows, heads, is_head, n_tokens,
+        N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER,
+    )  # fmt: skip
+    # Attention multiplies the factors by its scale.
+    weight *= tl.sqrt(HEAD_SIZE * 1.0)
+    if is_not:
+        inside, weight = inside * 0 + 1, -weight
+    widen(
+        query, key, wide, inside, weight, text, e, rows, heads, is_head, n_tokens,
+        text_stride, head_stride, row_stride,
+        N_OPERATORS, N_HEADS, HEAD_SIZE, DIM, TILE, N_EXTRA, EXTRA,
+    )  # fmt: skip
 
 
 @triton.jit
