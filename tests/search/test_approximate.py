@@ -81,11 +81,3 @@ def test_a_query_has_no_more_probes_than_it_needs(retriever):
     same("moths AND birds NOT Borneo", joint, joint - borneo / 2)
     same("moths NOT Borneo", moths, moths - borneo / 2)
     same("moths AND (Borneo OR birds)", both, joint)
-
-
-def test_the_single_vector_points_away_from_negated_operands(retriever):
-    [plan] = retriever.plan_trees([parse("moths AND Borneo NOT Sumatra")])
-    moths, borneo, sumatra = retriever.encode_operands(["moths", "Borneo", "Sumatra"])
-    vector = plan.single_vector
-    np.testing.assert_allclose(vector, (moths + borneo) / 2 - sumatra / 2, atol=1e-6)
-    assert vector @ sumatra < 0 < vector @ moths

@@ -88,18 +88,6 @@ class Plan:
         vector: Vectors = self.clause_vectors.mean(0)
         return vector
 
-    @property
-    def single_vector(self) -> Vectors:
-        """One vector for an engine that takes no more; composing finds better. Shape ``(dim,)``.
-
-        The mean of the positive operands less half the mean of the negated ones.
-        """
-        negated = np.array(self.is_negated, bool)
-        vector: Vectors = self.operand_vectors[~negated].mean(0)
-        if negated.any():
-            vector = vector - 0.5 * self.operand_vectors[negated].mean(0)
-        return np.asarray(vector, np.float32)
-
 
 def score(plan: Plan, similarities: Vectors) -> Vectors:
     """Score documents: composed, or by similarity where nothing is composed. Higher is better.

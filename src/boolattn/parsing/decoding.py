@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from boolattn.composition.arrays import sigmoid, to_numpy
+from boolattn.composition.arrays import to_numpy
 from boolattn.logic.lexicon import find_cues
 from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import MAX_LEVEL, Gap, ParsedQuery
@@ -105,7 +105,7 @@ def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -
     is_negated = tuple(bool(best[slot] == NEGATED) for slot in present)
     if all(is_negated):
         return ParserOutput(None, 0.0, "no operand is positive")
-    spans = word_spans(sigmoid(tags), text, offsets, present)
+    spans = word_spans(tags, text, offsets, present)
     parsed = ParsedQuery(tuple(spans), is_negated, tuple(GAPS[found[slot]] for slot in joins))
     if parsed.is_plain:
         reason = "it was read as one phrase" if find_cues(text) else ""
@@ -130,7 +130,7 @@ def _negates_a_positive(parsed: ParsedQuery) -> bool:
 
 
 def word_spans(
-    probabilities: Array, text: str, offsets: Sequence[Span], slots: Sequence[int]
+    tags: Array, text: str, offsets: Sequence[Span], slots: Sequence[int]
 ) -> list[Spans]:
     """Return each slot's spans, adjacent words joined."""
     words: list[tuple[int, int, Array]] = []
@@ -139,14 +139,14 @@ def word_spans(
             continue
         if words and words[-1][1] == start and text[start - 1].isalnum() and text[start].isalnum():
             first, _, total = words[-1]
-            words[-1] = (first, end, np.maximum(total, probabilities[place]))
+            words[-1] = (first, end, np.maximum(total, tags[place]))
         else:
-            words.append((start, end, probabilities[place]))
+            words.append((start, end, tags[place]))
     found: list[Spans] = []
     for slot in slots:
         spans: list[Span] = []
         for start, end, values in words:
-            if values[slot] <= 0.5:
+            if values[slot] <= 0:  # a probability of one half
                 continue
             if spans and not text[spans[-1][1] : start].strip():
                 spans[-1] = (spans[-1][0], end)
