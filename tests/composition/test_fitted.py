@@ -94,13 +94,14 @@ def test_and_and_or_are_commutative(seed):
 
 
 @given(SEEDS)
-def test_not_never_promotes_a_document_that_does_not_fit(seed):
+def test_not_never_promotes_a_document_that_is_below_the_floor(seed):
     similarities = random(parse("a NOT b"), seed)
     fitted = fit(parse("a NOT b"), similarities)
-    found, fits = fitted.score(similarities), fitted.evidence(similarities).fits
-    assert fits.any()
-    assert not fits.all()
-    assert found[fits].min() > found[~fits].max()
+    found = fitted.score(similarities)
+    is_above = fitted.positive(similarities) > fitted.common.floor
+    assert is_above.any()
+    assert not is_above.all()
+    assert found[is_above].min() > found[~is_above].max()
 
 
 @given(SEEDS)
@@ -166,9 +167,31 @@ def test_few_documents_have_scores(text, n):
 
 def test_a_query_with_only_negated_operands_prefers_what_they_do_not_match():
     similarities = random(Not(Atom("a")), 0)
-    found = fit(Not(Atom("a")), similarities).score(similarities)
+    fitted = fit(Not(Atom("a")), similarities)
+    found = fitted.score(similarities)
     order = np.argsort(similarities[0])
     assert (np.diff(found[order]) <= 1e-6).all()
+    assert fitted.evidence(similarities).fits.all()
+
+
+@pytest.mark.parametrize(
+    ("values", "n_fitting"),
+    [
+        ([0.8, 0.7, 0.45, 0.38, 0.35, 0.3, 0.2], 3),
+        ([0.8, 0.7], 2),
+        ([0.8, 0.3], 1),
+        ([0.8], 1),
+        ([0.8, 0.8], 2),
+        ([-0.5, -0.6, -0.8], 2),
+        ([0.0, 0.0], 2),
+    ],
+)
+@pytest.mark.parametrize("text", ["a^4 NOT b", "a NOT b"])
+def test_less_than_half_of_the_best_does_not_fit(values, n_fitting, text):
+    other = np.random.default_rng(0).normal(0, 0.1, len(values))
+    similarities = np.array([values, other], np.float32)
+    fits = fit(parse(text), similarities).evidence(similarities).fits
+    assert fits.tolist() == [True] * n_fitting + [False] * (len(values) - n_fitting)
 
 
 def test_other_documents_are_scored_as_those_compared():

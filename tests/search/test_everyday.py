@@ -52,6 +52,15 @@ def test_not_keeps_what_fits_and_drops_what_is_excluded(everyday, query, first, 
     assert set(found).isdisjoint(never)
 
 
+def test_a_small_collection_has_few_documents_that_fit(everyday):
+    result = everyday.search("curry without coconut", k=20)
+    assert {hit.id for hit in result.hits if hit.fits} == set(CURRIES)
+    # Every pasta has nuts or eggs.
+    result = everyday.search("pasta without nuts or eggs")
+    assert {hit.verdict for hit in result.hits} == {"doubtful"}
+    assert result.warnings == ("all documents that fit the rest of the query are excluded by NOT",)
+
+
 def test_what_says_itself_that_it_lacks_a_negated_operand_does_not_match_it(everyday):
     for query, name in (
         ("desserts without nuts", "sorbet"),

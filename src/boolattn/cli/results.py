@@ -42,12 +42,12 @@ def choose_fields(text: str, metadata: Sequence[str]) -> list[str]:
     return names
 
 
-def printer(form: str, fields: list[str], *, explain: bool) -> Printer:
-    """Return what prints results in a format."""
+def printer(form: str, fields: list[str], k: int, *, explain: bool) -> Printer:
+    """Return what prints up to ``k`` results in a format."""
     if form == "json":
         return lambda result, _number, _start: print_json(result.to_dict())
     if form == "table":
-        return lambda result, _number, start: _print(result, fields, start, explain=explain)
+        return lambda result, _number, start: _print(result, fields, k, start, explain=explain)
     if form == "trec":
         return lambda result, number, _start: _print_run(result, number)
     if form not in FORMATS:
@@ -83,7 +83,7 @@ def _print_run(result: SearchResult, number: int) -> None:
         typer.echo(run_line(str(number), hit.id, rank, hit.score))
 
 
-def _print(result: SearchResult, fields: list[str], start: float, *, explain: bool) -> None:
+def _print(result: SearchResult, fields: list[str], k: int, start: float, *, explain: bool) -> None:
     """Print the parsed query to stderr and the results to stdout."""
     from rich.text import Text
 
@@ -109,7 +109,7 @@ def _print(result: SearchResult, fields: list[str], start: float, *, explain: bo
         out.print(_table(result, result.ranked_lower, fields, explain=explain))
     seconds, last = time.perf_counter() - start, result.offset + len(result.hits)
     line = f"{len(result.hits)} results in {seconds:.2f} s (search: {result.took['total']:.0f} ms)"
-    more = f"; next page: --offset {last}" if result.hits and last < result.total else ""
+    more = f"; next page: --offset {last}" if len(result.hits) == k and last < result.total else ""
     err.print(f"{line}, of {result.total:,} documents{more}", style="dim")
 
 
@@ -132,7 +132,11 @@ def _table(
             table.add_column(head, justify="right", max_width=14)
     for name in fields or ["document"]:
         table.add_column(escape(name))
+    is_less = explain  # which says it of each result
     for rank, hit in enumerate(hits, start=1 + result.offset):
+        if not hit.fits and not is_less:
+            is_less = True
+            table.add_row("", "", Text("(less fitting from here on)", style="dim"))
         cells: list[str | Text] = [str(rank), f"{hit.score:.3f}"]
         if has_ranks:
             cells += [str(own) if own <= SHORTLIST else f">{SHORTLIST}" for own in hit.ranks]

@@ -88,7 +88,7 @@ def search(  # noqa: PLR0913 - options of a command line
         "explain": explain,
     }
     chosen = choose_fields(fields, searcher.fields)
-    show = printer("json" if as_json else form, chosen, explain=explain)
+    show = printer("json" if as_json else form, chosen, k, explain=explain)
 
     def answer(text: str, number: int, start: float) -> None:
         try:

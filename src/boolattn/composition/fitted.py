@@ -14,8 +14,9 @@ A clause of one operand has :math:`v = s_i`. OR takes the highest :math:`z`. NOT
 
 where :math:`\beta_n` is the regression of :math:`s_n` on :math:`z` over the shortlist: what a
 negated operand shares with the positive part counts neither for nor against a document. A document
-that fits the positive part, :math:`z > \bar z_K - \sigma_K(z)`, is never put below one that does
-not.
+with :math:`z > \bar z_K - \sigma_K(z)` is never put below one without. A result *fits* the positive
+part where its :math:`v` is at least half of the best: in a small collection the shortlist holds
+documents about something else too.
 
 **Weights.** An operand of weight :math:`w` in a clause of :math:`n` positive ones adds
 :math:`(w - 1)(s_i - t_i) / n` to :math:`v`, and what it falls short of :math:`t_i` by counts
@@ -54,6 +55,8 @@ WEAKEST = 0.1
 LEAST_SPREAD = 0.1
 #: Strength of NOT, and from how many standard deviations below the shortlist's mean it acts.
 STRENGTH, ONSET = 0.7, 1.0
+#: A result with less than this part of the best value does not fit.
+_SHARE = 0.5
 #: A negated operand with a smaller share of variance of its own cannot be told apart.
 _DISTINCT = 0.05
 _TINY = 1e-9
@@ -85,12 +88,13 @@ class _Positive:
     weights: Array
     level: float
     spread: float
+    least: float  # ``z`` at that share of the best ``v``
 
     def __call__(self, similarities: Array) -> Array:
         """Return ``z``."""
         values = _clause_values(similarities, self.row, self.operands, self.levels, self.weights)
         z: Array = (values - np.float32(self.level)) / np.float32(self.spread)
-        return z if len(self.operands) > 1 else z + np.log(self.weights[0])
+        return z
 
 
 @dataclass(frozen=True)
@@ -203,7 +207,7 @@ class Fitted:
                 # A document of the shortlist is not compared with itself.
                 share = np.minimum(np.searchsorted(known, y) / max(1, len(known) - 1), 1)
                 exceeds[place] = np.maximum(exceeds[place], share)
-        return Evidence(ranks, exceeds, values.positive > self.floor)
+        return Evidence(ranks, exceeds, values.positive >= self.floor)
 
     def _negations(self) -> list[_Negation]:
         every = [part.negation for part in self.parts] + [self.common]
@@ -253,11 +257,11 @@ def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted
         floor=0.0,
         n_documents=n_documents,
     )
-    _, fitting, joined = found._values(similarities)
-    negation = None
-    if common:
-        negation = _fit_negation(tuple(sorted(common)), joined, similarities, weights, size)
-    return replace(found, common=negation, floor=floor(fitting[shortlist(fitting, size)]))
+    joined = found._values(similarities).joined
+    places = tuple(sorted(common))
+    negation = _fit_negation(places, joined, similarities, weights, size) if places else None
+    least = min(part.positive.least if part.positive else -np.inf for part in parts)
+    return replace(found, common=negation, floor=least)
 
 
 def conjunctions(alternatives: Sequence[Clause]) -> tuple[tuple[int, ...], ...]:
@@ -289,8 +293,11 @@ def _fit_positive(
     levels = np.array([level(similarities[place]) for place in operands], np.float32)
     own = weights[list(operands)]
     values = _clause_values(similarities, row, operands, levels, own)
-    spread = max(shortlist_spread(values, size), _TINY)
-    return _Positive(row, operands, levels, own, level(values), spread)
+    spread, good, best = max(shortlist_spread(values, size), _TINY), level(values), values.max()
+    if len(operands) == 1:
+        good -= spread * float(np.log(own[0]))
+    least = float(best - (1 - _SHARE) * abs(best) - good) / spread
+    return _Positive(row, operands, levels, own, good, spread, least)
 
 
 def _clause_values(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SHORTLIST = 100
 #: Documents whose mean is the level of a good match.
 BEST = 10
-#: A document fits down to so many standard deviations below the shortlist's mean.
+#: The floor of NOT: so many standard deviations below the shortlist's mean.
 FIT = 1.0
 
 
@@ -44,5 +44,5 @@ def level(values: Array) -> float:
 
 
 def floor(values: NDArray[np.floating]) -> float:
-    """Return the value down to which documents of a shortlist fit."""
+    """Return the value below which NOT does not put the documents that are above it."""
     return float(values.mean() - FIT * values.std())

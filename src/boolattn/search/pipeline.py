@@ -196,6 +196,8 @@ class Pipeline:
                 warnings += ("strict NOT dropped nothing: the query has no negated operand",)
             ranked = Ranked(found.ranked.rows[: self.k], found.ranked.scores[: self.k])
             hits = tuple(self._hits(plan, found, ranked, selection))
+            if hits and not any(hit.fits for hit in hits):
+                warnings += ("all documents that fit the rest of the query are excluded by NOT",)
             ranked_lower: tuple[Hit, ...] = ()
             if self.options.explain:
                 ranked_lower = self._ranked_lower(plan, found, selection, ranked.rows, hits)
@@ -270,11 +272,7 @@ class Pipeline:
         return found._replace(ranked=better, lifted=frozenset(rows.tolist()))
 
     def _hits(
-        self,
-        plan: Plan,
-        found: PlanRanking,
-        ranked: Ranked,
-        selection: Selection,
+        self, plan: Plan, found: PlanRanking, ranked: Ranked, selection: Selection
     ) -> Iterator[Hit]:
         evidence = None
         if found.fitted is not None and self.options.verdicts and len(ranked.rows):
