@@ -172,6 +172,10 @@ def test_a_query_with_only_negated_operands_prefers_what_they_do_not_match():
     order = np.argsort(similarities[0])
     assert (np.diff(found[order]) <= 1e-6).all()
     assert fitted.evidence(similarities).fits.all()
+    word = np.random.default_rng(1).normal(0.5, 0.1, similarities.shape).astype(np.float32)
+    with_word = np.concatenate([word, similarities])
+    np.testing.assert_array_equal(scores("everything NOT a", with_word), found)
+    assert clauses(parse("(everything NOT a) OR b")) == (Clause((), (1,)), Clause((2,), ()))
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from boolattn.logic.syntax import (
 from boolattn.logic.tree import (
     And,
     Atom,
+    Everything,
     Like,
     Not,
     Or,
@@ -162,6 +163,9 @@ def test_the_door_is_chosen_by_signs_nobody_writes_in_plain_language(text, expec
         ("NOT (NOT a OR NOT b)", True),
         ("NOT (NOT a AND b)", False),
         ("(a NOT b) OR (c NOT b)", True),
+        ("everything NOT a", True),
+        ("NOT everything", False),
+        ("everything OR NOT a", False),
     ],
 )
 def test_a_query_must_say_what_to_keep(text, expected):
@@ -170,6 +174,17 @@ def test_a_query_must_say_what_to_keep(text, expected):
     if not expected:
         with pytest.raises(QueryError, match=r"only negates.*add a positive operand"):
             check_anchored(tree)
+
+
+def test_everything_is_a_word_between_quotes_and_in_a_phrase():
+    for text in ("everything NOT a", "Anything^2 NOT a", "everything that is NOT a"):
+        assert isinstance(next(atoms(parse(text))), Everything)
+        assert unparse(parse(text)) == text
+    for text in ('"everything" NOT a', "everything about a NOT b", "everything else NOT a"):
+        assert type(next(atoms(parse(text)))) is Atom
+        assert unparse(parse(text)) == text
+    with pytest.raises(QueryError, match="rank nothing"):
+        check_anchored(parse("everything AND year>=1990"))
 
 
 words = st.text('ab AND-("”\\\\蛾\x00\u0301é', min_size=1, max_size=8).map(

@@ -4,7 +4,7 @@ from boolattn.errors import QueryError
 from boolattn.logic.structure import negated_atoms
 from boolattn.logic.syntax import parse, unparse
 from boolattn.logic.templates import TEMPLATES, template_operators, template_tree
-from boolattn.logic.tree import And, Atom, Not, Or, answers, atoms, positive_part
+from boolattn.logic.tree import And, Atom, Everything, Not, Or, answers, atoms, positive_part
 
 SETS = {"a": frozenset("1234"), "b": frozenset("3456"), "c": frozenset("46")}
 
@@ -70,6 +70,8 @@ def test_a_query_that_only_excludes_needs_a_universe():
     assert answers(Not(Atom("a")), SETS, everything) == frozenset("56789")
     assert answers(And((Not(Atom("a")), Not(Atom("b")))), SETS, everything) == frozenset("789")
     assert answers(Or((Atom("c"), Not(Atom("a")))), SETS, everything) == frozenset("456789")
+    rest = And((Everything("everything"), Not(Atom("a"))))
+    assert answers(rest, SETS, everything) == frozenset("56789")
 
 
 @pytest.mark.parametrize(

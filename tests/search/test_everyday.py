@@ -61,6 +61,26 @@ def test_a_small_collection_has_few_documents_that_fit(everyday):
     assert result.warnings == ("all documents that fit the rest of the query are excluded by NOT",)
 
 
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        ("everything NOT film", {}),
+        ("everything except films", {}),
+        ("anything that is not a film", {}),
+        ("everything", {"negative": ["film"]}),
+        ("everything NOT film", {"hybrid": False}),
+    ],
+)
+def test_everything_is_all_documents_and_not_a_word(everyday, query, options):
+    films = {hit.id for hit in everyday.search("film", k=9).hits}
+    found = [hit.id for hit in everyday.search(query, k=60, **options).hits]
+    assert set(found).isdisjoint(films)
+    assert len(found) == len(everyday) - len(films) == 44
+    found = everyday.search(query, k=60, strict_not=False, **options).hits
+    assert {hit.id for hit in found[-len(films) :]} == films
+    assert all(hit.fits for hit in found)
+
+
 def test_what_says_itself_that_it_lacks_a_negated_operand_does_not_match_it(everyday):
     for query, name in (
         ("desserts without nuts", "sorbet"),

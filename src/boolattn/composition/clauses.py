@@ -6,7 +6,7 @@ from itertools import count
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from boolattn.logic.tree import And, Atom, Not, Or, QueryTree, Where
+from boolattn.logic.tree import And, Atom, Everything, Not, Or, QueryTree, Where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +53,9 @@ def _walk(node: QueryTree, places: Iterator[int], *, is_negated: bool) -> list[C
     match node:
         case Where():
             return [Clause((), (), ((next(places), not is_negated),))]
+        case Everything() if not is_negated:
+            next(places)
+            return [Clause((), ())]
         case Atom():
             place = (next(places),)
             return [Clause((), place) if is_negated else Clause(place, ())]

@@ -9,6 +9,7 @@ import re
 
 from boolattn.logic.operators import Operator
 from boolattn.logic.parsed_query import Gap, ParsedQuery
+from boolattn.logic.tree import EVERYTHING
 
 #: What "-free" does not negate.
 _LEXICALISED = "(?!(?:care|duty|fault|hands|post|rent|royalty|scot|tax|toll|trouble)-free)"
@@ -22,7 +23,7 @@ _FORMS = tuple(
         rf"\s*{_REST},?\s+(?:with\s+|where\s+)?no\s+(?P<negated>[^,;.!?]+?)\s+(?:is\s+)?"
         r"(?:necessary|needed|required)",
         # "Everything but the Girl" is a name.
-        r"\s*(?:\w+\s+me\s+)?(?P<positive>anything|everything)\s+(?:but(?!\s+the\b)|except(?:\s+for)?|"
+        rf"\s*(?:\w+\s+me\s+)?(?P<positive>{EVERYTHING})\s+(?:but(?!\s+the\b)|except(?:\s+for)?|"
         r"other\s+than)\s+(?P<negated>[^,;.!?]+?)",
     )
 )

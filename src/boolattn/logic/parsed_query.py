@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from boolattn.logic.operators import Operator
 from boolattn.logic.structure import structure
 from boolattn.logic.templates import template_tree
-from boolattn.logic.tree import And, Atom, Not, Or, QueryTree
+from boolattn.logic.tree import And, Atom, Not, Or, QueryTree, operand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ class ParsedQuery:
         >>> ParsedQuery(spans, (False, True), (Gap(Operator.AND),)).tree(text)
         And(parts=(Atom(text='moths of Borneo'), Not(part=Atom(text='moths of Sumatra'))))
         """
-        return self._tree([Atom(words(text, spans)) for spans in self.operands])
+        return self._tree([operand(words(text, spans)) for spans in self.operands])
 
     def _tree(self, leaves: Sequence[Atom]) -> QueryTree:
         signed: list[QueryTree] = [

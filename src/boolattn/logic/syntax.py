@@ -23,6 +23,7 @@ from boolattn.logic.tokens import OPERATOR_WORDS, Token, is_word, read_weight, s
 from boolattn.logic.tree import (
     And,
     Atom,
+    Everything,
     Like,
     Not,
     Or,
@@ -31,6 +32,7 @@ from boolattn.logic.tree import (
     join_all,
     join_any,
     negate,
+    operand,
     positive_part,
 )
 from boolattn.settings import checked
@@ -104,11 +106,11 @@ def parse_entry(text: str) -> QueryTree:
         try:
             found = tokens(text)[:-1]
         except QuerySyntaxError:
-            return Atom(text.strip())
+            return operand(text.strip())
         is_quoted = len(found) == 1 and found[0].kind == "quoted"
         uses_syntax = is_quoted or any(token.kind == "where" for token in found)
         uses_syntax = uses_syntax or bool(split_weight(found[-1].text)[1])
-    return parse(text) if uses_syntax else Atom(text.strip())
+    return parse(text) if uses_syntax else operand(text.strip())
 
 
 def unparse(tree: QueryTree) -> str:
@@ -123,6 +125,8 @@ def unparse(tree: QueryTree) -> str:
             return f"{name}{sign}{value if is_word(value) else _quoted(value)}"
         case Like(text, weight):
             return f"like:{text if is_word(text) else _quoted(text)}{_suffix(weight)}"
+        case Everything(text, weight):
+            return f"{text}{_suffix(weight)}"
         case Atom(text, weight):
             is_plain = _is_unquoted(text) and (weight == 1 or " " not in text)
             return f"{text if is_plain else _quoted(text)}{_suffix(weight)}"
@@ -146,16 +150,17 @@ def is_anchored(tree: QueryTree) -> bool:
 
 def check_anchored(tree: QueryTree) -> None:
     """Refuse a query that only negates, or that has nothing to rank by."""
-    if all(isinstance(atom, Where) for atom in atoms(tree)):
-        raise QueryError(
-            "the query has only conditions, which rank nothing: add what you look for, as in "
-            f"'butterflies AND {next(atoms(tree)).name}'"
-        )
     if not is_anchored(tree):
         first = next(atoms(tree)).name
         raise QueryError(
             "the query only negates, and nearly every document satisfies it: add a positive "
-            f"operand, as in 'butterflies NOT {first}', on each side of an OR"
+            f"operand, as in 'butterflies NOT {first}' or 'everything NOT {first}', on each "
+            "side of an OR"
+        )
+    if all(isinstance(atom, Where | Everything) for atom in atoms(tree)):
+        raise QueryError(
+            "the query has only conditions, which rank nothing: add what you look for, as in "
+            f"'butterflies AND {next(atoms(tree)).name}'"
         )
 
 
@@ -223,7 +228,8 @@ class _Parser:
             text, weight = split_weight(text)
         column = words[-1].end - len(weight) + 1
         value = read_weight(weight, column=column, text=self.text)
-        return Like(text, value) if token.kind == "like" else Atom(text.strip(), value)
+        kinds = {"like": Like, "quoted": Atom, "word": operand}
+        return kinds[token.kind](text if token.kind == "like" else text.strip(), value)
 
     def group(self, opening: Token, depth: int) -> QueryTree:
         if depth >= MAX_DEPTH:
@@ -264,7 +270,7 @@ def _is_unquoted(text: str) -> bool:
     words = [token.text for token in found]
     if not words or any(token.kind != "word" for token in found) or " ".join(words) != text:
         return False
-    return not split_weight(text)[1]
+    return not split_weight(text)[1] and type(operand(text)) is Atom
 
 
 def _quoted(text: str) -> str:

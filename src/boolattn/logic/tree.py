@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,10 @@ from boolattn.logic.operators import OPERATORS, Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+#: Words that stand for all documents, and what a parser leaves beside them: "everything that".
+EVERYTHING = "anything|everything"
+_EVERYTHING = re.compile(rf"(?:{EVERYTHING})(?:\s+(?:that|which|is|are|without))*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,8 @@ class Atom:
 
     @property
     def words(self) -> str:
-        """Its words, if it has any."""
-        return self.text
+        """Its words; other kinds of operands have none."""
+        return self.text if type(self) is Atom else ""
 
     def __repr__(self) -> str:
         own = "" if self.weight == 1 else f", weight={self.weight!r}"
@@ -46,20 +51,15 @@ class Like(Atom):
         """What is shown of it."""
         return f"like:{self.text}"
 
-    @property
-    def words(self) -> str:
-        """None: it is compared by its vector."""
-        return ""
-
 
 @dataclass(frozen=True, repr=False)
 class Where(Atom):
     """A condition on metadata, which holds or not: ``year>=1990``, in the language of filters."""
 
-    @property
-    def words(self) -> str:
-        """None: it is not scored."""
-        return ""
+
+@dataclass(frozen=True, repr=False)
+class Everything(Atom):
+    """What every document matches: in "everything NOT moths" the word is not searched for."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,15 @@ class Not:
 QueryTree = Atom | And | Or | Not
 
 
+def operand(text: str, weight: float = 1.0) -> Atom:
+    """Return the operand that some words are, without quotes.
+
+    >>> operand("moths"), operand("everything that is")
+    (Atom(text='moths'), Everything(text='everything that is'))
+    """
+    return (Everything if _EVERYTHING.fullmatch(text) else Atom)(text, weight)
+
+
 def answers(
     query: QueryTree,
     postings: Mapping[str, frozenset[str]],
@@ -103,6 +112,8 @@ def answers(
     ['1', '2', '3']
     """
     match query:
+        case Everything():
+            return _everything(universe)
         case Atom(text):
             if text not in postings:
                 raise QueryError(f"no documents are known for the operand {text!r}")

@@ -12,7 +12,7 @@ from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
 from boolattn.logic.lexicon import unused_cues
 from boolattn.logic.structure import negated_atoms
 from boolattn.logic.syntax import check_anchored, is_explicit, parse_entry, parse_with_spans
-from boolattn.logic.tree import Atom, Like, Where, atoms, join_all, negate
+from boolattn.logic.tree import Atom, Everything, Like, Where, atoms, join_all, negate, operand
 from boolattn.search.verdicts import truth
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ class QueryOptions:
     def uses_syntax(self, text: str) -> bool:
         """Whether a text is in explicit syntax; an empty one only adds nothing to the lists."""
         is_asked = self.mode == "explicit" or (self.mode == "auto" and is_explicit(text))
-        return is_asked or not text.strip()
+        is_all = bool(self.added) and isinstance(operand(text.strip()), Everything)
+        return is_asked or is_all or not text.strip()
 
 
 def added_operands(positive: Sequence[str], negative: Sequence[str]) -> tuple[QueryTree, ...]:
@@ -208,18 +209,18 @@ def _unused(text: str, plan: Plan, *, is_explicit: bool) -> Iterator[str]:
     """Say which cue words became no operator, and why."""
     spans = plan.spans or [[(0, len(text))]]
     reasons: dict[str, list[str]] = {}
-    for cue, operand in unused_cues(text, spans, plan.is_negated):
+    for cue, place in unused_cues(text, spans, plan.is_negated):
         if is_explicit:
-            if operand is None or text[spans[operand][0][0]] in _QUOTES:
+            if place is None or text[spans[place][0][0]] in _QUOTES:
                 continue
             reason = "in explicit syntax only AND, OR and NOT in capitals are"
         elif plan.fallback:
             what = "text is one operand" if plan.is_composed else "query is searched as one vector"
             reason = f"{plan.fallback}; the {what}"
-        elif operand is None:
+        elif place is None:
             reason = "no operand was found that it negates"
         else:
-            reason = f"it was read as part of {plan.atoms[operand]!r}"
+            reason = f"it was read as part of {plan.atoms[place]!r}"
         reasons.setdefault(reason, []).append(repr(cue.text))
     for reason, words in reasons.items():
         are = "is no operator" if len(words) == 1 else "are no operators"
