@@ -162,8 +162,8 @@ def test_results_in_other_formats(place):
     assert "of 25 documents; next page: --offset 3" in table.stderr
     short = run("search", index, "moths NOT Borneo", "-k", 25)
     assert "next page" not in short.stderr
-    assert "(less fitting from here on)" in short.stdout
-    assert "less fitting" not in run("search", index, "moths NOT Borneo", "-k", 2).stdout
+    assert "less than half as close as the best" in short.stdout
+    assert "less than half" not in run("search", index, "moths NOT Borneo", "-k", 2).stdout
 
 
 def test_queries_come_from_stdin_without_a_query(place, tmp_path):

@@ -136,7 +136,9 @@ def _table(
     for rank, hit in enumerate(hits, start=1 + result.offset):
         if not hit.fits and not is_less:
             is_less = True
-            table.add_row("", "", Text("(less fitting from here on)", style="dim"))
+            table.add_row(
+                "", "", Text("(less than half as close as the best from here on)", style="dim")
+            )
         cells: list[str | Text] = [str(rank), f"{hit.score:.3f}"]
         if has_ranks:
             cells += [str(own) if own <= SHORTLIST else f">{SHORTLIST}" for own in hit.ranks]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _MORE = 100  # documents ranked beyond twice the results, where words leave some out
 #: How the warning begins that there are too few results.
 SHORTENED = "strict NOT left"
+FAR = "all results are less than half as close to the rest of the query as what NOT excludes"
 _COMPARED = 10  # first results with which a later one is compared
 _NO_OPERATOR = "no operator was found in it"
 
@@ -197,7 +198,7 @@ class Pipeline:
             ranked = Ranked(found.ranked.rows[: self.k], found.ranked.scores[: self.k])
             hits = tuple(self._hits(plan, found, ranked, selection))
             if hits and not any(hit.fits for hit in hits):
-                warnings += ("all documents that fit the rest of the query are excluded by NOT",)
+                warnings += (FAR,)
             ranked_lower: tuple[Hit, ...] = ()
             if self.options.explain:
                 ranked_lower = self._ranked_lower(plan, found, selection, ranked.rows, hits)
