@@ -218,6 +218,7 @@ def gradients(encoder, batch, **options):
         {"kernel": 5, "bounded_scope": False, "scope_temperature": 0.5},
         {"operators": ("and", "or")},
         {"operators": ("not",), "rank": 4, "layers": (1,)},
+        {"operators": ("not",), "kernel": 1},
         {"gate": "learned", "gate_threshold": 0.01, "gate_temperature": 10.0},
     ],
 )

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from boolattn.attention.append import Append, Shared, Sizes
@@ -22,7 +22,7 @@ from boolattn.attention.folding import kernels
 from boolattn.attention.position import position_weight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from boolattn.attention.config import BoolAttnConfig
     from boolattn.attention.layer import BoolAttnLayer, CueState
@@ -153,49 +153,60 @@ def stack_experts(
     layers: Sequence[BoolAttnLayer], config: BoolAttnConfig, operators: Tensor, n_zeros: int
 ) -> list[Expert]:
     """Return all layers' weights, with gradients, by as many operations as for one layer."""
+    n, n_layers, shape = len(operators), len(layers), layers[0].scope.shape
+    zero = operators.new_zeros(1)
 
-    def stack(of: Callable[[BoolAttnLayer], Tensor]) -> Tensor:
-        return torch.stack([of(layer) for layer in layers])
+    def zeros(*size: int) -> Tensor:
+        return zero.expand(n_layers, *size)
 
-    def linear(of: Callable[[BoolAttnLayer], nn.Linear]) -> Tensor:
-        out = operators @ stack(lambda layer: of(layer).weight).transpose(1, 2)
-        if of(layers[0]).bias is None:
-            return out
-        return out + stack(lambda layer: of(layer).bias)[:, None]
+    # Small parameters as one tensor: one operation forward and one backward.
+    small = [_small(layer) for layer in layers]
+    flat = torch.cat([part.flatten() for own in small for part in own]).view(n_layers, -1)
+    parts = flat.split([part.numel() for part in small[0]], 1)
+    own = [part.unflatten(1, like.shape) for part, like in zip(parts, small[0], strict=True)]
+    constant, cue, threshold, near, start, outer, bias = own
+    # FiLM's scale and shift, and the operator factor: each ``(layers, operators, heads)``.
+    linear: list[Any] = [own for one in layers for own in (one.scope.film, one.bias.operator)]
+    offsets = [zero.expand(shape[-1]) if own.bias is None else own.bias for own in linear]
+    film = F.linear(operators, torch.cat([own.weight for own in linear]), torch.cat(offsets))
+    scale, shift, factor = film.view(n, n_layers, 3, -1).transpose(0, 1).unbind(2)
+    if config.scope_temperature != 1:
+        scale, shift = scale / config.scope_temperature, shift / config.scope_temperature
 
-    n, n_kernel = len(operators), config.kernel
-    eye = torch.eye(n, device=operators.device, dtype=operators.dtype)
-    film = linear(lambda layer: layer.scope.film) / config.scope_temperature
-    scale, shift = film.chunk(2, -1)
-    shift = torch.addcmul(shift, scale, stack(lambda layer: layer.scope.bias))
-    shape = layers[0].scope.shape
-    hidden = stack(lambda layer: layer.scope.hidden_weight).unflatten(1, shape)
-    cue = (stack(lambda layer: layer.scope.cue_weight) * scale[:, None])[..., None]
+    hidden = torch.stack([layer.scope.hidden_weight for layer in layers]).unflatten(1, shape)
+    taps = torch.cat([hidden, torch.diag_embed(cue.transpose(2, 3), 0, -3, -1)], -1)
     # The constant belongs to the middle tap; a scope does not depend on position weights.
-    reach = (n_kernel // 2, n_kernel // 2)
-    shift = F.pad(shift[:, None, ..., None], (0, n_zeros + n, *(0, 0) * 2, *reach))
-    taps = torch.cat([hidden * scale[:, None, ..., None], cue * eye[:, None], shift], -1)
+    reach, shift = config.kernel // 2, torch.addcmul(shift, scale, constant)
+    shift = F.pad(shift[:, None, ..., None], (0, 0, 0, 0, 0, 0, reach, reach))
+    taps = torch.cat([taps * scale[:, None, ..., None], shift, zeros(*shape, n_zeros + n)], -1)
 
-    near = stack(lambda layer: layer.bias.position_weight)[..., None] * eye[:, None]
     if layers[0].bias.inner is None:
-        start = stack(lambda layer: layer.bias.inner_bias)[..., None]
         weight = torch.eye(start.shape[2], device=start.device, dtype=start.dtype)
-        weight = weight.expand(len(layers), n, -1, -1)
+        weight = weight.expand(n_layers, n, -1, -1)
     else:
         inner: list[Any] = [layer.bias.inner for layer in layers]
-        weight = torch.stack([own.weight for own in inner]).unflatten(1, near.shape[1:3])
-        start = torch.stack([own.bias for own in inner]).view(*near.shape[:3], 1)
-    first = torch.cat([weight, F.pad(start, (n, n_zeros)), near], -1)
+        weight = torch.stack([own.weight for own in inner]).unflatten(1, near.shape[1:])
+    size, near = tuple(start.shape[1:]), torch.diag_embed(near.transpose(1, 2), 0, -3, -1)
+    rows = [weight, zeros(*size, n), start[..., None], zeros(*size, n_zeros), near]
+    taps, first = taps.flatten(1, 3), torch.cat(rows, -1).flatten(1, 2)
+    n_rows, n_columns = taps.shape[1] + first.shape[1], first.shape[2]
+    both = torch.cat([taps, first, zeros(-n_rows % _ALIGNED, n_columns)], 1)
 
-    both = torch.cat([taps.flatten(1, 3), first.flatten(1, 2)], 1)
-    both = F.pad(both, (0, 0, 0, -both.shape[1] % _ALIGNED))
-    factor = torch.sigmoid(linear(lambda layer: layer.bias.operator))[:, :, None]
-    outer = stack(lambda layer: layer.bias.outer_weight) * factor
-    bias = stack(lambda layer: layer.bias.outer_bias) * factor
-    threshold = stack(lambda layer: layer.scope.threshold)[..., None]
+    outer = (torch.cat([outer, bias], 2) * torch.sigmoid(factor)[:, :, None]).flatten(2)
     if config.bounded_scope:
         threshold = torch.sigmoid(threshold)
-    second = torch.cat([outer.flatten(2), bias.flatten(2), threshold], -1)
-    second = F.pad(second, (0, -second.shape[-1] % 4))  # multiples of 16 bytes
+    n_rest = -(outer.shape[2] + 1) % 4  # multiples of 16 bytes
+    second = torch.cat([outer, threshold[..., None], zeros(n, n_rest)], -1)
     second = second.to(torch.promote_types(second.dtype, torch.float32))
     return [Expert(*own) for own in zip(both.unbind(), second.unbind(), strict=True)]
+
+
+def _small(layer: BoolAttnLayer) -> tuple[Tensor, ...]:
+    """Return a layer's small parameters."""
+    scope, bias = layer.scope, layer.bias
+    first = bias.inner_bias if bias.inner is None else bias.inner.bias
+    start = first.view(bias.position_weight.shape)
+    return (
+        *(scope.bias, scope.cue_weight, scope.threshold, bias.position_weight),
+        *(start, bias.outer_weight, bias.outer_bias),
+    )
