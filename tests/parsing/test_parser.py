@@ -206,12 +206,18 @@ def test_padding_changes_no_logit(folder):
         torch.testing.assert_close(own[:, :4], other[:, : own.shape[1]][:, :4], atol=1e-5, rtol=0)
 
 
-def test_the_threshold_drops_parses_that_are_mostly_wrong():
-    one, other = (query.parsed for query in _queries()[1:3])
-    pairs = [(one, ParserOutput(one, 0.9)), (one, ParserOutput(one, 0.7))]
-    pairs += [(one, ParserOutput(other, 0.4)), (one, ParserOutput(other, 0.3))]
-    assert best_threshold(pairs) == 0.7
-    assert best_threshold([]) == 0.5
+def test_the_threshold_leaves_plain_queries_alone():
+    plain, one, other = (query.parsed for query in _queries()[:3])
+    assert plain.is_plain
+    right = [(one, ParserOutput(one, 0.9)), (one, ParserOutput(one, 0.7))]
+    assert best_threshold([right]) == 0.7
+    # Of a query with operators a wrong tree is no worse than one operand; of a plain one it is.
+    assert best_threshold([[*right, (one, ParserOutput(other, 0.8))]]) == 0.7
+    wrong = [(plain, ParserOutput(other, 0.8)), (plain, ParserOutput(plain, 0.9))]
+    assert best_threshold([right, [*wrong, wrong[0]]]) == 0.9
+    # All sources count the same, however many queries they have.
+    assert best_threshold([right, [*wrong, *[(plain, ParserOutput(plain, 0.9))] * 9]]) == 0.7
+    assert best_threshold([]) == best_threshold([[]]) == 0.5
 
 
 def test_wrong_arguments_are_one_line(base, folder, capsys, tmp_path):

@@ -14,6 +14,7 @@ from boolattn.errors import ConfigError
 from boolattn.plugin import attach, load
 from boolattn.training.batches.sentences import LabelledSentences, PretrainingSet
 from boolattn.training.launch import Launch, pretrain
+from boolattn.training.loop import fast_products
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.settings import PretrainSettings
 from boolattn.training.towers import make_towers
@@ -201,3 +202,12 @@ def test_triplets_per_step_are_set(tiny_encoder, tokenizer, monkeypatch):
         )
         trainer.run()
     assert sizes == [6, 15]
+
+
+@pytest.mark.parametrize(("has_gpu", "expected"), [(False, "highest"), (True, "high")])
+def test_only_a_gpu_multiplies_in_tf32(monkeypatch, has_gpu, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    assert torch.get_float32_matmul_precision() == "highest"
+    with fast_products():
+        assert torch.get_float32_matmul_precision() == expected
+    assert torch.get_float32_matmul_precision() == "highest"

@@ -38,7 +38,7 @@ from boolattn.parsing.decoding import ParserLogits, decode, mark_operators
 from boolattn.training.loop import LoopSettings, run_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -192,26 +192,31 @@ def train_parser(
     }
     report = {name: accuracy(held_out[name], own) for name, own in outputs.items()}
     pairs = [
-        (query.parsed, output)
+        [(query.parsed, output) for query, output in zip(queries, outputs[name], strict=True)]
         for name, queries in held_out.items()
-        for query, output in zip(queries, outputs[name], strict=True)
     ]
     model.save(settings.out, settings.base / TOKENIZER, best_threshold(pairs), report)
     return report
 
 
-def best_threshold(pairs: Sequence[tuple[ParsedQuery, ParserOutput]]) -> float:
-    """Return the least confidence at which parses are more often right than wrong.
+def best_threshold(sources: Iterable[Sequence[tuple[ParsedQuery, ParserOutput]]]) -> float:
+    """Return the least confidence of a parse with which most queries are read rightly.
 
-    Right parses above it less wrong ones are most; without any pair it is one half.
+    A query below it is one operand, which is right for plain queries. All sources count the same;
+    without any parse it is one half.
     """
-    found = sorted(
-        (output.confidence, 1 if output.parsed.structure == want.structure else -1)
-        for want, output in pairs
-        if output.parsed is not None and not output.parsed.is_plain
-    )
-    gains = np.cumsum([gain for _, gain in found][::-1])[::-1]
-    return round(found[int(gains.argmax())][0], 3) if found else 0.5
+    gains: dict[float, float] = {}
+    for pairs in sources:
+        for want, output in pairs:
+            if output.parsed is not None and not output.parsed.is_plain:
+                gain = (output.parsed.structure == want.structure) - want.is_plain
+                gains[output.confidence] = gains.get(output.confidence, 0.0) + gain / len(pairs)
+    best, total, most = 0.5, 0.0, 0.0
+    for confidence in sorted(gains, reverse=True):
+        total += gains[confidence]
+        if total > most + 1e-9:
+            best, most = confidence, total
+    return int(1000 * best) / 1000
 
 
 def open_tokenizer(path: Path, max_tokens: int) -> Tokenizer:
