@@ -10,8 +10,9 @@ import torch
 from boolattn import BoolAttnConfig, attach
 from boolattn.attention.append import Append, Shared, Sizes
 from boolattn.attention.config import OPERATORS
-from boolattn.attention.experts import ExpertCues, appender
+from boolattn.attention.experts import ExpertCues, appender, near_function
 from boolattn.attention.folded import FoldedCues
+from boolattn.attention.position import position_precision, position_weight
 from boolattn.plugin.recording import recording
 from tests.conftest import FAMILIES
 
@@ -365,6 +366,24 @@ def test_training_kernels_give_torchs_values(dtype, noise, sizes):
     for expected, got in zip(*found, strict=True):
         error = (got - expected).float().norm() / expected.float().norm()
         assert error < (0.005 if dtype == torch.float32 else 0.02)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("settings", [{}, {"operators": ("and", "or"), "window": 2}])
+def test_position_kernels_give_torchs_values(settings):
+    config, generator = BoolAttnConfig(**settings), torch.Generator("cuda").manual_seed(0)
+    cue = torch.rand(5, config.n_operators, 50, generator=generator, device="cuda") ** 6
+    sigma = torch.linspace(2, 9, 2 * config.n_operators, device="cuda").view(2, -1)
+    found = []
+    for is_kernel in (False, True):
+        inputs = [part.clone().requires_grad_() for part in (cue, sigma)]
+        if is_kernel:
+            near = near_function(cue).apply(inputs[0], position_precision(inputs[1]), config)
+        else:
+            near = torch.stack([position_weight(config, inputs[0], own) for own in inputs[1]])
+        found.append([near, *torch.autograd.grad(near.pow(3).sum(), inputs)])
+    for expected, got in zip(*found, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.gpu

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 from boolattn.attention.cue import cue_predictor, shuffle
-from boolattn.attention.experts import ExpertCues
+from boolattn.attention.experts import ExpertCues, near_function
 from boolattn.attention.folding import FoldedWeights, Parts, are_own
 from boolattn.attention.gate import Gate, LexiconGate, learned_gate
 from boolattn.attention.layer import BoolAttnLayer, CueState
-from boolattn.attention.position import N_CACHED, position_weight, words
+from boolattn.attention.position import N_CACHED, position_precision, position_weight, words
 
 if TYPE_CHECKING:
     from boolattn.attention.cue import CuePredictor
@@ -79,20 +79,26 @@ class BoolAttn(nn.Module):
         cue = torch.sigmoid(logits.float()) * mask[:, None]
         if self.config.cue_seed is not None:
             cue = shuffle(cue, mask, self.config.cue_seed)
-        found = CueState(mask, scopable, gate, logits, cue, self._positions(cue))
-        if not (may_fold and torch.is_grad_enabled() and hidden.device.type in self._fold_on):
-            return found
-        if torch.compiler.is_compiling() or not are_own(self.layers.modules()):
+        may_fold = may_fold and torch.is_grad_enabled() and hidden.device.type in self._fold_on
+        if torch.compiler.is_compiling() or not (may_fold and are_own(self.layers.modules())):
+            may_fold = False
+        positions = self._positions(cue, near_function(cue) if may_fold else None)
+        found = CueState(mask, scopable, gate, logits, cue, positions)
+        if not may_fold:
             return found
         layers: dict[int, Any] = {int(name): layer for name, layer in self.layers.items()}
         return ExpertCues.find(found, layers, self.operators)
 
-    def _positions(self, cue: Tensor) -> dict[str, Tensor]:
+    def _positions(self, cue: Tensor, function: Any = None) -> dict[str, Tensor]:  # noqa: ANN401
         """Compute the position weights of all layers at once; layers differ only in sigma.
 
-        Only in training, where it saves many small GPU kernels, and only for short texts, where
-        the pairs of tokens of all layers take little memory.
+        Only in training, where it saves many small GPU kernels; without a ``function`` of kernels
+        only for short texts, where the pairs of tokens of all layers take little memory.
         """
+        if function is not None:
+            sigmas = torch.stack([cast("Any", layer).bias.sigma for layer in self.layers.values()])
+            near = function.apply(cue, position_precision(sigmas), self.config)
+            return dict(zip(self.layers, near.unbind(), strict=True))
         is_short = not torch.compiler.is_compiling() and cue.shape[-1] <= N_CACHED
         if not (is_short and torch.is_grad_enabled()):
             return {}

@@ -149,6 +149,12 @@ def appender(out: Tensor) -> type[torch.autograd.Function]:
     return Append
 
 
+def near_function(cue: Tensor) -> type[torch.autograd.Function] | None:
+    """Return the function that computes position weights by kernels, on a GPU."""
+    own = kernels("training") if cue.is_cuda and cue.dtype == torch.float32 else None
+    return None if own is None else own.KernelNear
+
+
 def stack_experts(
     layers: Sequence[BoolAttnLayer], config: BoolAttnConfig, operators: Tensor, n_zeros: int
 ) -> list[Expert]:

@@ -129,9 +129,9 @@ def find_cues(
     launch(
         near_kernel,
         (n_texts, n_tiles, precisions.numel()),
-        (cue, precisions, near),
+        (cue, precisions, near, near),
         (n_tokens,),
-        (n, config.operators[-1] == "not", config.window, _TILE, block),
+        (n, config.operators[-1] == "not", config.window, _TILE, block, False),
     )
     return KernelCues(mask, cue, allowed, dict(zip(layers, near.unbind(), strict=True)), layers)
 

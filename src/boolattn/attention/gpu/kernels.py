@@ -59,14 +59,15 @@ def cue_kernel(
 
 @triton.jit
 def near_kernel(
-    cue, precisions, out,
+    cue, precisions, out, nearest,
     n_tokens,
     N_OPERATORS: tl.constexpr, HAS_NOT: tl.constexpr, WINDOW: tl.constexpr,
-    TILE: tl.constexpr, BLOCK: tl.constexpr,
+    TILE: tl.constexpr, BLOCK: tl.constexpr, IS_TRAINED: tl.constexpr,
 ):  # fmt: skip
     """Write all layers' position weights, ``(layers, batch, operators, tokens)``.
 
-    Only cues whose weight is not 0 in float32 are compared.
+    Only cues whose weight is not 0 in float32 are compared. In training also the cues'
+    places, -1 without a cue in reach.
     """
     text, place = tl.program_id(0), tl.program_id(2)
     e = place % N_OPERATORS
@@ -74,27 +75,39 @@ def near_kernel(
     is_row = rows < n_tokens
     precision = tl.load(precisions + place)
     cue += (text * N_OPERATORS + e) * n_tokens
-    near = tl.zeros_like(rows).to(tl.float32)
+    near, place_of = tl.zeros_like(rows).to(tl.float32), tl.zeros_like(rows) - 1
     if e == (N_OPERATORS - 1 if HAS_NOT else -1):
         reach = tl.minimum(n_tokens - 1, (tl.sqrt(104.0 / precision) + 1).to(tl.int32))
         for back in range(0, reach + 1):
             at = rows - back
             probability = tl.load(cue + at, is_row & (at >= 0), 0)
-            near = tl.maximum(near, probability * tl.exp(-precision * back * back))
+            weight = probability * tl.exp(-precision * back * back)
+            place_of = tl.where(weight > near, at, place_of)
+            near = tl.maximum(near, weight)
     else:
         for offset in tl.static_range(-WINDOW, WINDOW + 1):
             at = rows + offset
             probability = tl.load(cue + at, is_row & (at >= 0) & (at < n_tokens), 0)
-            near = tl.maximum(near, probability * tl.exp(-precision * offset * offset))
-        most = 0.0
+            weight = probability * tl.exp(-precision * offset * offset)
+            place_of = tl.where(weight > near, at, place_of)
+            near = tl.maximum(near, weight)
+        most, where = 0.0, 0
         for start in range(0, n_tokens, BLOCK):
             token = start + tl.arange(0, BLOCK)
-            most = tl.maximum(most, tl.max(tl.load(cue + token, token < n_tokens, 0)))
-        near = tl.maximum(near, most * tl.exp(-precision * WINDOW * WINDOW))
+            found = tl.load(cue + token, token < n_tokens, 0)
+            highest = tl.max(found)
+            if IS_TRAINED:
+                where = tl.where(highest > most, start + tl.argmax(found, 0), where)
+            most = tl.maximum(most, highest)
+        far = most * tl.exp(-precision * WINDOW * WINDOW)
+        place_of = tl.where(far > near, where, place_of)
+        near = tl.maximum(near, far)
     # Every layer starts at a multiple of 4 texts, and so of 16 bytes.
     layer = (place // N_OPERATORS).to(tl.int64) * ((tl.num_programs(0) + 3) // 4 * 4)
-    out += ((layer + text) * N_OPERATORS + e) * n_tokens
-    tl.store(out + rows, near, is_row)
+    to = ((layer + text) * N_OPERATORS + e) * n_tokens + rows
+    tl.store(out + to, near, is_row)
+    if IS_TRAINED:
+        tl.store(nearest + to, place_of, is_row)
 
 
 @triton.jit

@@ -8,13 +8,19 @@ import torch
 from triton import cdiv, next_power_of_2
 
 from boolattn.attention.gpu import kernel_bias
-from boolattn.attention.gpu.training_kernels import append_backward_kernel, append_kernel
+from boolattn.attention.gpu.kernels import near_kernel
+from boolattn.attention.gpu.training_kernels import (
+    append_backward_kernel,
+    append_kernel,
+    near_backward_kernel,
+)
 from boolattn.attention.scope import NOISE_EPS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.attention.append import Shared, Sizes
+    from boolattn.attention.config import BoolAttnConfig
 
 #: Tokens of a tile, and most programs that sum the gradients of one operator's weights.
 _TILE, _MOST_PROGRAMS = 16, 128
@@ -91,3 +97,49 @@ class KernelAppend(torch.autograd.Function):
         by_gate = at_opened.sum(2) if context.needs_input_grad[4] else None
         wide = (part.transpose(1, 2) for part in heads)
         return (*wide, at_out, at_second.sum(0), by_gate, None, None, None)
+
+
+class KernelNear(torch.autograd.Function):
+    """All layers' position weights, as ``position.position_weight`` gives them."""
+
+    @staticmethod
+    def forward(
+        context: Any,  # noqa: ANN401
+        cue: Tensor,
+        precisions: Tensor,
+        config: BoolAttnConfig,
+    ) -> Tensor:
+        """Return weights ``(layers, batch, operators, tokens)``.
+
+        Args:
+            context: Of the backward pass.
+            cue: Cue probabilities, ``(batch, operators, tokens)``.
+            precisions: Of all layers, ``(layers, operators)``.
+            config: The settings.
+        """
+        n_texts, n, n_tokens = cue.shape
+        near = cue.new_empty(len(precisions), -(-n_texts // 4) * 4, n, n_tokens)
+        nearest = torch.empty_like(near, dtype=torch.int32)
+        grid = (n_texts, cdiv(n_tokens, _TILE), precisions.numel())
+        constants = (n, config.operators[-1] == "not", config.window, _TILE)
+        block = min(1024, int(next_power_of_2(n_tokens)))
+        tensors = (cue.contiguous(), precisions, near, nearest)
+        kernel_bias.launch(near_kernel, grid, tensors, (n_tokens,), (*constants, block, True))
+        context.save_for_backward(tensors[0], precisions, nearest)
+        context.grid, context.constants = grid, constants
+        return near[:, :n_texts]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(context: Any, at_near: Tensor) -> tuple[Tensor, Tensor, None]:  # noqa: ANN401
+        """Return gradients of cues and precisions."""
+        cue, precisions, nearest = context.saved_tensors
+        at_cue, at_precisions = torch.zeros_like(cue), torch.zeros_like(precisions)
+        kernel_bias.launch(
+            near_backward_kernel,
+            context.grid,
+            (cue, precisions, nearest, at_near.contiguous(), at_cue, at_precisions),
+            (cue.shape[-1],),
+            context.constants,
+        )
+        return at_cue, at_precisions, None

@@ -190,3 +190,32 @@ def append_backward_kernel(
         last = (N_INNER + 1) * N_HEADS + tl.arange(0, 4)
         found = tl.where(tl.arange(0, 4) == 0, tl.sum(at_threshold), 0)
         tl.store(at_second + last, found, last < SECOND)
+
+
+@triton.jit
+def near_backward_kernel(
+    cue, precisions, nearest, at_near, at_cue, at_precisions,
+    n_tokens,
+    N_OPERATORS: tl.constexpr, HAS_NOT: tl.constexpr, WINDOW: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Add the gradients of cues and precisions, by the cue of which a token has its weight."""
+    text, place = tl.program_id(0), tl.program_id(2)
+    e = place % N_OPERATORS
+    rows = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    is_row = rows < n_tokens
+    n_texts = tl.num_programs(0)
+    layer = (place // N_OPERATORS).to(tl.int64)
+    own = ((layer * ((n_texts + 3) // 4 * 4) + text) * N_OPERATORS + e) * n_tokens + rows
+    at = tl.load(nearest + own, is_row, -1)
+    is_row = is_row & (at >= 0)
+    gradient = at_near + ((layer * n_texts + text) * N_OPERATORS + e) * n_tokens + rows
+    gradient = tl.load(gradient, is_row, 0)
+    distance = tl.abs(rows - at)
+    if e != (N_OPERATORS - 1 if HAS_NOT else -1):
+        distance = tl.minimum(distance, WINDOW)
+    squared = (distance * distance).to(tl.float32)
+    gradient *= tl.exp(-tl.load(precisions + place) * squared)
+    source = (text * N_OPERATORS + e) * n_tokens + at
+    by_precision = -tl.sum(gradient * squared * tl.load(cue + source, is_row, 0))
+    tl.atomic_add(at_cue + source, gradient, is_row)
+    tl.atomic_add(at_precisions + place, by_precision)
