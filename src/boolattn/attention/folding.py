@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -38,6 +39,7 @@ _OWN = (
 )
 #: Most numbers of all layers that are computed before the first.
 _MOST_SUMS = 2**20
+_VERSION = attrgetter("_version")
 #: Most pairs of tokens, of all layers, whose weights are computed at once.
 _MOST_PAIRS = 2**22
 
@@ -83,17 +85,15 @@ class FoldedWeights:
         ]
         self._has_hooks = any(self._hooks)
         self.is_own = are_own(modules[1:])
-        self._made_of = [
-            (own, name, value, value.data_ptr(), value._version)
-            for own in [module._parameters for module in modules]
+        places = [
+            (own, name, value)
+            for module in modules
+            for own in (module._parameters, module._modules)
             for name, value in own.items()
-            if value is not None
         ]
-        self._children = [
-            (own, name, part)
-            for own in [module._modules for module in modules]
-            for name, part in own.items()
-        ]
+        self._owners, self._names, self._parts_of = zip(*places, strict=True)
+        self._made_of = [part for part in self._parts_of if isinstance(part, Tensor)]
+        self._state = self._current_state()
         if not self.is_own:
             return
         self._layers: dict[tuple[int, ...], dict[int, FoldedLayer]] = {}
@@ -106,13 +106,13 @@ class FoldedWeights:
 
     def is_current(self) -> bool:
         """Whether parameters and modules are as they were."""
-        for own, name, value, address, version in self._made_of:
-            is_same = own.get(name) is value and value._version == version
-            if not is_same or value.data_ptr() != address:
-                return False
-        if any(own.get(name) is not part for own, name, part in self._children):
+        if self._state != self._current_state() or any(self._hooks) != self._has_hooks:
             return False
-        return any(self._hooks) == self._has_hooks
+        return all(map(is_, map(dict.get, self._owners, self._names), self._parts_of))
+
+    def _current_state(self) -> list[int]:
+        """Return addresses and counts of changes; ``map`` is quick."""
+        return [*map(Tensor.data_ptr, self._made_of), *map(_VERSION, self._made_of)]
 
     def layers(self, experts: tuple[int, ...]) -> dict[int, FoldedLayer]:
         """Return the layers for some of the experts, folded when first needed."""

@@ -260,8 +260,8 @@ class ModelHooks:
         this = self._layer_pass(kwargs)
         if this is None or this.cues is None:
             return args, kwargs  # also a layer called outside its model
-        hidden = args[0] if args else kwargs["hidden_states"]
-        layer = self.plugin(index, hidden, this.cues)
+        hidden, plugin = args[0] if args else kwargs["hidden_states"], self.plugin
+        layer = plugin(index, hidden, this.cues)
         if not torch.compiler.is_compiling() and current.record is not None:
             current.record.biases[index] = layer
         if not self.family.has_interface:
@@ -277,7 +277,7 @@ class ModelHooks:
                 f"the encoder's attention was set to {used!r} after attach; set it to one of "
                 f"{', '.join(BACKENDS.values())}, or detach() first"
             )
-        return args, {**kwargs, BIAS: Applied(index, self.plugin.config.form, layer)}
+        return args, {**kwargs, BIAS: Applied(index, plugin.config.form, layer)}
 
 
 def _may_open(gate: Gate) -> bool:

@@ -228,9 +228,10 @@ class KernelBias(AttentionBias):
         if mask is not None:
             if mask.dtype != torch.bool or mask.shape[1] != 1:
                 return None
-            pairs = mask.expand(n_texts, 1, n_tokens, n_tokens)
-            text_stride, _, row_stride, column_stride = pairs.stride()
-            strides = (text_stride, row_stride, column_stride)
+            steps = [
+                0 if n == 1 else step for n, step in zip(mask.shape, mask.stride(), strict=True)
+            ]
+            pairs, strides = mask, (steps[0], steps[2], steps[3])
         query, key = alike(query, key)
         if value.stride(-1) != 1:
             value = value.contiguous()
