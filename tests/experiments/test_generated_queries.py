@@ -15,10 +15,11 @@ from experiments.parser_queries.contents import contents, taxa_content
 from experiments.parser_queries.generator import FORMS, Writer, generate_queries
 from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.wordings import parse_pattern, requests, table
+from tests.lazy import Lazy
 from tests.parses import form, negated, positive
 
-TRAIN = list(generate_queries(3000, seed=5))
-HELD_OUT = list(generate_queries(2000, seed=5, held_out=True))
+TRAIN = Lazy(lambda: generate_queries(3000, seed=5))
+HELD_OUT = Lazy(lambda: generate_queries(2000, seed=5, held_out=True))
 TABLES = ("wordings", "plain", "contents")
 
 #: How the benchmark puts common words together; none of them announces anything here.

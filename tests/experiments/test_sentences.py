@@ -21,9 +21,10 @@ from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataEr
 from boolattn.logic.lexicon import find_cues
 from boolattn.logic.operators import Operator
 from boolattn.logic.templates import TEMPLATES, template_operators
+from tests.lazy import Lazy
 
-SEEN = list(generate(3000, seed=7))
-UNSEEN = list(generate(1500, seed=7, mixture=Mixture(unseen=True)))
+SEEN = Lazy(lambda: generate(3000, seed=7))
+UNSEEN = Lazy(lambda: generate(1500, seed=7, mixture=Mixture(unseen=True)))
 
 
 def cue_texts(sentences):

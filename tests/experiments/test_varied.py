@@ -16,10 +16,11 @@ from boolattn.logic.templates import TEMPLATES, template_operators
 from experiments.parser_queries.held_out import BANNED
 from experiments.sentences.contents import domains
 from experiments.sentences.varied import TABLE, varied_words
+from tests.lazy import Lazy
 
 VARIED, VARIED_HELD_OUT = Mixture(varied=1.0), Mixture(varied=1.0, varied_held_out=True)
-TRAIN = list(generate(5000, seed=11, mixture=VARIED))
-HELD_OUT = list(generate(1000, seed=11, mixture=VARIED_HELD_OUT))
+TRAIN = Lazy(lambda: generate(5000, seed=11, mixture=VARIED))
+HELD_OUT = Lazy(lambda: generate(1000, seed=11, mixture=VARIED_HELD_OUT))
 
 
 def lists():
@@ -167,7 +168,7 @@ def test_labels_are_exact(sentences):
 
 
 def test_signs_are_cues():
-    signs = {s.text[cue.start : cue.end] for s in TRAIN + HELD_OUT for cue in s.cues}
+    signs = {s.text[cue.start : cue.end] for s in [*TRAIN, *HELD_OUT] for cue in s.cues}
     assert {"-", "|", "+", "&& !"} <= signs
 
 

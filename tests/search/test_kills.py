@@ -168,6 +168,7 @@ def test_a_writer_killed_while_the_manifest_changes(index, action):
     assert at > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("index", "action", "match", "at"), AMID, indirect=["index"])
 def test_a_writer_killed_amid_its_rows(index, action, match, at):
     assert check(index, action, at=at, match=match, after=True)
