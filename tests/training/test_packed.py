@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from boolattn.encoder import packed
+from boolattn.encoder import build_towers, packed
 from boolattn.encoder.packed import can_pack
 from boolattn.plugin.backend import BACKENDS
 from boolattn.training.launch import make_steps
@@ -79,12 +79,44 @@ def test_attention_dropout_acts(preset, corpus):
     assert not torch.allclose(plain, dropped, atol=1e-5)
 
 
-def test_only_a_gpu_and_known_families_pack(preset, corpus, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("family", "capability", "changes"),
+    [
+        ("bert", (8, 0), {}),
+        ("electra", (9, 0), {}),
+        ("bert", None, {}),  # a CPU
+        ("bert", (7, 5), {}),
+        ("roberta", (9, 0), {}),
+        ("modernbert", (9, 0), {}),
+        ("bert", (9, 0), {"attention": "eager"}),
+        ("bert", (9, 0), {"num_attention_heads": 8}),
+    ],
+)
+def test_what_packs(tiny_encoder, tokenizer, monkeypatch, family, capability, changes):
+    encoder = tiny_encoder(family, **changes)
+    towers = build_towers(encoder, tokenizer=tokenizer).cpu()
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    monkeypatch.setattr(type(encoder), "device", torch.device("cuda" if capability else "cpu"))
+    is_known = family in ("bert", "electra") and not changes
+    assert can_pack(towers) is bool(is_known and capability and capability >= (8, 0))
+
+
+def test_a_cpu_pads(preset, corpus, tmp_path):
     towers = make_towers(preset()).cpu()
-    assert not can_pack(towers)
     steps = make_steps(preset(chunk=0), corpus)
     RetrievalTrainer(Job(preset(chunk=0), towers, steps, RunFolder(tmp_path)))
     assert steps.collator.chunk == 64
+
+
+def test_a_saved_model_names_no_attention_of_ours(preset, corpus, tmp_path):
+    preset = preset("model.use_plugin=false")
+    towers = make_towers(preset).cpu()
+    _, packed = batches(preset, corpus)
+    TowerPass(towers).encode_documents(packed["documents"], packed["places"])
+    towers.save(str(tmp_path / "model"))
+    written = [path.read_text("utf-8") for path in (tmp_path / "model").rglob("*.json")]
+    assert written
+    assert not [text for text in written if "boolattn" in text]
 
 
 @pytest.mark.parametrize(("chunk", "used"), [(0, 0), (5, 5)])

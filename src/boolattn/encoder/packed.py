@@ -38,6 +38,8 @@ def can_pack(towers: SentenceTransformer) -> bool:
         return False
     if bare.config._attn_implementation not in ("sdpa", BACKENDS["sdpa"]):
         return False
+    if bare.config.hidden_size // bare.config.num_attention_heads % 8:  # flash attention's limit
+        return False
     device = encoder.device
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 

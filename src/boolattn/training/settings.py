@@ -126,7 +126,7 @@ class TrainSettings(_Checked):
     n_validation_queries: int = 200  # Most validation queries; 0: all (*ours*)
     #: Sampled documents that are ranked beside the gold and excluded ones; 0: all (*ours*)
     n_validation_documents: int = 20_000
-    chunk: int = 0  # Documents padded and encoded at once; 0: on a GPU none are padded, else 64
+    chunk: int = 0  # Documents padded at once; 0: on a GPU none is padded, else 64 (*ours*)
     #: Forward passes that a single GPU records as CUDA graphs: "none", "queries", "all" (*ours*)
     captured: str = "all"
     n_workers: int = 1  # Processes that make batches for a GPU (*ours*); a CPU has none
