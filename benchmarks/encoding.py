@@ -273,7 +273,7 @@ def build(
             if way == "folded":
                 plugin.fold()
             elif way == "compiled":
-                plugin.compile_parts()
+                model.compile()
             models[size if way == "folded" else f"{size}, {way}"] = model
     return {key: model.bfloat16() if is_half else model for key, model in models.items()}
 
@@ -285,7 +285,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--encoder", choices=SIZES, default="minilm")
     parser.add_argument("--half", action="store_true", help="weights in bfloat16")
-    parser.add_argument("--compile", action="store_true", help="also with compiled parts")
+    parser.add_argument("--compile", action="store_true", help="also with torch.compile")
     parser.add_argument("--long", action="store_true", help="memory of long texts, ModernBERT")
     parser.add_argument("--profile", action="store_true", help="count kernels (GPU only)")
     parser.add_argument("--kernels", action="store_true", help="only the parts of a layer (GPU)")

@@ -35,7 +35,6 @@ from transformers.utils.logging import disable_progress_bar
 from benchmarks import training_peer
 from benchmarks.resource_usage import operator_count, profile_summary, show_profile
 from boolattn.encoder import query_encoder
-from boolattn.plugin import plugin_of
 from boolattn.training.batches.sampling import Steps
 from boolattn.training.corpus import Corpus
 from boolattn.training.graphs.capture import Captured
@@ -70,7 +69,7 @@ class Variant:
     captured: str = "none"
     chunk: int = 64
     workers: int = 0
-    compiled: str = ""
+    compiled: bool = False  # the query encoder
     peer: bool = False
 
 
@@ -87,14 +86,12 @@ VARIANTS = [
     Variant("sentence-transformers", plugin=False, peer=True),
     *_pair("worker, chunk 192", workers=1, chunk=192),
     *_pair("worker", workers=1),
-    Variant("plug-in, parts compiled", compiled="parts"),
-    Variant("plug-in, query encoder compiled", compiled="encoder"),
+    Variant("plug-in, query encoder compiled", compiled=True),
     *_pair("all captured, worker, chunk 192", captured="all", workers=1, chunk=192),
     *_pair("all captured, worker, no padding", captured="all", workers=1, chunk=0),
     *_pair("all captured, worker", captured="all", workers=1),
     *_pair("queries captured, worker", captured="queries", workers=1),
     *_pair("queries captured", captured="queries"),
-    Variant("plug-in, queries captured, parts compiled", captured="queries", compiled="parts"),
 ]
 #: Rows of --quick.
 QUICK = (
@@ -168,9 +165,7 @@ def measure(
     if torch.cuda.is_available():
         towers.cuda()
     note = ""
-    if variant.compiled == "parts":
-        plugin_of(query_encoder(towers).backbone).compile_parts()
-    elif variant.compiled == "encoder":
+    if variant.compiled:
         query_encoder(towers).compile(dynamic=True)
     clock = Clock(is_profiled=options.profile)
     steps = make_steps(preset, corpus)

@@ -146,18 +146,6 @@ class BoolAttn(nn.Module):
             self._folded = FoldedWeights(Parts(self.config, self.operators, cue, layers), modules)
         return self._folded if self._folded.is_own else None
 
-    def compile_parts(self, **options: Any) -> None:
-        """Compile the cue predictor and the experts, in place.
-
-        They are many small operations, whose launch on a GPU takes longer than their work. All
-        layers share one compiled graph; the first calls are slow.
-
-        Args:
-            **options: Passed to ``torch.compile``.
-        """
-        for part in (self.cue, *self.layers.values()):
-            part.compile(**{"dynamic": True, **options})
-
     def forward(self, index: int, hidden: Tensor, cues: AnyCues) -> AttentionBias:
         """Compute the bias of the encoder layer ``index``."""
         if not isinstance(cues, CueState):

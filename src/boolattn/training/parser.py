@@ -23,6 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from boolattn.data.labelled_queries import read_labelled_queries
 from boolattn.encoder.parser import (
+    SETTINGS,
     TOKENIZER,
     ParserConfig,
     ParserLabels,
@@ -149,7 +150,11 @@ def train_parser(
     train = [q for name, own in sources.items() if not name.startswith(HELD_OUT) for q in own]
     log(f"{len(train):,} queries of {len(sources)} sources")
     batches = Batches(train, tokenizer, config.n_slots, settings.seed)
-    model = ParserModel.from_base(settings.base, config).to(device).train()
+    if (settings.base / SETTINGS).is_file():
+        model = ParserModel.load(settings.base)  # a trained parser, which is trained further
+    else:
+        model = ParserModel.from_base(settings.base, config)
+    model.to(device).train()
     own = list(model.encoder.parameters())
     if settings.freeze_embeddings:
         model.encoder.embeddings.word_embeddings.weight.requires_grad_(False)
