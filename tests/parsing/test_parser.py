@@ -105,6 +105,32 @@ def _torch_parses(folder):
     return found
 
 
+@pytest.mark.parametrize("rate", [0.0, 1e-2])
+def test_a_trained_parser_is_trained_further(folder, base, tmp_path, rate):
+    rates = {"learning_rate": rate, "head_rate": rate}
+    train_parser(
+        ParserTraining(
+            base=folder,
+            data=base / "queries.jsonl",
+            out=tmp_path / "out",
+            steps=2,
+            batch=4,
+            **rates,
+        )
+    )
+    before, after = (ParserModel.load(own).state_dict() for own in (folder, tmp_path / "out"))
+    is_same = all(torch.equal(before[name], value) for name, value in after.items())
+    assert is_same == (rate == 0)
+
+
+def test_layers_of_a_trained_parser_cannot_be_chosen(folder, base, tmp_path):
+    settings = ParserTraining(
+        base=folder, data=base / "queries.jsonl", out=tmp_path / "out", layers=(0,)
+    )
+    with pytest.raises(ConfigError, match="is a trained parser"):
+        train_parser(settings)
+
+
 def test_the_exported_parser_agrees_with_torch(folder, exported):
     parser = load_parser(exported)
     found, expected = parser.parse(TEXTS), _torch_parses(folder)

@@ -3,9 +3,9 @@
     python -m experiments.parser_queries --out queries.jsonl.xz
     python -m boolattn.training.parser --base FOLDER --data queries.jsonl.xz --out FOLDER
 
-Trains the whole encoder with the head. Sources of the data file whose name begins with "held_out"
-are not trained on. The accuracy on them is printed at the end and stored with the model; it is
-measured with the rounded weights that are stored.
+Trains the whole encoder with the head; a trained parser as ``--base`` is trained further. Sources
+of the data file whose name begins with "held_out" are not trained on. The accuracy on them is
+printed at the end and stored with the model; it is measured with the rounded weights stored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from boolattn.encoder.parser import (
     make_parser_labels,
     parser_loss,
 )
-from boolattn.errors import BoolattnError
+from boolattn.errors import BoolattnError, ConfigError
 from boolattn.evaluation.parsing import has_same_operands, structure, word_f1
 from boolattn.evaluation.tables import markdown
 from boolattn.logic.tree import Atom
@@ -150,11 +150,7 @@ def train_parser(
     train = [q for name, own in sources.items() if not name.startswith(HELD_OUT) for q in own]
     log(f"{len(train):,} queries of {len(sources)} sources")
     batches = Batches(train, tokenizer, config.n_slots, settings.seed)
-    if (settings.base / SETTINGS).is_file():
-        model = ParserModel.load(settings.base)  # a trained parser, which is trained further
-    else:
-        model = ParserModel.from_base(settings.base, config)
-    model.to(device).train()
+    model = _start(settings.base, config).to(device).train()
     own = list(model.encoder.parameters())
     if settings.freeze_embeddings:
         model.encoder.embeddings.word_embeddings.weight.requires_grad_(False)
@@ -202,6 +198,15 @@ def train_parser(
     ]
     model.save(settings.out, settings.base / TOKENIZER, best_threshold(pairs), report)
     return report
+
+
+def _start(base: Path, config: ParserConfig) -> ParserModel:
+    """Return a parser on an encoder of the folder, or the trained parser that the folder has."""
+    if not (base / SETTINGS).is_file():
+        return ParserModel.from_base(base, config)
+    if config.layers:
+        raise ConfigError(f"{base} is a trained parser, so its layers cannot be chosen")
+    return ParserModel.load(base)
 
 
 def best_threshold(sources: Iterable[Sequence[tuple[ParsedQuery, ParserOutput]]]) -> float:
