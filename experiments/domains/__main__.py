@@ -67,6 +67,8 @@ def rank(options: argparse.Namespace) -> None:
     for model in options.model:
         parts: dict[tuple[str, str], list[Results]] = {}
         name, retriever = (model, None) if model == "bm25" else load(model, options.device)
+        if options.parser and retriever is not None:
+            retriever.use_parser(options.parser)
         for domain, own in domains.by_domain(dataset, options.split):
             benchmark = prepare(own, list(own.splits))
             ways: Mapping[str, Mapping[str, bool]] = {"": {}}
@@ -167,6 +169,7 @@ def main() -> None:
     parser.add_argument("--way", action="append", default=[], choices=[*WAYS])
     parser.add_argument("--split", action="append", default=[], choices=_SPLITS)
     parser.add_argument("--domain", action="append", default=[], choices=[*data.DOMAINS])
+    parser.add_argument("--parser", help="folder of another query parser; give another --out too")
     parser.add_argument("--device")
     parser.add_argument("--against", default="shipped, composed", help="system to compare with")
     options = parser.parse_args()

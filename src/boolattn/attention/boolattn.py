@@ -111,10 +111,9 @@ class BoolAttn(nn.Module):
     def fold(self, *devices: str) -> None:
         """Fold the weights, for faster encoding and training; on all devices by default.
 
-        Retrievers do so on a CPU. On a GPU it is for those who ask: the kernels of training were
-        compared with the reference in Triton's interpreter, not yet on a GPU. With gradients the
-        weights of all layers are put together in every pass, for fewer operations; not while
-        recording or compiling.
+        Retrievers do so on a CPU. On a GPU it is for those who ask: of all GPUs the kernels were
+        run on an H200 alone. With gradients the weights of all layers are put together in every
+        pass, for fewer operations; not while recording or compiling.
 
         Kept in ``eval`` mode without gradients, autocast, recording or a compiler, and made anew
         after ``train()`` or when a parameter or a module was changed, replaced or moved; not used
