@@ -216,3 +216,11 @@ def test_evidence_has_ranks_and_shares():
     high = np.argsort(found.exceeds[1])
     assert similarities[1, high[-30:]].mean() > similarities[1, high[:30]].mean() + 0.1
     assert all(a <= b for a, b in pairwise(found.exceeds[1, high]))
+
+
+def test_a_document_does_not_exceed_itself_by_rounding():
+    similarities = np.array([[0.8, 0.79], [0.3, 0.6], [0.8, 0.79]], np.float32)
+    fitted = fit(And((Atom("moths"), Not(Atom("Java")))), similarities)
+    for factor in (1 - 2e-7, 1, 1 + 2e-7):
+        found = fitted.evidence(similarities * np.float32(factor))
+        assert found.exceeds[1].tolist() == [0, 1]

@@ -60,7 +60,8 @@ _SHARE = 0.5
 #: A negated operand with a smaller share of variance of its own cannot be told apart.
 _DISTINCT = 0.05
 _TINY = 1e-9
-_ROUNDING = np.finfo(np.float32).eps
+#: Errors of similarities, and of standings, which are their differences in standard deviations.
+_ROUNDING, _SAME = np.finfo(np.float32).eps, 1e-4
 #: Height of the step, in standard deviations, on which excluded documents keep their order.
 _STEP = 1e-3
 #: Value of a clause for a document that its conditions leave out.
@@ -205,8 +206,8 @@ class Fitted:
                 negation.operands, negation.shortlist, standing, strict=True
             ):
                 # A document of the shortlist is not compared with itself.
-                share = np.minimum(np.searchsorted(known, y) / max(1, len(known) - 1), 1)
-                exceeds[place] = np.maximum(exceeds[place], share)
+                share = np.searchsorted(known, y - _SAME) / max(1, len(known) - 1)
+                exceeds[place] = np.maximum(exceeds[place], np.minimum(share, 1))
         return Evidence(ranks, exceeds, values.positive >= self.floor)
 
     def _negations(self) -> list[_Negation]:
