@@ -19,6 +19,7 @@ from onnx import numpy_helper
 from transformers import AutoConfig, AutoModel
 
 from boolattn.embedding.int8 import dequantise, read_tensors
+from boolattn.encoder.export.parser import TEXTS, check_agreement
 from boolattn.encoder.parser import ParserConfig, ParserModel
 from boolattn.parsing.parser import GRAPH, load_parser
 
@@ -37,8 +38,8 @@ _OF_HEAD = (
 )
 
 
-def restore(out: Path) -> ParserModel:
-    """Write the folder, and return the model."""
+def restore(out: Path) -> None:
+    """Write the folder, and compare it with the shipped parser."""
     parser = load_parser("shipped")
     table = (parser.folder / parser.manifest.table).resolve()
     config: Any = AutoConfig.from_pretrained(table.parent / "torch" / "query_0_Transformer")
@@ -60,8 +61,8 @@ def restore(out: Path) -> ParserModel:
     own = {name.removeprefix(_PREFIX): value for name, value in tensors.items()}
     weights |= {name: own[name] for name in model.state_dict() if name in own}
     model.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
-    model.eval().save(out, parser.folder / parser.manifest.tokenizer, parser.threshold)
-    return model
+    check_agreement(model.eval(), parser, TEXTS)
+    model.save(out, parser.folder / parser.manifest.tokenizer, parser.threshold)
 
 
 def _numbered(name: str) -> tuple[int, str]:

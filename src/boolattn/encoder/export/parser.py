@@ -108,7 +108,7 @@ def export_parser(
             report=settings["report"],
         )
         write_manifest(draft / MANIFEST, asdict(manifest))
-    _check_agreement(model, Parser(target), texts)
+    check_agreement(model, Parser(target), texts)
     return manifest
 
 
@@ -132,7 +132,7 @@ def _relative(path: Path, folder: Path) -> str:
     return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 
-def _check_agreement(model: ParserModel, parser: Parser, texts: Sequence[str]) -> None:
+def check_agreement(model: ParserModel, parser: Parser, texts: Sequence[str]) -> None:
     """Raise if onnxruntime parses texts otherwise than torch."""
     tokenizer = open_tokenizer(
         parser.folder / parser.manifest.tokenizer, parser.manifest.max_tokens
