@@ -76,7 +76,8 @@ def _parser_quality(options: argparse.Namespace) -> str:
 def _parser_validation(options: argparse.Namespace) -> str:
     from experiments.parsing.quality import validate_parser
 
-    return validate_parser(options.model, options.parser, shows_errors=options.errors)
+    queries = parse_pairs(options.queries, ())
+    return validate_parser(options.model, options.parser, queries, shows_errors=options.errors)
 
 
 def _report(options: argparse.Namespace) -> str:
@@ -208,6 +209,9 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("model", help='folder of a model, or "shipped"')
     verb.add_argument("--parser", default="", help="folder of another parser")
     verb.add_argument("--errors", action="store_true", help="print each error")
+    verb.add_argument(
+        "--queries", action="append", default=[], metavar="NAME=FILE", help="these instead"
+    )
     return parser
 
 

@@ -148,20 +148,25 @@ def fill_natural(n: int, seed: int) -> Iterator[LabelledQuery]:
 
 def short_queries(n: int, seed: int) -> Iterator[LabelledQuery]:
     """Yield queries of a few words, from short frames and operands of one or two words."""
-    own = sorted(
-        {
-            text
-            for one in natural_queries()
-            for owners, text in LABEL.findall(one.markup)
-            if _kind(owners, text) == ("", False) and len(text.split()) <= _FEW_WORDS
-        }
-    )
+    own = bare_phrases(_FEW_WORDS)
     rng = random.Random(f"short {seed}")
     for _ in range(n):
         form, _, frame = rng.choice(_SHORT).partition("\t")
         for letter, text in zip("ABC", rng.sample(own, 3), strict=True):
             frame = frame.replace(f"|{letter}>", f"|{text}>")
         yield Natural(form, "short", frame).labelled()
+
+
+def bare_phrases(most_words: int) -> list[str]:
+    """Return the phrases that are one operand's own, without a function word before them."""
+    return sorted(
+        {
+            text
+            for one in natural_queries()
+            for owners, text in LABEL.findall(one.markup)
+            if _kind(owners, text) == ("", False) and len(text.split()) <= most_words
+        }
+    )
 
 
 def as_natural(query: LabelledQuery, domain: str) -> Natural | None:

@@ -1,11 +1,13 @@
 """Labelled queries from structures.toml: nested trees, exclusions in compounds, questions.
 
-Besides, words around any query, which belong to no operand.
+Besides, queries in everyday cue words (everyday.toml), and words around any query, which belong to
+no operand.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,8 @@ from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery, label_tree
 from boolattn.logic.syntax import parse
 from boolattn.logic.tree import atoms
 from experiments.parser_queries.generator import Writer
-from experiments.parser_queries.wordings import fill_line, filled_line, lines, requests
+from experiments.parser_queries.natural import bare_phrases
+from experiments.parser_queries.wordings import fill_line, filled_line, lines, requests, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,6 +27,9 @@ PARTS = ("nested", "negation", "joining", "long")
 _REQUEST, _BEFORE, _AFTER = 0.3, 0.6, 0.6
 _MAX_DRAWS = 50
 _FULL_STOPS = (".", "?", "!")
+#: A bare phrase in everyday.toml; its longest, and most of them in a line.
+_PHRASE = re.compile(r"\{W\d\}")
+_MOST_WORDS, _MOST_PHRASES = 5, 4
 
 
 def structured_queries(
@@ -34,15 +40,16 @@ def structured_queries(
     writer = Writer(rng, held_out=False)
     key = "held_out" if held_out else "train"
     for _ in range(n):
-        yield _structured(rng.choice(lines(part, key)), writer)
+        yield structured_query(rng.choice(lines(part, key)), writer)
 
 
-def _structured(line: str, writer: Writer) -> LabelledQuery:
+def structured_query(line: str, writer: Writer, lists: str = "structures") -> LabelledQuery:
+    """Fill a line: the formula of its tree, and a skeleton with words of one of the tables."""
     formula, _, rest = line.partition(" = ")
     tree = parse(formula)
     n_operands = len({atom.text for atom in atoms(tree)})
     for _ in range(_MAX_DRAWS):
-        skeleton = fill_line(rest, writer.rng)
+        skeleton = fill_line(rest, writer.rng, lists)
         is_noun_phrase = skeleton.startswith(("<", "("))
         if is_noun_phrase and writer.rng.random() < _REQUEST:
             skeleton = writer.rng.choice(requests().train).replace("*", skeleton)
@@ -55,6 +62,18 @@ def _structured(line: str, writer: Writer) -> LabelledQuery:
         if labelled := label_tree(phrase.text, tree, phrase.operands):
             return labelled
     raise ValueError(f"cannot fill the wording {line!r}")
+
+
+def everyday_queries(n: int, seed: int) -> Iterator[LabelledQuery]:
+    """Generate queries in everyday cue words, half of them between bare phrases."""
+    rng = random.Random(f"everyday {seed}")
+    writer, phrases = Writer(rng, held_out=False), bare_phrases(_MOST_WORDS)
+    own = table("everyday")["everyday"]["train"].strip().split("\n")
+    for _ in range(n):
+        drawn = iter(rng.sample(phrases, _MOST_PHRASES))
+        line = _PHRASE.sub(lambda _, drawn=drawn: next(drawn), rng.choice(own))
+        query = structured_query(line, writer, "everyday")
+        yield plain_query(query.text) if query.parsed.is_plain else query
 
 
 def question_queries(n: int, seed: int, *, held_out: bool = False) -> Iterator[LabelledQuery]:

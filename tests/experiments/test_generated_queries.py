@@ -14,6 +14,7 @@ from boolattn.logic.parsed_query import words
 from experiments.parser_queries.contents import contents, taxa_content
 from experiments.parser_queries.generator import FORMS, Writer, generate_queries
 from experiments.parser_queries.held_out import BANNED
+from experiments.parser_queries.structures import everyday_queries, structured_query
 from experiments.parser_queries.wordings import parse_pattern, requests, table
 from tests.lazy import Lazy
 from tests.parses import form, negated, positive
@@ -198,3 +199,22 @@ def test_there_are_many_ways_to_say_each_operator():
     for name, fewest in (("and", 60), ("or", 50)):
         both = [*lists_of(rows["lists"][name]), *lists_of(rows["positive"][name])]
         assert sum(len(set(train) | set(new)) for train, new in both) >= fewest
+
+
+def test_everyday_queries_say_the_held_out_words_with_every_operator():
+    queries = list(everyday_queries(1500, seed=1))
+    assert queries[:20] == list(everyday_queries(20, seed=1))
+    said = [query for query in queries if BANNED.search(query.text)]
+    assert len(said) > len(queries) / 3
+    structures = {query.parsed.structure for query in said}
+    assert {"_", "and(_,not(_))", "and(_,_)", "or(_,_)", "and(or(_,_),not(_))"} <= structures
+    for query in queries:
+        assert not re.search(r"[{}<>]|\[\[|\]\]|~", query.text), query.text
+
+
+def test_every_everyday_line_can_be_filled():
+    lines = table("everyday")["everyday"]["train"].strip().split("\n")
+    writer = Writer(random.Random(0), held_out=False)
+    for line in lines:
+        filled = re.sub(r"\{W(\d)\}", r"phrase \1", line)
+        assert structured_query(filled, writer, "everyday").text

@@ -35,3 +35,27 @@ def test_the_shipped_model(tmp_path, capsys):
 def test_an_unknown_parser_is_one_line(tmp_path, capsys):
     assert main(["reading", str(tmp_path / "none")]) == 2
     assert str(tmp_path / "none") in capsys.readouterr().err
+
+
+def test_a_split_of_a_benchmark(tmp_path, capsys):
+    rows = [
+        ("moths of Borneo but not Sumatra", "_ that are not _", [[[0, 15]], [[0, 8], [24, 31]]]),
+        ("moths of Borneo or Java", "_ or _", [[[0, 15]], [[0, 8], [19, 23]]]),
+        ("Romeo and Juliet", "_ that are also _", [[[0, 5]], [[10, 16]]]),
+    ]
+    path = tmp_path / "queries.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for text, template, spans in rows:
+            operands = [{"text": "", "spans": own} for own in spans]
+            row = {"id": text, "text": text, "template": template, "operands": operands}
+            row |= {"operators": [], "gold": [], "excluded": [], "partial": []}
+            row |= {"domain": "", "wording": ""}
+            file.write(json.dumps(row) + "\n")
+    assert main(["validation", "shipped", "--queries", f"own={path}"]) == 0
+    # The name is left alone, whatever its label says.
+    assert "| own | 3 | 0.667 |" in capsys.readouterr().out
+    assert main(["validation", "shipped", "--queries", str(path)]) == 2
+    assert "names no owner" in capsys.readouterr().err
+    path.write_text('{"id": "a"}\n')
+    assert main(["validation", "shipped", "--queries", f"own={path}"]) == 2
+    assert f"{path}:1" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer
 
 from boolattn.data.labelled_queries import write_labelled_queries
 from boolattn.embedding.int8 import quantise
@@ -121,6 +122,23 @@ def test_a_trained_parser_is_trained_further(folder, base, tmp_path, rate):
     before, after = (ParserModel.load(own).state_dict() for own in (folder, tmp_path / "out"))
     is_same = all(torch.equal(before[name], value) for name, value in after.items())
     assert is_same == (rate == 0)
+
+
+@pytest.mark.parametrize("mask", [0.0, 1.0])
+def test_words_are_hidden_in_training_alone(folder, base, tmp_path, monkeypatch, mask):
+    seen, forward = {True: set(), False: set()}, ParserModel.forward
+
+    def watched(self, ids, attention):
+        seen[self.training] |= set(ids[attention.bool()].tolist())
+        return forward(self, ids, attention)
+
+    monkeypatch.setattr(ParserModel, "forward", watched)
+    files = {"base": folder, "data": base / "queries.jsonl", "out": tmp_path / "out"}
+    train_parser(ParserTraining(**files, steps=2, batch=4, mask=mask))
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    special = {tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]", "[MASK]")}
+    assert (seen[True] == special) == (mask == 1)
+    assert tokenizer.token_to_id("[MASK]") not in seen[False]
 
 
 def test_layers_of_a_trained_parser_cannot_be_chosen(folder, base, tmp_path):

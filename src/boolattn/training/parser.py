@@ -67,6 +67,7 @@ class ParserTraining:
     batch: int = 128
     learning_rate: float = 1e-4
     head_rate: float = 5e-4
+    mask: float = 0.0  # Share of the tokens that are replaced by [MASK]
     seed: int = 0
 
 
@@ -151,22 +152,23 @@ def train_parser(
     log(f"{len(train):,} queries of {len(sources)} sources")
     batches = Batches(train, tokenizer, config.n_slots, settings.seed)
     model = _start(settings.base, config).to(device).train()
-    own = list(model.encoder.parameters())
     if settings.freeze_embeddings:
         model.encoder.embeddings.word_embeddings.weight.requires_grad_(False)
-    ids = {id(parameter) for parameter in own}
+    head = [own for name, own in model.named_parameters() if not name.startswith("encoder.")]
     groups: list[dict[str, Any]] = [
-        {"params": [p for p in own if p.requires_grad]},
-        {
-            "params": [p for p in model.parameters() if id(p) not in ids],
-            "lr": settings.head_rate,
-        },
+        {"params": [own for own in model.encoder.parameters() if own.requires_grad]},
+        {"params": head, "lr": settings.head_rate},
     ]
+    special = [tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]", "[MASK]")]
 
     def losses(step: int) -> Mapping[str, Tensor]:
         rows = batches.draw(step, settings.batch)
         features = [part.to(device) for part in batches.features(rows)]
         labels = ParserLabels(*(part.to(device) for part in batches.labels(rows)))
+        if settings.mask:
+            is_hidden = torch.rand(features[0].shape, device=device) < settings.mask
+            is_hidden &= features[0] > max(special)
+            features[0] = features[0].masked_fill(is_hidden, special[-1])
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             logits = model(*features)
         logits = type(logits)(*(part.float() for part in logits))
@@ -278,7 +280,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--freeze-embeddings", action="store_true")
     for name, kind in (("steps", int), ("batch", int), ("seed", int)):
         parser.add_argument(f"--{name}", type=kind, default=getattr(ParserTraining, name))
-    for name in ("learning-rate", "head-rate"):
+    for name in ("learning-rate", "head-rate", "mask"):
         default = getattr(ParserTraining, name.replace("-", "_"))
         parser.add_argument(f"--{name}", type=float, default=default)
     options: dict[str, Any] = vars(parser.parse_args(argv))
