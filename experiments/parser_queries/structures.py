@@ -70,8 +70,9 @@ def everyday_queries(n: int, seed: int) -> Iterator[LabelledQuery]:
     writer, phrases = Writer(rng, held_out=False), bare_phrases(_MOST_WORDS)
     own = table("everyday")["everyday"]["train"].strip().split("\n")
     for _ in range(n):
-        drawn = iter(rng.sample(phrases, _MOST_PHRASES))
-        line = _PHRASE.sub(lambda _, drawn=drawn: next(drawn), rng.choice(own))
+        drawn = ["", *rng.sample(phrases, _MOST_PHRASES)]
+        parts = _PHRASE.split(rng.choice(own))
+        line = "".join(phrase + part for phrase, part in zip(drawn, parts, strict=False))
         query = structured_query(line, writer, "everyday")
         yield plain_query(query.text) if query.parsed.is_plain else query
 

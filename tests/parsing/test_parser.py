@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -139,6 +140,16 @@ def test_words_are_hidden_in_training_alone(folder, base, tmp_path, monkeypatch,
     special = {tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]", "[MASK]")}
     assert (seen[True] == special) == (mask == 1)
     assert tokenizer.token_to_id("[MASK]") not in seen[False]
+
+
+def test_words_cannot_be_hidden_without_a_token_for_it(folder, base, tmp_path):
+    shutil.copytree(base / "encoder", tmp_path / "encoder")
+    path = tmp_path / "encoder" / "tokenizer.json"
+    path.write_text(path.read_text().replace("[MASK]", "[OTHER]"))
+    files = {"base": path.parent, "data": base / "queries.jsonl", "out": tmp_path / "out"}
+    with pytest.raises(ConfigError, match=r"has no \[MASK\]"):
+        train_parser(ParserTraining(**files, steps=2, batch=4, mask=0.1))
+    assert not (tmp_path / "out").exists()
 
 
 def test_layers_of_a_trained_parser_cannot_be_chosen(folder, base, tmp_path):

@@ -159,7 +159,9 @@ def train_parser(
         {"params": [own for own in model.encoder.parameters() if own.requires_grad]},
         {"params": head, "lr": settings.head_rate},
     ]
-    special = [tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]", "[MASK]")]
+    special = [tokenizer.token_to_id(name) or 0 for name in ("[CLS]", "[SEP]", "[MASK]")]
+    if settings.mask and not all(special):
+        raise ConfigError(f"the tokenizer of {settings.base} has no [MASK]: train without --mask")
 
     def losses(step: int) -> Mapping[str, Tensor]:
         rows = batches.draw(step, settings.batch)
