@@ -17,11 +17,9 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import label_queries, write_labelled_queries
-from boolattn.data.records import read_query
+from boolattn.data.labelled_queries import write_labelled_queries
 from boolattn.data.sentences import Mixture, generate
 from boolattn.errors import BoolattnError
-from boolattn.jsonl import read_jsonl
 from boolattn.logic.parsed_query import label_template
 from experiments.parser_queries.generator import generate_queries
 from experiments.parser_queries.held_out import BANNED
@@ -48,7 +46,7 @@ from experiments.parser_queries.titles import (
     title_queries,
 )
 from experiments.parser_queries.wordings import filled_line, table
-from experiments.parsing.validation import validation_queries
+from experiments.parsing.validation import benchmark_queries, validation_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -117,7 +115,7 @@ def labelled_rows(options: argparse.Namespace) -> Iterator[tuple[str, LabelledQu
     benchmarks = set()
     for argument in options.queries:
         name, _, path = argument.partition("=")
-        sources[name] = label_queries(read_query(row) for _, row in read_jsonl(Path(path), {}))
+        sources[name] = benchmark_queries(Path(path))
         benchmarks.add(name)
     return _mixed(sources, benchmarks, counts, seed)
 

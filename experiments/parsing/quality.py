@@ -5,27 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boolattn.data.labelled_queries import label_queries
-from boolattn.data.records import read_query
 from boolattn.embedding.models import load_model
 from boolattn.errors import ConfigError
 from boolattn.evaluation.tables import markdown, short
-from boolattn.jsonl import read_jsonl
 from boolattn.parsing.decoding import ParserOutput
 from boolattn.training.parser import accuracy, report_table
 from boolattn.training.run_folder import write_json
 from experiments.parsing.accuracy import split_names, unseen_accuracy
-from experiments.parsing.validation import measure_validation
+from experiments.parsing.validation import benchmark_queries, measure_validation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SHARES = ("structure", "obeyed", "words", "word_f1")
-#: Fields of a query of a benchmark.
-_FIELDS: Mapping[str, type] = {
-    **dict.fromkeys(("id", "text", "template", "domain", "wording"), str),
-    **dict.fromkeys(("operators", "operands", "gold", "excluded", "partial"), list),
-}
 
 
 def measure_parser(model: str, path: Path | None = None) -> str:
@@ -71,8 +63,7 @@ def validate_parser(
         raise ConfigError(f"{model} has no query parser: every text is one operand")
     report = {}
     for name, path in queries.items():
-        rows = (read_query(row) for _, row in read_jsonl(Path(path), _FIELDS))
-        labelled = list(label_queries(rows))
+        labelled = list(benchmark_queries(Path(path)))
         found = retriever.parser.parse([query.text for query in labelled])
         # What is searched: below the threshold one operand.
         used = [one if one.confidence >= retriever.threshold else ParserOutput() for one in found]

@@ -10,21 +10,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from boolattn.data.labelled_queries import label_queries
+from boolattn.data.records import read_query
 from boolattn.errors import DataError
 from boolattn.evaluation.parsing import structure, word_f1
 from boolattn.evaluation.tables import markdown, short
+from boolattn.jsonl import read_jsonl
 from boolattn.logic.parsed_query import LabelledQuery, label_tree, parse_labelled
 from boolattn.logic.structure import operand_signs
 from boolattn.logic.syntax import parse
 from boolattn.logic.tree import Atom, QueryTree, atoms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from experiments.parsing.accuracy import Planner
 
 #: Kinds of error, from coarse to fine.
 ERRORS = ("taken apart", "left whole", "number of operands", "negation", "joined otherwise")
+_TEXTS = ("id", "text", "template", "domain", "wording")
+_LISTS = ("operators", "operands", "gold", "excluded", "partial")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,12 @@ class ValidationQuery:
     def tree(self) -> QueryTree:
         """The tree that it should be parsed as."""
         return self.labelled.parsed.tree(self.labelled.text)
+
+
+def benchmark_queries(path: Path) -> Iterator[LabelledQuery]:
+    """Yield the queries of a built benchmark's split whose operands' words are known."""
+    fields = dict.fromkeys(_TEXTS, str) | dict.fromkeys(_LISTS, list)
+    yield from label_queries(read_query(row) for _, row in read_jsonl(path, fields))
 
 
 @lru_cache(maxsize=1)
