@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import sys
 import zlib
 from pathlib import Path
@@ -31,7 +32,7 @@ from experiments.parser_queries.natural import (
     refilled_queries,
     short_queries,
 )
-from experiments.parser_queries.stories import plot_queries, story_queries
+from experiments.parser_queries.stories import letter_queries, plot_queries, story_queries
 from experiments.parser_queries.structures import (
     PARTS,
     everyday_queries,
@@ -72,15 +73,20 @@ COUNTS = {
     "refilled": 60_000,
     "around": 24_000,
     "everyday": 48_000,
+    "letters": 40_000,
+    "passages": 16_000,
+    "listed": 24_000,
 }
-#: The source that may hold the words of the taxa benchmark's held-out wordings.
-_EVERYDAY = "everyday"
+#: The sources that may hold the words of the taxa benchmark's held-out wordings.
+_EXEMPT = frozenset({"everyday", "letters", "passages", "listed"})
 _HELD_OUT = "held_out:"
 #: One held-out query for so many training queries of a generator.
 _HELD_OUT_SHARE = 40
 _N_COMPOUNDS = 3000
 #: One text in ten is held out.
 _TENTH = 10
+#: Signs that mean something in a wording.
+_MARKUP = re.compile(r"[][{}*@~]")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,7 +113,9 @@ def labelled_rows(options: argparse.Namespace) -> Iterator[tuple[str, LabelledQu
         **{part: structured_queries(part, counts[part], seed) for part in PARTS},
         "stories": story_queries(counts["stories"], seed),
         "plots": plot_queries(counts["plots"], seed),
-        _EVERYDAY: everyday_queries(counts[_EVERYDAY], seed),
+        "everyday": everyday_queries(counts["everyday"], seed),
+        "letters": letter_queries(counts["letters"], seed),
+        "listed": everyday_queries(counts["listed"], seed, "listed"),
         **_held_out(counts, seed),
     }
     if options.texts:
@@ -134,7 +142,7 @@ def _mixed(
         for query in queries:
             # Else no wording to train on has a word of the held-out ones; an operand may have it.
             text = _outside(query) if is_benchmark else query.text
-            if is_held_out or name == _EVERYDAY or not BANNED.search(text):
+            if is_held_out or name in _EXEMPT or not BANNED.search(text):
                 yield name, query
                 if not is_held_out:
                     drawn.append(query)
@@ -174,6 +182,7 @@ def _held_out(counts: dict[str, int], seed: int) -> dict[str, Iterable[LabelledQ
         f"{_HELD_OUT}questions": question_queries(sizes["questions"], seed, held_out=True),
         f"{_HELD_OUT}stories": story_queries(sizes["stories"], seed, held_out=True),
         f"{_HELD_OUT}plots": plot_queries(sizes["plots"], seed, held_out=True),
+        f"{_HELD_OUT}letters": letter_queries(sizes["letters"], seed, held_out=True),
         **{
             f"{_HELD_OUT}validation, {kind}": [q.labelled for q in written if q.kind == kind]
             for kind in dict.fromkeys(query.kind for query in written)
@@ -188,12 +197,12 @@ def _held_out(counts: dict[str, int], seed: int) -> dict[str, Iterable[LabelledQ
 def _from_texts(
     paths: Sequence[Path], counts: dict[str, int], seed: int
 ) -> dict[str, Iterable[LabelledQuery]]:
-    titles, sentences = read_texts(paths)
+    read = read_texts(paths)
     sources: dict[str, Iterable[LabelledQuery]] = {}
     for is_held_out, prefix in ((False, ""), (True, _HELD_OUT)):
-        own, other = (
+        own, other, passages = (
             [text for text in texts if (zlib.crc32(text.encode()) % _TENTH == 0) == is_held_out]
-            for texts in (titles, sentences)
+            for texts in read
         )
         if not own or not other:
             continue
@@ -205,6 +214,13 @@ def _from_texts(
             ),
             f"{prefix}documents": sentence_texts(other, counts["documents"] // share, seed),
         }
+        if passages:
+            n = counts["letters"] // share
+            quoted = [text for text in (*other, *passages) if not _MARKUP.search(text)]
+            sources |= {
+                f"{prefix}passages": sentence_texts(passages, counts["passages"] // share, seed),
+                f"{prefix}letters": letter_queries(n, seed, quoted, held_out=is_held_out),
+            }
     return sources
 
 

@@ -1,4 +1,4 @@
-"""Labelled queries from stories.toml: long requests in several sentences, and descriptions.
+"""Labelled queries from stories.toml and letters.toml: long requests, and descriptions.
 
 A request is joined from parts: words about its writer, what to find, what to leave out, more words.
 """
@@ -16,7 +16,7 @@ from experiments.parser_queries.structures import plain_query
 from experiments.parser_queries.wordings import fill_line, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 #: Parts with the positive operands: their tree, how many they are, and their weight.
 _ASKS = {
@@ -29,42 +29,74 @@ _ASKS = {
 }
 #: Exclusions: how many operands each has, and its weight; "first" stands before the request.
 _EXCLUSIONS = {"": (0, 5), "one": (1, 5), "two": (2, 2), "first": (1, 1)}
+#: The same for letters, of which more have no exclusion.
+_FEWER = {"": (0, 8), "one": (1, 4), "two": (2, 1), "first": (1, 1)}
 #: An exclusion that elides the head of the request.
 _ELLIPTIC = re.compile(r"<[xy]\|\{[PAV]")
 _HELD_OUT = 8
 _BEFORE, _AFTER, _MORE = 0.7, 0.6, 0.25
+#: How often a sentence of a document stands for words of a letter.
+_QUOTED = 0.35
 
 
 def story_queries(n: int, seed: int, *, held_out: bool = False) -> Iterator[LabelledQuery]:
     """Generate long requests; with ``held_out`` from the lines held out of training."""
-    rng = random.Random(f"stories {seed} {held_out}")
-    writer = Writer(rng, held_out=False)
-    found = 0
-    while found < n:
-        if query := _story(writer, held_out=held_out):
-            found += 1
-            yield query
+    writer = Writer(random.Random(f"stories {seed} {held_out}"), held_out=False)
+    yield from _stories(n, writer, ("stories",), _EXCLUSIONS, (), held_out=held_out)
+
+
+def letter_queries(
+    n: int, seed: int, passages: Sequence[str] = (), *, held_out: bool = False
+) -> Iterator[LabelledQuery]:
+    """Generate long requests whose other sentences hold everyday cue words.
+
+    Some of these sentences are ``passages``, taken from documents.
+    """
+    writer = Writer(random.Random(f"letters {seed} {held_out}"), held_out=False)
+    own = ("stories", "letters")
+    yield from _stories(n, writer, own, _FEWER, passages, held_out=held_out)
 
 
 def plot_queries(n: int, seed: int, *, held_out: bool = False) -> Iterator[LabelledQuery]:
     """Generate descriptions of one thing, and news; each is one operand."""
     rng = random.Random(f"plots {seed} {held_out}")
     for _ in range(n):
-        text = fill_line(_line("plots", "any", rng, held_out=held_out), rng, "stories")
+        line = _line("plots", "any", rng, ("stories",), held_out=held_out)
+        text = fill_line(line, rng, "stories")
         yield plain_query(text[0].upper() + text[1:] if rng.random() < 0.3 else text)
 
 
-def _story(writer: Writer, *, held_out: bool) -> LabelledQuery | None:
-    """Join the parts of one request; ``None`` where the content has no such words."""
-    rng = writer.rng
+def _stories(
+    n: int,
+    writer: Writer,
+    tables: Sequence[str],
+    exclusions: Mapping[str, tuple[int, int]],
+    passages: Sequence[str],
+    *,
+    held_out: bool,
+) -> Iterator[LabelledQuery]:
+    rng, found = writer.rng, 0
 
     def line(part: str, key: str) -> str:
-        return fill_line(_line(part, key, rng, held_out=held_out), rng)
+        if passages and part == "words" and rng.random() < _QUOTED:
+            return rng.choice(passages)
+        return fill_line(_line(part, key, rng, tables, held_out=held_out), rng)
 
+    while found < n:
+        if query := _story(writer, line, exclusions):
+            found += 1
+            yield query
+
+
+def _story(
+    writer: Writer, line: Callable[[str, str], str], exclusions: Mapping[str, tuple[int, int]]
+) -> LabelledQuery | None:
+    """Join the parts of one request; ``None`` where the content has no such words."""
+    rng = writer.rng
     [ask] = rng.choices([*_ASKS], [weight for *_, weight in _ASKS.values()])
-    [exclusion] = rng.choices([*_EXCLUSIONS], [weight for _, weight in _EXCLUSIONS.values()])
+    [exclusion] = rng.choices([*exclusions], [weight for _, weight in exclusions.values()])
     formula, n_positive, _ = _ASKS[ask]
-    n_negated, _ = _EXCLUSIONS[exclusion]
+    n_negated, _ = exclusions[exclusion]
     parts = [line("ask", ask)]
     if exclusion:
         parts.insert(0 if exclusion == "first" else 1, line("not", exclusion))
@@ -89,6 +121,11 @@ def _story(writer: Writer, *, held_out: bool) -> LabelledQuery | None:
     return label_tree(phrase.text, tree, phrase.operands)
 
 
-def _line(part: str, key: str, rng: random.Random, *, held_out: bool) -> str:
-    own: list[str] = table("stories")[part][key].strip().split("\n")
-    return rng.choice([one for at, one in enumerate(own) if (at % _HELD_OUT == 4) == held_out])
+def _line(part: str, key: str, rng: random.Random, tables: Sequence[str], *, held_out: bool) -> str:
+    own: list[str] = [
+        one
+        for name in tables
+        for at, one in enumerate(table(name)[part][key].strip().split("\n"))
+        if (at % _HELD_OUT == 4) == held_out
+    ]
+    return rng.choice(own)

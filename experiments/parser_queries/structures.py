@@ -64,16 +64,20 @@ def structured_query(line: str, writer: Writer, lists: str = "structures") -> La
     raise ValueError(f"cannot fill the wording {line!r}")
 
 
-def everyday_queries(n: int, seed: int) -> Iterator[LabelledQuery]:
-    """Generate queries in everyday cue words, half of them between bare phrases."""
-    rng = random.Random(f"everyday {seed}")
+def everyday_queries(n: int, seed: int, source: str = "everyday") -> Iterator[LabelledQuery]:
+    """Generate queries in everyday cue words, half of them between bare phrases.
+
+    With ``source`` "listed" they are lists and heads of two nouns, from letters.toml.
+    """
+    rng = random.Random(f"{source} {seed}")
     writer, phrases = Writer(rng, held_out=False), bare_phrases(_MOST_WORDS)
-    own = table("everyday")["everyday"]["train"].strip().split("\n")
+    lists = "letters" if source == "listed" else source
+    own = table(lists)[source]["train"].strip().split("\n")
     for _ in range(n):
         drawn = ["", *rng.sample(phrases, _MOST_PHRASES)]
         parts = _PHRASE.split(rng.choice(own))
         line = "".join(phrase + part for phrase, part in zip(drawn, parts, strict=False))
-        query = structured_query(line, writer, "everyday")
+        query = structured_query(line, writer, lists)
         yield plain_query(query.text) if query.parsed.is_plain else query
 
 

@@ -1,7 +1,7 @@
 """Real names, titles and sentences with cue words, and queries about them.
 
 They come from corpora of training data. A name of the test set of names with cue words is not
-used, nor is a text with a word of the held-out wordings.
+used. A text with a word of the held-out wordings is used as a passage only.
 """
 
 from __future__ import annotations
@@ -52,13 +52,17 @@ _FRAMES = (
 )
 
 
-def read_texts(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
-    """Read the titles and the sentences of corpora that may be used in training."""
+def read_texts(paths: Iterable[Path]) -> tuple[list[str], list[str], list[str]]:
+    """Read the titles, the sentences and the passages of corpora that may be used in training.
+
+    Passages are the sentences with a word of the held-out wordings.
+    """
     names = {name.text.lower() for name in cue_word_names()}
     pattern = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in names))
     asked = [one.labelled.text.lower() for one in validation_queries() if one.kind == "name"]
     titles: dict[str, None] = {}
     sentences: dict[str, None] = {}
+    passages: dict[str, None] = {}
     for path in paths:
         for _, row in read_jsonl(path, {}):
             title = re.sub(r"\s*\([^()]*\)$", "", str(row.get("title") or "")).strip()
@@ -69,13 +73,12 @@ def read_texts(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
                 is_known = _CUE.search(text) and (
                     pattern.search(lower := text.lower()) or any(lower in one for one in asked)
                 )
-                if _is_usable(text) and not is_known:
-                    kind[text] = None
-    return list(titles), list(sentences)
-
-
-def _is_usable(text: str) -> bool:
-    return bool(text) and not BANNED.search(text) and not re.search(r"[<>|\n]", text)
+                if text and not is_known and not re.search(r"[<>|\n]", text):
+                    if not BANNED.search(text):
+                        kind[text] = None
+                    elif kind is sentences:
+                        passages[text] = None
+    return list(titles), list(sentences), list(passages)
 
 
 def title_queries(titles: Sequence[str], n: int, seed: int) -> Iterator[LabelledQuery]:

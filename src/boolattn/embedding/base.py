@@ -13,6 +13,7 @@ from boolattn.composition.fitted import conjunctions
 from boolattn.composition.plan import Plan, score
 from boolattn.errors import QueryError
 from boolattn.logic.negated_forms import read_negated_form
+from boolattn.logic.parsed_query import words
 from boolattn.logic.structure import in_words
 from boolattn.logic.tree import (
     And,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.logic.parsed_query import Spans
+    from boolattn.logic.parsed_query import ParsedQuery, Spans
     from boolattn.parsing.parser import Parser
 
     Array = NDArray[np.float32]
@@ -143,24 +144,36 @@ class BaseRetriever(ABC):
         worded = [in_words(join_all([Atom(text), *added])) for text in texts]
         vectors = self.encode_queries(worded)
         outputs = map(self._with_negated_form, texts, self.parse(texts))
-        for text, words, vector, output in zip(texts, worded, vectors, outputs, strict=True):
-            tree: QueryTree = Atom(text)
-            parsed, why = tree, output.reason
-            spans: tuple[Spans, ...] = (((0, len(text)),),)
-            is_parsed = output.parsed is not None and not output.parsed.is_plain
-            if output.parsed is not None and is_parsed:
-                parsed = output.parsed.tree(text)
-                why = self._doubt(output) or refuse(text, parsed)
-                if not why:
-                    # The tree's operands are in the order of these span lists.
-                    tree, spans = parsed, output.parsed.operands
-            tree, parsed = (join_all([own, *added]) for own in (tree, parsed))
-            plan = _plan(words, tree, _plain(tree, vector, known, self.dimension))
-            is_composed, confidence = plan.is_composed, output.confidence if is_parsed else 1.0
-            spans = (*spans, *[()] * n_added) if is_composed else ()
+        for text, wording, vector, output in zip(texts, worded, vectors, outputs, strict=True):
+            own, spans, read, why = self._read(text, output, refuse)
+            tree, parsed = (join_all([part, *added]) for part in (own, read))
+            plan = _plan(wording, tree, _plain(tree, vector, known, self.dimension))
+            has_operands = plan.is_composed or own != Atom(text)
+            spans = (*spans, *[()] * n_added) if has_operands else ()
+            confidence = 1.0 if isinstance(read, Atom) else output.confidence
             plan = replace(plan, spans=spans, confidence=confidence, parsed=parsed, fallback=why)
             plans.append(plan)
         return self._with_operands(plans, known)
+
+    def _read(
+        self, text: str, output: ParserOutput, refuse: Callable[[str, QueryTree], str]
+    ) -> tuple[QueryTree, tuple[Spans, ...], QueryTree, str]:
+        """Return what is scored, its operands' characters, what was parsed, and the reason.
+
+        A long request for one thing is scored by the words that name it.
+        """
+        whole, everywhere = Atom(text), (((0, len(text)),),)
+        found = output.parsed
+        if found is None or (found.is_plain and not _is_request(text, found)):
+            return whole, everywhere, whole, output.reason
+        tree = found.tree(text)
+        doubt = self._doubt(output) or refuse(text, tree)
+        if not found.is_plain:
+            # The tree's operands are in the order of these span lists.
+            return (whole, everywhere, tree, doubt) if doubt else (tree, found.operands, tree, "")
+        if doubt or not isinstance(tree, Atom):
+            return whole, everywhere, whole, output.reason
+        return tree, found.operands, tree, f"it was read as a request for {tree.text!r}"
 
     def _doubt(self, output: ParserOutput) -> str:
         if output.confidence >= self.threshold:
@@ -205,22 +218,25 @@ class BaseRetriever(ABC):
 
         A conjunction is its operands in words: the text as typed would bring in what it negates.
         Where it is the whole query, the text as typed counts as much, because either wording may
-        be the one that the encoder knows better. A document in it counts as one operand.
+        be the one that the encoder knows better; so it does where the query is a request. A
+        document in it counts as one operand.
         """
         plans = [_expanded(plan) for plan in plans]
-        texts = [_operand_texts(plan) if plan.is_composed else [] for plan in plans]
+        is_encoded = [plan.is_composed or bool(plan.spans) for plan in plans]
+        texts = [_operand_texts(p) if own else [] for p, own in zip(plans, is_encoded, strict=True)]
         # As operands: an open gate would cost the whole batch its experts.
         encoded = iter(self.encode_operands([text for own in texts for text in own if text]))
         found = []
         for plan, own in zip(plans, texts, strict=True):
-            if plan.is_composed:
+            if own:
                 nothing = np.zeros(self.dimension, np.float32)
                 vectors = np.stack([next(encoded) if text else nothing for text in own])
                 _add_documents(vectors, plan, known)
                 operands = list(atoms(plan.tree))
                 n = len(operands)
                 scored = tuple(i for i in range(n) if not isinstance(operands[i], Where))
-                if len(vectors) > n and plan.clauses[0].positive == scored:
+                is_request = not plan.is_composed
+                if is_request or (len(vectors) > n and plan.clauses[0].positive == scored):
                     vectors[-1] = (vectors[-1] + plan.plain) / 2
                 plan = replace(plan, vectors=vectors)
             found.append(plan)
@@ -232,6 +248,12 @@ class BaseRetriever(ABC):
         ``similarities`` of the plan's vectors have the shape ``(vectors, documents)``.
         """
         return np.asarray(score(plan, similarities), np.float32)
+
+
+def _is_request(text: str, parsed: ParsedQuery) -> bool:
+    """Tell whether less than half of a text's words name what it asks for."""
+    named = words(text, parsed.operands[0]).split()
+    return bool(named) and 2 * len(named) < len(text.split())
 
 
 def _expanded(plan: Plan) -> Plan:
@@ -277,9 +299,9 @@ def _plain(
 
 def _operand_texts(plan: Plan) -> list[str]:
     """Return the words of each of a plan's vectors; empty where it has none."""
-    words = [atom.words for atom in atoms(plan.tree)]
-    joined = ([Atom(words[place]) for place in own] for own in conjunctions(plan.clauses))
-    return [*words, *(in_words(And(tuple(parts))) for parts in joined)]
+    named = [atom.words for atom in atoms(plan.tree)]
+    joined = ([Atom(named[place]) for place in own] for own in conjunctions(plan.clauses))
+    return [*named, *(in_words(And(tuple(parts))) for parts in joined)]
 
 
 def _add_documents(vectors: Array, plan: Plan, known: Mapping[str, Array] | None) -> None:

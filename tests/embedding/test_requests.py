@@ -1,0 +1,90 @@
+"""Long requests for one thing: the words that name it are searched, with the shipped parser."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from boolattn.embedding.models import SHIPPED, load_model
+from boolattn.logic.parsed_query import ParsedQuery
+from boolattn.logic.syntax import parse
+from boolattn.logic.tree import And, Atom, Where
+from boolattn.parsing.decoding import ParserOutput
+from boolattn.search import Document, Searcher
+
+NAMED = "moths of Borneo"
+LETTER = (
+    "My aunt has a garden and no patience, and she would rather knit than read. "
+    f"Could you please find {NAMED} for her? I will print it out and put it on the wall."
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model(SHIPPED)
+
+
+def test_a_letter_is_searched_by_what_it_names(model):
+    [plan] = model.plan([LETTER])
+    assert (plan.tree, plan.parsed, plan.atoms) == (Atom(NAMED), Atom(NAMED), (NAMED,))
+    [[(start, end)]] = plan.spans
+    assert LETTER[start:end] == NAMED
+    assert not plan.is_composed
+    assert plan.fallback == f"it was read as a request for {NAMED!r}"
+    [whole], [named] = model.encode_queries([LETTER]), model.encode_operands([NAMED])
+    assert np.allclose(plan.vectors, (whole + named) / 2, atol=1e-6)
+    assert np.array_equal(plan.plain, whole)
+
+
+def test_a_short_query_is_searched_as_typed(model):
+    for text in (NAMED, f"please show me {NAMED}", "how do moths find each other in the dark?"):
+        [plan] = model.plan([text])
+        assert (plan.tree, plan.spans, plan.fallback) == (Atom(text), (), "")
+        assert np.array_equal(plan.vectors, model.encode_queries([text]))
+
+
+@pytest.mark.parametrize(("threshold", "refusal"), [(0.5, "a document has this title"), (1.01, "")])
+def test_a_letter_in_doubt_or_with_a_document_of_its_title_stays_whole(
+    model, monkeypatch, threshold, refusal
+):
+    monkeypatch.setattr(model, "threshold", threshold)
+    for plan in model.plan([LETTER], refuse=lambda _text, _tree: refusal):
+        assert (plan.tree, plan.spans) == (Atom(LETTER), ())
+        assert np.array_equal(plan.vectors[0], plan.plain)
+
+
+def test_a_letter_that_names_nothing_stays_whole(model, monkeypatch):
+    end = LETTER.index(".")
+    for operand in ((end, end + 1), (LETTER.index(" and"), LETTER.index(" and"))):
+        output = ParserOutput(ParsedQuery(((operand,),)), 1.0)
+        monkeypatch.setattr(model, "parse", lambda texts, one=output: [one] * len(texts))
+        [plan] = model.plan([LETTER])
+        assert plan.tree == Atom(LETTER)
+
+
+def test_conditions_are_joined_to_what_a_letter_names(model):
+    condition = parse("year > 1990")
+    assert isinstance(condition, Where)
+    [plan] = model.plan([LETTER], added=[condition])
+    assert plan.tree == And((Atom(NAMED), condition))
+    assert [len(own) for own in plan.spans] == [1, 0]
+
+
+def test_the_words_around_the_request_do_not_count(model, tmp_path, monkeypatch):
+    texts = {
+        "knit": "How to knit a scarf for an aunt who has a garden and no patience to read.",
+        "wall": "To print a picture and put it on the wall you need paper and glue.",
+        "moth": "The Atlas moth lives in the forests of Borneo and has wide wings.",
+        "beetle": "A beetle of the Alps.",
+    }
+    documents = [Document(id=name, text=text) for name, text in texts.items()]
+    searcher = Searcher.build(tmp_path / "index", documents, model)
+    result = searcher.search(LETTER)
+    assert result.hits[0].id == "moth"
+    why = f"it was read as a request for {NAMED!r}"
+    assert result.why_one_vector == why
+    assert result.warnings == (
+        f"'no' is no operator here: {why}; the query is searched as one vector",
+    )
+    monkeypatch.setattr(model, "threshold", 1.01)
+    assert searcher.search(LETTER).hits[0].id == "knit"
