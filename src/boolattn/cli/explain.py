@@ -115,7 +115,8 @@ def _parse_values(plan: Plan) -> dict[str, Any]:
 
 def _parse_line(plan: Plan) -> str:
     if isinstance(plan.parsed, Atom):
-        return "parsed as one operand: searched with one vector"
+        what = f"a request for {plan.parsed.text!r}" if plan.is_request else "one operand"
+        return f"parsed as {what}: searched with one vector"
     used = "" if plan.is_composed else ", too low: searched with one vector"
     return f"parsed as {unparse(plan.parsed)}   (confidence {plan.confidence:.0%}{used})"
 

@@ -33,12 +33,13 @@ class Plan:
         spans: For each operand its characters in the text; empty where a tree was given.
         vectors: One for each operand and, where they are composed, one for each of
             :func:`~boolattn.composition.fitted.conjunctions`: that of its operands in words; of a
-            query that is one conjunction, the mean of that and ``plain``. Shape ``(vectors, dim)``.
+            query that is one conjunction, the mean of that and ``plain``, and likewise of a
+            request. Shape ``(vectors, dim)``.
         plain: The vector of the text as typed, or of a tree in words. Shape ``(dim,)``.
         is_composed: Whether operands are scored apart. If not, the score is the similarity.
         confidence: Of the parse, 1 for a tree.
         parsed: What was parsed, also where it is not used.
-        fallback: Why operators that were parsed are not used; empty where they are.
+        fallback: Why operators are not used, or not all words; empty where they are.
     """
 
     text: str
@@ -51,6 +52,11 @@ class Plan:
     confidence: float
     parsed: QueryTree
     fallback: str = ""
+
+    @property
+    def is_request(self) -> bool:
+        """Whether one operand is part of the text, and the rest is set aside."""
+        return bool(self.spans) and not self.is_composed
 
     @property
     def operators(self) -> tuple[Operator, ...]:

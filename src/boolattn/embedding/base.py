@@ -222,8 +222,7 @@ class BaseRetriever(ABC):
         document in it counts as one operand.
         """
         plans = [_expanded(plan) for plan in plans]
-        is_encoded = [plan.is_composed or bool(plan.spans) for plan in plans]
-        texts = [_operand_texts(p) if own else [] for p, own in zip(plans, is_encoded, strict=True)]
+        texts = [_operand_texts(p) if p.is_composed or p.is_request else [] for p in plans]
         # As operands: an open gate would cost the whole batch its experts.
         encoded = iter(self.encode_operands([text for own in texts for text in own if text]))
         found = []
@@ -235,8 +234,8 @@ class BaseRetriever(ABC):
                 operands = list(atoms(plan.tree))
                 n = len(operands)
                 scored = tuple(i for i in range(n) if not isinstance(operands[i], Where))
-                is_request = not plan.is_composed
-                if is_request or (len(vectors) > n and plan.clauses[0].positive == scored):
+                is_whole = len(vectors) > n and plan.clauses[0].positive == scored
+                if is_whole or plan.is_request:
                     vectors[-1] = (vectors[-1] + plan.plain) / 2
                 plan = replace(plan, vectors=vectors)
             found.append(plan)

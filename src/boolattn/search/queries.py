@@ -199,7 +199,7 @@ def _prepared(
     warnings = tuple(_unused(text, plan, is_explicit=is_explicit))
     if is_empty:
         warnings += ("the query contradicts itself: nothing can satisfy it",)
-    elif plan.fallback not in ("", _IS_OFF, _NO_PARSER) and not warnings:
+    elif plan.fallback not in ("", _IS_OFF, _NO_PARSER) and not warnings and not plan.is_request:
         what = "the text is one operand" if plan.is_composed else "searched as one vector"
         warnings += (f"{what}: {plan.fallback}",)
     return PreparedQuery(text, plan, tree, is_empty, warnings)
