@@ -29,6 +29,7 @@ def test_a_letter_is_searched_by_what_it_names(model):
     assert (plan.tree, plan.parsed, plan.atoms) == (Atom(NAMED), Atom(NAMED), (NAMED,))
     [[(start, end)]] = plan.spans
     assert LETTER[start:end] == NAMED
+    assert plan.is_request
     assert not plan.is_composed
     assert plan.fallback == f"it was read as a request for {NAMED!r}"
     [whole], [named] = model.encode_queries([LETTER]), model.encode_operands([NAMED])
@@ -53,13 +54,14 @@ def test_a_letter_in_doubt_or_with_a_document_of_its_title_stays_whole(
         assert np.array_equal(plan.vectors[0], plan.plain)
 
 
-def test_a_letter_that_names_nothing_stays_whole(model, monkeypatch):
-    end = LETTER.index(".")
-    for operand in ((end, end + 1), (LETTER.index(" and"), LETTER.index(" and"))):
-        output = ParserOutput(ParsedQuery(((operand,),)), 1.0)
-        monkeypatch.setattr(model, "parse", lambda texts, one=output: [one] * len(texts))
-        [plan] = model.plan([LETTER])
-        assert plan.tree == Atom(LETTER)
+@pytest.mark.parametrize("named", [".", "", "everything"])
+def test_a_letter_that_names_nothing_stays_whole(model, monkeypatch, named):
+    text = LETTER.replace(NAMED, "everything")
+    start = text.index(named)
+    output = ParserOutput(ParsedQuery((((start, start + len(named)),),)), 1.0)
+    monkeypatch.setattr(model, "parse", lambda texts: [output] * len(texts))
+    [plan] = model.plan([text])
+    assert (plan.tree, plan.spans, plan.is_request) == (Atom(text), (), False)
 
 
 def test_conditions_are_joined_to_what_a_letter_names(model):

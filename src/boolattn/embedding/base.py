@@ -171,7 +171,7 @@ class BaseRetriever(ABC):
         if not found.is_plain:
             # The tree's operands are in the order of these span lists.
             return (whole, everywhere, tree, doubt) if doubt else (tree, found.operands, tree, "")
-        if doubt or not isinstance(tree, Atom):
+        if doubt or type(tree) is not Atom:
             return whole, everywhere, whole, output.reason
         return tree, found.operands, tree, f"it was read as a request for {tree.text!r}"
 
