@@ -176,7 +176,7 @@ def append_backward_kernel(
                 is_rest = is_row[:, None] & (rest < WIDTH)[None]
                 tl.store(at_out + row + rest[None], tl.zeros([TILE, 8], kind), is_rest)
             is_column = is_row[:, None] & (columns < HEAD_SIZE)[None]
-            n_all = n_texts.to(tl.int64) * n_tokens * N_HEADS * HEAD_SIZE
+            n_all = tl.cast(n_texts, tl.int64) * n_tokens * N_HEADS * HEAD_SIZE
             for head in range(e, N_HEADS, N_OPERATORS):
                 source = head * head_stride + rows[:, None] * row_stride + columns[None]
                 copy = at_heads + ((first + rows[:, None]) * N_HEADS + head) * HEAD_SIZE
