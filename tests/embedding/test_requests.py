@@ -51,10 +51,11 @@ def test_a_letter_in_doubt_or_with_a_document_of_its_title_stays_whole(
     monkeypatch.setattr(model, "threshold", threshold)
     for plan in model.plan([LETTER], refuse=lambda _text, _tree: refusal):
         assert (plan.tree, plan.spans) == (Atom(LETTER), ())
+        assert plan.fallback == (refusal or f"the parser's confidence is 1.00, below {threshold}")
         assert np.array_equal(plan.vectors[0], plan.plain)
 
 
-@pytest.mark.parametrize("named", [".", "", "everything"])
+@pytest.mark.parametrize("named", [".", "", "everything", "everything for"])
 def test_a_letter_that_names_nothing_stays_whole(model, monkeypatch, named):
     text = LETTER.replace(NAMED, "everything")
     start = text.index(named)
@@ -67,9 +68,28 @@ def test_a_letter_that_names_nothing_stays_whole(model, monkeypatch, named):
 def test_conditions_are_joined_to_what_a_letter_names(model):
     condition = parse("year > 1990")
     assert isinstance(condition, Where)
-    [plan] = model.plan([LETTER], added=[condition])
+    [plan], [bare] = model.plan([LETTER], added=[condition]), model.plan([LETTER])
     assert plan.tree == And((Atom(NAMED), condition))
     assert [len(own) for own in plan.spans] == [1, 0]
+    assert plan.is_request
+    assert np.allclose(plan.vectors[0], (plan.plain + 2 * bare.vectors[0] - bare.plain) / 2)
+
+
+def test_a_passage_is_no_request(model):
+    passage = (
+        "Start with a dumbbell in each hand and your palms facing your torso. Keep your back "
+        "straight with a slight bend in the knees and bend forward at the waist."
+    )
+    for text in (passage, f"{LETTER} {passage} {passage} {passage}"):
+        [plan] = model.plan([text])
+        assert (plan.is_request, plan.tree) == (False, Atom(text))
+
+
+def test_an_explicit_query_is_no_request(model, tmp_path):
+    document = Document(id="1", text="A moth.")
+    searcher = Searcher.build(tmp_path / "index", [document], model)
+    result = searcher.search(" AND ".join(f"(a{n} OR b{n})" for n in range(8)))
+    assert result.warnings == ("searched as one vector: it has 256 alternatives, more than 16",)
 
 
 def test_the_words_around_the_request_do_not_count(model, tmp_path, monkeypatch):
@@ -85,8 +105,6 @@ def test_the_words_around_the_request_do_not_count(model, tmp_path, monkeypatch)
     assert result.hits[0].id == "moth"
     why = f"it was read as a request for {NAMED!r}"
     assert result.why_one_vector == why
-    assert result.warnings == (
-        f"'no' is no operator here: {why}; the query is searched as one vector",
-    )
+    assert result.warnings == (f"'no' is no operator here: {why}",)
     monkeypatch.setattr(model, "threshold", 1.01)
     assert searcher.search(LETTER).hits[0].id == "knit"

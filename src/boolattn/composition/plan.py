@@ -40,6 +40,7 @@ class Plan:
         confidence: Of the parse, 1 for a tree.
         parsed: What was parsed, also where it is not used.
         fallback: Why operators are not used, or not all words; empty where they are.
+        is_request: Whether the text asks for one thing, and only the words that name it count.
     """
 
     text: str
@@ -52,11 +53,7 @@ class Plan:
     confidence: float
     parsed: QueryTree
     fallback: str = ""
-
-    @property
-    def is_request(self) -> bool:
-        """Whether one operand is part of the text, and the rest is set aside."""
-        return bool(self.spans) and not self.is_composed
+    is_request: bool = False
 
     @property
     def operators(self) -> tuple[Operator, ...]:

@@ -13,7 +13,7 @@ from boolattn.composition.fitted import conjunctions
 from boolattn.composition.plan import Plan, score
 from boolattn.errors import QueryError
 from boolattn.logic.negated_forms import read_negated_form
-from boolattn.logic.parsed_query import words
+from boolattn.logic.requests import is_request
 from boolattn.logic.structure import in_words
 from boolattn.logic.tree import (
     And,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.logic.parsed_query import ParsedQuery, Spans
+    from boolattn.logic.parsed_query import Spans
     from boolattn.parsing.parser import Parser
 
     Array = NDArray[np.float32]
@@ -146,13 +146,20 @@ class BaseRetriever(ABC):
         outputs = map(self._with_negated_form, texts, self.parse(texts))
         for text, wording, vector, output in zip(texts, worded, vectors, outputs, strict=True):
             own, spans, read, why = self._read(text, output, refuse)
+            is_part = isinstance(own, Atom) and own != Atom(text)
             tree, parsed = (join_all([part, *added]) for part in (own, read))
             plan = _plan(wording, tree, _plain(tree, vector, known, self.dimension))
-            has_operands = plan.is_composed or own != Atom(text)
-            spans = (*spans, *[()] * n_added) if has_operands else ()
-            confidence = 1.0 if isinstance(read, Atom) else output.confidence
-            plan = replace(plan, spans=spans, confidence=confidence, parsed=parsed, fallback=why)
-            plans.append(plan)
+            spans = (*spans, *[()] * n_added) if plan.is_composed or is_part else ()
+            plans.append(
+                replace(
+                    plan,
+                    spans=spans,
+                    confidence=1.0 if read == Atom(text) else output.confidence,
+                    parsed=parsed,
+                    fallback=why,
+                    is_request=is_part,
+                )
+            )
         return self._with_operands(plans, known)
 
     def _read(
@@ -164,16 +171,16 @@ class BaseRetriever(ABC):
         """
         whole, everywhere = Atom(text), (((0, len(text)),),)
         found = output.parsed
-        if found is None or (found.is_plain and not _is_request(text, found)):
+        if found is None or (found.is_plain and not is_request(text, found.operands[0])):
             return whole, everywhere, whole, output.reason
         tree = found.tree(text)
         doubt = self._doubt(output) or refuse(text, tree)
-        if not found.is_plain:
-            # The tree's operands are in the order of these span lists.
-            return (whole, everywhere, tree, doubt) if doubt else (tree, found.operands, tree, "")
-        if doubt or type(tree) is not Atom:
-            return whole, everywhere, whole, output.reason
-        return tree, found.operands, tree, f"it was read as a request for {tree.text!r}"
+        if doubt:
+            return whole, everywhere, whole if found.is_plain else tree, doubt
+        # The tree's operands are in the order of these span lists.
+        named = " ".join(in_words(tree).split())
+        why = f"it was read as a request for {named!r}" if found.is_plain else ""
+        return tree, found.operands, tree, why
 
     def _doubt(self, output: ParserOutput) -> str:
         if output.confidence >= self.threshold:
@@ -234,9 +241,10 @@ class BaseRetriever(ABC):
                 operands = list(atoms(plan.tree))
                 n = len(operands)
                 scored = tuple(i for i in range(n) if not isinstance(operands[i], Where))
-                is_whole = len(vectors) > n and plan.clauses[0].positive == scored
-                if is_whole or plan.is_request:
+                if len(vectors) > n and plan.clauses[0].positive == scored:
                     vectors[-1] = (vectors[-1] + plan.plain) / 2
+                elif plan.is_request and scored == (0,):
+                    vectors[0] = (vectors[0] + plan.plain) / 2
                 plan = replace(plan, vectors=vectors)
             found.append(plan)
         return found
@@ -247,12 +255,6 @@ class BaseRetriever(ABC):
         ``similarities`` of the plan's vectors have the shape ``(vectors, documents)``.
         """
         return np.asarray(score(plan, similarities), np.float32)
-
-
-def _is_request(text: str, parsed: ParsedQuery) -> bool:
-    """Tell whether less than half of a text's words name what it asks for."""
-    named = words(text, parsed.operands[0]).split()
-    return bool(named) and 2 * len(named) < len(text.split())
 
 
 def _expanded(plan: Plan) -> Plan:
@@ -274,6 +276,7 @@ def single_vector_plan(plan: Plan, reason: str) -> Plan:
         spans=(),
         vectors=plan.plain[None],
         is_composed=False,
+        is_request=False,
         fallback=reason,
     )
 

@@ -214,7 +214,9 @@ def _unused(text: str, plan: Plan, *, is_explicit: bool) -> Iterator[str]:
             if place is None or text[spans[place][0][0]] in _QUOTES:
                 continue
             reason = "in explicit syntax only AND, OR and NOT in capitals are"
-        elif plan.fallback:
+        elif plan.is_request and place is None:
+            reason = plan.fallback
+        elif plan.fallback and not plan.is_request:
             what = "text is one operand" if plan.is_composed else "query is searched as one vector"
             reason = f"{plan.fallback}; the {what}"
         elif place is None:
