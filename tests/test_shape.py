@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted(
     path for part in ("src", "experiments", "examples") for path in (ROOT / part).rglob("*.py")
 )
-MAX_LINES = {"src": 33_500, "experiments": 5_890}
+MAX_LINES = {"src": 33_550, "experiments": 5_890}
 
 
 def n_lines(path: Path) -> int:
