@@ -177,9 +177,10 @@ class BaseRetriever(ABC):
         doubt = self._doubt(output) or refuse(text, tree)
         if doubt:
             return whole, everywhere, whole if found.is_plain else tree, doubt
+        why = ""
+        if found.is_plain:
+            why = f"it was read as a request for {' '.join(in_words(tree).split())!r}"
         # The tree's operands are in the order of these span lists.
-        named = " ".join(in_words(tree).split())
-        why = f"it was read as a request for {named!r}" if found.is_plain else ""
         return tree, found.operands, tree, why
 
     def _doubt(self, output: ParserOutput) -> str:

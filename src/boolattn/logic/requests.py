@@ -33,6 +33,8 @@ def is_request(text: str, spans: Spans) -> bool:
     >>> text = "I run a small museum and have no budget. Could you find me moths of Borneo?"
     >>> is_request(text, ((59, 74),)), is_request("moths of Borneo, please", ((0, 15),))
     (True, False)
+    >>> is_request(text, ((8, 20), (59, 74)))  # words that do not stand together name nothing
+    False
     """
     if len(spans) != 1:
         return False
