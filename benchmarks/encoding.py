@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel
 
 from boolattn import BoolAttnConfig, attach
 from boolattn.attention.gate import Gate
-from boolattn.embedding.models import minilm_folder
+from boolattn.encoders.models import minilm_folder
 from boolattn.errors import MissingDataError
 
 if TYPE_CHECKING:

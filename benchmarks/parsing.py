@@ -25,7 +25,7 @@ import torch
 
 from boolattn.data import taxa
 from boolattn.data.labelled_queries import label_queries
-from boolattn.embedding.models import SHIPPED, load_model
+from boolattn.encoders.models import SHIPPED, load_model
 from boolattn.evaluation.parsing import has_same_operands, structure
 from experiments.parser_queries.generator import generate_queries
 from experiments.parsing.test_sets import cue_word_name_queries
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from boolattn.encoder.retriever import Retriever
-    from boolattn.logic.parsed_query import LabelledQuery
+    from boolattn.query.parsed_query import LabelledQuery
 
 _BATCH, _WARM_UP = 128, 3
 QUERIES = {

@@ -30,10 +30,10 @@ from benchmarks.resource_usage import cpu_seconds, memory_mb, peak_mb
 from benchmarks.search_tables import page, write_page
 from benchmarks.stored_vectors import StoredVectors
 from boolattn.data.catalog import Options, open_dataset
-from boolattn.embedding.models import minilm_folder
 from boolattn.encoder.retriever import Retriever
-from boolattn.logic.syntax import parse, unparse
-from boolattn.logic.templates import template_tree
+from boolattn.encoders.models import minilm_folder
+from boolattn.query.structure import template_tree
+from boolattn.query.syntax import parse, unparse
 from boolattn.search import Searcher, load_model
 from boolattn.search.candidates import probes
 from boolattn.search.engines.base import Selection

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.composition.exact import rank_plans, top_k
-from boolattn.embedding.callables import unit
-from boolattn.logic.syntax import parse
+from boolattn.encoders.callables import unit
+from boolattn.query.syntax import parse
+from boolattn.scoring.exact import rank_plans, top_k
 from boolattn.search import BooleanRetriever
 from boolattn.search.lexical import terms_of
 from boolattn.search.lexical_exclusion import allowed_by_terms

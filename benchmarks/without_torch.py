@@ -67,8 +67,8 @@ def measure_documents(system: str, threads: int, kind: str, n: int, graph: str) 
 
 def _encoder(system: str, threads: int, graph: str) -> Any:  # noqa: ANN401 - a function
     if system == "boolattn":
-        from boolattn.embedding.models import SHIPPED, resolve
-        from boolattn.embedding.onnx_retriever import OnnxRetriever
+        from boolattn.encoders.models import SHIPPED, resolve
+        from boolattn.encoders.onnx_retriever import OnnxRetriever
 
         return OnnxRetriever.load(resolve(SHIPPED), threads=threads).encode_documents
     if system == "fastembed":
@@ -102,8 +102,8 @@ def _torch(threads: int) -> Any:  # noqa: ANN401 - a SentenceTransformer
 def measure_query(system: str, threads: int) -> float:
     """Return milliseconds of a query: planned by us, encoded alone by sentence-transformers."""
     if system == "boolattn":
-        from boolattn.embedding.models import SHIPPED, resolve
-        from boolattn.embedding.onnx_retriever import OnnxRetriever
+        from boolattn.encoders.models import SHIPPED, resolve
+        from boolattn.encoders.onnx_retriever import OnnxRetriever
 
         model = OnnxRetriever.load(resolve(SHIPPED), threads=threads)
         run = lambda text: model.plan([text])  # noqa: E731

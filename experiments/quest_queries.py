@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from boolattn.data.records import Operand, Query, answer_sets
 from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, MissingDataError
-from boolattn.logic.templates import TEMPLATES, template_operators
-from boolattn.logic.tree import And, Atom, Not, Or
+from boolattn.query.structure import TEMPLATES, template_operators
+from boolattn.query.tree import And, Atom, Not, Or
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from boolattn.data.sentences import HELD_OUT_SEED, generate
-from boolattn.embedding.models import shipped_model
+from boolattn.encoders.models import shipped_model
 from boolattn.errors import BoolattnError
 from boolattn.evaluation import figures
 from boolattn.evaluation.tables import markdown, short

@@ -23,9 +23,9 @@ from tokenizers import (
 )
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
-from boolattn.logic.labels import span_labels
-from boolattn.logic.lexicon import CUES, find_cues
-from boolattn.logic.operators import OPERATORS
+from boolattn.query.lexicon import CUES, find_cues
+from boolattn.query.operators import OPERATORS
+from boolattn.query.parsed_query import span_labels
 
 with suppress(ImportError):  # GPU tests run without it
     from hypothesis import settings

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from boolattn.logic.operators import Operator
-from boolattn.logic.parsed_query import form_tree, label_tree
-from boolattn.parsing.decoding import ParserOutput
+from boolattn.query.decoding import ParserOutput
+from boolattn.query.operators import Operator
+from boolattn.query.parsed_query import form_tree, label_tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from boolattn.logic.parsed_query import ParsedQuery, Spans
+    from boolattn.query.parsed_query import ParsedQuery, Spans
 
 
 def flat(

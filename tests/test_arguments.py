@@ -19,12 +19,12 @@ from boolattn.data.negation import read_cd_sco, read_sfu
 from boolattn.data.quest import load_quest, load_quest_intro
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.data.sentences import Mixture, generate
-from boolattn.embedding.callables import CallableRetriever, EmbeddingEndpoint
+from boolattn.encoders.callables import CallableRetriever, EmbeddingEndpoint
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import parse as parse_metric
-from boolattn.logic.syntax import is_explicit
-from boolattn.logic.syntax import parse as parse_query
-from boolattn.parsing.parser import Parser, load_parser
+from boolattn.query.parser import Parser, load_parser
+from boolattn.query.syntax import is_explicit
+from boolattn.query.syntax import parse as parse_query
 from boolattn.search import load_model
 from boolattn.search.lexical import Bm25Ranker
 from boolattn.search.stores.arrays import ArrayStore, FaissStore

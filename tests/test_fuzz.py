@@ -27,9 +27,9 @@ from starlette.testclient import TestClient
 
 import boolattn
 from boolattn import checksums
-from boolattn.embedding.models import load_model
+from boolattn.encoders.models import load_model
 from boolattn.errors import BoolattnError
-from boolattn.parsing.parser import Parser
+from boolattn.query.parser import Parser
 from boolattn.search import Document, Searcher
 from boolattn.search.filters import parse_filters
 from boolattn.search.index.document_files import read_documents

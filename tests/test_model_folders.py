@@ -21,8 +21,8 @@ import boolattn
 from boolattn import BoolAttnConfig, attach, build_towers, save_towers
 from boolattn.checksums import SUMS, check_sums, write_sums
 from boolattn.cli import app
-from boolattn.embedding.models import load_model
 from boolattn.encoder.retriever import Retriever
+from boolattn.encoders.models import load_model
 from boolattn.errors import BoolattnError, DataError, IndexMismatchError
 from boolattn.search import Document, Searcher
 from tests.conftest import _wordpiece
@@ -290,7 +290,7 @@ def test_foreign_code_is_refused_before_torch_is_imported(copy, tmp_path):
     edit(copy / "router_config.json", types={TOWER: "foreign_moth.Moth"})
     write_sums(copy)
     code = (
-        "import sys\nfrom boolattn.embedding.models import load_model\n"
+        "import sys\nfrom boolattn.encoders.models import load_model\n"
         f"try: load_model({str(copy)!r})\n"
         "except Exception as error: print(type(error).__name__, 'torch' in sys.modules)"
     )
@@ -395,7 +395,7 @@ def shared_index(copy, tmp_path):
 
 
 def test_the_shipped_parser_is_checked(tmp_path):
-    from boolattn.parsing.parser import Parser
+    from boolattn.query.parser import Parser
 
     models = Path(boolattn.__file__).parent / "models"
     for name in ("parser", "bge-small-general"):

@@ -18,9 +18,9 @@ def modules_after(code: str) -> set[str]:
     [
         "import boolattn",
         "import boolattn.cli",
-        "import boolattn.logic.labels, boolattn.logic.templates",
-        "import boolattn.search, boolattn.service.app, boolattn.embedding.models",
-        "import boolattn.evaluation.metrics, boolattn.composition.fitted, boolattn.data.catalog",
+        "import boolattn.query.parsed_query, boolattn.query.structure",
+        "import boolattn.search, boolattn.service.app, boolattn.encoders.models",
+        "import boolattn.evaluation.metrics, boolattn.scoring.fitted, boolattn.data.catalog",
     ],
 )
 def test_nothing_heavy_is_imported_before_use(code):

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.table import Table
 
-    from boolattn.composition.plan import Plan
     from boolattn.evaluation.judgements import Judgements
     from boolattn.evaluation.ranking import Ranking
+    from boolattn.query.plan import Plan
     from boolattn.search import Searcher
 
 METRICS = ("r_precision", "leak", "excluded_before_full")
@@ -94,16 +94,16 @@ def _mean(values: NDArray[np.float64]) -> float:
 
 
 def _by_vector(searcher: Searcher, plans: Sequence[Plan], depth: int) -> Ranking:
-    from boolattn.composition.exact import exact_search
     from boolattn.evaluation.ranking import Ranking
+    from boolattn.scoring.exact import exact_search
 
     queries = np.stack([plan.plain for plan in plans])
     return Ranking(*exact_search(queries, _vectors(searcher), depth))
 
 
 def _composed(searcher: Searcher, plans: Sequence[Plan], depth: int) -> Ranking:
-    from boolattn.composition import exact as ranking
     from boolattn.evaluation.ranking import Ranking
+    from boolattn.scoring import exact as ranking
 
     found = ranking.rank_plans(plans, _vectors(searcher), depth)
     return Ranking(found.rows.astype(np.int32), found.scores)

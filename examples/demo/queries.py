@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from boolattn.data.records import Query
-from boolattn.logic.syntax import is_explicit, parse
-from boolattn.logic.tree import And, Atom, Not, answers, atoms, operators_of
+from boolattn.query.syntax import is_explicit, parse
+from boolattn.query.tree import And, Atom, Not, answers, atoms, operators_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from boolattn.data.records import Document
-    from boolattn.logic.tree import QueryTree
+    from boolattn.query.tree import QueryTree
 
     Sets = tuple[Mapping[str, str], ...]
 

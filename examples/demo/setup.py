@@ -84,7 +84,7 @@ def _folder(documents: Sequence[Document]) -> Path:
 
 def _index(folder: Path, model: str, documents: Sequence[Document], progress: Progress) -> Searcher:
     """Open a model's index of the documents, or build it."""
-    from boolattn.embedding.models import absolute_name
+    from boolattn.encoders.models import absolute_name
     from boolattn.search import Searcher, load_model
 
     retriever = load_model(model, parser=None if model == "minilm" else "shipped")

@@ -7,9 +7,9 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 from boolattn.cli.results import coloured_query
-from boolattn.composition.shortlist import SHORTLIST
-from boolattn.logic.syntax import unparse
-from boolattn.logic.tree import And, Atom, Not, Or
+from boolattn.query.syntax import unparse
+from boolattn.query.tree import And, Atom, Not, Or
+from boolattn.scoring.shortlist import SHORTLIST
 from examples.demo.queries import ANSWERS, EXCLUDED, OTHER, PARTLY
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from boolattn.logic.tree import QueryTree
+    from boolattn.query.tree import QueryTree
     from boolattn.search import Hit, SearchResult
     from examples.demo.queries import DemoQuery
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.data import domains as data
-from boolattn.embedding.models import load_model
+from boolattn.encoders.models import load_model
 from boolattn.evaluation import domains, figures
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure, needed_depth
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.data.records import Document
-    from boolattn.embedding.base import BaseRetriever
+    from boolattn.encoders.base import BaseRetriever
     from boolattn.search.storage.segments import Array
 
 logger = logging.getLogger(__name__)

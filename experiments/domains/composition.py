@@ -1,7 +1,7 @@
 r"""The composition on the domains benchmark, with given operands: no parser has a part in it.
 
 Prints R-precision by kind of query and the leak of NOT: as one vector, composed, and composed from
-candidates alone. ``--set`` tries another constant of :mod:`boolattn.composition.fitted`::
+candidates alone. ``--set`` tries another constant of :mod:`boolattn.scoring.fitted`::
 
     python -m experiments.domains.composition --data FOLDER --vectors FOLDER --model shipped \
         --domain malware
@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.composition import fitted
-from boolattn.composition.exact import exact_search, rank_plans, top_k
-from boolattn.composition.plan import score
 from boolattn.data import domains as data
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.domains import COLUMNS, METRICS, by_domain, rows_of
@@ -27,9 +24,11 @@ from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
 from boolattn.evaluation.results import results_of
 from boolattn.evaluation.tables import markdown, short
-from boolattn.logic.parsed_query import label_template
-from boolattn.logic.templates import template_tree
-from boolattn.logic.tree import Atom
+from boolattn.query.parsed_query import label_template
+from boolattn.query.structure import template_tree
+from boolattn.query.tree import Atom
+from boolattn.scoring import fitted
+from boolattn.scoring.exact import exact_search, rank_plans, score, top_k
 from boolattn.search.candidates import probes
 from experiments.domains.__main__ import DocumentVectors, load
 
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.composition.plan import Plan
     from boolattn.data.records import Query
-    from boolattn.logic.tree import QueryTree
+    from boolattn.query.plan import Plan
+    from boolattn.query.tree import QueryTree
 
     Vectors = NDArray[np.float32]
 

@@ -15,7 +15,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boolattn.composition.exact import rank_plans
 from boolattn.data.catalog import Options, open_dataset
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure, needed_depth
@@ -23,16 +22,17 @@ from boolattn.evaluation.ranking import Ranking
 from boolattn.evaluation.results import results_of
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
-from boolattn.logic.syntax import parse, unparse
-from boolattn.logic.tree import Atom
+from boolattn.query.syntax import parse, unparse
+from boolattn.query.tree import Atom
+from boolattn.scoring.exact import rank_plans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from boolattn.composition.plan import Plan
-    from boolattn.embedding.base import BaseRetriever
+    from boolattn.encoders.base import BaseRetriever
     from boolattn.evaluation.benchmark import Benchmark
-    from boolattn.logic.tree import QueryTree
+    from boolattn.query.plan import Plan
+    from boolattn.query.tree import QueryTree
 
 METRICS = ("r_precision", "recall@100", "leak")
 _BATCH = 256
@@ -40,7 +40,7 @@ _BATCH = 256
 
 def write_parses(benchmark: Benchmark, path: Path) -> None:
     """Write the tree of every query that the shipped parser composes, in explicit syntax."""
-    from boolattn.parsing.parser import load_parser
+    from boolattn.query.parser import load_parser
 
     parser = load_parser()
     texts = {text for judged in benchmark.splits.values() for text in judged.texts}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from boolattn.data.labelled_queries import write_labelled_queries
 from boolattn.data.sentences import Mixture, generate
 from boolattn.errors import BoolattnError
-from boolattn.logic.parsed_query import label_template
+from boolattn.query.parsed_query import label_template
 from experiments.parser_queries.generator import generate_queries
 from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.natural import (
@@ -52,7 +52,7 @@ from experiments.parsing.validation import benchmark_queries, validation_queries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from boolattn.logic.parsed_query import LabelledQuery
+    from boolattn.query.parsed_query import LabelledQuery
 
 #: How many queries of each source.
 COUNTS = {

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from boolattn.errors import DataError
-from boolattn.logic.operators import Operator
-from boolattn.logic.parsed_query import (
+from boolattn.query.operators import Operator
+from boolattn.query.parsed_query import (
     LABEL,
     LabelledQuery,
     form_tree,

@@ -9,8 +9,8 @@ import random
 import re
 from typing import TYPE_CHECKING
 
-from boolattn.logic.parsed_query import LabelledQuery, label_tree
-from boolattn.logic.syntax import parse
+from boolattn.query.parsed_query import LabelledQuery, label_tree
+from boolattn.query.syntax import parse
 from experiments.parser_queries.generator import Writer
 from experiments.parser_queries.structures import plain_query
 from experiments.parser_queries.wordings import fill_line, table

@@ -11,9 +11,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery, label_tree
-from boolattn.logic.syntax import parse
-from boolattn.logic.tree import atoms
+from boolattn.query.parsed_query import LabelledQuery, ParsedQuery, label_tree
+from boolattn.query.syntax import parse
+from boolattn.query.tree import atoms
 from experiments.parser_queries.generator import Writer
 from experiments.parser_queries.natural import bare_phrases
 from experiments.parser_queries.wordings import fill_line, filled_line, lines, requests, table

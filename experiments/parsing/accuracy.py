@@ -13,7 +13,7 @@ from experiments.parsing.test_sets import cue_word_names, unseen_queries
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from boolattn.composition.plan import Plan
+    from boolattn.query.plan import Plan
 
     #: Parses texts, as ``Retriever.plan`` does.
     Planner = Callable[[Sequence[str]], Sequence[Plan]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boolattn.embedding.models import load_model
+from boolattn.encoders.models import load_model
 from boolattn.errors import ConfigError
 from boolattn.evaluation.tables import markdown, short
-from boolattn.parsing.decoding import ParserOutput
+from boolattn.query.decoding import ParserOutput
 from boolattn.training.parser import accuracy, report_table
 from boolattn.training.run_folder import write_json
 from experiments.parsing.accuracy import split_names, unseen_accuracy

@@ -18,10 +18,10 @@ import torch
 from onnx import numpy_helper
 from transformers import AutoConfig, AutoModel
 
-from boolattn.embedding.int8 import dequantise, read_tensors
 from boolattn.encoder.export.parser import TEXTS, check_agreement
 from boolattn.encoder.parser import ParserConfig, ParserModel
-from boolattn.parsing.parser import GRAPH, load_parser
+from boolattn.encoders.int8 import dequantise, read_tensors
+from boolattn.query.parser import GRAPH, load_parser
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,8 +14,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from boolattn.errors import DataError
-from boolattn.logic.operators import Operator
-from boolattn.logic.parsed_query import (
+from boolattn.query.operators import Operator
+from boolattn.query.parsed_query import (
     LabelledQuery,
     ParsedQuery,
     form_tree,

@@ -16,10 +16,10 @@ from boolattn.errors import DataError
 from boolattn.evaluation.parsing import structure, word_f1
 from boolattn.evaluation.tables import markdown, short
 from boolattn.jsonl import read_jsonl
-from boolattn.logic.parsed_query import LabelledQuery, label_tree, parse_labelled
-from boolattn.logic.structure import operand_signs
-from boolattn.logic.syntax import parse
-from boolattn.logic.tree import Atom, QueryTree, atoms
+from boolattn.query.parsed_query import LabelledQuery, label_tree, parse_labelled
+from boolattn.query.structure import operand_signs
+from boolattn.query.syntax import parse
+from boolattn.query.tree import Atom, QueryTree, atoms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,8 +16,8 @@ from boolattn.data.taxa.places import are_apart, places
 from boolattn.data.taxa.queries import Speaker
 from boolattn.data.taxa.sets import Operand
 from boolattn.data.taxa.wordings import families, requests, wordings
-from boolattn.logic.operators import Operator
-from boolattn.logic.templates import TEMPLATES, template_operators
+from boolattn.query.operators import Operator
+from boolattn.query.structure import TEMPLATES, template_operators
 from experiments.sentences.contents import Category, Taxa, domains, groups
 from experiments.sentences.varied import VariedBuilder, VariedWordings
 

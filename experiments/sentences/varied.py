@@ -15,13 +15,13 @@ from boolattn.data.tables import package_table
 from boolattn.data.taxa.phrases import Builder, CueSpan, families_of, slots_of
 from boolattn.data.taxa.wordings import families, links, requests, skeleton_shape
 from boolattn.errors import ConfigError
-from boolattn.logic.templates import TEMPLATES
+from boolattn.query.structure import TEMPLATES
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterable, Mapping, Sequence
 
-    from boolattn.logic.operators import Operator
+    from boolattn.query.operators import Operator
 
 #: How often a sentence has a skeleton of the taxa benchmark, with a varied cue or request.
 _SEEN_SKELETON = 0.35

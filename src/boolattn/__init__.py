@@ -14,13 +14,13 @@ from boolattn.auto_classes import register_when_imported
 
 if TYPE_CHECKING:
     from boolattn.attention.config import BoolAttnConfig
-    from boolattn.embedding.models import shipped_model
     from boolattn.encoder import build_towers, encode_queries, query_encoder, save_towers
     from boolattn.encoder.retriever import Retriever
+    from boolattn.encoders.models import shipped_model
     from boolattn.errors import BoolattnError
-    from boolattn.logic.operators import Operator
     from boolattn.plugin import attach, detach, load, load_plugin, save, save_plugin
     from boolattn.plugin.explain import explain
+    from boolattn.query.operators import Operator
     from boolattn.search import BooleanRetriever, Searcher
 
 __version__ = "0.1.0.dev0"
@@ -31,7 +31,7 @@ _HOME = {
     "BoolAttnConfig": "boolattn.attention.config",
     "BoolattnError": "boolattn.errors",
     "BooleanRetriever": "boolattn.search",
-    "Operator": "boolattn.logic.operators",
+    "Operator": "boolattn.query.operators",
     "Retriever": "boolattn.encoder.retriever",
     "Searcher": "boolattn.search",
     "attach": "boolattn.plugin",
@@ -45,7 +45,7 @@ _HOME = {
     "save": "boolattn.plugin",
     "save_plugin": "boolattn.plugin",
     "save_towers": "boolattn.encoder",
-    "shipped_model": "boolattn.embedding.models",
+    "shipped_model": "boolattn.encoders.models",
 }
 
 __all__ = [  # noqa: RUF022 - grouped as a reader meets them

@@ -25,10 +25,10 @@ from boolattn.data.domains.queries import Planner
 from boolattn.data.domains.sources import fetch_file, read_member
 from boolattn.data.domains.wordings import STRUCTURES, Speaker, wordings
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.logic.parsed_query import words
-from boolattn.logic.syntax import parse
-from boolattn.logic.templates import LONGER, TEMPLATES, template_tree
-from boolattn.logic.tree import answers, signed_atoms
+from boolattn.query.parsed_query import words
+from boolattn.query.structure import LONGER, TEMPLATES, template_tree
+from boolattn.query.syntax import parse
+from boolattn.query.tree import answers, signed_atoms
 from boolattn.training.corpus import Corpus
 
 MUSCLES = ("abdominals", "biceps", "calves", "chest", "forearms", "glutes", "hamstrings", "lats")

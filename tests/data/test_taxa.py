@@ -22,7 +22,7 @@ from boolattn.data.taxa import source, wordings
 from boolattn.data.taxa.places import are_apart, places_of
 from boolattn.data.taxa.sets import SHARES, split_of
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
-from boolattn.logic.templates import TEMPLATES, template_operators
+from boolattn.query.structure import TEMPLATES, template_operators
 
 SPLITS = ("train", "validation", "test", "unseen")
 TABLE = tomllib.loads(

@@ -12,9 +12,9 @@ from boolattn.data.taxa.phrases import Builder, fill, parse
 from boolattn.data.taxa.queries import Speaker
 from boolattn.data.taxa.sets import Group, Operand
 from boolattn.errors import DataError
-from boolattn.logic.lexicon import find_cues
-from boolattn.logic.operators import Operator
-from boolattn.logic.templates import TEMPLATES
+from boolattn.query.lexicon import find_cues
+from boolattn.query.operators import Operator
+from boolattn.query.structure import TEMPLATES
 
 FROZEN = ("1", "f70a0fd171e0958a3670d3d2e24670932ec5b081844084fe9eb71af228622a5d")
 

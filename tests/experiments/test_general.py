@@ -10,7 +10,7 @@ from boolattn.encoder import build_towers
 from boolattn.encoder.tower_storage import save_towers
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.results import Results
-from boolattn.logic.operators import Operator
+from boolattn.query.operators import Operator
 from experiments.general import evaluate
 from experiments.general.mixture import Limits, domain_part
 

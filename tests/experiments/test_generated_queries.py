@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from boolattn.data.taxa import wordings
-from boolattn.logic.lexicon import find_cues
-from boolattn.logic.parsed_query import words
+from boolattn.query.lexicon import find_cues
+from boolattn.query.parsed_query import words
 from experiments.parser_queries.contents import contents, taxa_content
 from experiments.parser_queries.generator import FORMS, Writer, generate_queries
 from experiments.parser_queries.held_out import BANNED

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from boolattn.errors import DataError
-from boolattn.logic.parsed_query import parse_labelled
+from boolattn.query.parsed_query import parse_labelled
 from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.natural import (
     fill_natural,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from boolattn.data.records import Operand, Query
 from boolattn.evaluation.parsing import structure
-from boolattn.logic.tree import And, Atom, Not, Or
+from boolattn.query.tree import And, Atom, Not, Or
 from experiments.domains.composition import oracle_tree
 
 TEXT = "moths of borneo but not sumatra"

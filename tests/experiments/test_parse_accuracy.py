@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from boolattn.evaluation.parsing import has_same_operands, word_f1
-from boolattn.logic.tree import And, Atom, Not, Or, QueryTree
+from boolattn.query.tree import And, Atom, Not, Or, QueryTree
 from experiments.parsing.accuracy import split_names, unseen_accuracy
 from experiments.parsing.test_sets import FORMS, cue_word_names, unseen_queries
 

@@ -12,7 +12,7 @@ import pytest
 
 import experiments
 from boolattn.errors import DataError
-from boolattn.logic.parsed_query import words
+from boolattn.query.parsed_query import words
 from experiments.parsing.test_sets import FORMS, parse_unseen, unseen_queries
 from tests.parses import form, negated, positive
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boolattn.logic.syntax import parse
+from boolattn.query.syntax import parse
 from experiments.__main__ import main
 from experiments.parser_queries.natural import natural_queries
 from experiments.parser_queries.wordings import table

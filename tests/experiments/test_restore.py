@@ -7,7 +7,7 @@ import pytest
 from boolattn.encoder.export.parser import TEXTS, check_agreement
 from boolattn.encoder.parser import ParserModel
 from boolattn.errors import DataError
-from boolattn.parsing.parser import load_parser
+from boolattn.query.parser import load_parser
 from experiments.parsing import restore as module
 
 

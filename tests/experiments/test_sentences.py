@@ -18,9 +18,9 @@ from boolattn.data.sentences import Mixture, generate, generate_triplets
 from boolattn.data.setbert import read_setbert
 from boolattn.data.taxa import wordings
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
-from boolattn.logic.lexicon import find_cues
-from boolattn.logic.operators import Operator
-from boolattn.logic.templates import TEMPLATES, template_operators
+from boolattn.query.lexicon import find_cues
+from boolattn.query.operators import Operator
+from boolattn.query.structure import TEMPLATES, template_operators
 from tests.lazy import Lazy
 
 SEEN = Lazy(lambda: generate(3000, seed=7))

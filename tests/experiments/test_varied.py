@@ -12,7 +12,7 @@ from boolattn.data.tables import package_table
 from boolattn.data.taxa import wordings
 from boolattn.data.taxa.phrases import parse
 from boolattn.errors import ConfigError
-from boolattn.logic.templates import TEMPLATES, template_operators
+from boolattn.query.structure import TEMPLATES, template_operators
 from experiments.parser_queries.held_out import BANNED
 from experiments.sentences.contents import domains
 from experiments.sentences.varied import TABLE, varied_words

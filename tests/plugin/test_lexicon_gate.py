@@ -5,11 +5,11 @@ import torch
 from transformers import AutoTokenizer, BertTokenizer
 
 from boolattn import BoolAttnConfig, attach
-from boolattn.embedding.models import minilm_folder
+from boolattn.encoders.models import minilm_folder
 from boolattn.errors import ConfigError, GateError
-from boolattn.logic.lexicon import CUES, NOT_CUES
 from boolattn.plugin import recording
 from boolattn.plugin.vocabulary import lexicon_gate
+from boolattn.query.lexicon import CUES, NOT_CUES
 from tests.conftest import TEXTS, VOCABULARY, cue_labels
 
 SENTENCES = (

@@ -11,7 +11,7 @@ from pathlib import Path
 from boolattn.data.beir import write_beir
 from boolattn.data.records import Document, Operand, Query
 from boolattn.data.taxa.benchmark import FORMAT, Manifest
-from boolattn.logic.operators import Operator
+from boolattn.query.operators import Operator
 
 PRESET = """
 [model]

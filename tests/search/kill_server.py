@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from boolattn.embedding.callables import CallableRetriever
+from boolattn.encoders.callables import CallableRetriever
 from boolattn.errors import IndexFolderError
 from boolattn.search import Document, Searcher
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.candidate_recall import candidate_recall
-from boolattn.logic.syntax import parse
+from boolattn.query.syntax import parse
 from boolattn.search import Document, Searcher
 from boolattn.search.candidates import probes
 from boolattn.search.engines.base import Selection, best

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from boolattn.composition.plan import Plan
 from boolattn.data.records import Document
-from boolattn.logic.tree import Atom
+from boolattn.query.plan import Plan
+from boolattn.query.tree import Atom
 from boolattn.search.lexical import Lexical, write_lexical
 from boolattn.search.lexical_evidence import LexicalEvidence
 

@@ -6,11 +6,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from boolattn import BoolAttnConfig
-from boolattn.embedding.models import minilm_folder
 from boolattn.encoder import build_towers, encode_queries
 from boolattn.encoder.retriever import Retriever
+from boolattn.encoders.models import minilm_folder
 from boolattn.errors import DataError, GateError
-from boolattn.logic.tree import And, Atom, Not
+from boolattn.query.tree import And, Atom, Not
 from boolattn.search.lexical import Bm25Ranker
 from boolattn.search.model_rankers import RetrieverRanker, TowersRanker
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boolattn.logic.tree import atoms, operators_of
+from boolattn.query.tree import atoms, operators_of
 from boolattn.search import Document, Searcher
 from boolattn.search.filters import parse_filters
 from boolattn.search.lexical import terms_of

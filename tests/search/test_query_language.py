@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from boolattn.composition.clauses import clauses
-from boolattn.composition.fitted import conjunctions, fit
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
-from boolattn.logic.syntax import parse
-from boolattn.logic.tree import atoms
+from boolattn.query.clauses import clauses, conjunctions
+from boolattn.query.syntax import parse
+from boolattn.query.tree import atoms
+from boolattn.scoring.fitted import fit
 from boolattn.search import Document, Searcher
 from boolattn.service.app import create_app
 from tests.search import word_model

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
-from boolattn.logic.syntax import parse
-from boolattn.logic.tree import Atom
+from boolattn.query.syntax import parse
+from boolattn.query.tree import Atom
 from boolattn.search import Document, Hit, Searcher
 from boolattn.search.filters import parse_filters
 from boolattn.search.queries import is_contradiction

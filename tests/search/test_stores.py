@@ -17,8 +17,7 @@ from qdrant_client import QdrantClient, models
 
 import boolattn
 from benchmarks import stores as made_up
-from boolattn.composition.exact import rank_plans
-from boolattn.embedding.callables import CallableRetriever, EmbeddingEndpoint
+from boolattn.encoders.callables import CallableRetriever, EmbeddingEndpoint
 from boolattn.errors import (
     BoolattnError,
     ConfigError,
@@ -27,7 +26,8 @@ from boolattn.errors import (
     QueryError,
     ServerError,
 )
-from boolattn.logic.syntax import parse
+from boolattn.query.syntax import parse
+from boolattn.scoring.exact import rank_plans
 from boolattn.search import BooleanRetriever, Searcher
 from boolattn.search.boolean_retriever import CANDIDATES
 from boolattn.search.stores.arrays import ArrayStore, FaissStore

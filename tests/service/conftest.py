@@ -12,9 +12,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from boolattn.errors import DataError
-from boolattn.logic.structure import operand_signs
-from boolattn.logic.syntax import is_explicit, parse_with_spans
-from boolattn.logic.tree import And, Atom, Not, Or, atoms
+from boolattn.query.structure import operand_signs
+from boolattn.query.syntax import is_explicit, parse_with_spans
+from boolattn.query.tree import And, Atom, Not, Or, atoms
 from boolattn.search import Hit, SearchOptions, SearchResult
 from boolattn.search.verdicts import judge
 from boolattn.service.app import create_app

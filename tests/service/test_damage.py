@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from boolattn.embedding.models import load_model
+from boolattn.encoders.models import load_model
 from boolattn.errors import BoolattnError, ConfigError, IndexFolderError, QueryError
 from boolattn.files import _clean_scratch, scratch_folder
 from boolattn.search import Searcher

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from boolattn import BoolAttnConfig
-from boolattn.embedding.models import minilm_folder
 from boolattn.encoder import build_towers
+from boolattn.encoders.models import minilm_folder
 from tests.service.browser import CONTRAST, needs_browser, search, services
 from tests.service.conftest import WordSearcher
 from tests.service.test_api import JUDGED, QUERY

@@ -70,7 +70,7 @@ def index(  # noqa: PLR0913 - options of a command line
     if out is None and str(documents) == "-":
         raise ConfigError("documents from stdin need --out, the folder of the index")
     folder = out or Path(f"{documents.resolve().name.partition('.')[0]}.index")
-    from boolattn.embedding.models import SHIPPED, absolute_name
+    from boolattn.encoders.models import SHIPPED, absolute_name
     from boolattn.search import Searcher, load_model
 
     start = time.perf_counter()

@@ -67,7 +67,7 @@ class Domains:
             print_json({"columns": domains.COLUMNS, "splits": values}, indent=2)
 
     def _systems(self, benchmark: Benchmark) -> Iterator[tuple[str, OpenSystem]]:
-        from boolattn.embedding.models import load_model
+        from boolattn.encoders.models import load_model
         from boolattn.search.index_ranker import WAYS, IndexRanker
         from boolattn.search.systems import RUNS, OpenSystem, open_system
 

@@ -10,16 +10,16 @@ from typer import Argument, Option
 
 from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
 from boolattn.errors import ConfigError, QueryError
-from boolattn.logic.syntax import unparse
-from boolattn.logic.tree import Atom
+from boolattn.query.syntax import unparse
+from boolattn.query.tree import Atom
 
 if TYPE_CHECKING:
     from rich.table import Table
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from boolattn.composition.plan import Plan
     from boolattn.encoder.retriever import Retriever
     from boolattn.plugin.explain import Explanation
+    from boolattn.query.plan import Plan
 
 FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
 
@@ -34,7 +34,7 @@ def explain(
     """Show the parsed query, and cue, scope, bias and change of attention by token."""
     if not text.strip():
         raise QueryError("the text is empty; there is nothing to explain")
-    from boolattn.embedding.models import SHIPPED, require_torch, resolve, torch_folder
+    from boolattn.encoders.models import SHIPPED, require_torch, resolve, torch_folder
 
     quiet_libraries()
     folder = resolve(SHIPPED) if model is None else Path(model)
@@ -72,7 +72,7 @@ def explain(
 
 def _explain_parse(folder: Path, text: str, *, as_json: bool) -> None:
     """Show the parsed query alone, which needs no torch."""
-    from boolattn.embedding.models import load_model
+    from boolattn.encoders.models import load_model
     from boolattn.search.queries import prepare_queries
 
     plan = prepare_queries(load_model(str(folder)), [text])[0].plan

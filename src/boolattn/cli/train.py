@@ -60,7 +60,7 @@ def average(
     shares = share or [0.5]
     if len(shares) not in {1, len(models)}:
         raise ConfigError(f"{len(shares)} shares for {len(models)} models; give one, or one each")
-    from boolattn.embedding.models import require_torch
+    from boolattn.encoders.models import require_torch
 
     require_torch("average")
     from boolattn.encoder import Card, save_towers
@@ -82,7 +82,7 @@ def export(
     """Write a model for onnxruntime, which needs no PyTorch, and compare the two."""
     if not (model / "modules.json").is_file():
         raise MissingDataError(f"{model} holds no modules.json; give the folder of a trained model")
-    from boolattn.embedding.models import require_torch
+    from boolattn.encoders.models import require_torch
 
     require_torch("export")
     from rich.table import Table

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import DataError
 from boolattn.jsonl import read_jsonl, write_jsonl
-from boolattn.logic.operators import Operator
-from boolattn.logic.parsed_query import (
+from boolattn.query.operators import Operator
+from boolattn.query.parsed_query import (
     MAX_LEVEL,
     Gap,
     LabelledQuery,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from boolattn.data.records import Query
-    from boolattn.logic.parsed_query import Spans
+    from boolattn.query.parsed_query import Spans
 
 _FIELDS = {"text": str, "operands": list, "negated": list, "gaps": list, "source": str}
 _GAPS = {

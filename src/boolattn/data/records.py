@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.errors import DataError
-from boolattn.logic.operators import Operator
-from boolattn.logic.templates import template_tree
-from boolattn.logic.tree import And, Not, answers
+from boolattn.query.operators import Operator
+from boolattn.query.structure import template_tree
+from boolattn.query.tree import And, Not, answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,7 +64,7 @@ class Query:
     id: str  # unique in its split
     text: str  # as a person types it
     gold: frozenset[str]  # relevant documents
-    template: str = ""  # one of ``boolattn.logic.templates.TEMPLATES``, or empty where unknown
+    template: str = ""  # one of ``boolattn.query.structure.TEMPLATES``, or empty where unknown
     operators: tuple[Operator, ...] = ()  # operators it uses, in the order AND, OR, NOT
     operands: tuple[Operand, ...] = ()  # in the template's order
     excluded: frozenset[str] = frozenset()  # documents that would be relevant without the NOT

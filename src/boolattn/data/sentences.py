@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from boolattn.data.taxa.phrases import CueSpan, Span
-    from boolattn.logic.operators import Operator
+    from boolattn.query.operators import Operator
 
 #: Added to the seed of evaluation sentences, so that they differ from those of training.
 HELD_OUT_SEED = 1_000_003

@@ -11,8 +11,8 @@ from boolattn.data.sentences import Sentence, Triplet
 from boolattn.data.taxa.phrases import CueSpan
 from boolattn.errors import ConfigError, DataError
 from boolattn.jsonl import find_file, read_jsonl
-from boolattn.logic.lexicon import find_cues
-from boolattn.logic.operators import OPERATORS, Operator
+from boolattn.query.lexicon import find_cues
+from boolattn.query.operators import OPERATORS, Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

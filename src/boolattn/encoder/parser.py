@@ -1,6 +1,6 @@
 """The query parser in torch: a small encoder of its own, and a head of slots.
 
-Slots and logits are described in :mod:`boolattn.parsing.decoding`.
+Slots and logits are described in :mod:`boolattn.query.decoding`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel
 
 from boolattn.checksums import check_sums, write_sums
-from boolattn.embedding.int8 import dequantise, quantise, read_tensors, write_parts
+from boolattn.encoders.int8 import dequantise, quantise, read_tensors, write_parts
 from boolattn.errors import BoolattnError, ConfigError, DataError
 from boolattn.files import atomic_folder
-from boolattn.logic.labels import span_labels
-from boolattn.parsing.decoding import ABSENT, GAPS, NEGATED, POSITIVE, ParserLogits
+from boolattn.query.decoding import ABSENT, GAPS, NEGATED, POSITIVE, ParserLogits
+from boolattn.query.parsed_query import span_labels
 from boolattn.settings import build
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from boolattn.logic.parsed_query import ParsedQuery, Span
+    from boolattn.query.parsed_query import ParsedQuery, Span
 
 SETTINGS, TOKENIZER = "parser.json", "tokenizer.json"
 _SCALE = ".scale"

@@ -12,16 +12,16 @@ from tokenizers import Tokenizer
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from boolattn.embedding.base import BaseRetriever, ignore
-from boolattn.embedding.models import torch_folder
 from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.encoder.document_encoder import document_encoder
 from boolattn.encoder.tower_storage import load_towers, save_towers
 from boolattn.encoder.towers import encode_queries, query_encoder, settings_of
+from boolattn.encoders.base import BaseRetriever, ignore
+from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError
-from boolattn.parsing.parser import SHIPPED
-from boolattn.parsing.runtime import vocabulary_sum
 from boolattn.plugin.attach import plugin_of
+from boolattn.query.parser import SHIPPED
+from boolattn.query.runtime import vocabulary_sum
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.encoder.card import Card
-    from boolattn.parsing.parser import Parser
+    from boolattn.query.parser import Parser
 
     Array = NDArray[np.float32]
 

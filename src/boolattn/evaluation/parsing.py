@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from boolattn.logic.structure import operand_signs
-from boolattn.logic.tree import And, Atom, Not, atoms
+from boolattn.query.structure import operand_signs
+from boolattn.query.tree import And, Atom, Not, atoms
 
 if TYPE_CHECKING:
-    from boolattn.logic.tree import QueryTree
+    from boolattn.query.tree import QueryTree
 
 
 def structure(tree: QueryTree) -> str:
@@ -39,7 +39,7 @@ def word_f1(expected: QueryTree, parsed: QueryTree) -> float:
     Positive operands are matched with positive ones and negated with negated ones, greedily by
     overlap.
 
-    >>> from boolattn.logic.tree import Or
+    >>> from boolattn.query.tree import Or
     >>> word_f1(Or((Atom("red moths"), Atom("ants"))), Or((Atom("moths"), Atom("red ants"))))
     0.6666666666666666
     """

@@ -14,8 +14,8 @@ from boolattn.evaluation import significance
 from boolattn.evaluation.judgements import KINDS, QueryInfo
 from boolattn.evaluation.metrics import mean
 from boolattn.files import atomic_file
-from boolattn.logic.operators import OPERATORS
-from boolattn.logic.templates import LONGER, TEMPLATES
+from boolattn.query.operators import OPERATORS
+from boolattn.query.structure import LONGER, TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,8 +10,8 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from boolattn.attention.gate import NO_OWNER, LexiconGate
 from boolattn.errors import ConfigError
-from boolattn.logic.lexicon import CUES, NOT_CUES, cue_words
-from boolattn.logic.operators import OPERATORS
+from boolattn.query.lexicon import CUES, NOT_CUES, cue_words
+from boolattn.query.operators import OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

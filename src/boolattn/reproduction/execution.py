@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from boolattn.composition.exact import exact_search
 from boolattn.encoder.retriever import Retriever
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import DEFAULT, mean, measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
 from boolattn.files import atomic_file
-from boolattn.logic.operators import OPERATORS
+from boolattn.query.operators import OPERATORS
 from boolattn.reproduction.inputs import data_fingerprint, fingerprints, open_data
 from boolattn.reproduction.preflight import check, open_corpus
 from boolattn.reproduction.requests import RunInputs, find_finished, resolve
 from boolattn.reproduction.runs import Row, Run, save_queries
 from boolattn.reproduction.systems import paper_registry
+from boolattn.scoring.exact import exact_search
 from boolattn.training import launch
 from boolattn.training.batches.sampling import label_columns
 from boolattn.training.batches.tokens import Tokens

@@ -14,7 +14,7 @@ from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 
 from boolattn.data.catalog import Options, open_dataset
-from boolattn.embedding.models import torch_source
+from boolattn.encoders.models import torch_source
 from boolattn.files import text_hash
 
 if TYPE_CHECKING:

@@ -189,7 +189,7 @@ def _named(text: str, known: Mapping[str, object]) -> tuple[str, str]:
 
 def figure1(model: Path | None, out: Path, text: str = SENTENCE) -> str:
     """Draw the effect of BoolAttn on one sentence, which the paper's Figure 1 sketches."""
-    from boolattn.embedding.models import shipped_model, torch_folder
+    from boolattn.encoders.models import shipped_model, torch_folder
     from boolattn.plugin.explain import explain
 
     home = torch_folder(model) if model else shipped_model()

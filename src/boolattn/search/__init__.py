@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from boolattn.data.records import Document
-from boolattn.embedding.models import SHIPPED, load_model
+from boolattn.encoders.models import SHIPPED, load_model
 from boolattn.search.boolean_retriever import BooleanRetriever
 from boolattn.search.index.writer import IndexSettings
 from boolattn.search.pipeline import SearchOptions

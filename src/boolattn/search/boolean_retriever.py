@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.composition.exact import Ranked
 from boolattn.data.records import Document
-from boolattn.embedding.callables import CallableRetriever, unit
-from boolattn.embedding.models import as_retriever
+from boolattn.encoders.callables import CallableRetriever, unit
+from boolattn.encoders.models import as_retriever
 from boolattn.errors import ConfigError, IndexMismatchError, QueryError, ServerError
-from boolattn.logic.tree import Like, Where, atoms
-from boolattn.parsing.parser import SHIPPED
+from boolattn.query.parser import SHIPPED
+from boolattn.query.tree import Like, Where, atoms
+from boolattn.scoring.exact import Ranked
 from boolattn.search.engines.base import Selection, similarities
 from boolattn.search.filters import condition_of, read_filters, required_of_all
 from boolattn.search.pipeline import Pipeline, read_options
@@ -25,8 +25,8 @@ from boolattn.settings import checked
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from boolattn.logic.tree import QueryTree
-    from boolattn.parsing.parser import Parser
+    from boolattn.query.parser import Parser
+    from boolattn.query.tree import QueryTree
     from boolattn.search.result import SearchResult
     from boolattn.search.storage.segments import Array, Mask, RowNumbers
     from boolattn.search.stores.base import Neighbours, Row, Store

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from boolattn.composition.exact import Ranked
-from boolattn.composition.fitted import fit
-from boolattn.composition.shortlist import SHORTLIST
-from boolattn.logic.tree import Where, atoms
+from boolattn.query.tree import Where, atoms
+from boolattn.scoring.exact import Ranked
+from boolattn.scoring.fitted import fit
+from boolattn.scoring.shortlist import SHORTLIST
 from boolattn.search.engines.base import best
 from boolattn.search.engines.flat import Flat
 from boolattn.search.lexical_evidence import LexicalEvidence
@@ -17,8 +17,8 @@ from boolattn.search.lexical_evidence import LexicalEvidence
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from boolattn.composition.fitted import Fitted
-    from boolattn.composition.plan import Plan
+    from boolattn.query.plan import Plan
+    from boolattn.scoring.fitted import Fitted
     from boolattn.search.engines.base import Searchable, Selection
     from boolattn.search.lexical import Lexical
     from boolattn.search.storage.segments import Array, RowNumbers

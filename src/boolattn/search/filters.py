@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import QueryError
-from boolattn.logic.tree import And, Not, Where, atoms, signed_atoms
+from boolattn.query.tree import And, Not, Where, atoms, signed_atoms
 from boolattn.search.storage import segments
 from boolattn.search.storage.values import (
     as_boolean,
@@ -33,7 +33,7 @@ from boolattn.search.verdicts import truth
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from boolattn.logic.tree import QueryTree
+    from boolattn.query.tree import QueryTree
     from boolattn.search.storage.segments import Mask, Rows
     from boolattn.search.storage.values import Value
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from boolattn.data.records import Document
-    from boolattn.embedding.base import BaseRetriever
+    from boolattn.encoders.base import BaseRetriever
     from boolattn.search.index.writer import Encode
     from boolattn.search.model_rankers import Progress
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.composition.exact import Ranked
 from boolattn.errors import IndexFolderError, MissingDataError
 from boolattn.evaluation.ranking import PADDING, Ranking
 from boolattn.files import scratch_folder
+from boolattn.scoring.exact import Ranked
 from boolattn.settings import checked
 
 if TYPE_CHECKING:

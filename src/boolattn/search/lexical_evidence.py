@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.composition.exact import Ranked
-from boolattn.composition.fitted import conjunctions
-from boolattn.composition.shortlist import shortlist_spread
-from boolattn.logic.tree import atoms
+from boolattn.query.clauses import conjunctions
+from boolattn.query.tree import atoms
+from boolattn.scoring.exact import Ranked
+from boolattn.scoring.shortlist import shortlist_spread
 from boolattn.search.lexical import terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from boolattn.composition.plan import Plan
+    from boolattn.query.plan import Plan
     from boolattn.search.lexical import Lexical
     from boolattn.search.storage.segments import Array, Mask, RowNumbers
 

@@ -11,10 +11,10 @@ import re
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from boolattn.logic.lexicon import find_cues
-from boolattn.logic.operators import Operator
-from boolattn.logic.structure import operand_signs
-from boolattn.logic.tree import atoms
+from boolattn.query.lexicon import find_cues
+from boolattn.query.operators import Operator
+from boolattn.query.structure import operand_signs
+from boolattn.query.tree import atoms
 from boolattn.search.lexical import terms_of
 from boolattn.search.verdicts import truth
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Set
 
     from boolattn.data.records import Document
-    from boolattn.logic.tree import QueryTree
+    from boolattn.query.tree import QueryTree
     from boolattn.search.result import Hit
 
     #: A test of a document's words.

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.composition.exact import exact_search, rank_plans
 from boolattn.errors import ConfigError, DataError, GateError
 from boolattn.evaluation.ranking import Ranking
+from boolattn.scoring.exact import exact_search, rank_plans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.attention.config import BoolAttnConfig
-    from boolattn.embedding.base import BaseRetriever
+    from boolattn.encoders.base import BaseRetriever
 
     #: Called with what is done, how much of it is done, and of how much.
     Progress = Callable[[str, int, int], None]

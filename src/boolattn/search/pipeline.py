@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from boolattn.composition.exact import Ranked
 from boolattn.errors import QueryError
-from boolattn.logic.tree import Like, atoms
+from boolattn.query.tree import Like, atoms
+from boolattn.scoring.exact import Ranked
 from boolattn.search.candidates import PlanRanking, add_conditions, rank
 from boolattn.search.lexical_exclusion import allowed_by_terms, denies, is_kept
 from boolattn.search.queries import QueryOptions, added_operands, prepare_queries
@@ -23,10 +23,10 @@ from boolattn.settings import build, check_types
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from boolattn.composition.plan import Plan
     from boolattn.data.records import Document
-    from boolattn.embedding.base import BaseRetriever
-    from boolattn.logic.tree import QueryTree
+    from boolattn.encoders.base import BaseRetriever
+    from boolattn.query.plan import Plan
+    from boolattn.query.tree import QueryTree
     from boolattn.search.engines.base import Searchable, Selection
     from boolattn.search.lexical import Lexical
     from boolattn.search.lexical_exclusion import IsAllowed

@@ -9,19 +9,19 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
-from boolattn.logic.lexicon import unused_cues
-from boolattn.logic.structure import negated_atoms
-from boolattn.logic.syntax import check_anchored, is_explicit, parse_entry, parse_with_spans
-from boolattn.logic.tree import Atom, Everything, Like, Where, atoms, join_all, negate, operand
+from boolattn.query.lexicon import unused_cues
+from boolattn.query.structure import negated_atoms
+from boolattn.query.syntax import check_anchored, is_explicit, parse_entry, parse_with_spans
+from boolattn.query.tree import Atom, Everything, Like, Where, atoms, join_all, negate, operand
 from boolattn.search.verdicts import truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from boolattn.composition.plan import Plan
-    from boolattn.embedding.base import BaseRetriever
-    from boolattn.logic.parsed_query import Spans
-    from boolattn.logic.tree import QueryTree
+    from boolattn.encoders.base import BaseRetriever
+    from boolattn.query.parsed_query import Spans
+    from boolattn.query.plan import Plan
+    from boolattn.query.tree import QueryTree
     from boolattn.search.storage.segments import Array
 
 MODES = ("auto", "plain", "explicit")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from boolattn.logic.syntax import unparse
-from boolattn.logic.tree import signed_atoms
+from boolattn.query.syntax import unparse
+from boolattn.query.tree import signed_atoms
 from boolattn.search.lexical import matched_words, terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from boolattn.logic.tree import QueryTree
+    from boolattn.query.tree import QueryTree
 
 KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "ranked lower"
 #: Attributes that JSON has under another name.

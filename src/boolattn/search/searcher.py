@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.data.records import Document
-from boolattn.embedding.models import SHIPPED, as_retriever, load_model
+from boolattn.encoders.models import SHIPPED, as_retriever, load_model
 from boolattn.errors import (
     BoolattnError,
     ConfigError,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from sentence_transformers import SentenceTransformer
 
-    from boolattn.embedding.base import BaseRetriever
+    from boolattn.encoders.base import BaseRetriever
     from boolattn.search.engines.base import Engine
     from boolattn.search.index.overview import Example, Facet
     from boolattn.search.index.writer import Encode
@@ -126,7 +126,7 @@ class Searcher:
         Args:
             documents: Texts, whose ids are their places; or documents; or mappings with ``text``
                 and, if there are any, ``id``, ``title`` and metadata.
-            model: What encodes them: see :func:`~boolattn.embedding.models.as_retriever`.
+            model: What encodes them: see :func:`~boolattn.encoders.models.as_retriever`.
             **settings: Values of :class:`IndexSettings`.
         """
         if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):

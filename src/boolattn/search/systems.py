@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boolattn.embedding import models
+from boolattn.encoders import models
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation.ranking import read_run
 from boolattn.jsonl import ENDINGS

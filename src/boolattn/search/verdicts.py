@@ -6,14 +6,14 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from boolattn.composition.shortlist import SHORTLIST
-from boolattn.logic.tree import And, Atom, Not, Or
+from boolattn.query.tree import And, Atom, Not, Or
+from boolattn.scoring.shortlist import SHORTLIST
 from boolattn.search.result import DOUBTFUL, KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from boolattn.logic.tree import QueryTree
+    from boolattn.query.tree import QueryTree
     from boolattn.search.result import Hit
 
 #: A document counts as one of a negated operand where it matches that more than this share of the

@@ -16,7 +16,7 @@ from fastapi import Query
 
 import boolattn
 from boolattn.errors import BoolattnError, DataError
-from boolattn.logic.syntax import is_explicit
+from boolattn.query.syntax import is_explicit
 from boolattn.search.filters import parse_filters
 from boolattn.search.pipeline import SHORTENED
 from boolattn.service import replies, schemas

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import BoolattnError, DataError
 from boolattn.jsonl import read_jsonl
-from boolattn.logic.syntax import unparse
-from boolattn.logic.templates import template_tree
+from boolattn.query.structure import template_tree
+from boolattn.query.syntax import unparse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

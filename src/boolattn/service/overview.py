@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 import boolattn
-from boolattn.logic.syntax import unparse
-from boolattn.logic.tree import operators_of
+from boolattn.query.syntax import unparse
+from boolattn.query.tree import operators_of
 from boolattn.service.handlers import Handlers, Options
 from boolattn.service.schemas import QUERY, Value
 

@@ -6,7 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 from boolattn.errors import ConfigError
-from boolattn.logic.tree import And, Atom, Like, Not, Or, Where, operators_of, signed_atoms
+from boolattn.query.tree import And, Atom, Like, Not, Or, Where, operators_of, signed_atoms
 from boolattn.search.result import RANKED_LOWER
 from boolattn.search.verdicts import explain_lower_rank
 from boolattn.service.schemas import HitReply, Judged, OperandReply, OtherRank, TreeNode, WordReply
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from boolattn.embedding.base import BaseRetriever
-    from boolattn.logic.tree import QueryTree
+    from boolattn.encoders.base import BaseRetriever
     from boolattn.plugin.explain import Explanation
+    from boolattn.query.tree import QueryTree
     from boolattn.search import Hit, SearchResult
     from boolattn.service.judgements import JudgedQuery
 

@@ -34,8 +34,8 @@ from boolattn.encoder.parser import (
 from boolattn.errors import BoolattnError, ConfigError
 from boolattn.evaluation.parsing import has_same_operands, structure, word_f1
 from boolattn.evaluation.tables import markdown
-from boolattn.logic.tree import Atom
-from boolattn.parsing.decoding import ParserLogits, decode, mark_operators
+from boolattn.query.decoding import ParserLogits, decode, mark_operators
+from boolattn.query.tree import Atom
 from boolattn.training.loop import LoopSettings, run_loop
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from boolattn.logic.parsed_query import LabelledQuery, ParsedQuery
-    from boolattn.parsing.decoding import ParserOutput
+    from boolattn.query.decoding import ParserOutput
+    from boolattn.query.parsed_query import LabelledQuery, ParsedQuery
 
 HELD_OUT = "held_out"
 _MEASURES = ("structure", "operands", "word_f1", "left_alone")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
-from boolattn.embedding.models import torch_source
 from boolattn.encoder import BoolBertModel, build_towers, query_encoder, settings_of
 from boolattn.encoder.tower_storage import load_towers
+from boolattn.encoders.models import torch_source
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.plugin import plugin_of
 from boolattn.plugin.strict import strict_loading

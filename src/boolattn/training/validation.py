@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from boolattn.composition.exact import exact_search
 from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import mean, measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
-from boolattn.logic.operators import OPERATORS
+from boolattn.query.operators import OPERATORS
+from boolattn.scoring.exact import exact_search
 from boolattn.training import tower_pass
 from boolattn.training.batches.sampling import label_columns
 from boolattn.training.batches.tokens import original_order

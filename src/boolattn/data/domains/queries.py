@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from boolattn.data.domains.items import Value, stems
 from boolattn.data.domains.wordings import STRUCTURES, Speaker, Worded
 from boolattn.data.records import answer_sets
-from boolattn.logic.operators import Operator
-from boolattn.logic.structure import operand_signs
-from boolattn.logic.templates import template_operators, template_tree
-from boolattn.logic.tree import answers
+from boolattn.query.operators import Operator
+from boolattn.query.structure import operand_signs, template_operators, template_tree
+from boolattn.query.tree import answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

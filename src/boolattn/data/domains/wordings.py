@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.data.tables import package_table
 from boolattn.data.taxa.phrases import Builder
-from boolattn.logic.syntax import parse_with_spans, unparse
-from boolattn.logic.templates import template_tree
+from boolattn.query.structure import template_tree
+from boolattn.query.syntax import parse_with_spans, unparse
 
 if TYPE_CHECKING:
     import random

@@ -25,7 +25,7 @@ from boolattn.data.taxa.source import Registry
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_folder
 from boolattn.jsonl import find_file, read_jsonl, write_jsonl
-from boolattn.logic.templates import TEMPLATES
+from boolattn.query.structure import TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from boolattn.errors import DataError
-from boolattn.logic.operators import Operator
+from boolattn.query.operators import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,7 +8,7 @@ from boolattn.data import records
 from boolattn.data.taxa.phrases import Builder, fill, slots_of
 from boolattn.data.taxa.places import places
 from boolattn.data.taxa.wordings import Wording, families, links, requests, wordings
-from boolattn.logic.templates import template_operators
+from boolattn.query.structure import template_operators
 
 if TYPE_CHECKING:
     import random

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from boolattn.data.tables import package_table
 from boolattn.data.taxa.places import places_of
-from boolattn.logic.lexicon import find_cues
+from boolattn.query.lexicon import find_cues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

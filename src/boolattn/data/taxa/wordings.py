@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from boolattn.data.tables import package_table
 from boolattn.data.taxa.phrases import families_of, slots_of
 from boolattn.errors import ConfigError
-from boolattn.logic.operators import Operator
-from boolattn.logic.templates import TEMPLATES
+from boolattn.query.operators import Operator
+from boolattn.query.structure import TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

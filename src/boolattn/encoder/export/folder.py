@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.checksums import SUMS
-from boolattn.embedding.int8 import TORCH, WEIGHTS_MAP, read_tensors, write_parts, write_torch
-from boolattn.embedding.onnx_retriever import OnnxRetriever
-from boolattn.embedding.onnx_storage import (
+from boolattn.encoder.export.agreement import TEXTS, check_agreement
+from boolattn.encoder.export.graphs import TowerGraph, tower_graphs, write_graph
+from boolattn.encoder.retriever import Retriever
+from boolattn.encoder.towers import settings_of
+from boolattn.encoders.int8 import TORCH, WEIGHTS_MAP, read_tensors, write_parts, write_torch
+from boolattn.encoders.onnx_retriever import OnnxRetriever
+from boolattn.encoders.onnx_storage import (
     DOCUMENT,
     MANIFEST,
     OPERAND,
@@ -21,10 +25,6 @@ from boolattn.embedding.onnx_storage import (
     TOKENIZER,
     OnnxManifest,
 )
-from boolattn.encoder.export.agreement import TEXTS, check_agreement
-from boolattn.encoder.export.graphs import TowerGraph, tower_graphs, write_graph
-from boolattn.encoder.retriever import Retriever
-from boolattn.encoder.towers import settings_of
 from boolattn.errors import ConfigError
 from boolattn.files import atomic_folder, require, scratch_folder
 

@@ -19,9 +19,9 @@ from sentence_transformers.sentence_transformer.modules import (
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from boolattn.embedding.onnx_retriever import VECTORS
-from boolattn.embedding.onnx_storage import DOCUMENT, OPERAND, QUERY
 from boolattn.encoder.bool_bert import BoolBertModel
+from boolattn.encoders.onnx_retriever import VECTORS
+from boolattn.encoders.onnx_storage import DOCUMENT, OPERAND, QUERY
 from boolattn.errors import UnsupportedEncoderError
 
 if TYPE_CHECKING:

@@ -15,14 +15,14 @@ from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from boolattn.checksums import file_sum, write_manifest
-from boolattn.embedding.int8 import quantise, read_tensors
 from boolattn.encoder.export.graphs import trace
 from boolattn.encoder.parser import SETTINGS, TOKENIZER, ParserModel
+from boolattn.encoders.int8 import quantise, read_tensors
 from boolattn.errors import DataError
 from boolattn.files import atomic_folder, require, scratch_folder
-from boolattn.parsing.decoding import decode, mark_operators
-from boolattn.parsing.parser import GRAPH, MANIFEST, OUTPUTS, Parser, ParserManifest
-from boolattn.parsing.runtime import open_tokenizer
+from boolattn.query.decoding import decode, mark_operators
+from boolattn.query.parser import GRAPH, MANIFEST, OUTPUTS, Parser, ParserManifest
+from boolattn.query.runtime import open_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from boolattn.embedding.int8 import quantise
 from boolattn.encoder.export.graphs import quiet
+from boolattn.encoders.int8 import quantise
 
 if TYPE_CHECKING:
     from pathlib import Path

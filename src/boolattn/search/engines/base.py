@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from boolattn.composition.exact import Ranked, top_k
 from boolattn.errors import ConfigError, IndexMismatchError
+from boolattn.scoring.exact import Ranked, top_k
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

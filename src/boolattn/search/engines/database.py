@@ -18,8 +18,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 
-from boolattn.composition.exact import Ranked
 from boolattn.errors import BoolattnError, ConfigError, IndexFolderError
+from boolattn.scoring.exact import Ranked
 from boolattn.search.engines.tuning import TunedEngine
 from boolattn.search.filters import RANGES, Condition
 from boolattn.search.storage.manifest import read_manifest

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.composition.exact import Ranked
 from boolattn.errors import IndexFolderError, MissingDataError
+from boolattn.scoring.exact import Ranked
 from boolattn.search.engines.base import best, similarities
 from boolattn.search.engines.tuning import TunedEngine
 from boolattn.search.storage.manifest import describe

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.composition.exact import Ranked
+from boolattn.scoring.exact import Ranked
 from boolattn.search.engines.base import Engine, best, similarities
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from boolattn.search.engines.flat import Flat
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from boolattn.composition.exact import Ranked
+    from boolattn.scoring.exact import Ranked
     from boolattn.search.storage.segments import Array, Rows
 
 #: Numbers of results, and the recall that tuning aims at.

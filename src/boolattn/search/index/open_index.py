@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import QueryError
-from boolattn.logic.tree import Like, atoms
+from boolattn.query.tree import Like, atoms
 from boolattn.search.engines.base import Selection
 from boolattn.search.engines.flat import Flat
 from boolattn.search.engines.registry import find_engine
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from boolattn.data.records import Document
-    from boolattn.logic.tree import QueryTree
+    from boolattn.query.tree import QueryTree
     from boolattn.search.engines.base import Engine
     from boolattn.search.index.overview import Example, Facet
     from boolattn.search.storage.manifest import Manifest

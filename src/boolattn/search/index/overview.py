@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from boolattn.errors import QueryError
-from boolattn.logic.tree import And, Atom, Not, Or
+from boolattn.query.tree import And, Atom, Not, Or
 from boolattn.search.filters import frequent_values, parse_filters
 from boolattn.search.lexical import terms_of
 from boolattn.search.storage.values import is_number
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from boolattn.data.records import Document
-    from boolattn.logic.tree import QueryTree
+    from boolattn.query.tree import QueryTree
     from boolattn.search.storage.segments import Rows
 
     _Score = Callable[[set[int], set[int], int], float]

@@ -12,7 +12,7 @@ from collections import deque
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from boolattn.embedding.models import load_model, resolve
+from boolattn.encoders.models import load_model, resolve
 from boolattn.errors import ConfigError, IndexMismatchError, MissingDataError
 from boolattn.files import scratch_folder
 

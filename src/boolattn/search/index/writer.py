@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from boolattn.embedding.callables import unit
+from boolattn.encoders.callables import unit
 from boolattn.errors import ConfigError, DataError, IndexFolderError
 from boolattn.search.engines.base import Job
 from boolattn.search.engines.registry import find_engine
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.data.records import Document
-    from boolattn.embedding.base import BaseRetriever
+    from boolattn.encoders.base import BaseRetriever
     from boolattn.search.storage.manifest import SegmentEntry
     from boolattn.search.storage.segments import Array, Draft, Spans
 

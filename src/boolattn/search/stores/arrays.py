@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.composition.exact import exact_search
-from boolattn.embedding.callables import unit
+from boolattn.encoders.callables import unit
 from boolattn.errors import ConfigError, DataError, QueryError, ServerError
+from boolattn.scoring.exact import exact_search
 from boolattn.search.filters import RANGES
 from boolattn.search.storage.values import filter_hash, flatten, is_number, items
 from boolattn.search.stores.base import COSINE, DOT, L2, Neighbours, Store, check_metric

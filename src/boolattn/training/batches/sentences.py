@@ -12,7 +12,7 @@ from torch import Tensor
 from boolattn.data.sentences import HELD_OUT_SEED, Mixture, generate, generate_triplets
 from boolattn.data.setbert import label_setbert, read_setbert
 from boolattn.errors import ConfigError, MissingDataError
-from boolattn.logic.labels import span_labels
+from boolattn.query.parsed_query import span_labels
 from boolattn.training.batches.tokens import Features, Padding, pad
 
 if TYPE_CHECKING:

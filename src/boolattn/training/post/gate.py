@@ -16,9 +16,9 @@ import torch
 from boolattn.attention.gate import LearnedGate
 from boolattn.encoder import BoolBertModel, query_encoder
 from boolattn.errors import ConfigError
-from boolattn.logic.operators import OPERATORS
-from boolattn.logic.tree import operators_of
 from boolattn.plugin import plugin_of
+from boolattn.query.operators import OPERATORS
+from boolattn.query.tree import operators_of
 from boolattn.training.batches.sampling import label_columns
 from boolattn.training.batches.tokens import Tokens, pad
 from boolattn.training.loop import LoopSettings, run_loop
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.encoder.retriever import Retriever
-    from boolattn.logic.parsed_query import LabelledQuery
+    from boolattn.query.parsed_query import LabelledQuery
     from boolattn.training.settings import Preset
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,180 @@
+"""Encoders from elsewhere: any callable, or an embedding endpoint by its address."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import numpy as np
+
+from boolattn.encoders.base import BaseRetriever, ignore
+from boolattn.errors import ConfigError, DataError, ServerError
+from boolattn.query.parser import SHIPPED
+from boolattn.settings import checked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from boolattn.query.parser import Parser
+
+    Array = NDArray[np.float32]
+
+#: From texts to their vectors: an array, or lists of numbers.
+Embed: TypeAlias = "Callable[[list[str]], Any]"
+#: Encoded to learn the length of a vector, and to tell one encoder from another.
+_PROBE = "moths of Borneo"
+
+
+class CallableRetriever(BaseRetriever):
+    """Any function from texts to vectors, with a query parser.
+
+    Args:
+        embed: Encodes a list of texts.
+        parser: A parser, the name of one, or ``None``: plain text is one operand.
+        similarity: ``cosine``, and vectors are normalised; or ``dot``.
+        embed_operands: Encodes operands, if not as other queries.
+        embed_documents: Encodes documents, if not as queries.
+    """
+
+    gate, max_tokens = "", 512
+
+    @checked
+    def __init__(
+        self,
+        embed: Embed,
+        parser: Parser | str | None = SHIPPED,
+        *,
+        similarity: str = "cosine",
+        embed_operands: Embed | None = None,
+        embed_documents: Embed | None = None,
+    ) -> None:
+        self._embed, self._similarity = embed, similarity
+        self._operands, self._documents = embed_operands or embed, embed_documents or embed
+        self._probe: Array | None = None
+        self.use_parser(parser)
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector; the first call encodes a text."""
+        return len(self._known)
+
+    @property
+    def _known(self) -> Array:
+        """The vector of one text."""
+        if self._probe is None:
+            self._probe = self._vectors(self._documents, [_PROBE])[0]
+        return self._probe
+
+    @property
+    def similarity(self) -> str:
+        """``cosine`` or ``dot``."""
+        return self._similarity
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of one text's vector."""
+        raw = f"{self.similarity} {self.dimension} {np.round(self._known, 3).tolist()}"
+        return hashlib.sha256(raw.encode()).hexdigest()[:32]
+
+    def encode_queries(self, texts: Sequence[str]) -> Array:
+        """Encode whole queries."""
+        return self._vectors(self._embed, texts)
+
+    def encode_operands(self, texts: Sequence[str]) -> Array:
+        """Encode operands."""
+        return self._vectors(self._operands, texts)
+
+    def encode_documents(
+        self,
+        texts: Sequence[str],
+        *,
+        batch_size: int | None = None,
+        progress: Callable[[int], None] = ignore,
+    ) -> Array:
+        """Encode documents."""
+        size, parts = batch_size or 64, [np.zeros((0, self.dimension), np.float32)]
+        for start in range(0, len(texts), size):
+            parts.append(self._vectors(self._documents, texts[start : start + size]))
+            progress(len(parts[-1]))
+        return np.concatenate(parts)
+
+    def _vectors(self, embed: Embed, texts: Sequence[str]) -> Array:
+        if not texts:
+            return np.zeros((0, self.dimension), np.float32)
+        try:
+            found = np.asarray(embed(list(texts)), np.float32)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"the encoder gives no array of numbers: {error}") from error
+        if found.ndim != 2 or len(found) != len(texts) or not np.isfinite(found).all():
+            raise DataError(
+                f"the encoder gives shape {found.shape} for {len(texts)} texts; it must give one "
+                "finite vector for each"
+            )
+        return unit(found) if self._similarity == "cosine" else found
+
+
+class EmbeddingEndpoint:
+    """An endpoint of the form of OpenAI's: ``POST ADDRESS/embeddings``.
+
+    Args:
+        address: As far as the version: ``https://api.openai.com/v1``.
+        model: Its name there.
+        key_variable: The environment variable with the key, if it needs one.
+        timeout: Seconds that an answer may take.
+    """
+
+    @checked
+    def __init__(
+        self,
+        address: str,
+        model: str = "",
+        *,
+        key_variable: str = "OPENAI_API_KEY",
+        timeout: float = 30.0,
+    ) -> None:
+        if not address.startswith(("http://", "https://")):
+            raise ConfigError(f"an endpoint's address begins with http:// or https://: {address}")
+        self.address, self.model = address.rstrip("/") + "/embeddings", model
+        self.key_variable, self.timeout = key_variable, timeout
+
+    def __call__(self, texts: list[str]) -> Array:
+        """Encode texts in one request."""
+        headers = {"Content-Type": "application/json"}
+        if key := os.environ.get(self.key_variable):
+            headers["Authorization"] = f"Bearer {key}"
+        body = {"input": texts} | ({"model": self.model} if self.model else {})
+        request = Request(self.address, json.dumps(body).encode(), headers)
+        try:
+            with urlopen(request, timeout=self.timeout) as answer:  # nosec B310
+                rows = json.load(answer)["data"]
+            return np.array([row["embedding"] for row in sorted(rows, key=_place)], np.float32)
+        except HTTPError as error:
+            hint = f"; is {self.key_variable} set?" if error.code in (401, 403) else ""
+            raise ServerError(
+                f"{self.address} answers {error.code} {error.reason}{hint}"
+            ) from error
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise ServerError(f"{self.address} does not answer: {reason}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise ServerError(f"{self.address} answers, but not with embeddings") from error
+
+
+def _place(row: dict[str, Any]) -> int:
+    return int(row.get("index", 0))
+
+
+def unit(vectors: Array) -> Array:
+    """Normalise vectors; those of length 1 stay the same bits."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    is_unit = np.abs(lengths - 1) < 1e-3
+    if is_unit.all():
+        return np.asarray(vectors, np.float32)
+    return np.where(is_unit, vectors, vectors / np.maximum(lengths, 1e-12)).astype(np.float32)

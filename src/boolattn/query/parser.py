@@ -1,0 +1,168 @@
+"""The query parser in onnxruntime; needs no torch, and serves any encoder.
+
+A folder holds the graph ``parser.onnx``, a table of word vectors, a tokenizer and
+``parser.json``. The graph starts at the word vectors, so that table and tokenizer can be those of
+an encoder in another folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from boolattn.checksums import DAMAGED, check_sums, read_manifest, verify
+from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.query.decoding import ParserLogits, ParserOutput, decode, mark_operators
+from boolattn.query.runtime import check_runtime, open_graph, open_tokenizer, run_graph
+from boolattn.settings import build, check_types, checked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+MANIFEST, GRAPH = "parser.json", "parser.onnx"
+#: Manifest of an encoder's folder.
+ENCODER = "model.json"
+FORMAT = 1
+SHIPPED = "shipped"
+KNOWN_PHRASE = "the whole text is a known phrase"
+_SHIPPED = Path(__file__).parents[1] / "models" / "parser"
+OUTPUTS = ["tags", "roles", "gaps"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParserManifest:
+    """What a parser folder says of itself.
+
+    Attributes:
+        tokenizer: File of the tokenizer, relative to the folder.
+        table: File with the word vectors, relative to the folder.
+        values: Name of the rounded word vectors in it.
+        scales: Name of their scales.
+        max_tokens: Of a query.
+        threshold: Least confidence of a parse that is used.
+        needs: Oldest onnxruntime.
+        files: SHA-256 of each file of the folder.
+        report: Accuracy on held-out queries.
+    """
+
+    format: int = FORMAT
+    tokenizer: str = "tokenizer.json"
+    table: str = "words.safetensors"
+    values: str = "values"
+    scales: str = "scales"
+    max_tokens: int = 128
+    threshold: float = 0.5
+    needs: str = "1.23"
+    files: Mapping[str, str] = field(default_factory=dict)
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Parser:
+    """Parses queries in plain language.
+
+    Args:
+        folder: Of the parser.
+        is_phrase: Tells of a phrase whether it must not be split, for example because a title is
+            so called. A query that is such a phrase as a whole is one operand.
+    """
+
+    @checked
+    def __init__(
+        self, folder: str | Path, *, is_phrase: Callable[[str], bool] | None = None
+    ) -> None:
+        self.folder = Path(folder)
+        self.manifest = _read_manifest(self.folder)
+        check_runtime(self.folder, self.manifest.needs)
+        check_sums(self.folder)
+        verify(self.folder, self.manifest.files, MANIFEST)
+        self._verify_encoder()
+        self.is_phrase = is_phrase
+        self.threshold = self.manifest.threshold
+        self._lock = Lock()
+        self._opened: tuple[Any, Any, NDArray[np.int8], NDArray[np.float32]] | None = None
+
+    def parse(self, texts: Sequence[str]) -> list[ParserOutput]:
+        """Parse queries, whatever the confidence."""
+        if isinstance(texts, str):
+            raise ConfigError("texts must be a list of texts, got one text")
+        return [self._parse(text) for text in texts]
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the parser."""
+        return hashlib.sha256(
+            json.dumps(asdict(self.manifest), sort_keys=True).encode()
+        ).hexdigest()
+
+    def _verify_encoder(self) -> None:
+        """Verify the folder of the encoder that tokenizer and word vectors are of."""
+        for name in {self.manifest.tokenizer, self.manifest.table}:
+            manifest = (self.folder / name).resolve().with_name(ENCODER)
+            if manifest.parent != self.folder.resolve() and manifest.is_file():
+                verify(manifest.parent, read_manifest(manifest)["files"], ENCODER)
+
+    def _parse(self, text: str) -> ParserOutput:
+        if self.is_phrase is not None and self.is_phrase(text):
+            return ParserOutput(reason=KNOWN_PHRASE)
+        session, tokenizer, values, scales = self._open()
+        encoding = tokenizer.encode(mark_operators(text))
+        ids = np.array(encoding.ids, np.int64)
+        if not ids.size:
+            return ParserOutput()
+        words = values[ids].astype(np.float32) * scales[ids]
+        found = run_graph(session, OUTPUTS, {"words": words[None]}, self.folder / GRAPH)
+        logits = ParserLogits(*found)
+        return decode(logits, text, encoding.offsets, 0)
+
+    def _open(self) -> tuple[Any, Any, NDArray[np.int8], NDArray[np.float32]]:
+        """Open graph, tokenizer and word vectors on first use."""
+        with self._lock:
+            if self._opened is None:
+                own = self.manifest
+                path = self.folder / own.table
+                try:
+                    with safe_open(path, "np") as file:
+                        values, scales = (file.get_tensor(n) for n in (own.values, own.scales))
+                except (OSError, SafetensorError) as error:
+                    raise DataError(f"{path} cannot be read: {error}; {DAMAGED}") from error
+                tokenizer = open_tokenizer(self.folder / own.tokenizer, own.max_tokens)
+                if (n := tokenizer.get_vocab_size()) > min(len(values), len(scales)):
+                    raise DataError(
+                        f"{path} has {len(values)} word vectors for {n} words; {DAMAGED}"
+                    )
+                graph = open_graph(self.folder / GRAPH, reuses_memory=False)
+                self._opened = graph, tokenizer, values, scales
+            return self._opened
+
+
+@checked
+@lru_cache(maxsize=4)
+def load_parser(name: str | Path = SHIPPED) -> Parser:
+    """Load the shipped parser, or one from a folder."""
+    folder = _SHIPPED if name == SHIPPED else Path(name)
+    if not (folder / MANIFEST).is_file():
+        raise MissingDataError(f"there is no parser at {folder}: it has no {MANIFEST}")
+    return Parser(folder)
+
+
+def _read_manifest(folder: Path) -> ParserManifest:
+    path = folder / MANIFEST
+    try:
+        values = read_manifest(path)
+        if (found := values.get("format")) != FORMAT:
+            raise DataError(f"{path} has format {found}; this version reads {FORMAT}")
+        manifest = build(ParserManifest, values, source=str(path))
+        check_types(manifest)
+        return manifest
+    except ConfigError as error:
+        raise DataError(f"{path} is damaged ({error}); {DAMAGED}") from error

@@ -1,0 +1,289 @@
+"""The explicit syntax of queries: ``moths AND Borneo NOT Sumatra`` to a tree, and back.
+
+::
+
+    any    = all { "OR" all }
+    all    = [ "NOT" ] item { [ "AND" ] [ "NOT" ] item }      NOT and "-" bind as AND does
+    item   = operand | where | "(" any ")" | "-" operand | "-" where | "-(" any ")"
+    operand = ( phrase | quoted | "like:" ( word | quoted ) ) [ "^" number ]
+    phrase = word { word }                                    words side by side are one operand
+    where  = field sign ( word | quoted )                     year>=1990, place:"New Guinea"
+    sign   = "=" | "!=" | ">=" | "<=" | ">" | "<" | "~" | ":"
+
+Only upper-case words are operators, and none between quotes. After "-" a phrase is one word.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from boolattn.errors import QueryError, QuerySyntaxError
+from boolattn.query.tokens import OPERATOR_WORDS, Token, is_word, read_weight, split_weight, tokens
+from boolattn.query.tree import (
+    And,
+    Atom,
+    Everything,
+    Like,
+    Not,
+    Or,
+    Where,
+    atoms,
+    join_all,
+    join_any,
+    negate,
+    operand,
+    positive_part,
+)
+from boolattn.settings import checked
+
+if TYPE_CHECKING:
+    from boolattn.query.tree import QueryTree
+
+    Span = tuple[int, int]
+
+#: Deepest nesting of parentheses, far below Python's recursion limit.
+MAX_DEPTH = 32
+MAX_OPERANDS = 256
+
+_CUE = re.compile(r"\b(?:and|or|not)\b", re.IGNORECASE)
+_CONDITION = re.compile(r"([^=!<>~]+)(!=|>=|<=|=|>|<|~)(.*)", re.DOTALL)
+
+
+@checked
+def parse(text: str) -> QueryTree:
+    """Parse a query in explicit syntax; a ``QuerySyntaxError`` has the column of the error.
+
+    >>> parse("hawk moths AND Borneo NOT Sumatra")
+    And(parts=(Atom(text='hawk moths'), Atom(text='Borneo'), Not(part=Atom(text='Sumatra'))))
+    """
+    return parse_with_spans(text)[0]
+
+
+def parse_with_spans(text: str) -> tuple[QueryTree, tuple[Span, ...]]:
+    """Parse a query; return the tree, and each operand's span in the order of ``atoms``."""
+    parser = _Parser(text, tokens(text))
+    tree = parser.any_of(0)
+    parser.expect_end()
+    if len(parser.spans) > MAX_OPERANDS:
+        raise QueryError(f"a query has at most {MAX_OPERANDS} operands, not {len(parser.spans)}")
+    return tree, tuple(parser.spans)
+
+
+@checked
+def is_explicit(text: str) -> bool:
+    """Say whether a text is explicit syntax rather than plain language.
+
+    It is when it has an upper-case operator outside quotes, a minus sign before a word, an
+    operator word inside quotes, a weight after quotes, or ``like:ID``.
+
+    >>> is_explicit("moths of Borneo but not Sumatra"), is_explicit("moths -Sumatra")
+    (False, True)
+    """
+    try:
+        found = tokens(text)
+    except QuerySyntaxError:
+        # A quote without an end is an inch sign or a typing error; the operators decide.
+        return any(word in OPERATOR_WORDS for word in text.split())
+    return any(
+        token.kind in (*OPERATOR_WORDS, "-", "like")
+        or token.weight
+        or (token.kind == "quoted" and _CUE.search(token.text) is not None)
+        for token in found
+    )
+
+
+def parse_entry(text: str) -> QueryTree:
+    """Parse an entry of a list of operands: a phrase as it is, unless it uses the syntax.
+
+    >>> parse_entry("rock (music)"), parse_entry("moths^2"), parse_entry("like:17")
+    (Atom(text='rock (music)'), Atom(text='moths', weight=2.0), Like(text='17'))
+    """
+    if not text.strip():
+        raise QueryError("an entry of positive or negative is empty; leave it out")
+    uses_syntax = is_explicit(text)
+    if not uses_syntax:
+        try:
+            found = tokens(text)[:-1]
+        except QuerySyntaxError:
+            return operand(text.strip())
+        is_quoted = len(found) == 1 and found[0].kind == "quoted"
+        uses_syntax = is_quoted or any(token.kind == "where" for token in found)
+        uses_syntax = uses_syntax or bool(split_weight(found[-1].text)[1])
+    return parse(text) if uses_syntax else operand(text.strip())
+
+
+def unparse(tree: QueryTree) -> str:
+    """Write a tree in explicit syntax, so that ``parse`` returns the same tree.
+
+    >>> unparse(And((Or((Atom("moths"), Atom("Romeo AND Juliet"))), Not(Atom("Borneo")))))
+    '(moths OR "Romeo AND Juliet") NOT Borneo'
+    """
+    match tree:
+        case Where(text):
+            name, sign, value = _split(text)
+            return f"{name}{sign}{value if is_word(value) else _quoted(value)}"
+        case Like(text, weight):
+            return f"like:{text if is_word(text) else _quoted(text)}{_suffix(weight)}"
+        case Everything(text, weight):
+            return f"{text}{_suffix(weight)}"
+        case Atom(text, weight):
+            is_plain = _is_unquoted(text) and (weight == 1 or " " not in text)
+            return f"{text if is_plain else _quoted(text)}{_suffix(weight)}"
+        case Not(part):
+            return f"NOT {_grouped(part)}"
+        case Or(parts):
+            return " OR ".join(_grouped(part) for part in parts)
+        case And(parts):
+            # "A NOT B" reads better than "A AND NOT B", and means the same.
+            shown = [unparse(p) if isinstance(p, Not) else f"AND {_grouped(p)}" for p in parts]
+            return " ".join(shown).removeprefix("AND ")
+
+
+def is_anchored(tree: QueryTree) -> bool:
+    """Say whether every document that satisfies a tree matches some operand.
+
+    "NOT moths" and "Borneo OR NOT moths" are not anchored: nearly everything satisfies them.
+    """
+    return positive_part(tree) is not None
+
+
+def check_anchored(tree: QueryTree) -> None:
+    """Refuse a query that only negates, or that has nothing to rank by."""
+    if not is_anchored(tree):
+        first = next(atoms(tree)).name
+        raise QueryError(
+            "the query only negates, and nearly every document satisfies it: add a positive "
+            f"operand, as in 'butterflies NOT {first}' or 'everything NOT {first}', on each "
+            "side of an OR"
+        )
+    if all(isinstance(atom, Where | Everything) for atom in atoms(tree)):
+        raise QueryError(
+            "the query has only conditions, which rank nothing: add what you look for, as in "
+            f"'butterflies AND {next(atoms(tree)).name}'"
+        )
+
+
+class _Parser:
+    def __init__(self, text: str, found: list[Token]) -> None:
+        self.text = text
+        self.tokens = found
+        self.position = 0
+        self.spans: list[Span] = []
+
+    @property
+    def here(self) -> Token:
+        return self.tokens[self.position]
+
+    def take(self) -> Token:
+        token = self.here
+        self.position += token.kind != "end"
+        return token
+
+    def fail(self, message: str, token: Token) -> QuerySyntaxError:
+        return QuerySyntaxError(message, column=token.start + 1, text=self.text)
+
+    def any_of(self, depth: int) -> QueryTree:
+        parts = [self.all_of(depth)]
+        while self.here.kind == "OR":
+            self.take()
+            parts.append(self.all_of(depth))
+        return join_any(parts)
+
+    def all_of(self, depth: int) -> QueryTree:
+        parts = [self.signed(depth)]
+        while self.here.kind not in ("OR", ")", "end"):
+            if self.here.kind == "AND":
+                self.take()
+            parts.append(self.signed(depth))
+        return join_all(parts)
+
+    def signed(self, depth: int) -> QueryTree:
+        is_negated = is_single = False
+        while not is_single and self.here.kind in ("NOT", "-"):
+            is_single = self.take().kind == "-"
+            is_negated = not is_negated
+        item = self.item(depth, is_single=is_single)
+        return negate(item) if is_negated else item
+
+    def item(self, depth: int, *, is_single: bool) -> QueryTree:
+        token = self.take()
+        if token.kind == "(":
+            return self.group(token, depth)
+        if token.kind == "where":
+            if token.weight:
+                raise self.fail("a condition holds or not, and has no weight", token)
+            self.spans += [(token.start, token.end)] * len(token.conditions)
+            return join_all([Where(condition) for condition in token.conditions])
+        if token.kind not in ("word", "quoted", "like"):
+            raise self.fail(self._missing(token), token)
+        if not token.text.strip():
+            raise self.fail("there is nothing between these quotes", token)
+        words = [token]
+        while token.kind == "word" and not is_single and self.here.kind == "word":
+            words.append(self.take())
+        self.spans.append((token.start, words[-1].end))
+        text, weight = " ".join(word.text for word in words), token.weight
+        if token.kind == "word":
+            text, weight = split_weight(text)
+        column = words[-1].end - len(weight) + 1
+        value = read_weight(weight, column=column, text=self.text)
+        kinds = {"like": Like, "quoted": Atom, "word": operand}
+        return kinds[token.kind](text if token.kind == "like" else text.strip(), value)
+
+    def group(self, opening: Token, depth: int) -> QueryTree:
+        if depth >= MAX_DEPTH:
+            raise self.fail(f"parentheses are nested more than {MAX_DEPTH} deep", opening)
+        inside = self.any_of(depth + 1)
+        if self.here.kind != ")":
+            raise self.fail("this parenthesis is never closed", opening)
+        self.take()
+        return inside
+
+    def expect_end(self) -> None:
+        if self.here.kind != "end":
+            raise self.fail("this parenthesis closes nothing", self.here)
+
+    def _missing(self, token: Token) -> str:
+        place = self.tokens.index(token)
+        is_end = token.kind == "end"
+        if not place and is_end:
+            return "the query is empty; write what you are looking for"
+        if not place:
+            return f"an operand is expected before {token.text!r}"
+        before = self.tokens[place - 1].text
+        if is_end:
+            return f"an operand is expected after {before!r}, and the query ends"
+        return f"an operand is expected between {before!r} and {token.text!r}"
+
+
+def _grouped(tree: QueryTree) -> str:
+    return unparse(tree) if isinstance(tree, Atom) else f"({unparse(tree)})"
+
+
+def _is_unquoted(text: str) -> bool:
+    """Say whether a text needs no quotes."""
+    try:
+        found = tokens(text)[:-1]
+    except QuerySyntaxError:
+        return False
+    words = [token.text for token in found]
+    if not words or any(token.kind != "word" for token in found) or " ".join(words) != text:
+        return False
+    return not split_weight(text)[1] and type(operand(text)) is Atom
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _suffix(weight: float) -> str:
+    return "" if weight == 1 else f"^{repr(float(weight)).removesuffix('.0')}"
+
+
+def _split(condition: str) -> tuple[str, str, str]:
+    match = _CONDITION.fullmatch(condition)
+    if match is None:
+        raise QueryError(f"{condition!r} is not a condition, as year>=1990 is")
+    return match[1], match[2], match[3]

@@ -1,0 +1,234 @@
+"""A query as a tree of operands, and what it means over sets of documents.
+
+``Not`` restricts the parts beside it: "A and B but not C" is ``And((A, B, Not(C)))``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from boolattn.errors import QueryError
+from boolattn.query.operators import OPERATORS, Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+#: Words that stand for all documents, and what a parser leaves beside them: "everything that".
+EVERYTHING = "anything|everything"
+_EVERYTHING = re.compile(rf"(?:{EVERYTHING})(?:\s+(?:that|which|is|are|without))*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Atom:
+    """One operand: a phrase, and how much it counts beside the others."""
+
+    text: str
+    weight: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """What is shown of it."""
+        return self.text
+
+    @property
+    def words(self) -> str:
+        """Its words; other kinds of operands have none."""
+        return self.text if type(self) is Atom else ""
+
+    def __repr__(self) -> str:
+        own = "" if self.weight == 1 else f", weight={self.weight!r}"
+        return f"{type(self).__name__}(text={self.text!r}{own})"
+
+
+@dataclass(frozen=True, repr=False)
+class Like(Atom):
+    """A document as an operand; the text is its id."""
+
+    @property
+    def name(self) -> str:
+        """What is shown of it."""
+        return f"like:{self.text}"
+
+
+@dataclass(frozen=True, repr=False)
+class Where(Atom):
+    """A condition on metadata, which holds or not: ``year>=1990``, in the language of filters."""
+
+
+@dataclass(frozen=True, repr=False)
+class Everything(Atom):
+    """What every document matches: in "everything NOT moths" the word is not searched for."""
+
+
+@dataclass(frozen=True)
+class And:
+    """All parts."""
+
+    parts: tuple[QueryTree, ...]
+
+
+@dataclass(frozen=True)
+class Or:
+    """At least one part."""
+
+    parts: tuple[QueryTree, ...]
+
+
+@dataclass(frozen=True)
+class Not:
+    """Not the part."""
+
+    part: QueryTree
+
+
+QueryTree = Atom | And | Or | Not
+
+
+def operand(text: str, weight: float = 1.0) -> Atom:
+    """Return the operand that some words are, without quotes.
+
+    >>> operand("moths"), operand("everything that is")
+    (Atom(text='moths'), Everything(text='everything that is'))
+    """
+    return (Everything if _EVERYTHING.fullmatch(text) else Atom)(text, weight)
+
+
+def answers(
+    query: QueryTree,
+    postings: Mapping[str, frozenset[str]],
+    universe: frozenset[str] | None = None,
+) -> frozenset[str]:
+    """Return the ids of the documents that satisfy a query.
+
+    ``postings`` has the documents of each operand's text. ``universe`` is all documents, which a
+    query without a positive operand needs.
+
+    >>> postings = {"a": frozenset("12"), "b": frozenset("23")}
+    >>> sorted(answers(And((Atom("a"), Not(Atom("b")))), postings))
+    ['1']
+    >>> sorted(answers(Or((Atom("a"), Atom("b"))), postings))
+    ['1', '2', '3']
+    """
+    match query:
+        case Everything():
+            return _everything(universe)
+        case Atom(text):
+            if text not in postings:
+                raise QueryError(f"no documents are known for the operand {text!r}")
+            return postings[text]
+        case Or(parts):
+            return frozenset().union(*(answers(part, postings, universe) for part in parts))
+        case And(parts):
+            positive = [answers(p, postings, universe) for p in parts if not isinstance(p, Not)]
+            negated = [answers(p.part, postings, universe) for p in parts if isinstance(p, Not)]
+            positive = positive or [_everything(universe)]
+            return frozenset.intersection(*positive).difference(*negated)
+        case Not(part):
+            return _everything(universe) - answers(part, postings, universe)
+
+
+def _everything(universe: frozenset[str] | None) -> frozenset[str]:
+    if universe is None:
+        raise QueryError(
+            "the query only negates: add a positive operand, as in 'moths NOT Sumatra'"
+        )
+    return universe
+
+
+def signed_atoms(query: QueryTree, sign: int = 1) -> Iterator[tuple[Atom, int]]:
+    """Yield the operands, left to right, each with 1 if it is positive and -1 if negated."""
+    match query:
+        case Atom():
+            yield query, sign
+        case Not(part):
+            yield from signed_atoms(part, -sign)
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from signed_atoms(part, sign)
+
+
+def atoms(query: QueryTree) -> Iterator[Atom]:
+    """Yield the operands, left to right."""
+    return (atom for atom, _ in signed_atoms(query))
+
+
+def positive_part(query: QueryTree, *, is_negated: bool = False) -> QueryTree | None:
+    """Return the tree without its negated parts; ``None`` where nothing is left.
+
+    An OR with a negated part has no positive part. A condition stays: it selects either way.
+
+    >>> positive_part(And((Atom("a"), Or((Atom("b"), Atom("c"))), Not(Atom("d")))))
+    And(parts=(Atom(text='a'), Or(parts=(Atom(text='b'), Atom(text='c')))))
+    >>> positive_part(And((Atom("a"), Not(And((Atom("b"), Not(Atom("c"))))))))
+    Atom(text='a')
+    """
+    match query:
+        case Where():
+            return Not(query) if is_negated else query
+        case Atom():
+            return None if is_negated else query
+        case Not(part):
+            return positive_part(part, is_negated=not is_negated)
+        case And(parts) | Or(parts):
+            # De Morgan: not (a and b) is (not a) or (not b).
+            is_all = isinstance(query, And) != is_negated
+            found = [positive_part(part, is_negated=is_negated) for part in parts]
+            rest = tuple(part for part in found if part is not None)
+            if not rest or (not is_all and len(rest) < len(found)):
+                return None
+            return rest[0] if len(rest) == 1 else (And if is_all else Or)(rest)
+
+
+def join_all(parts: Sequence[QueryTree]) -> QueryTree:
+    """Join parts by AND; nested ones are flattened: "(A AND B) AND C" has three parts."""
+    return _joined(And, parts)
+
+
+def join_any(parts: Sequence[QueryTree]) -> QueryTree:
+    """Join parts by OR, likewise."""
+    return _joined(Or, parts)
+
+
+def _joined(kind: type[And] | type[Or], parts: Sequence[QueryTree]) -> QueryTree:
+    if len(parts) == 1:
+        return parts[0]
+    flat: list[QueryTree] = []
+    for part in parts:
+        flat += part.parts if isinstance(part, kind) else [part]
+    return kind(tuple(flat))
+
+
+def negate(part: QueryTree) -> QueryTree:
+    """Negate a part; a double negation is none."""
+    return part.part if isinstance(part, Not) else Not(part)
+
+
+def operators_of(query: QueryTree) -> tuple[Operator, ...]:
+    """Return the operators a tree uses, in the fixed order.
+
+    An ``And`` with one positive part is NOT alone: "A that are not B".
+
+    >>> [op.value for op in operators_of(And((Atom("a"), Not(Atom("b")))))]
+    ['not']
+    >>> [op.value for op in operators_of(And((Atom("a"), Atom("b"), Not(Atom("c")))))]
+    ['and', 'not']
+    """
+    used: set[Operator] = set()
+
+    def walk(node: QueryTree) -> None:
+        match node:
+            case Not(part):
+                used.add(Operator.NOT)
+                walk(part)
+            case And(parts) | Or(parts):
+                if isinstance(node, Or):
+                    used.add(Operator.OR)
+                elif sum(not isinstance(part, Not) for part in parts) > 1:
+                    used.add(Operator.AND)
+                for part in parts:
+                    walk(part)
+
+    walk(query)
+    return tuple(operator for operator in OPERATORS if operator in used)

@@ -1,0 +1,340 @@
+r"""Scores of documents by a query's operands, from the statistics of the documents compared.
+
+Nothing is learned. For each clause (:mod:`~boolattn.query.clauses`) and document:
+
+.. math::
+    v = s_P + 0.1 \min_{i \in P}(s_i - t_i) \qquad z = (v - t_v) / \sigma_K(v)
+
+:math:`s_P` is the similarity to the clause's own vector, :math:`s_i` to an operand, :math:`t` the
+mean of the 10 highest values, and :math:`K` the shortlist: the 100 documents of highest :math:`v`.
+A clause of one operand has :math:`v = s_i`. OR takes the highest :math:`z`. NOT lowers it by
+
+.. math::
+    0.7 \, \sigma_K(z) \max(0, y + 1)^2 \qquad y = \max_n \mathrm{standardised}_K(s_n - \beta_n z)
+
+where :math:`\beta_n` is the regression of :math:`s_n` on :math:`z` over the shortlist: what a
+negated operand shares with the positive part counts neither for nor against a document. A document
+with :math:`z > \bar z_K - \sigma_K(z)` is never put below one without. A result *fits* the positive
+part where its :math:`v` is at least half of the best: in a small collection the shortlist holds
+documents about something else too.
+
+**Weights.** An operand of weight :math:`w` in a clause of :math:`n` positive ones adds
+:math:`(w - 1)(s_i - t_i) / n` to :math:`v`, and what it falls short of :math:`t_i` by counts
+:math:`w` times in the minimum; alone in its clause it adds :math:`\ln w` to :math:`z`. Negated, its
+term :math:`\max(0, y_n + 1)^2` counts :math:`w` times. Weight 1 changes nothing.
+
+**Conditions** (:class:`~boolattn.query.tree.Where`) hold or not; their rows of similarities are 1
+or 0. A clause counts for the documents that meet its conditions alone; its statistics are of all
+that are compared. With nothing else in it, all of them have :math:`z = 0`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from boolattn.query.clauses import clauses, conjunctions
+from boolattn.query.tree import atoms
+from boolattn.scoring.shortlist import floor, level, shortlist, shortlist_size, shortlist_spread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from boolattn.query.tree import QueryTree
+
+    Array = NDArray[np.float32]
+
+#: Weight of the least matching operand under AND.
+WEAKEST = 0.1
+#: An alternative of less than this part of the largest spread is left out: what no document is
+#: about must not fill half of the results.
+LEAST_SPREAD = 0.1
+#: Strength of NOT, and from how many standard deviations below the shortlist's mean it acts.
+STRENGTH, ONSET = 0.7, 1.0
+#: A result with less than this part of the best value does not fit.
+_SHARE = 0.5
+#: A negated operand with a smaller share of variance of its own cannot be told apart.
+_DISTINCT = 0.05
+_TINY = 1e-9
+#: Errors of similarities, and of standings, which are their differences in standard deviations.
+_ROUNDING, _SAME = np.finfo(np.float32).eps, 1e-4
+#: Height of the step, in standard deviations, on which excluded documents keep their order.
+_STEP = 1e-3
+#: Value of a clause for a document that its conditions leave out.
+_OUT = np.float32(-1e6)
+
+
+class Evidence(NamedTuple):
+    """What was measured for documents; ``(operands, documents)`` and ``(documents,)``."""
+
+    #: Rank by similarity to each operand among the documents compared, at most one more than the
+    #: shortlist is long.
+    ranks: NDArray[np.int64]
+    #: For a negated operand, which share of the shortlist matches it less; else 0.
+    exceeds: Array
+    fits: NDArray[np.bool_]  # the positive part
+
+
+@dataclass(frozen=True)
+class _Positive:
+    """The positive part of a clause: the row of its vector, its operands and their levels."""
+
+    row: int
+    operands: tuple[int, ...]
+    levels: Array
+    weights: Array
+    level: float
+    spread: float
+    least: float  # ``z`` at that share of the best ``v``
+
+    def __call__(self, similarities: Array) -> Array:
+        """Return ``z``."""
+        values = _clause_values(similarities, self.row, self.operands, self.levels, self.weights)
+        z: Array = (values - np.float32(self.level)) / np.float32(self.spread)
+        return z
+
+
+@dataclass(frozen=True)
+class _Negation:
+    """Negated operands, and their statistics over the shortlist of what stands beside them."""
+
+    operands: tuple[int, ...]  # those that can be told apart
+    skipped: tuple[int, ...]  # the others
+    slopes: Array
+    means: Array
+    spreads: Array
+    weights: Array
+    shortlist: Array  # standings, sorted. Shape ``(operands, shortlist)``
+    spread: float
+    floor: float
+
+    def standing(self, similarities: Array, positive: Array) -> Array:
+        """Return ``y`` of each operand. Shape ``(operands, documents)``."""
+        rest = similarities[list(self.operands)] - self.slopes[:, None] * positive
+        y: Array = (rest - self.means[:, None]) / self.spreads[:, None]
+        return y
+
+    def __call__(self, similarities: Array, positive: Array) -> Array:
+        """Return the scores of documents whose positive part has these values."""
+        if not self.operands:
+            return positive
+        over = np.maximum(self.standing(similarities, positive) + ONSET, 0) ** 2
+        most = (self.weights[:, None] * over).max(0)
+        scores = positive - STRENGTH * self.spread * most
+        # Excluded documents stay before those that do not fit, in the order of their scores.
+        step = self.floor + _STEP * self.spread / (1 + np.maximum(self.floor - scores, 0))
+        least = np.minimum(np.maximum(scores, step), positive)
+        found: Array = np.where(positive > self.floor, least, scores)
+        return found
+
+
+class _Part(NamedTuple):
+    """A clause: its positive part, what it alone negates, and its conditions."""
+
+    positive: _Positive | None
+    negation: _Negation | None
+    conditions: tuple[tuple[int, bool], ...] = ()
+
+    def z(self, similarities: Array) -> Array:
+        """Return ``z``; where nothing is positive, every document fits alike."""
+        if self.positive is None:
+            return np.zeros(similarities.shape[1], np.float32)
+        return self.positive(similarities)
+
+    def score(self, similarities: Array, z: Array) -> Array:
+        """Return ``z`` lowered by what is negated."""
+        return self.negation(similarities, z) if self.negation else z
+
+    def only(self, similarities: Array, values: Array) -> Array:
+        """Return values for documents that meet the conditions, and next to none for others."""
+        if self.conditions:
+            values = np.where(_meets(self.conditions, similarities), values, _OUT)
+        return values
+
+
+class _Values(NamedTuple):
+    """Scores, values of the positive part, and those that the common negation is applied to."""
+
+    scores: Array
+    positive: Array
+    joined: Array
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A query's operands, with the statistics of the documents that were compared."""
+
+    parts: tuple[_Part, ...]  # one for each clause
+    common: _Negation | None  # what every clause negates
+    tops: Array  # highest similarities to each operand, descending
+    floor: float  # a document of lower values does not fit the positive part
+    n_documents: int
+
+    @property
+    def skipped(self) -> tuple[int, ...]:
+        """Negated operands that cannot be told from the positive part; they lower nothing."""
+        return tuple(sorted({place for one in self._negations() for place in one.skipped}))
+
+    def score(self, similarities: Array) -> Array:
+        """Score documents, the compared ones or others. Higher is better.
+
+        Similarities have the shape ``(vectors, documents)``, as in :func:`fit`.
+        """
+        return self._values(similarities).scores.astype(np.float32)
+
+    def positive(self, similarities: Array) -> Array:
+        """Return the scores that documents would have if nothing was negated."""
+        return self._values(similarities).positive.astype(np.float32)
+
+    def evidence(self, similarities: Array) -> Evidence:
+        """Return what was measured for documents; arguments as in :meth:`score`."""
+        own = similarities[: len(self.tops)]
+        # A product over other rows rounds differently: a document is not ranked below itself.
+        ranks = 1 + (self.tops[:, :, None] > own[:, None] + _ROUNDING).sum(1)
+        exceeds = np.zeros(own.shape, np.float32)
+        values = self._values(similarities)
+        for part in (*self.parts, _Part(None, self.common)):
+            if (negation := part.negation) is None or not negation.operands:
+                continue
+            beside = values.joined if negation is self.common else part.z(similarities)
+            standing = negation.standing(similarities, beside)
+            for place, known, y in zip(
+                negation.operands, negation.shortlist, standing, strict=True
+            ):
+                # A document of the shortlist is not compared with itself.
+                share = np.searchsorted(known, y - _SAME) / max(1, len(known) - 1)
+                exceeds[place] = np.maximum(exceeds[place], np.minimum(share, 1))
+        return Evidence(ranks, exceeds, values.positive >= self.floor)
+
+    def _negations(self) -> list[_Negation]:
+        every = [part.negation for part in self.parts] + [self.common]
+        return [negation for negation in every if negation is not None]
+
+    def _values(self, similarities: Array) -> _Values:
+        found = [(part, part.z(similarities)) for part in self.parts]
+        positive = np.max([part.only(similarities, z) for part, z in found], axis=0)
+        own = [part.only(similarities, part.score(similarities, z)) for part, z in found]
+        joined = np.max(own, axis=0)
+        scores = self.common(similarities, joined) if self.common else joined
+        return _Values(scores, positive, joined)
+
+
+def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted:
+    """Gather the statistics of documents for a query.
+
+    Args:
+        tree: The query.
+        similarities: Of the documents to each operand, left to right, then to the vector of each
+            of :func:`conjunctions`; 1 or 0 for a condition. Shape ``(vectors, documents)``.
+        size: Of the shortlist, where the documents are the best of more; else theirs.
+    """
+    n_documents = similarities.shape[1]
+    size = shortlist_size(n_documents) if size is None else min(size, n_documents)
+    alternatives = clauses(tree)
+    weights = np.array([atom.weight for atom in atoms(tree)], np.float32)
+    n_operands = len(weights)
+    rows = {own: n_operands + row for row, own in enumerate(conjunctions(alternatives))}
+    common = set.intersection(*(set(clause.negated) for clause in alternatives))
+    # An alternative that no document may satisfy by its conditions has no part.
+    left = [c for c in alternatives if not c.conditions or _meets(c.conditions, similarities).any()]
+    fitted = [(c, _fit_positive(c.positive, rows, similarities, weights, size)) for c in left]
+    least = LEAST_SPREAD * max((part.spread for _, part in fitted if part), default=0.0)
+    parts = []
+    for clause, part in fitted:
+        if part and part.spread < least and not clause.conditions:
+            continue
+        rest = tuple(place for place in clause.negated if place not in common)
+        z = _Part(part, None).z(similarities)
+        negation = _fit_negation(rest, z, similarities, weights, size) if rest else None
+        parts.append(_Part(part, negation, clause.conditions))
+    found = Fitted(
+        parts=tuple(parts),
+        common=None,
+        tops=-np.partition(-similarities[:n_operands], size - 1)[:, :size],
+        floor=0.0,
+        n_documents=n_documents,
+    )
+    joined = found._values(similarities).joined
+    places = tuple(sorted(common))
+    negation = _fit_negation(places, joined, similarities, weights, size) if places else None
+    least = min(part.positive.least if part.positive else -np.inf for part in parts)
+    return replace(found, common=negation, floor=least)
+
+
+def _meets(conditions: Sequence[tuple[int, bool]], similarities: Array) -> NDArray[np.bool_]:
+    """Return which documents meet conditions."""
+    held = [(similarities[place] > 0) == must for place, must in conditions]
+    return np.asarray(np.all(held, axis=0), bool)
+
+
+def _fit_positive(
+    operands: tuple[int, ...],
+    rows: Mapping[tuple[int, ...], int],
+    similarities: Array,
+    weights: Array,
+    size: int,
+) -> _Positive | None:
+    if not operands:
+        return None
+    row = rows.get(operands, operands[0])
+    levels = np.array([level(similarities[place]) for place in operands], np.float32)
+    own = weights[list(operands)]
+    values = _clause_values(similarities, row, operands, levels, own)
+    spread, good, best = max(shortlist_spread(values, size), _TINY), level(values), values.max()
+    if len(operands) == 1:
+        good -= spread * float(np.log(own[0]))
+    least = float(best - (1 - _SHARE) * abs(best) - good) / spread
+    return _Positive(row, operands, levels, own, good, spread, least)
+
+
+def _clause_values(
+    similarities: Array, row: int, operands: tuple[int, ...], levels: Array, weights: Array
+) -> Array:
+    """Return ``v``."""
+    values: Array = similarities[row]
+    if len(operands) < 2:
+        return values
+    centred = similarities[list(operands)] - levels[:, None]
+    if (weights != 1).any():
+        values = values + ((weights - 1) @ centred / np.float32(len(operands))).astype(np.float32)
+        centred = np.where(centred < 0, weights[:, None] * centred, centred)
+    total: Array = values + np.float32(WEAKEST) * centred.min(0)
+    return total
+
+
+def _fit_negation(
+    operands: tuple[int, ...], beside: Array, similarities: Array, weights: Array, size: int
+) -> _Negation:
+    rows = shortlist(beside, size)
+    z = beside[rows].astype(np.float64)
+    spread, least = float(z.std()), floor(z)
+    # Few documents may fit: those that do not must not set the standard.
+    rows, z = rows[z >= least], z[z >= least]
+    own = similarities[list(operands)][:, rows].astype(np.float64)
+    centred = own - own.mean(1, keepdims=True)
+    slopes = np.maximum((centred * (z - z.mean())).mean(1) / max(z.var(), _TINY), 0)
+    rest = own - slopes[:, None] * z
+    means, spreads = rest.mean(1), rest.std(1)
+    is_apart = spreads**2 > _DISTINCT * own.var(1) + _TINY**2
+    # In double precision rounding alone has a spread.
+    is_apart &= spreads > 1e-6
+    chosen = np.flatnonzero(is_apart)
+    standing = (rest[chosen] - means[chosen, None]) / spreads[chosen, None]
+    return _Negation(
+        operands=tuple(operands[place] for place in chosen),
+        skipped=tuple(
+            place for place, is_used in zip(operands, is_apart, strict=True) if not is_used
+        ),
+        slopes=slopes[chosen].astype(np.float32),
+        means=means[chosen].astype(np.float32),
+        spreads=spreads[chosen].astype(np.float32),
+        weights=weights[list(operands)][chosen],
+        shortlist=np.sort(standing, axis=1).astype(np.float32),
+        # Where nothing is positive, all documents fit alike.
+        spread=spread or 1.0,
+        floor=least if spread else -np.inf,
+    )
