@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from boolattn.data import taxa
+from boolattn.data.built import taxa
 from boolattn.data.labelled_queries import label_queries
 from boolattn.encoders.models import SHIPPED, load_model
 from boolattn.evaluation.parsing import has_same_operands, structure

@@ -161,7 +161,7 @@ def test_modules_exist(page):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_paths_exist(page):
-    roots = "src|tests|experiments|docs|benchmarks|examples"
+    roots = "src|tests|benchmark_data|experiments|docs|benchmarks|examples"
     for path in re.findall(rf"`((?:{roots})/[\w./-]*)`", _text(page)):
         assert (ROOT / path).exists(), path
 

@@ -8,9 +8,18 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted(
-    path for part in ("src", "experiments", "examples") for path in (ROOT / part).rglob("*.py")
+    path
+    for part in ("src", "benchmark_data", "experiments", "examples")
+    for path in (ROOT / part).rglob("*.py")
 )
-MAX_LINES = {"src": 33_550, "experiments": 5_890}
+#: Lines of the Python files of each folder. These bounds are only ever lowered.
+MAX_LINES = {
+    "src": 30_870,
+    "benchmark_data": 2_720,
+    "experiments": 5_890,
+    "benchmarks": 3_130,
+    "tools": 90,
+}
 
 
 def n_lines(path: Path) -> int:
@@ -29,5 +38,5 @@ def test_no_package_has_more_than_fifteen_files_at_one_level():
 
 @pytest.mark.parametrize("part", MAX_LINES)
 def test_the_code_stays_small(part):
-    total = sum(n_lines(path) for path in FILES if (ROOT / part) in path.parents)
+    total = sum(map(n_lines, (ROOT / part).rglob("*.py")))
     assert 0 < total <= MAX_LINES[part]

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.data import domains as data
+from benchmark_data.domains import DOMAINS
+from boolattn.data.built import domains as data
 from boolattn.encoders.models import load_model
 from boolattn.evaluation import domains, figures
 from boolattn.evaluation.benchmark import prepare
@@ -168,7 +169,7 @@ def main() -> None:
     parser.add_argument("--model", action="append", default=[], help="bm25, minilm, shipped, …")
     parser.add_argument("--way", action="append", default=[], choices=[*WAYS])
     parser.add_argument("--split", action="append", default=[], choices=_SPLITS)
-    parser.add_argument("--domain", action="append", default=[], choices=[*data.DOMAINS])
+    parser.add_argument("--domain", action="append", default=[], choices=[*DOMAINS])
     parser.add_argument("--parser", help="folder of another query parser; give another --out too")
     parser.add_argument("--device")
     parser.add_argument("--against", default="shipped, composed", help="system to compare with")

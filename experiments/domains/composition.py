@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.data import domains as data
+from benchmark_data.domains import DOMAINS
+from boolattn.data.built import domains as data
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.domains import COLUMNS, METRICS, by_domain, rows_of
 from boolattn.evaluation.metrics import measure, needed_depth
@@ -70,7 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="built folder of the benchmark")
     parser.add_argument("--model", required=True, help="as in python -m experiments.domains")
-    parser.add_argument("--domain", action="append", default=[], choices=[*data.DOMAINS])
+    parser.add_argument("--domain", action="append", default=[], choices=[*DOMAINS])
     parser.add_argument("--split", action="append", default=[])
     parser.add_argument("--documents", type=int, default=0, help="size of a sample; 0: all")
     parser.add_argument("--queries", type=int, default=0, help="size of a sample; 0: all")

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from benchmark_data.domains import DOMAINS
 from boolattn.data.beir import write_beir
 from boolattn.data.catalog import Options, open_dataset
-from boolattn.data.domains.benchmark import DOMAINS
 from boolattn.data.records import Query
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from boolattn.data.taxa.places import places
-from boolattn.data.taxa.sets import common_names
-from boolattn.data.taxa.wordings import links
+from benchmark_data.taxa.places import places
+from benchmark_data.taxa.sets import common_names
+from benchmark_data.taxa.wordings import links
 from experiments.parser_queries.wordings import table
 
 if TYPE_CHECKING:

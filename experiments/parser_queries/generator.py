@@ -10,7 +10,7 @@ import random
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from boolattn.data.taxa.phrases import Builder, fill, slots_of
+from benchmark_data.taxa.phrases import Builder, fill, slots_of
 from boolattn.query.operators import Operator
 from boolattn.query.parsed_query import LabelledQuery, ParsedQuery, form_tree, label_tree
 from experiments.parser_queries.contents import Content, contents, taxa_content
@@ -30,7 +30,7 @@ from experiments.parser_queries.wordings import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from boolattn.data.taxa.phrases import Phrase
+    from benchmark_data.taxa.phrases import Phrase
 
 #: Share of queries that are one operand.
 PLAIN = 0.25

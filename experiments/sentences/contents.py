@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
+from benchmark_data.taxa.phrases import families_of, slots_of
+from benchmark_data.taxa.places import places
+from benchmark_data.taxa.queries import has_words, shape_of
+from benchmark_data.taxa.sets import Group, Operand, common_names
+from benchmark_data.taxa.wordings import links, wordings
 from boolattn.data.tables import package_table
-from boolattn.data.taxa.phrases import families_of, slots_of
-from boolattn.data.taxa.places import places
-from boolattn.data.taxa.queries import has_words, shape_of
-from boolattn.data.taxa.sets import Group, Operand, common_names
-from boolattn.data.taxa.wordings import links, wordings
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping, Sequence
 
-    from boolattn.data.taxa.queries import Speaker
+    from benchmark_data.taxa.queries import Speaker
     from experiments.sentences.varied import Skeleton, VariedWordings
 
 _TABLE = ("experiments.sentences", "contents.toml")

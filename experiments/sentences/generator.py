@@ -10,12 +10,12 @@ import random
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from boolattn.data.sentences import Mixture, Scope, Sentence, Triplet
-from boolattn.data.taxa.phrases import Builder, Phrase, Span, families_of, fill
-from boolattn.data.taxa.places import are_apart, places
-from boolattn.data.taxa.queries import Speaker
-from boolattn.data.taxa.sets import Operand
-from boolattn.data.taxa.wordings import families, requests, wordings
+from benchmark_data.taxa.phrases import Builder, Phrase, families_of, fill
+from benchmark_data.taxa.places import are_apart, places
+from benchmark_data.taxa.queries import Speaker
+from benchmark_data.taxa.sets import Operand
+from benchmark_data.taxa.wordings import families, requests, wordings
+from boolattn.data.sentences import Mixture, Scope, Sentence, Span, Triplet
 from boolattn.query.operators import Operator
 from boolattn.query.structure import TEMPLATES, template_operators
 from experiments.sentences.contents import Category, Taxa, domains, groups

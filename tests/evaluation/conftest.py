@@ -22,7 +22,7 @@ def queries() -> tuple[Query, ...]:
             gold=frozenset("34"),
             excluded=frozenset("56"),
             domain="animals",
-            wording="not/s00/but not",
+            wording="seen:not/s00/but not",
         ),
         Query(
             id="and",

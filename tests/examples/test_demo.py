@@ -11,10 +11,8 @@ from typer.testing import CliRunner
 
 from boolattn import BoolAttnConfig
 from boolattn.cli import app
-from boolattn.data import taxa
+from boolattn.data.built.taxa import FORMAT, SPLITS, WORDINGS_SHA256, Manifest, load
 from boolattn.data.records import Dataset, Document
-from boolattn.data.taxa.benchmark import FORMAT, SPLITS
-from boolattn.data.taxa.wordings import digest, version
 from boolattn.encoder import build_towers, save_towers
 from boolattn.encoders.models import MINILM_VARIABLE, minilm_folder, shipped_model
 from boolattn.errors import ConfigError, MissingDataError, QueryError
@@ -50,11 +48,11 @@ def data(tmp_path_factory):
     _write(folder / "corpus.jsonl", documents)
     for split in SPLITS:
         _write(folder / f"{split}.jsonl", _queries(documents) if split == "unseen" else [])
-    manifest = taxa.Manifest(
+    manifest = Manifest(
         format=FORMAT,
         size="small",
-        wordings=version(),
-        wordings_sha256=digest(),
+        wordings="1",
+        wordings_sha256=WORDINGS_SHA256,
         packages={},
         documents=len(documents),
         sets=0,
@@ -142,8 +140,8 @@ def test_extra_queries_are_judged_by_metadata():
 
 
 def test_results_are_marked_by_the_benchmarks_judgements(data):
-    queries = taxa.load(data).queries("unseen")
-    searches = choose_queries(queries, list(taxa.load(data).documents()), 5)
+    queries = load(data).queries("unseen")
+    searches = choose_queries(queries, list(load(data).documents()), 5)
     shown = next(one for one in searches if one.query.id == "unseen-5-00000")
     assert {shown.judge(name) for name in shown.query.excluded} == {EXCLUDED}
     assert [one.kind for one in searches if one.is_from_benchmark] == ["NOT", "AND"]
@@ -195,7 +193,7 @@ def _demo(data, *options):
 
 def _check_table(output, data):
     """Compare the plain encoder's row with what `boolattn evaluate` measures."""
-    benchmark = taxa.load(data)
+    benchmark = load(data)
     dataset = Dataset(
         name="taxa",
         documents=tuple(benchmark.documents()),

@@ -52,7 +52,7 @@ def test_each_query_is_one_operand():
 
 def every_table():
     yield package_table("experiments.sentences", "contents.toml")
-    yield package_table("boolattn.data.taxa", "places.toml")
+    yield package_table("benchmark_data.taxa", "places.toml")
     for name in ("wordings", "plain", "contents"):
         yield table(name)
 

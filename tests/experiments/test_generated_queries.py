@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from boolattn.data.taxa import wordings
+from benchmark_data.taxa import wordings
 from boolattn.query.lexicon import find_cues
 from boolattn.query.parsed_query import words
 from experiments.parser_queries.contents import contents, taxa_content

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmark_data.taxa import wordings
 from boolattn import files
 from boolattn.data.sentences import Mixture, generate, generate_triplets
 from boolattn.data.setbert import read_setbert
-from boolattn.data.taxa import wordings
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
 from boolattn.query.lexicon import find_cues
 from boolattn.query.operators import Operator

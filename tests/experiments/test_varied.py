@@ -7,10 +7,10 @@ import re
 
 import pytest
 
+from benchmark_data.taxa import wordings
+from benchmark_data.taxa.phrases import parse
 from boolattn.data.sentences import Mixture, generate, generate_triplets
 from boolattn.data.tables import package_table
-from boolattn.data.taxa import wordings
-from boolattn.data.taxa.phrases import parse
 from boolattn.errors import ConfigError
 from boolattn.query.structure import TEMPLATES, template_operators
 from experiments.parser_queries.held_out import BANNED

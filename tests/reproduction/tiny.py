@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from boolattn.data.beir import write_beir
+from boolattn.data.built.taxa import FORMAT, Manifest
 from boolattn.data.records import Document, Operand, Query
-from boolattn.data.taxa.benchmark import FORMAT, Manifest
 from boolattn.query.operators import Operator
 
 PRESET = """

@@ -30,7 +30,7 @@ own = machinery.PathFinder.find_spec
 def find(name, path=None, target=None):
     return None if name.split('.')[0] in lacking else own(name, path, target)
 machinery.PathFinder.find_spec = find
-import boolattn.training.pretrain, boolattn.data.taxa
+import boolattn.training.pretrain, boolattn.data.catalog
 try:
     runpy.run_module("boolattn.training", run_name="__main__")
 finally:

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, DataError, MissingDataError
@@ -132,7 +132,7 @@ def _open_beir(options: Options) -> Dataset:
 
 
 def _open_taxa(options: Options) -> Dataset:
-    from boolattn.data import taxa
+    from boolattn.data.built import taxa
 
     folder = options.folder or taxa_folder(options.size)
     if options.folder is None and not folder.is_dir():
@@ -142,24 +142,21 @@ def _open_taxa(options: Options) -> Dataset:
 
 def taxa_folder(size: str) -> Path:
     """Return the cache folder of the taxa benchmark; its name changes with the wordings."""
-    from boolattn.data.taxa.benchmark import FORMAT
-    from boolattn.data.taxa.wordings import digest
+    from boolattn.data.built.taxa import FORMAT, WORDINGS_SHA256
 
-    return cache_folder() / f"{FORMAT}-{size}-{digest()[:8]}"
+    return cache_folder() / f"{FORMAT}-{size}-{WORDINGS_SHA256[:8]}"
 
 
 def build_taxa(folder: Path, options: Options) -> None:
     """Build the taxa benchmark and report progress."""
-    from boolattn.data import taxa
-
     tell = options.tell or (lambda line: None)
-    taxa.build(
+    _builder("taxa").build(
         folder, options.size, progress=lambda what, step, steps: tell(f"{step}/{steps} {what}")
     )
 
 
 def _open_domains(options: Options) -> Dataset:
-    from boolattn.data import domains
+    from boolattn.data.built import domains
 
     folder = options.folder or domains_folder(options)
     if options.folder is None and not folder.is_dir():
@@ -168,21 +165,29 @@ def _open_domains(options: Options) -> Dataset:
 
 
 def domains_folder(options: Options) -> Path:
-    """Return the cache folder of the domains benchmark; its name changes with its tables."""
-    from boolattn.data.domains.benchmark import FORMAT
-    from boolattn.data.domains.wordings import digest
+    """Return the cache folder of the domains benchmark; its name changes with the wordings."""
+    from boolattn.data.built.domains import FORMAT, WORDINGS_SHA256
 
-    parts = (FORMAT, options.size, *options.only, digest()[:8])
+    parts = (FORMAT, options.size, *options.only, WORDINGS_SHA256[:8])
     return cache_folder() / "-".join(parts)
 
 
 def build_domains(folder: Path, options: Options) -> None:
     """Build the domains benchmark; ``options.folder`` has files of the sources."""
-    from boolattn.data import domains
+    variable = os.environ.get("BOOLATTN_DOMAINS")
+    source = options.folder or (Path(variable).expanduser() if variable else None)
+    build = _builder("domains").build
+    build(folder, options.size, only=options.only, source=source, tell=options.tell)
 
-    own = os.environ.get("BOOLATTN_DOMAINS")
-    source = options.folder or (Path(own).expanduser() if own else None)
-    domains.build(folder, options.size, only=options.only, source=source, tell=options.tell)
+
+def _builder(name: str) -> Any:  # noqa: ANN401 - a module outside the wheel
+    """Import the builder of a benchmark, which is in ``benchmark_data/`` of a checkout."""
+    if (module := checkout_module(f"benchmark_data.{name}")) is None:
+        raise MissingDataError(
+            f"{name} is built by benchmark_data/ of the source repository; install boolattn from a "
+            "checkout: pip install -e ."
+        )
+    return module
 
 
 def _open_pairs(options: Options) -> Dataset:

@@ -15,11 +15,21 @@ from boolattn.settings import check_types, checked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from boolattn.data.taxa.phrases import CueSpan, Span
     from boolattn.query.operators import Operator
+
+Span = tuple[int, int]
 
 #: Added to the seed of evaluation sentences, so that they differ from those of training.
 HELD_OUT_SEED = 1_000_003
+
+
+@dataclass(frozen=True, slots=True)
+class CueSpan:
+    """A cue's characters in a text."""
+
+    operator: Operator
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from boolattn.data.sentences import Sentence, Triplet
-from boolattn.data.taxa.phrases import CueSpan
+from boolattn.data.sentences import CueSpan, Sentence, Triplet
 from boolattn.errors import ConfigError, DataError
 from boolattn.jsonl import find_file, read_jsonl
 from boolattn.query.lexicon import find_cues

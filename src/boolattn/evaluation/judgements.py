@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -147,9 +147,9 @@ class Judgements:
 
 
 def _exposure(wording: str) -> str:
-    """Return "seen" or "unseen"; the wordings of domains begin with it."""
+    """Return "seen" or "unseen", with which the wordings of built benchmarks begin."""
     exposure, mark, _ = wording.partition(":")
-    return exposure if mark else _exposures().get(wording, "")
+    return exposure if mark and exposure in ("seen", "unseen") else ""
 
 
 def _kind(query: Query) -> str:
@@ -158,15 +158,3 @@ def _kind(query: Query) -> str:
         return _ITEMS[structure]
     operators = {operator.value for operator in query.operators}
     return "NOT" if "not" in operators else "AND/OR" if operators else "plain"
-
-
-@lru_cache(maxsize=1)
-def _exposures() -> Mapping[str, str]:
-    """Return for each wording whether training may use it."""
-    from boolattn.data.taxa.wordings import wordings
-
-    return {
-        wording.name: "unseen" if wording.is_unseen else "seen"
-        for group in wordings().values()
-        for wording in group
-    }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
-from boolattn.data.domains.items import Item
-from boolattn.data.domains.sources import read_member
+from benchmark_data.domains.items import Item
+from benchmark_data.domains.sources import read_member
 from boolattn.files import scratch_folder
 
 if TYPE_CHECKING:

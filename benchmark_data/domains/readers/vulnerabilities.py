@@ -6,8 +6,8 @@ import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
-from boolattn.data.domains.items import Item
-from boolattn.data.domains.sources import read_member
+from benchmark_data.domains.items import Item
+from benchmark_data.domains.sources import read_member
 from boolattn.data.tables import package_table
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _YEARS = {"small": (2016,), "full": tuple(range(2002, 2021))}
 
 def read(files: Sequence[Path], size: str) -> Iterator[Item]:
     """Read the descriptions; vendors and products are those of the vulnerable configurations."""
-    classes = package_table("boolattn.data.domains", "domains.toml")["vulnerabilities"]["classes"]
+    classes = package_table("benchmark_data.domains", "domains.toml")["vulnerabilities"]["classes"]
     for year in _YEARS[size]:
         packed = read_member(files[0], f"cvedb/data/nvdcve-1.1-{year}.json.gz")
         for row in json.loads(gzip.decompress(packed))["CVE_Items"]:

@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from boolattn.data.domains.items import Value, stems
-from boolattn.data.domains.wordings import STRUCTURES, Speaker, Worded
+from benchmark_data.domains.items import Value, stems
+from benchmark_data.domains.wordings import STRUCTURES, Speaker, Worded
 from boolattn.data.records import answer_sets
 from boolattn.query.operators import Operator
 from boolattn.query.structure import operand_signs, template_operators, template_tree
@@ -18,7 +18,7 @@ from boolattn.query.tree import answers
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from boolattn.data.domains.items import Decided
+    from benchmark_data.domains.items import Decided
 
     Sets = Mapping[Value, frozenset[str]]
 

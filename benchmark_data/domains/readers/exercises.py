@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from boolattn.data.domains.items import Item, cut
+from benchmark_data.domains.items import Item, cut
 from boolattn.jsonl import read_jsonl
 
 if TYPE_CHECKING:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmark_data.taxa.phrases import Builder, fill, slots_of
+from benchmark_data.taxa.places import places
+from benchmark_data.taxa.wordings import Wording, families, links, requests, wordings
 from boolattn.data import records
-from boolattn.data.taxa.phrases import Builder, fill, slots_of
-from boolattn.data.taxa.places import places
-from boolattn.data.taxa.wordings import Wording, families, links, requests, wordings
 from boolattn.query.structure import template_operators
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping, Sequence
 
-    from boolattn.data.taxa.phrases import Phrase
-    from boolattn.data.taxa.sets import Group, Operand
-    from boolattn.data.taxa.wordings import Parts
+    from benchmark_data.taxa.phrases import Phrase
+    from benchmark_data.taxa.sets import Group, Operand
+    from benchmark_data.taxa.wordings import Parts
 
 #: Verbs by domain.
 _VERBS: Mapping[str, tuple[str, ...]] = {

@@ -9,19 +9,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from benchmark_data.taxa.places import places_of
+from boolattn.data.built.taxa import DOMAINS, GROUP_RANKS
 from boolattn.data.tables import package_table
-from boolattn.data.taxa.places import places_of
 from boolattn.query.lexicon import find_cues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from boolattn.data.taxa.source import Introduction
+    from benchmark_data.taxa.source import Introduction
 
-#: Ranks of groups in queries.
-GROUP_RANKS = ("class", "order", "family")
-#: Domains by kingdom; other kingdoms (bacteria, viruses) are only documents.
-DOMAINS: Mapping[str, str] = {"Metazoa": "animals", "Viridiplantae": "plants", "Fungi": "fungi"}
 #: Fewest and most documents of an atomic set.
 MIN_SIZE, MAX_SIZE = 5, 300
 #: Splits with their shares of the taxa, in hundredths.
@@ -139,24 +136,6 @@ def find_sets(
     }
 
 
-def members_of(
-    documents: Iterable[tuple[str, Mapping[str, object]]], names: Iterable[tuple[str, ...]]
-) -> Mapping[tuple[str, ...], frozenset[str]]:
-    """Find sets, named by rank, group and place, in the ids and metadata of a built corpus."""
-    found: dict[tuple[str, ...], set[str]] = {name: set() for name in names}
-    groups = {name[:2] for name in found}
-    for own, about in documents:
-        if about.get("kingdom") not in DOMAINS:
-            continue
-        for rank in GROUP_RANKS:
-            group = (rank, str(about.get(rank, "")))
-            if group in groups:
-                for place in {"", *str(about.get("places", "")).split("|")}:
-                    if (*group, place) in found:
-                        found[*group, place].add(own)
-    return {name: frozenset(members) for name, members in found.items()}
-
-
 def _common_name(rank: str, name: str, ncbi_name: Callable[[str], str]) -> str:
     ours = common_names().get(rank, {}).get(name)
     if ours:
@@ -171,4 +150,4 @@ def _common_name(rank: str, name: str, ncbi_name: Callable[[str], str]) -> str:
 
 def common_names() -> Mapping[str, Mapping[str, str]]:
     """Return the common names of the table, by rank and scientific name."""
-    return package_table("boolattn.data.taxa", "groups.toml")
+    return package_table("benchmark_data.taxa", "groups.toml")

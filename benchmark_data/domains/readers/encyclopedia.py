@@ -6,8 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from boolattn.data.domains.items import Item, cut
-from boolattn.data.domains.sources import read_member
+from benchmark_data.domains.items import Item, cut
+from benchmark_data.domains.sources import read_member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

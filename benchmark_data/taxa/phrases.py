@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from boolattn.data.sentences import CueSpan
 from boolattn.errors import DataError
 from boolattn.query.operators import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-Span = tuple[int, int]
+    from boolattn.data.sentences import Span
 
 _TOKEN = re.compile(
     r"<(?P<owners>\d+)\|(?P<owned>[^>]*)>"
@@ -38,15 +39,6 @@ class Token:
     operator: Operator | None = None
     family: str = ""
     part: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CueSpan:
-    """A cue's characters in a text."""
-
-    operator: Operator
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from boolattn.data.domains.items import Item, cut, stems
-from boolattn.data.domains.sources import read_member
+from benchmark_data.domains.items import Item, cut, stems
+from benchmark_data.domains.sources import read_member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

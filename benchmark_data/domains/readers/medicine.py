@@ -7,8 +7,8 @@ import io
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from boolattn.data.domains.items import Item
-from boolattn.data.domains.sources import read_member
+from benchmark_data.domains.items import Item
+from benchmark_data.domains.sources import read_member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

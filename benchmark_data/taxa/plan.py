@@ -10,14 +10,14 @@ from collections import Counter, defaultdict
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from benchmark_data.taxa.places import are_apart
 from boolattn.data.records import answer_sets
-from boolattn.data.taxa.places import are_apart
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from boolattn.data.taxa.sets import Group, Operand
+    from benchmark_data.taxa.sets import Group, Operand
 
 #: Fewest relevant documents of a query.
 MIN_GOLD = 3

@@ -6,6 +6,6 @@ queries of seven templates combine them, in wordings frozen under a version and 
 
 from __future__ import annotations
 
-from boolattn.data.taxa.benchmark import Manifest, TaxaBenchmark, build, load
+from benchmark_data.taxa.benchmark import build
 
-__all__ = ["Manifest", "TaxaBenchmark", "build", "load"]
+__all__ = ["build"]

@@ -6,8 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from boolattn.data.domains.items import Item
-from boolattn.data.domains.sources import read_member
+from benchmark_data.domains.items import Item
+from benchmark_data.domains.sources import read_member
 from boolattn.data.tables import package_table
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _MIN_WORDS = 25
 
 def read(files: Sequence[Path], size: str) -> Iterator[Item]:
     """Read the articles with a body; topics and places get readable names."""
-    tables = package_table("boolattn.data.domains", "domains.toml")["news"]["names"]
+    tables = package_table("benchmark_data.domains", "domains.toml")["news"]["names"]
     content = read_member(files[0], "package/data/fullFileStream/full.str").decode()
     for line in content.splitlines():
         row = json.loads(line)

@@ -12,8 +12,8 @@ from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING
 
+from benchmark_data.taxa.phrases import families_of, slots_of
 from boolattn.data.tables import package_table
-from boolattn.data.taxa.phrases import families_of, slots_of
 from boolattn.errors import ConfigError
 from boolattn.query.operators import Operator
 from boolattn.query.structure import TEMPLATES
@@ -21,7 +21,7 @@ from boolattn.query.structure import TEMPLATES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_TABLE = ("boolattn.data.taxa", "wordings.toml")
+_TABLE = ("benchmark_data.taxa", "wordings.toml")
 
 # Short names of the templates, for the names of wordings.
 _SHORT = {

@@ -15,8 +15,8 @@ from importlib.resources import files
 from itertools import chain, product, zip_longest
 from typing import TYPE_CHECKING, Any
 
+from benchmark_data.taxa.phrases import Builder
 from boolattn.data.tables import package_table
-from boolattn.data.taxa.phrases import Builder
 from boolattn.query.structure import template_tree
 from boolattn.query.syntax import parse_with_spans, unparse
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterator, Mapping, Sequence
 
-    from boolattn.data.domains.items import Value
-    from boolattn.data.taxa.phrases import Span
+    from benchmark_data.domains.items import Value
+    from boolattn.data.sentences import Span
 
-_PACKAGE = "boolattn.data.domains"
+_PACKAGE = "benchmark_data.domains"
 _CHOICE = re.compile(r"\[([^\]]*)\]")
 _SLOT = re.compile(r"\{(noun|[a-eA-E])\}")
 #: Structure of a wording -> its template.

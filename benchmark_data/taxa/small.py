@@ -8,13 +8,14 @@ from collections import defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from boolattn.data.taxa.sets import DOMAINS, read_member, split_of
+from benchmark_data.taxa.sets import read_member, split_of
+from boolattn.data.built.taxa import DOMAINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from boolattn.data.taxa.sets import Member
-    from boolattn.data.taxa.source import Introduction
+    from benchmark_data.taxa.sets import Member
+    from benchmark_data.taxa.source import Introduction
 
 #: Documents of each split's taxa; the others are drawn from all that remain.
 QUOTAS: Mapping[str, int] = {"train": 1800, "validation": 600, "test": 1100}

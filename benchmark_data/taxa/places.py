@@ -39,7 +39,7 @@ class Place:
         return f"{self.noun}'" if self.noun.endswith("s") else f"{self.noun}'s"
 
 
-_TABLE = ("boolattn.data.taxa", "places.toml")
+_TABLE = ("benchmark_data.taxa", "places.toml")
 _DENIED_PHRASE = re.compile(
     r"\b(?:no longer|once|lost from|extinct in|known as|related to|similar to|different from|"
     r"non-native|used (?:in|for|by|as)|opposite|"

@@ -1,0 +1,128 @@
+"""Building the domains benchmark into a folder, which ``boolattn.data.built.domains`` reads.
+
+Choices have fixed seeds and loops are sorted, so that two machines write the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from benchmark_data.domains import wordings
+from benchmark_data.domains.items import Value, choose, decide
+from benchmark_data.domains.queries import Planner, generate
+from benchmark_data.domains.sources import fetch_file
+from boolattn.data.built.domains import FORMAT, SPLITS, Manifest
+from boolattn.data.tables import package_table
+from boolattn.errors import ConfigError, MissingDataError
+from boolattn.files import atomic_folder
+from boolattn.jsonl import write_jsonl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from benchmark_data.domains.items import Decided
+
+#: The domains by name: role, terms of use, files, kinds of facets.
+DOMAINS: Mapping[str, Mapping[str, Any]] = package_table("benchmark_data.domains", "domains.toml")
+#: Documents of a domain, most judged documents of a query, queries of each structure.
+SIZES = {"small": (2000, 150, 12), "full": (20_000, 300, 60)}
+#: Structures with other numbers of queries than the others, as multiples.
+_MORE = {"known": 4, "name": 2}
+_TRAINING = 5  # training splits have so many times as many queries
+_STRUCTURES = (*wordings.STRUCTURES, "explicit", *_MORE)
+
+
+def build(
+    folder: Path,
+    size: str = "small",
+    *,
+    only: Sequence[str] = (),
+    source: Path | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Manifest:
+    """Build the benchmark, completely or not at all.
+
+    ``source`` is a folder with the sources' files, else they come from cache and network. Without
+    ``only``, a domain whose file must be provided and is not there is left out and reported.
+    """
+    if size not in SIZES:
+        raise ConfigError(f"domains has no size {size!r}; it has {', '.join(SIZES)}")
+    if unknown := [name for name in only if name not in DOMAINS]:
+        raise ConfigError(f"no domain {unknown[0]!r}; there are {', '.join(DOMAINS)}")
+    report = tell or (lambda line: None)
+    files: dict[str, list[Path]] = {}
+    for name in only or DOMAINS:
+        rows = DOMAINS[name]["files"]
+        try:
+            files[name] = [fetch_file(row, source) for row in rows]
+        except MissingDataError as error:
+            if only or any("wheel" in row or "url" in row for row in rows):
+                raise
+            report(f"{name} is left out: {error}")
+    about: dict[str, Any] = {}
+    with atomic_folder(folder) as draft:
+        for name, own in files.items():
+            report(f"{len(about) + 1}/{len(files)} {name}")
+            about[name] = _build_domain(name, own, size, draft / name)
+        manifest = Manifest(
+            format=FORMAT,
+            size=size,
+            wordings_sha256=wordings.digest(),
+            domains=about,
+            files={
+                str(path.relative_to(draft)): hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in sorted(draft.glob("*/*"))
+            },
+        )
+        text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False)
+        (draft / "manifest.json").write_text(text + "\n", encoding="utf-8")
+    return manifest
+
+
+def _build_domain(name: str, files: Sequence[Path], size: str, folder: Path) -> dict[str, Any]:
+    row = DOMAINS[name]
+    n_documents, max_judged, n_queries = SIZES[size]
+    reader = import_module(f"benchmark_data.domains.readers.{name}")
+    documents = choose(decide(reader.read(files, size), row["kinds"], name), n_documents)
+    rows = (_document_row(name, one) for one in documents)
+    write_jsonl(folder / "corpus.jsonl", rows)
+    planner = Planner(name, documents, max_judged)
+    counts = {}
+    for split in SPLITS[row["role"]]:
+        times = _TRAINING if split == "train" else 1
+        numbers = {one: n_queries * times * _MORE.get(one, 1) for one in _STRUCTURES}
+        queries = generate(planner, documents, split, numbers)
+        counts[split] = write_jsonl(folder / f"{split}.jsonl", queries)
+    return {
+        "role": row["role"],
+        "use": row.get("use", "training and evaluation"),
+        "licence": row["licence"],
+        "sources": [one.get("wheel") or one.get("url") or one["name"] for one in row["files"]],
+        "sha256": [one["sha256"] for one in row["files"]],
+        "documents": len(documents),
+        "facets": len(planner.yes),
+        "queries": counts,
+    }
+
+
+def _document_row(domain: str, one: Decided) -> dict[str, Any]:
+    return {
+        "id": one.item.id,
+        "title": one.item.title,
+        "text": one.item.text,
+        "metadata": {
+            "domain": domain,
+            "use": DOMAINS[domain].get("use", "training"),
+            "facets": _joined(one.yes),
+            "undecided": _joined(one.maybe),
+        },
+    }
+
+
+def _joined(values: frozenset[Value]) -> str:
+    return "|".join(f"{value.kind}={value.name}" for value in sorted(values))

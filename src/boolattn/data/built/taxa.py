@@ -1,0 +1,148 @@
+"""The taxa benchmark: exact sets of animals and plants, read from a built folder.
+
+The folder has ``corpus.jsonl``, one file of queries a split, and ``manifest.json`` with the hash of
+each file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from boolattn.checksums import file_sum
+from boolattn.data import records
+from boolattn.data.built.manifest import read_built
+from boolattn.errors import ConfigError, DataError
+from boolattn.jsonl import find_file, read_jsonl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    SetName = tuple[str, ...]  # rank, group and place
+
+#: Format of the folder; another one is refused.
+FORMAT = "boolattn-taxa-1"
+#: Hash of the wordings that this version builds; part of the name of the cached folder.
+WORDINGS_SHA256 = "f70a0fd171e0958a3670d3d2e24670932ec5b081844084fe9eb71af228622a5d"
+SPLITS = ("train", "validation", "test", "unseen")
+#: Ranks of groups in queries.
+GROUP_RANKS = ("class", "order", "family")
+#: Domains by kingdom; other kingdoms (bacteria, viruses) are only documents.
+DOMAINS: Mapping[str, str] = {"Metazoa": "animals", "Viridiplantae": "plants", "Fungi": "fungi"}
+_DOCUMENT = {"id": str, "title": str, "text": str, "metadata": dict}
+_FIELDS = {"id": str, "text": str, "template": str, "operands": list, "gold": list}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The content and origin of a built folder."""
+
+    format: str  # layout of the folder
+    size: str  # "small" or "full"
+    wordings: str
+    wordings_sha256: str
+    packages: Mapping[str, str]  # versions of the source packages
+    documents: int
+    sets: int  # number of atomic sets
+    queries: Mapping[str, Mapping[str, int]]  # number of queries, by split and template
+    files: Mapping[str, str]  # SHA-256 of each file
+
+
+@dataclass(frozen=True)
+class TaxaBenchmark:
+    """A built folder."""
+
+    folder: Path
+    manifest: Manifest
+
+    def documents(self) -> Iterator[records.Document]:
+        """Stream the corpus."""
+        path = find_file(self.folder, "corpus.jsonl")
+        for _, row in read_jsonl(path, _DOCUMENT):
+            yield records.Document(**{name: row[name] for name in _DOCUMENT})
+
+    def queries(self, split: str) -> tuple[records.Query, ...]:
+        """Read the queries of a split: train, validation, test or unseen."""
+        if split not in SPLITS:
+            raise ConfigError(f"taxa has no split {split!r}; it has {', '.join(SPLITS)}")
+        return tuple(row.query({}) for row in self._rows(split))
+
+    def dataset(self) -> records.Dataset:
+        """Load everything, with the member documents of each operand."""
+        documents = tuple(self.documents())
+        rows = {split: tuple(self._rows(split)) for split in self.manifest.queries}
+        names = {name for queries in rows.values() for row in queries for name in row.sets()}
+        sets = members_of(((one.id, one.metadata) for one in documents), names)
+        return records.Dataset(
+            name=f"taxa-{self.manifest.size}",
+            documents=documents,
+            splits={split: tuple(row.query(sets) for row in own) for split, own in rows.items()},
+        )
+
+    def verify(self) -> None:
+        """Refuse a folder whose files have other hashes than the manifest."""
+        for name, expected in self.manifest.files.items():
+            actual = file_sum(self.folder / name)
+            if actual != expected:
+                raise DataError(
+                    f"{self.folder / name} has the hash {actual[:12]}…, the manifest says "
+                    f"{expected[:12]}…; build it again"
+                )
+
+    def _rows(self, split: str) -> Iterator[_Row]:
+        path = find_file(self.folder, f"{split}.jsonl")
+        for number, values in read_jsonl(path, _FIELDS):
+            yield _Row(f"{path}:{number}", split, values)
+
+
+def load(folder: Path) -> TaxaBenchmark:
+    """Load a built folder."""
+    return TaxaBenchmark(folder, read_built(Manifest, folder, name="taxa", expected=FORMAT))
+
+
+def members_of(
+    documents: Iterable[tuple[str, Mapping[str, object]]], names: Iterable[SetName]
+) -> Mapping[SetName, frozenset[str]]:
+    """Find sets, named by rank, group and place, in the ids and metadata of a built corpus."""
+    members: dict[SetName, set[str]] = {name: set() for name in names}
+    groups = {name[:2] for name in members}
+    for document, about in documents:
+        if about.get("kingdom") not in DOMAINS:
+            continue
+        for rank in GROUP_RANKS:
+            group = (rank, str(about.get(rank, "")))
+            if group in groups:
+                for place_name in {"", *str(about.get("places", "")).split("|")}:
+                    if (*group, place_name) in members:
+                        members[*group, place_name].add(document)
+    return {name: frozenset(ids) for name, ids in members.items()}
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A line of a file of queries."""
+
+    source: str  # file and line, for errors
+    split: str
+    values: Mapping[str, Any]
+
+    def sets(self) -> list[SetName]:
+        """Return the name of each operand's set."""
+        try:
+            return [tuple(map(str, name)) for name in self.values.get("sets") or ()]
+        except TypeError as error:
+            raise self._error(error) from error
+
+    def query(self, sets: Mapping[SetName, frozenset[str]]) -> records.Query:
+        """Return the record; its wording begins with "seen:" or "unseen:"."""
+        try:
+            wording = self.values["wording"]
+            exposure = "unseen" if self.split == "unseen" else "seen"
+            values = {**self.values, "wording": wording and f"{exposure}:{wording}"}
+            return records.read_query(values, [sets.get(name) for name in self.sets()])
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._error(error) from error
+
+    def _error(self, error: Exception) -> DataError:
+        return DataError(f"{self.source}: not a query of this benchmark ({error!r})")
