@@ -73,11 +73,13 @@ class TaxaBenchmark:
         documents = tuple(self.documents())
         rows = {split: tuple(self._rows(split)) for split in self.manifest.queries}
         names = {name for queries in rows.values() for row in queries for name in row.sets()}
-        sets = members_of(((one.id, one.metadata) for one in documents), names)
+        sets = members_of(((document.id, document.metadata) for document in documents), names)
         return records.Dataset(
             name=f"taxa-{self.manifest.size}",
             documents=documents,
-            splits={split: tuple(row.query(sets) for row in own) for split, own in rows.items()},
+            splits={
+                split: tuple(row.query(sets) for row in queries) for split, queries in rows.items()
+            },
         )
 
     def verify(self) -> None:
