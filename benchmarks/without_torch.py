@@ -68,9 +68,9 @@ def measure_documents(system: str, threads: int, kind: str, n: int, graph: str) 
 def _encoder(system: str, threads: int, graph: str) -> Any:  # noqa: ANN401 - a function
     if system == "boolattn":
         from boolattn.encoders.models import SHIPPED, resolve
-        from boolattn.encoders.onnx_retriever import OnnxRetriever
+        from boolattn.encoders.onnx_encoder import OnnxEncoder
 
-        return OnnxRetriever.load(resolve(SHIPPED), threads=threads).encode_documents
+        return OnnxEncoder.load(resolve(SHIPPED), threads=threads).encode_documents
     if system == "fastembed":
         from fastembed import TextEmbedding
         from fastembed.common.model_description import ModelSource, PoolingType
@@ -103,10 +103,13 @@ def measure_query(system: str, threads: int) -> float:
     """Return milliseconds of a query: planned by us, encoded alone by sentence-transformers."""
     if system == "boolattn":
         from boolattn.encoders.models import SHIPPED, resolve
-        from boolattn.encoders.onnx_retriever import OnnxRetriever
+        from boolattn.encoders.onnx_encoder import OnnxEncoder
+        from boolattn.query.parser import load_parser
+        from boolattn.query.plan import plan_queries
+        from boolattn.query.reading import read_queries
 
-        model = OnnxRetriever.load(resolve(SHIPPED), threads=threads)
-        run = lambda text: model.plan([text])  # noqa: E731
+        model, parser = OnnxEncoder.load(resolve(SHIPPED), threads=threads), load_parser()
+        run = lambda text: plan_queries(read_queries([text], parser), model)  # noqa: E731
     else:
         bare = _torch(threads)
         run = lambda text: bare.encode_document([text])  # noqa: E731
@@ -166,13 +169,12 @@ def write_peer_graph(folder: Path) -> None:
     """Write the document tower in float32 for fastembed."""
     import shutil
 
-    from boolattn import Retriever, shipped_model
+    from boolattn import TorchEncoder, shipped_model
     from boolattn.encoder.export.graphs import TowerGraph, write_graph
 
     source = shipped_model()
-    write_graph(
-        TowerGraph(Retriever.load(source, device="cpu").towers, "document"), folder / "model.onnx"
-    )
+    towers = TorchEncoder.load(source, device="cpu").towers
+    write_graph(TowerGraph(towers, "document"), folder / "model.onnx")
     for name in ("tokenizer.json", "tokenizer_config.json", "config.json"):
         shutil.copyfile(source / name, folder / name)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -247,7 +249,7 @@ def _index(folder: Path, n: int) -> str:
             yield vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
     documents = (Document(id=str(row), text=f"document {row}") for row in range(n))
-    settings = {"model": "shipped", "lexical": False}
+    settings = {"model": "shipped", "words": False}
     Searcher.build(folder, documents, load_model("shipped"), encode=encode, **settings)
     return str(folder)
 

@@ -70,14 +70,14 @@ def _negation(options: argparse.Namespace) -> str:
 def _parser_quality(options: argparse.Namespace) -> str:
     from experiments.parsing.quality import measure_parser
 
-    return measure_parser(options.model, options.json)
+    return measure_parser(options.parser, options.json)
 
 
 def _parser_validation(options: argparse.Namespace) -> str:
     from experiments.parsing.quality import validate_parser
 
     queries = parse_pairs(options.queries, ())
-    return validate_parser(options.model, options.parser, queries, shows_errors=options.errors)
+    return validate_parser(options.parser, queries, shows_errors=options.errors)
 
 
 def _report(options: argparse.Namespace) -> str:
@@ -199,15 +199,14 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--against", default="plain,plain_text", metavar="SYSTEM,QUERY_MODE")
     verb.add_argument("--no-figures", action="store_true", help="where matplotlib is missing")
     verb = verbs.add_parser(
-        "parsing", aliases=["reading"], help="parse accuracy of a model on names and unseen domains"
+        "parsing", aliases=["reading"], help="parse accuracy on names and unseen domains"
     )
     verb.set_defaults(command=_parser_quality)
-    verb.add_argument("model", help='folder of a model, or "shipped"')
+    verb.add_argument("parser", help='folder of a parser, or "shipped"')
     verb.add_argument("--json", type=Path, help="JSON file to write all results to")
     verb = verbs.add_parser("validation", help="parse accuracy on the queries for model selection")
     verb.set_defaults(command=_parser_validation)
-    verb.add_argument("model", help='folder of a model, or "shipped"')
-    verb.add_argument("--parser", default="", help="folder of another parser")
+    verb.add_argument("parser", help='folder of a parser, or "shipped"')
     verb.add_argument("--errors", action="store_true", help="print each error")
     verb.add_argument(
         "--queries", action="append", default=[], metavar="NAME=FILE", help="these instead"

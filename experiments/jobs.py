@@ -87,7 +87,7 @@ class Bm25Job:
         from boolattn.reproduction.execution import Stopwatch, judge, write_run
         from boolattn.reproduction.inputs import fingerprints
         from boolattn.reproduction.runs import Row
-        from boolattn.search.lexical import Bm25Ranker
+        from boolattn.search.ranker import Bm25Ranker
 
         clock = Stopwatch()
         corpus = _open(self.corpus, self.preset)

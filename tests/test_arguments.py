@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import boolattn
-from boolattn import BoolAttnConfig, BoolattnError, BooleanRetriever, Retriever, Searcher
+from boolattn import BoolAttnConfig, BoolattnError, BooleanRetriever, Searcher, TorchEncoder
 from boolattn.data.beir import read_beir, write_beir
 from boolattn.data.boolquestions import load_boolquestions, read_passages, read_questions
 from boolattn.data.catalog import Options, open_dataset
@@ -19,18 +19,18 @@ from boolattn.data.negation import read_cd_sco, read_sfu
 from boolattn.data.quest import load_quest, load_quest_intro
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.data.sentences import Mixture, generate
-from boolattn.encoders.callables import CallableRetriever, EmbeddingEndpoint
+from boolattn.encoders.callables import CallableEncoder, EmbeddingEndpoint
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import parse as parse_metric
 from boolattn.query.parser import Parser, load_parser
 from boolattn.query.syntax import is_explicit
 from boolattn.query.syntax import parse as parse_query
 from boolattn.search import load_model
-from boolattn.search.lexical import Bm25Ranker
-from boolattn.search.stores.arrays import ArrayStore, FaissStore
-from boolattn.search.stores.milvus import MilvusStore
-from boolattn.search.stores.postgres import PostgresStore
-from boolattn.search.stores.qdrant import QdrantStore
+from boolattn.search.ranker import Bm25Ranker
+from boolattn.stores.arrays import ArrayCollection, FaissCollection
+from boolattn.stores.points.milvus_collection import MilvusCollection
+from boolattn.stores.points.qdrant_collection import QdrantCollection
+from boolattn.stores.postgres.collection import PostgresCollection
 from boolattn.training.settings import PretrainSettings, TrainSettings
 from tests.search import word_model
 
@@ -67,9 +67,10 @@ CALLS = {
     "document id": lambda searcher, odd: searcher.add([document("id", odd)]),
     "document text": lambda searcher, odd: searcher.add([document("text", odd)]),
     "document title": lambda searcher, odd: searcher.add([document("title", odd)]),
-    "delete": lambda searcher, odd: searcher.delete([odd]),
+    "delete": lambda searcher, odd: searcher.delete(odd),
+    "delete one": lambda searcher, odd: searcher.delete([odd]),
     "store": lambda _, odd: BooleanRetriever(odd, lambda texts: texts),
-    "retriever": lambda _, odd: Retriever(odd),
+    "encoder": lambda _, odd: TorchEncoder(odd),
     "detach": lambda _, odd: boolattn.detach(odd),
     "explain": lambda _, odd: boolattn.explain(odd, None, "moths"),
     "save": lambda _, odd: boolattn.save(odd, "nowhere"),
@@ -117,7 +118,7 @@ def encoder_of(tokenizer):
 
 def index(parts, name="index", **settings):
     own = [Document(id="a", text="moths")]
-    return Searcher.build(parts.folder / name, own, parts.own.retriever, replace=True, **settings)
+    return Searcher.build(parts.folder / name, own, parts.own.encoder, replace=True, **settings)
 
 
 ROWS = [{"text": "moths"}]
@@ -127,15 +128,16 @@ DATA = Dataset(
     splits={"test": (Query(id="q", text="moths", gold=frozenset("a")),)},
 )
 PATH_CALLS = {
-    "open": lambda own, odd: Searcher.open(odd, own.own.retriever),
-    "build": lambda own, odd: Searcher.build(odd, DATA.documents, own.own.retriever),
+    "open": lambda own, odd: Searcher.open(odd, own.own.encoder),
+    "build": lambda own, odd: Searcher.build(odd, DATA.documents, own.own.encoder),
     "model of an index": lambda own, odd: Searcher.build(odd, DATA.documents, "nowhere"),
     "load_model": lambda _, odd: load_model(odd),
-    "parser of a model": lambda _, odd: load_model("shipped", parser=odd),
-    "parser of a store": lambda _, odd: BooleanRetriever(
-        ArrayStore(np.eye(1), ROWS), lambda texts: np.ones((len(texts), 1)), odd
+    "parser of an index": lambda own, odd: Searcher.open(
+        own.own.store.folder, own.own.encoder, parser=odd
     ),
-    "parser of a function": lambda _, odd: CallableRetriever(len, odd),
+    "parser of a store": lambda _, odd: BooleanRetriever(
+        ArrayCollection(np.eye(1), ROWS), lambda texts: np.ones((len(texts), 1)), odd
+    ),
     "load_parser": lambda _, odd: load_parser(odd),
     "Parser": lambda _, odd: Parser(odd),
     "load": lambda _, odd: boolattn.load(odd),
@@ -144,7 +146,7 @@ PATH_CALLS = {
     "save_plugin": lambda own, odd: boolattn.save_plugin(own.encoder, odd),
     "build_towers": lambda _, odd: boolattn.build_towers(odd),
     "save_towers": lambda own, odd: boolattn.save_towers(own.towers, odd),
-    "Retriever.load": lambda _, odd: Retriever.load(odd),
+    "TorchEncoder.load": lambda _, odd: TorchEncoder.load(odd),
     "folder of a data set": lambda _, odd: open_dataset("quest", Options(folder=odd)),
     "read_beir": lambda _, odd: read_beir(odd),
     "write_beir": lambda _, odd: write_beir(odd, [], {}),
@@ -175,18 +177,22 @@ NUMBER_CALLS = {
 }
 OTHER_CALLS = {
     "model=": lambda own, odd: index(own, model=odd),
-    "uri=": lambda own, odd: index(own, uri=odd, engine="qdrant"),
-    "engine=": lambda own, odd: index(own, engine=odd),
-    "lexical=": lambda own, odd: index(own, lexical=odd),
+    "vectors=": lambda own, odd: index(own, vectors=odd),
+    "precision=": lambda own, odd: index(own, precision=odd),
+    "words=": lambda own, odd: index(own, words=odd),
+    "replace=": lambda own, odd: Searcher.build(
+        own.folder / "index", DATA.documents, own.own.encoder, replace=odd
+    ),
+    "resume=": lambda own, odd: index(own, resume=odd),
     "encode=": lambda own, odd: index(own, encode=odd),
     "progress=": lambda own, odd: index(own, progress=odd),
-    "verify=": lambda own, odd: Searcher.open(own.own.folder, own.own.retriever, verify=odd),
-    "texts": lambda own, odd: Searcher.from_texts(odd, own.own.retriever),
+    "verify=": lambda own, odd: Searcher.open(own.own.store.folder, own.own.encoder, verify=odd),
+    "texts": lambda own, odd: Searcher.from_texts(odd, own.own.encoder),
     "id of a text": lambda own, odd: Searcher.from_texts(
-        [{"text": "moths", "id": odd}], own.own.retriever
+        [{"text": "moths", "id": odd}], own.own.encoder
     ),
     "queries of a store": lambda _, odd: BooleanRetriever(
-        ArrayStore(np.eye(1), ROWS), lambda texts: np.ones((len(texts), 1)), None
+        ArrayCollection(np.eye(1), ROWS), lambda texts: np.ones((len(texts), 1)), None
     ).search(odd),
     "config": lambda own, odd: boolattn.attach(own.plain, odd),
     "card": lambda own, odd: boolattn.save_towers(own.towers, own.folder / "towers", card=odd),
@@ -208,13 +214,15 @@ OTHER_CALLS = {
     "is_explicit": lambda _, odd: is_explicit(odd),
     "BM25": lambda _, odd: Bm25Ranker(odd),
     "endpoint": lambda _, odd: EmbeddingEndpoint(odd),
-    "embed": lambda _, odd: CallableRetriever(odd),
-    "Qdrant": lambda _, odd: QdrantStore(odd, "moths"),
-    "Milvus": lambda _, odd: MilvusStore(odd, "moths"),
-    "Postgres": lambda _, odd: PostgresStore(odd, "moths"),
-    "vectors": lambda _, odd: ArrayStore(odd, ROWS),
-    "rows": lambda _, odd: ArrayStore(np.eye(1), odd),
-    "faiss": lambda _, odd: FaissStore(odd, ROWS),
+    "embed": lambda _, odd: CallableEncoder(odd),
+    "embed operands": lambda _, odd: CallableEncoder(len, embed_operands=odd),
+    "similarity": lambda _, odd: CallableEncoder(len, similarity=odd),
+    "Qdrant": lambda _, odd: QdrantCollection(odd, "moths"),
+    "Milvus": lambda _, odd: MilvusCollection(odd, "moths"),
+    "Postgres": lambda _, odd: PostgresCollection(odd, "moths"),
+    "vectors": lambda _, odd: ArrayCollection(odd, ROWS),
+    "rows": lambda _, odd: ArrayCollection(np.eye(1), odd),
+    "faiss": lambda _, odd: FaissCollection(odd, ROWS),
 }
 #: Of no use to any of the calls above.
 NOTHING = [*(b"moths", object(), np.zeros(3), torch.zeros(2), {3: 4}, [3], PureWindowsPath("a"))]

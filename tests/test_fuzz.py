@@ -31,11 +31,11 @@ from boolattn.encoders.models import load_model
 from boolattn.errors import BoolattnError
 from boolattn.query.parser import Parser
 from boolattn.search import Document, Searcher
-from boolattn.search.filters import parse_filters
-from boolattn.search.index.document_files import read_documents
-from boolattn.search.storage import manifest
 from boolattn.service.app import create_app
 from boolattn.service.settings import ServiceSettings
+from boolattn.stores.document_files import read_documents
+from boolattn.stores.filters import parse_filters
+from boolattn.stores.local import manifest
 from tests.search import word_model
 
 MODELS = Path(boolattn.__file__).with_name("models")
@@ -164,7 +164,8 @@ def searcher(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fuzz") / "index"
     more = {"on": "2024-03-02", "tags": ["a", "Borneo", 7], "place": "Peru"}
     documents = [*word_model.corpus(), Document(id="on", text="old moths", metadata=more)]
-    return Searcher.build(folder, documents, word_model.retriever(), segment_size=10)
+    options = {"parser": None, "segment_size": 10}
+    return Searcher.build(folder, documents, word_model.retriever(), **options)
 
 
 @pytest.fixture(scope="module")
@@ -177,9 +178,10 @@ def client(searcher):
 def writer(searcher, tmp_path_factory):
     """A service that changes a copy of the index."""
     folder = tmp_path_factory.mktemp("written") / "index"
-    shutil.copytree(searcher.folder, folder)
+    shutil.copytree(searcher.store.folder, folder)
     key = "k" * 20
-    app = create_app(Searcher.open(folder, searcher.retriever), None, ServiceSettings(api_key=key))
+    own = Searcher.open(folder, searcher.encoder, parser=None)
+    app = create_app(own, None, ServiceSettings(api_key=key))
     with TestClient(app, headers={**JSON, "x-api-key": key}) as found:
         yield found
 
@@ -324,11 +326,11 @@ def test_documents_that_are_sent(writer, documents):
 def test_index_files(searcher, tmp_path_factory, data):
     """A byte changed, a file cut or grown: the same answer, or one line."""
     folder = tmp_path_factory.mktemp("damaged") / "index"
-    shutil.copytree(searcher.folder, folder)
+    shutil.copytree(searcher.store.folder, folder)
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
     path = data.draw(st.sampled_from(files) | st.just(folder / manifest.MANIFEST))
     _damage(path, data)
-    found = tried(lambda: Searcher.open(folder, searcher.retriever).search("moths"))
+    found = tried(lambda: Searcher.open(folder, searcher.encoder, parser=None).search("moths"))
     assert found is None or found.hits == searcher.search("moths").hits
     shutil.rmtree(folder.parent)
 
@@ -338,13 +340,18 @@ def test_index_files(searcher, tmp_path_factory, data):
 def test_a_manifest_that_was_written_so(searcher, tmp_path_factory, data):
     """Its hash is right, so whatever it says is used."""
     folder = tmp_path_factory.mktemp("damaged") / "index"
-    shutil.copytree(searcher.folder, folder)
+    shutil.copytree(searcher.store.folder, folder)
     path = folder / manifest.MANIFEST
     body = json.loads(path.read_text())["index"]
     _edit(body, data)
     text = json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False)
     path.write_text(json.dumps({"index": body, "sha256": manifest._text_hash(text)}))
-    tried(lambda: Searcher.open(folder, searcher.retriever).search("moths", filters={"year": 1990}))
+    conditions = {"year": 1990}
+    tried(
+        lambda: Searcher.open(folder, searcher.encoder, parser=None).search(
+            "moths NOT birds", filters=conditions
+        )
+    )
     shutil.rmtree(folder.parent)
 
 
@@ -384,7 +391,7 @@ def _copied(tmp_path_factory, name):
 def _opened(folder):
     if folder.name == "parser":
         return Parser(folder).parse(["moths but not birds"])
-    return load_model(str(folder), parser=None).encode_queries(["moths"])
+    return load_model(str(folder)).encode_queries(["moths"])
 
 
 @pytest.mark.parametrize("name", ["parser", "bge-small-general"])
@@ -430,40 +437,48 @@ def _refusal(error, part):
 
 #: A fault for some input, in what each test reaches: the function, and of which arguments.
 FAULTS = [
-    (test_queries, "logic.syntax.read_weight", lambda weight, **_: bool(weight)),
-    (test_queries, "logic.syntax._Parser.group", lambda own, opening, depth: depth > 0),
-    (test_queries, "search.filters._condition", lambda where, rows: "1990" in where.text),
-    (test_queries, "search.index.open_index.OpenIndex.document_vectors", lambda own, ids: ids),
-    (test_filters, "search.filters._with_column", lambda c, rows: isinstance(c.values[0], str)),
-    (test_filters, "search.filters._passes", lambda c, rows: c.kind == "lt"),
-    (test_filters, "search.filters._passes", lambda c, rows: c.values == (False,)),
-    (test_filters, "search.filters._passes", lambda c, rows: c.kind == "contains"),
-    (test_filters, "search.filters._passes", lambda c, rows: c.kind == "not" and c.values[1:]),
-    (test_filters, "search.filters._check", lambda name, kind, values: values == ()),
-    (test_filters_of_a_command_line, "search.filters._limit", lambda value, text: "-" in value),
-    (test_filters_of_a_command_line, "search.filters._passes", lambda c, rows: c.kind == "exists"),
-    (test_document_rows, "search.index.document_files._typed", lambda text: text == "[]"),
-    (test_document_rows, "search.storage.values._plain", lambda name, value: value == math.inf),
+    (test_queries, "query.syntax.read_weight", lambda weight, **_: bool(weight)),
+    (test_queries, "query.syntax._Parser.group", lambda own, opening, depth: depth > 0),
+    (test_queries, "search.pipeline.condition_of", lambda where: "1990" in where.text),
+    (test_queries, "stores.base.Reader.known_vectors", lambda own, ids: ids),
+    (test_filters, "stores.filters._with_column", lambda c, field: isinstance(c.values[0], str)),
+    (test_filters, "stores.local.snapshot.Snapshot._passes", lambda own, c: c.kind == "lt"),
+    (test_filters, "stores.local.snapshot.Snapshot._passes", lambda own, c: c.values == (False,)),
+    (test_filters, "stores.local.snapshot.Snapshot._passes", lambda own, c: c.kind == "contains"),
+    (
+        test_filters,
+        "stores.local.snapshot.Snapshot._passes",
+        lambda own, c: c.kind == "not" and c.values[1:],
+    ),
+    (test_filters, "stores.filters._check", lambda name, kind, values: values == ()),
+    (test_filters_of_a_command_line, "stores.filters._limit", lambda value, text: "-" in value),
+    (
+        test_filters_of_a_command_line,
+        "stores.local.snapshot.Snapshot._passes",
+        lambda own, c: c.kind == "exists",
+    ),
+    (test_document_rows, "stores.document_files._typed", lambda text: text == "[]"),
+    (test_document_rows, "stores.values._plain", lambda name, value: value == math.inf),
     (test_bodies, "service.handlers.Handlers._check_options", lambda own, asked: asked.offset > 9),
-    (test_bodies, "search.filters._passes", lambda c, rows: c.kind == "gte"),
-    (test_bodies, "search.queries.parse_entry", lambda text: "^" in text),
+    (test_bodies, "stores.local.snapshot.Snapshot._passes", lambda own, c: c.kind == "gte"),
+    (test_bodies, "query.reading.parse_entry", lambda text: "^" in text),
     (test_addresses, "service.handlers.parse_filters", lambda texts: len(texts) > 1),
     (test_addresses, "service.handlers.Handlers._check_options", lambda own, asked: asked.compare),
-    (test_documents_that_are_sent, "search.storage.values._plain", lambda name, v: v == ""),
+    (test_documents_that_are_sent, "stores.values._plain", lambda name, v: v == ""),
 ]
 REFUSALS = [
     (test_document_files_of_any_bytes, "jsonl", "DataError", "gz"),
-    (test_document_files_of_any_bytes, "search.index.document_files", "DataError", "not Parquet"),
+    (test_document_files_of_any_bytes, "stores.document_files", "DataError", "not Parquet"),
     *(
-        (test_index_files, "search.storage.manifest", "IndexFolderError", part)
+        (test_index_files, "stores.local.manifest", "IndexFolderError", part)
         for part in ("is damaged; build", "changed by hand", "instead of", "was altered")
     ),
-    (test_a_manifest_that_was_written_so, "search.storage.manifest", "IndexFolderError", "by hand"),
+    (test_a_manifest_that_was_written_so, "stores.local.manifest", "IndexFolderError", "by hand"),
     *(
         (test_model_files, "checksums", "DataError", part)
         for part in ("is damaged", "differs from")
     ),
-    (test_model_files_that_were_written_so, "embedding.onnx_storage", "DataError", "is damaged"),
+    (test_model_files_that_were_written_so, "encoders.onnx_storage", "DataError", "is damaged"),
 ]
 GIVEN = {"name": "bge-small-general", "file": "model.json"}
 
@@ -492,6 +507,8 @@ def test_a_planted_fault_is_found(request, monkeypatch, test, name, when):
         return real(*given, **options)
 
     monkeypatch.setattr(owner, name, wrong)
+    # Filters that earlier tests asked for are answered from memory.
+    request.getfixturevalue("searcher").store._snapshot._masks.clear()
     _find(test, request, monkeypatch)
 
 

@@ -21,9 +21,10 @@ import boolattn
 from boolattn import BoolAttnConfig, attach, build_towers, save_towers
 from boolattn.checksums import SUMS, check_sums, write_sums
 from boolattn.cli import app
-from boolattn.encoder.retriever import Retriever
+from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.encoders.models import load_model
 from boolattn.errors import BoolattnError, DataError, IndexMismatchError
+from boolattn.query.decoding import ParserOutput
 from boolattn.search import Document, Searcher
 from tests.conftest import _wordpiece
 
@@ -59,7 +60,7 @@ def saved(tokenizer, tmp_path_factory):
     encoder = AutoModel.from_config(config).eval()
     folder = tmp_path_factory.mktemp("saved") / "model"
     save_towers(build_towers(encoder, tokenizer=tokenizer), folder)
-    return folder, Retriever.load(folder, parser=None).encode_documents(TEXTS)
+    return folder, TorchEncoder.load(folder).encode_documents(TEXTS)
 
 
 @pytest.fixture
@@ -185,7 +186,7 @@ for _name in CONFIGS:
 
 def refused(folder, match="."):
     with pytest.raises(BoolattnError, match=match) as caught:
-        load_model(str(folder), device="cpu", parser=None).encode_documents(TEXTS)
+        load_model(str(folder), device="cpu").encode_documents(TEXTS)
     text = str(caught.value)
     assert "\n" not in text
     assert str(folder) in text
@@ -229,17 +230,17 @@ def test_the_tensor_or_the_file_is_named(copy, name, message):
 def test_a_folder_without_checksums_and_one_with_other_files_load(copy, saved):
     (copy / "README.md").write_text("changed")
     (copy / "notes.txt").write_text("mine")
-    found = load_model(str(copy), parser=None).encode_documents(TEXTS)
+    found = load_model(str(copy)).encode_documents(TEXTS)
     assert np.array_equal(found, saved[1])
     (copy / SUMS).unlink()
-    assert np.array_equal(load_model(str(copy), parser=None).encode_documents(TEXTS), saved[1])
+    assert np.array_equal(load_model(str(copy)).encode_documents(TEXTS), saved[1])
 
 
 def test_an_edit_that_is_meant_is_sealed_again(copy):
     edit(copy / TOWER / "config.json", layer_norm_eps=0.1)
     assert "boolattn checksums FOLDER" in refused(copy, "config.json differs from checksums.json")
     assert CliRunner().invoke(app, ["checksums", str(copy)]).exit_code == 0
-    load_model(str(copy), device="cpu", parser=None)
+    load_model(str(copy), device="cpu")
 
 
 @pytest.mark.parametrize("is_sealed", [True, False])
@@ -345,51 +346,57 @@ def test_a_plugin_folder_is_checked(tiny_encoder, tokenizer, batch, tmp_path):
 
 def test_an_index_remembers_tokenizer_and_configuration(copy, tmp_path, caplog):
     (copy / SUMS).unlink()
-    model = load_model(str(copy), device="cpu", parser=None)
-    assert set(model.parts) == {"tokenizer", "configuration"}
+    model = load_model(str(copy), device="cpu")
+    assert set(model.digests) == {"tokenizer", "configuration"}
     index = tmp_path / "index"
     Searcher.build(index, [Document(id="a", text="moths")], model)
-    assert Searcher.open(index, load_model(str(copy), parser="shipped")).search("moths").hits
+    assert Searcher.open(index, load_model(str(copy))).search("moths").hits
     edit(copy / TOWER / "config.json", layer_norm_eps=0.1)
     with pytest.raises(IndexMismatchError, match="another configuration of the model"):
-        Searcher.open(index, load_model(str(copy), parser=None))
+        Searcher.open(index, load_model(str(copy)))
     edit(copy / TOWER / "config.json", layer_norm_eps=1e-12)
     for path in copy.rglob("tokenizer.json"):
         swap_words(path)
     with pytest.raises(IndexMismatchError, match="another tokenizer of the model"):
-        Searcher.open(index, load_model(str(copy), parser=None))
+        Searcher.open(index, load_model(str(copy)))
     assert not caplog.text
 
 
-def test_another_parser_is_reported(copy, tmp_path, caplog):
+def test_an_index_belongs_to_no_parser(shared_index, caplog):
     class OtherParser:
-        fingerprint, threshold, parse = "other", 0.5, None
+        threshold = 0.5
 
-    model = load_model(str(copy), device="cpu", parser="shipped")
-    index = tmp_path / "index"
-    Searcher.build(index, [Document(id="a", text="moths")], model)
+        def parse(self, texts):
+            return [ParserOutput(reason="it was read by another parser") for _ in texts]
+
+    folder, model = shared_index
+    names = [Searcher.open(folder, model).search("moths").why_one_vector]
+    for parser in (None, "shipped", OtherParser()):
+        result = Searcher.open(folder, model, parser=parser).search("moths")
+        names.append(result.why_one_vector)
+    default, without, shipped, other = names
+    assert default == shipped == "no operator was found in it"
+    assert without == "the model has no query parser"
+    assert other == "it was read by another parser"
     assert not caplog.text
-    model.use_parser(OtherParser())
-    Searcher.open(index, model)
-    assert "was indexed with another query parser" in caplog.text
 
 
-def test_an_index_without_parts_is_an_older_one(shared_index):
-    from boolattn.search.storage.manifest import read_manifest
+def test_an_index_without_parts_is_opened(shared_index):
+    from boolattn.stores.local.manifest import read_manifest
 
     folder, model = shared_index
     path = folder / "manifest.json"
     outer = json.loads(path.read_text())
-    del outer["index"]["parts"]
+    del outer["index"]["settings"]["digests"]
     text = json.dumps(outer["index"], indent=1, sort_keys=True, ensure_ascii=False)
     path.write_text(json.dumps(outer | {"sha256": hashlib.sha256(text.encode()).hexdigest()}))
-    assert read_manifest(folder).parts == {}
+    assert read_manifest(folder).settings.digests == {}
     assert Searcher.open(folder, model).search("moths").hits
 
 
 @pytest.fixture
 def shared_index(copy, tmp_path):
-    model = load_model(str(copy), device="cpu", parser=None)
+    model = load_model(str(copy), device="cpu")
     Searcher.build(tmp_path / "index", [Document(id="a", text="moths")], model)
     return tmp_path / "index", model
 

@@ -27,6 +27,8 @@ def test_nothing_heavy_is_imported_before_use(code):
     loaded = modules_after(code)
     assert "boolattn" in loaded
     assert not loaded & {"torch", "transformers", "matplotlib", "sentence_transformers"}
+    # Nor what only some stores need.
+    assert not loaded & {"faiss", "psycopg", "pymilvus", "qdrant_client", "tantivy"}
 
 
 #: What an attached plug-in does not need.

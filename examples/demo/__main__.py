@@ -100,20 +100,21 @@ def _search(
 
 def _evaluate(screen: Console, setup: Setup, names: list[str], arguments: str) -> None:
     from examples.demo.evaluation import evaluate, results_table
+    from examples.demo.setup import SPLIT
 
     judgements = setup.judgements
-    found = evaluate(judgements, setup.plain, setup.boolean, names)
+    evaluation = evaluate(setup.benchmark, SPLIT, setup.plain, setup.boolean, names)
     screen.print()
     screen.rule("[bold]Evaluation[/bold]", align="left", style="dim")
     n_boolean = sum(bool(operators) for operators in judgements.operators)
     screen.print(
         f"All {len(judgements)} queries of the benchmark with unseen wordings. {n_boolean} have "
-        f"operators; {found.n_composed} were parsed with enough confidence and composed, the "
+        f"operators; {evaluation.n_composed} were parsed with enough confidence and composed, the "
         "others are searched with one vector."
     )
     if "documents" in setup.benchmark.name:
         screen.print("Only a part of the documents is ranked; with all, every value is worse.")
-    screen.print(results_table(found))
+    screen.print(results_table(evaluation))
     screen.print(
         "R-precision     share of the n correct documents among the first n; more is better\n"
         "leak            share of the excluded documents among the first (correct + excluded); "
@@ -136,11 +137,11 @@ def _print_next_steps(setup: Setup) -> None:
     write_jsonl(path, (_row(query) for query in (*queries, *extra)))
     command = _command()
     typer.echo("\nStart the page (http://127.0.0.1:8000/):\n")
-    typer.echo(f"  {command} serve {_short(setup.boolean.folder)} \\")
-    typer.echo(f"    --plain-index {_short(setup.plain.folder)} \\")
+    typer.echo(f"  {command} serve {_short(Path(setup.boolean.store.address))} \\")
+    typer.echo(f"    --plain-index {_short(Path(setup.plain.store.address))} \\")
     typer.echo(f"    --judgements {_short(path)}")
     typer.echo("\nOr search from the command line:\n")
-    typer.echo(f"  {command} search {_short(setup.boolean.folder)} \\")
+    typer.echo(f"  {command} search {_short(Path(setup.boolean.store.address))} \\")
     typer.echo('    "snakes of Peru but not Ecuador" --explain')
     typer.echo("\nYour own table (or JSON, or a folder of texts), from the file to the page:\n")
     typer.echo(f"  {command} index FILE.csv --text-field COLUMN")

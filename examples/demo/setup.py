@@ -35,7 +35,7 @@ class Setup:
 
     Attributes:
         folder: Folder of the indexes.
-        benchmark: The corpus; its rows are those of both indexes.
+        benchmark: The corpus of both indexes.
         judgements: The benchmark's queries with unseen wordings.
         plain: The plain encoder's index.
         boolean: The Boolean model's index.
@@ -87,11 +87,11 @@ def _index(folder: Path, model: str, documents: Sequence[Document], progress: Pr
     from boolattn.encoders.models import absolute_name
     from boolattn.search import Searcher, load_model
 
-    retriever = load_model(model, parser=None if model == "minilm" else "shipped")
+    encoder = load_model(model)
     name = PLAIN if model == "minilm" else Path(absolute_name(model)).name
-    path = folder / f"{name}-{retriever.fingerprint[:8]}"
+    path = folder / f"{name}-{encoder.fingerprint[:8]}"
     try:
-        searcher = Searcher.open(path, retriever)
+        searcher = Searcher.open(path, encoder)
         if len(searcher) == len(documents):
             return searcher
     except IndexFolderError:
@@ -101,7 +101,7 @@ def _index(folder: Path, model: str, documents: Sequence[Document], progress: Pr
         return Searcher.build(
             path,
             documents,
-            retriever,
+            encoder,
             progress=count,
             model=absolute_name(model),
             segment_size=_SEGMENT,

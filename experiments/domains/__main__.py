@@ -27,14 +27,15 @@ from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.results import Results, compare_results, joined, results_of
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
-from boolattn.search.index_ranker import WAYS, IndexRanker
+from boolattn.query.parser import SHIPPED
+from boolattn.search.ranker import WAYS, SearchRanker, open_system
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from boolattn.data.records import Document
-    from boolattn.encoders.base import BaseRetriever
-    from boolattn.search.storage.segments import Array
+    from boolattn.encoders.base import Encoder
+    from boolattn.stores.base import Array
 
 logger = logging.getLogger(__name__)
 
@@ -43,12 +44,12 @@ _SPLITS = ("validation", "validation_unseen", "test", "unseen")
 _BGE = "Represent this sentence for searching relevant passages: "
 
 
-def load(model: str, device: str | None) -> tuple[str, BaseRetriever]:
+def load(model: str, device: str | None) -> tuple[str, Encoder]:
     """Load a model of a name or folder; ``NAME=FOLDER`` with CLS pooling and bge's instruction."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
-    from boolattn.encoder.retriever import Retriever
+    from boolattn.encoder.torch_encoder import TorchEncoder
 
     name, _, folder = model.partition("=")
     if not folder:
@@ -57,64 +58,55 @@ def load(model: str, device: str | None) -> tuple[str, BaseRetriever]:
     pooling = Pooling(words.get_embedding_dimension(), pooling_mode="cls")
     parts: Any = [words, pooling, Normalize()]
     towers = SentenceTransformer(modules=parts, prompts={"query": _BGE}, device=device)
-    return name, Retriever(towers)
+    return name, TorchEncoder(towers)
 
 
 def rank(options: argparse.Namespace) -> None:
     """Rank the documents of every domain for its queries, and write results."""
-    from boolattn.search.lexical import Bm25Ranker
-
     dataset = data.load(options.data).dataset(options.domain)
     for model in options.model:
-        parts: dict[tuple[str, str], list[Results]] = {}
-        name, retriever = (model, None) if model == "bm25" else load(model, options.device)
-        if options.parser and retriever is not None:
-            retriever.use_parser(options.parser)
-        for domain, own in domains.by_domain(dataset, options.split):
-            benchmark = prepare(own, list(own.splits))
-            ways: Mapping[str, Mapping[str, bool]] = {"": {}}
-            ranker: Any
-            if retriever is None:
-                ranker = Bm25Ranker(benchmark.texts)
+        measured: dict[tuple[str, str], list[Results]] = {}
+        name, encoder = (model, None) if model == "bm25" else load(model, options.device)
+        for domain, part in domains.by_domain(dataset, options.split):
+            benchmark = prepare(part, list(part.splits))
+            if encoder is None:
+                systems = {"": open_system(model, benchmark)}
             else:
-                ways = {way: WAYS[way] for way in options.way if _is_possible(way, retriever)}
-                path = options.vectors / f"{name}-{domain}.npy"
-                encode = DocumentVectors(path, retriever, benchmark.documents)
-                lexical = any(how["hybrid"] for how in ways.values())
-                ranker = IndexRanker(retriever, benchmark.documents, encode=encode, lexical=lexical)
+                documents, path = benchmark.documents, options.vectors / f"{name}-{domain}.npy"
+                encode = DocumentVectors(path, encoder, documents)
+                words = any(WAYS[way]["hybrid"] for way in options.way)
+                ranker = SearchRanker(
+                    encoder, documents, parser=options.parser, encode=encode, words=words
+                )
+                systems = {way: ranker.system(name, way) for way in options.way}
             for split, judged in benchmark.splits.items():
-                for way, how in ways.items():
+                for way, system in systems.items():
                     start = time.perf_counter()
-                    ranking = ranker.rank(
-                        judged.texts, needed_depth(judged, domains.METRICS), **how
-                    )
+                    ranking = system.rank(judged, needed_depth(judged, domains.METRICS))
                     values = measure(ranking, judged, domains.METRICS)
                     about: dict[str, Any] = {"dataset": benchmark.name, "split": split}
-                    details = {"way": way, "is_composed": how.get("compose", True)}
-                    found = results_of(judged, values, system=name, details=details, **about)
-                    parts.setdefault((split, way), []).append(found)
-                    took = time.perf_counter() - start
-                    logger.info("%s %s %s %s: %.0f s", name, domain, split, way, took)
-        for (split, way), own_parts in parts.items():
+                    details = {"way": way, "is_composed": system.is_composed}
+                    results = results_of(judged, values, system=name, details=details, **about)
+                    measured.setdefault((split, way), []).append(results)
+                    seconds = time.perf_counter() - start
+                    logger.info("%s %s %s %s: %.0f s", name, domain, split, way, seconds)
+        for (split, way), by_domain in measured.items():
             file = f"{split}.{name}.{(way or 'lexical').replace(',', '').replace(' ', '-')}.json"
-            joined(own_parts).save(options.out / file)
-
-
-def _is_possible(way: str, retriever: BaseRetriever) -> bool:
-    return way == "one vector" or retriever.has_parser
+            joined(by_domain).save(options.out / file)
 
 
 class DocumentVectors:
     """Vectors of documents, from a file or encoded now and written there."""
 
-    def __init__(self, path: Path, retriever: BaseRetriever, documents: Sequence[Document]) -> None:
+    def __init__(self, path: Path, encoder: Encoder, documents: Sequence[Document]) -> None:
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
-            vectors = retriever.encode_documents([document.text for document in documents])
+            vectors = encoder.encode_documents([document.text for document in documents])
             np.save(path, vectors.astype(np.float16))
         vectors = np.load(path, allow_pickle=False).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        self._rows = {one.text: row for one, row in zip(documents, vectors, strict=True)}
+        pairs = zip(documents, vectors, strict=True)
+        self._rows = {document.text: vector for document, vector in pairs}
 
     def __call__(self, batches: Iterable[list[str]]) -> Iterator[Array]:
         """Look the vectors of texts up."""
@@ -170,7 +162,9 @@ def main() -> None:
     parser.add_argument("--way", action="append", default=[], choices=[*WAYS])
     parser.add_argument("--split", action="append", default=[], choices=_SPLITS)
     parser.add_argument("--domain", action="append", default=[], choices=[*DOMAINS])
-    parser.add_argument("--parser", help="folder of another query parser; give another --out too")
+    parser.add_argument(
+        "--parser", default=SHIPPED, help="folder of another query parser; give another --out too"
+    )
     parser.add_argument("--device")
     parser.add_argument("--against", default="shipped, composed", help="system to compare with")
     options = parser.parse_args()

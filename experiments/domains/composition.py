@@ -26,11 +26,12 @@ from boolattn.evaluation.ranking import Ranking
 from boolattn.evaluation.results import results_of
 from boolattn.evaluation.tables import markdown, short
 from boolattn.query.parsed_query import label_template
+from boolattn.query.plan import plan_queries
+from boolattn.query.reading import read_trees
 from boolattn.query.structure import template_tree
 from boolattn.query.tree import Atom
 from boolattn.scoring import fitted
 from boolattn.scoring.exact import exact_search, rank_plans, score, top_k
-from boolattn.search.candidates import probes
 from experiments.domains.__main__ import DocumentVectors, load
 
 if TYPE_CHECKING:
@@ -50,10 +51,19 @@ _BATCH = 64
 def from_candidates(plans: Sequence[Plan], documents: Vectors, depth: int, n: int) -> Ranking:
     """Rank by what the ``n`` nearest documents of each probe tell."""
     scores = np.full((len(plans), len(documents)), -np.inf, np.float32)
-    for own, plan in zip(scores, plans, strict=True):
-        rows = np.unique(exact_search(probes(plan), documents, n).rows)
-        own[rows] = score(plan, plan.vectors @ documents[rows].T)
+    for row, plan in zip(scores, plans, strict=True):
+        near = np.unique(exact_search(_probes(plan), documents, n).rows)
+        row[near] = score(plan, plan.vectors @ documents[near].T)
     return Ranking(*top_k(scores, depth))
+
+
+def _probes(plan: Plan) -> Vectors:
+    """Return the vectors whose neighbours are candidates, as the searcher does without words."""
+    probes = []
+    for clause, vector in zip(plan.clauses, plan.clause_vectors, strict=True):
+        away = [vector - plan.vectors[list(clause.negated)].mean(0) / 2] if clause.negated else []
+        probes += [vector, *away] if clause.positive else away
+    return np.stack(probes)
 
 
 def oracle_tree(query: Query) -> QueryTree:
@@ -82,20 +92,19 @@ def main() -> None:
         name, _, value = change.partition("=")
         setattr(fitted, name, type(getattr(fitted, name))(value))
     splits = options.split or ["validation", "validation_unseen"]
-    name, retriever = load(options.model, "cpu" if "=" in options.model else None)
+    name, encoder = load(options.model, "cpu" if "=" in options.model else None)
     rows = []
-    for domain, own in by_domain(data.load(options.data).dataset(options.domain), splits):
+    for domain, dataset in by_domain(data.load(options.data).dataset(options.domain), splits):
         sizes = {"n_documents": options.documents, "n_queries": options.queries}
-        benchmark = prepare(own, list(own.splits), **sizes)
-        texts = benchmark.texts
-        path = options.vectors / f"{name}-{domain}-{len(texts)}.npy"
-        documents = next(DocumentVectors(path, retriever, benchmark.documents)([texts]))
+        benchmark = prepare(dataset, list(dataset.splits), **sizes)
+        path = options.vectors / f"{name}-{domain}-{len(benchmark.documents)}.npy"
+        documents = next(DocumentVectors(path, encoder, benchmark.documents)([benchmark.texts]))
         for split, judged in benchmark.splits.items():
             depth, plans = needed_depth(judged, METRICS), []
             for start in range(0, len(judged), _BATCH):
-                part = judged.queries[start : start + _BATCH]
-                trees = [oracle_tree(query) for query in part]
-                plans += retriever.plan_trees(trees, [query.text for query in part])
+                queries = judged.queries[start : start + _BATCH]
+                trees = [oracle_tree(query) for query in queries]
+                plans += plan_queries(read_trees(trees, [q.text for q in queries]), encoder)
             plain = np.stack([plan.plain for plan in plans])
             ways = {
                 "one vector": Ranking(*exact_search(plain, documents, depth)),

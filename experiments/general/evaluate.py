@@ -22,6 +22,8 @@ from boolattn.evaluation.ranking import Ranking
 from boolattn.evaluation.results import results_of
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
+from boolattn.query.plan import plan_queries
+from boolattn.query.reading import read_trees
 from boolattn.query.syntax import parse, unparse
 from boolattn.query.tree import Atom
 from boolattn.scoring.exact import rank_plans
@@ -29,7 +31,7 @@ from boolattn.scoring.exact import rank_plans
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from boolattn.encoders.base import BaseRetriever
+    from boolattn.encoders.base import Encoder
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.query.plan import Plan
     from boolattn.query.tree import QueryTree
@@ -56,21 +58,21 @@ def write_parses(benchmark: Benchmark, path: Path) -> None:
 
 def rank(benchmark: Benchmark, models: list[str], parses: Path, out: Path) -> str:
     """Rank every split by every model, write the results, and return a table of means."""
-    from boolattn.encoder.retriever import Retriever
+    from boolattn.encoder.torch_encoder import TorchEncoder
 
     trees = {text: parse(tree) for text, tree in json.loads(parses.read_text("utf-8")).items()}
     rows = []
     for name, _, folder in (model.partition("=") for model in models):
-        retriever = Retriever.load(folder, parser=None)
-        documents: Any = retriever.encode_documents(benchmark.texts)
-        if retriever.towers.device.type != "cpu":
+        encoder = TorchEncoder.load(folder)
+        documents: Any = encoder.encode_documents(benchmark.texts)
+        if encoder.towers.device.type != "cpu":
             import torch
 
-            documents = torch.from_numpy(documents).to(retriever.towers.device)
+            documents = torch.from_numpy(documents).to(encoder.towers.device)
         for split, judged in benchmark.splits.items():
             depth = needed_depth(judged, METRICS)
-            for way, own in (("one vector", {}), ("composed", trees)):
-                plans = _plans(retriever, judged.texts, own)
+            for way, used in (("one vector", {}), ("composed", trees)):
+                plans = _plans(encoder, judged.texts, used)
                 values = measure(Ranking(*rank_plans(plans, documents, depth)), judged, METRICS)
                 details = {"way": way, "is_composed": way == "composed"}
                 about: dict[str, Any] = {"dataset": benchmark.name, "split": split}
@@ -81,13 +83,12 @@ def rank(benchmark: Benchmark, models: list[str], parses: Path, out: Path) -> st
     return markdown(["model", "split", "way", *METRICS], rows)
 
 
-def _plans(
-    retriever: BaseRetriever, texts: Sequence[str], trees: Mapping[str, QueryTree]
-) -> list[Plan]:
+def _plans(encoder: Encoder, texts: Sequence[str], trees: Mapping[str, QueryTree]) -> list[Plan]:
     plans: list[Plan] = []
     for start in range(0, len(texts), _BATCH):
-        part = texts[start : start + _BATCH]
-        plans += retriever.plan_trees([trees.get(text, Atom(text)) for text in part], part)
+        batch = texts[start : start + _BATCH]
+        readings = read_trees([trees.get(text, Atom(text)) for text in batch], batch)
+        plans += plan_queries(readings, encoder)
     return plans
 
 

@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boolattn.evaluation.parsing import has_same_operands, structure, word_f1
+from boolattn.query.tree import Atom
 from experiments.parsing.test_sets import cue_word_names, unseen_queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from boolattn.query.plan import Plan
+    from boolattn.query.reading import Reading
 
-    #: Parses texts, as ``Retriever.plan`` does.
-    Planner = Callable[[Sequence[str]], Sequence[Plan]]
+    #: Reads texts, as ``read_queries`` does with a parser.
+    Read = Callable[[Sequence[str]], Sequence[Reading]]
 
 _BATCH = 256
 
 
-def split_names(planner: Planner) -> dict[str, Any]:
+def split_names(read: Read) -> dict[str, Any]:
     """Count the names with a cue word ("Romeo and Juliet") that are parsed as several operands.
 
     Returns:
         ``n`` and ``misread`` (names that are split), and ``kinds``: the same two by kind of name.
     """
     names = cue_word_names()
-    plans = _plans(planner, [name.query for name in names])
+    readings = _read_batches(read, [name.query for name in names])
     counts = Counter(name.kind for name in names)
-    wrong = Counter(n.kind for n, plan in zip(names, plans, strict=True) if plan.is_composed)
+    is_split = [not isinstance(reading.tree, Atom) for reading in readings]
+    wrong = Counter(name.kind for name in compress(names, is_split))
     return {
         "n": counts.total(),
         "misread": wrong.total(),
@@ -38,7 +41,7 @@ def split_names(planner: Planner) -> dict[str, Any]:
     }
 
 
-def unseen_accuracy(planner: Planner) -> dict[str, Any]:
+def unseen_accuracy(read: Read) -> dict[str, Any]:
     """Measure parse accuracy on the test queries in unseen wordings.
 
     Returns:
@@ -48,17 +51,17 @@ def unseen_accuracy(planner: Planner) -> dict[str, Any]:
         ``domains``, and ``elsewhere``, for all domains but taxa.
     """
     queries = unseen_queries()
-    plans = _plans(planner, [query.labelled.text for query in queries])
+    readings = _read_batches(read, [query.labelled.text for query in queries])
     rows = []
-    for query, plan in zip(queries, plans, strict=True):
+    for query, reading in zip(queries, readings, strict=True):
         expected = query.labelled.parsed.tree(query.labelled.text)
         row = {
-            "structure": float(structure(plan.parsed) == structure(expected)),
-            "obeyed": float(structure(plan.tree) == structure(expected)),
+            "structure": float(structure(reading.parsed) == structure(expected)),
+            "obeyed": float(structure(reading.tree) == structure(expected)),
         }
         if not query.labelled.parsed.is_plain:
-            row["words"] = float(has_same_operands(expected, plan.parsed))
-            row["word_f1"] = word_f1(expected, plan.parsed)
+            row["words"] = float(has_same_operands(expected, reading.parsed))
+            row["word_f1"] = word_f1(expected, reading.parsed)
         rows.append(row)
     domains = [query.domain for query in queries]
     return _means(rows) | {
@@ -68,9 +71,9 @@ def unseen_accuracy(planner: Planner) -> dict[str, Any]:
     }
 
 
-def _plans(planner: Planner, texts: Sequence[str]) -> list[Plan]:
+def _read_batches(read: Read, texts: Sequence[str]) -> list[Reading]:
     starts = range(0, len(texts), _BATCH)
-    return [plan for start in starts for plan in planner(texts[start : start + _BATCH])]
+    return [reading for start in starts for reading in read(texts[start : start + _BATCH])]
 
 
 def _means_by(keys: Sequence[str], rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:

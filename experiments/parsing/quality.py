@@ -1,14 +1,15 @@
-"""Parse accuracy of one model, as a table: real names with a cue word, and unseen domains."""
+"""Parse accuracy of one parser, as a table: real names with a cue word, and unseen domains."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boolattn.encoders.models import load_model
-from boolattn.errors import ConfigError
 from boolattn.evaluation.tables import markdown, short
 from boolattn.query.decoding import ParserOutput
+from boolattn.query.parser import load_parser
+from boolattn.query.reading import ReadingOptions, read_queries
 from boolattn.training.parser import accuracy, report_table
 from boolattn.training.run_folder import write_json
 from experiments.parsing.accuracy import split_names, unseen_accuracy
@@ -17,19 +18,19 @@ from experiments.parsing.validation import benchmark_queries, measure_validation
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from experiments.parsing.accuracy import Read
+
 _SHARES = ("structure", "obeyed", "words", "word_f1")
 
 
-def measure_parser(model: str, path: Path | None = None) -> str:
-    """Lay out the parse accuracy of a model (a folder or "shipped"); write all results as JSON."""
-    retriever = load_model(model)
-    if not retriever.has_parser:
-        raise ConfigError(f"{model} has no query parser: every text is one operand")
-    names, unseen = split_names(retriever.plan), unseen_accuracy(retriever.plan)
+def measure_parser(parser: str, path: Path | None = None) -> str:
+    """Lay out the accuracy of a parser (a folder or "shipped"); write all results as JSON."""
+    read = _read_with(parser)
+    names, unseen = split_names(read), unseen_accuracy(read)
     if path is not None:
         write_json(path, {"names": names, "fresh": unseen})
     kinds = ", ".join(
-        f"{kind} {own['misread']} of {own['n']}" for kind, own in names["kinds"].items()
+        f"{kind} {counts['misread']} of {counts['n']}" for kind, counts in names["kinds"].items()
     )
     groups = {
         "all": unseen,
@@ -37,38 +38,33 @@ def measure_parser(model: str, path: Path | None = None) -> str:
         "unseen domains": unseen["elsewhere"],
         **unseen["forms"],
     }
-    rows = [[name, str(own["n"]), *_cells(own)] for name, own in groups.items()]
+    rows = [[name, str(shares["n"]), *_cells(shares)] for name, shares in groups.items()]
     heads = ["queries", "n", "parse accuracy", "as scored", "operand words", "operand word F1"]
     words = f"{names['misread']} of {names['n']} names were split into operands ({kinds})."
     return f"{words}\n\n{markdown(heads, rows)}"
 
 
 def validate_parser(
-    model: str,
-    parser: str = "",
-    queries: Mapping[str, str] | None = None,
-    *,
-    shows_errors: bool = False,
+    parser: str, queries: Mapping[str, str] | None = None, *, shows_errors: bool = False
 ) -> str:
-    """Lay out the accuracy on the validation queries, with a model's parser or another.
+    """Lay out the accuracy of a parser (a folder or "shipped") on the validation queries.
 
     With ``queries``, files by name, on these instead: splits of a built benchmark.
     """
-    retriever = load_model(model)
-    if parser:
-        retriever.use_parser(parser)
     if not queries:
-        return measure_validation(retriever.plan, shows_errors=shows_errors)
-    if retriever.parser is None:
-        raise ConfigError(f"{model} has no query parser: every text is one operand")
-    report = {}
+        return measure_validation(_read_with(parser), shows_errors=shows_errors)
+    loaded, report = load_parser(parser), {}
     for name, path in queries.items():
         labelled = list(benchmark_queries(Path(path)))
-        found = retriever.parser.parse([query.text for query in labelled])
+        outputs = loaded.parse([query.text for query in labelled])
         # What is searched: below the threshold one operand.
-        used = [one if one.confidence >= retriever.threshold else ParserOutput() for one in found]
+        used = [o if o.confidence >= loaded.threshold else ParserOutput() for o in outputs]
         report[name] = accuracy(labelled, used)
     return report_table(report)
+
+
+def _read_with(parser: str) -> Read:
+    return partial(read_queries, parser=load_parser(parser), options=ReadingOptions(mode="plain"))
 
 
 def _cells(shares: Mapping[str, Any]) -> list[str]:

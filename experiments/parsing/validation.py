@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from experiments.parsing.accuracy import Planner
+    from experiments.parsing.accuracy import Read
 
 #: Kinds of error, from coarse to fine.
 ERRORS = ("taken apart", "left whole", "number of operands", "negation", "joined otherwise")
@@ -89,15 +89,15 @@ def error_kind(expected: QueryTree, parsed: QueryTree) -> str:
     return ERRORS[is_wrong.index(True)]
 
 
-def measure_validation(planner: Planner, *, shows_errors: bool = False) -> str:
+def measure_validation(read: Read, *, shows_errors: bool = False) -> str:
     """Lay out accuracy and errors by kind of query; with ``shows_errors`` each error is a line."""
     queries = validation_queries()
-    plans = planner([query.labelled.text for query in queries])
-    errors = [error_kind(q.tree, plan.tree) for q, plan in zip(queries, plans, strict=True)]
+    trees = [reading.tree for reading in read([query.labelled.text for query in queries])]
+    errors = [error_kind(query.tree, tree) for query, tree in zip(queries, trees, strict=True)]
     # The words of a plain query do not matter: it is searched as it is typed.
     scores = [
-        np.nan if isinstance(q.tree, Atom) else word_f1(q.tree, plan.tree)
-        for q, plan in zip(queries, plans, strict=True)
+        np.nan if isinstance(query.tree, Atom) else word_f1(query.tree, tree)
+        for query, tree in zip(queries, trees, strict=True)
     ]
     kinds = list(dict.fromkeys(query.kind for query in queries))
     rows = []
@@ -105,8 +105,8 @@ def measure_validation(planner: Planner, *, shows_errors: bool = False) -> str:
         places = [at for at, query in enumerate(queries) if name in (query.kind, "all")]
         rows.append(_row(name, [errors[at] for at in places], [scores[at] for at in places]))
     lines = [
-        f"{query.kind}: {error}: {query.labelled.text} -> {plan.tree}"
-        for query, plan, error in zip(queries, plans, errors, strict=True)
+        f"{query.kind}: {error}: {query.labelled.text} -> {tree}"
+        for query, tree, error in zip(queries, trees, errors, strict=True)
         if error and shows_errors
     ]
     heads = ["queries", "n", "structure", "operand word F1", *ERRORS]

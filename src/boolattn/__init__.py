@@ -15,7 +15,7 @@ from boolattn.auto_classes import register_when_imported
 if TYPE_CHECKING:
     from boolattn.attention.config import BoolAttnConfig
     from boolattn.encoder import build_towers, encode_queries, query_encoder, save_towers
-    from boolattn.encoder.retriever import Retriever
+    from boolattn.encoder.torch_encoder import TorchEncoder
     from boolattn.encoders.models import shipped_model
     from boolattn.errors import BoolattnError
     from boolattn.plugin import attach, detach, load, load_plugin, save, save_plugin
@@ -32,7 +32,7 @@ _HOME = {
     "BoolattnError": "boolattn.errors",
     "BooleanRetriever": "boolattn.search",
     "Operator": "boolattn.query.operators",
-    "Retriever": "boolattn.encoder.retriever",
+    "TorchEncoder": "boolattn.encoder.torch_encoder",
     "Searcher": "boolattn.search",
     "attach": "boolattn.plugin",
     "build_towers": "boolattn.encoder",
@@ -61,7 +61,7 @@ __all__ = [  # noqa: RUF022 - grouped as a reader meets them
     "encode_queries",
     "query_encoder",
     "shipped_model",
-    "Retriever",
+    "TorchEncoder",
     "Searcher",
     "BooleanRetriever",
     "BoolAttnConfig",

@@ -69,7 +69,7 @@ def _inside(folder: Path, file: Path, pairs: Iterable[tuple[Any, Any]]) -> list[
         if not kind.startswith(_LIBRARY):
             raise DataError(
                 f"{file} asks for the code {kind[:80]!r}, which is not sentence-transformers'; "
-                "it is not run: load the model yourself, and pass it to Retriever()"
+                "it is not run: load the model yourself, and pass it to TorchEncoder()"
             )
         if not is_inside(folder, name):
             raise DataError(f"{file}: the module {name[:80]!r} is outside the folder; {DAMAGED}")

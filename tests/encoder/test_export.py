@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import LayerNorm
 from typer.testing import CliRunner
 
-from boolattn import BoolAttnConfig, Retriever
+from boolattn import BoolAttnConfig, TorchEncoder
 from boolattn.cli import app
 from boolattn.encoder import build_towers, query_encoder
 from boolattn.encoder.export import quantisation
@@ -19,7 +19,7 @@ from boolattn.encoder.export.folder import export_model
 from boolattn.encoder.export.graphs import TowerGraph
 from boolattn.encoders.int8 import write_torch
 from boolattn.encoders.models import load_model, torch_folder
-from boolattn.encoders.onnx_retriever import OnnxRetriever
+from boolattn.encoders.onnx_encoder import OnnxEncoder
 from boolattn.errors import ConfigError, MissingDataError, UnsupportedEncoderError
 from boolattn.plugin import plugin_of
 
@@ -57,7 +57,7 @@ def towers(tiny_encoder, tokenizer):
 @pytest.fixture
 def saved(towers, tmp_path):
     def save(gate, **options):
-        Retriever(towers(gate, **options)).save(tmp_path / "model")
+        TorchEncoder(towers(gate, **options)).save(tmp_path / "model")
         return tmp_path / "model"
 
     return save
@@ -80,14 +80,11 @@ def test_every_graph_gives_the_vectors_of_torch(saved, tmp_path, gate, options):
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["document_cosine"] == pytest.approx(1, abs=1e-5)
-    ours, theirs = (
-        load_model(str(tmp_path / "out"), parser=None),
-        Retriever.load(source, parser=None),
-    )
-    assert isinstance(ours, OnnxRetriever)
+    ours, theirs = load_model(str(tmp_path / "out")), TorchEncoder.load(source)
+    assert isinstance(ours, OnnxEncoder)
     assert (ours.fingerprint, ours.similarity) == (theirs.fingerprint, theirs.similarity)
     assert torch_folder(source) == source
-    assert Retriever.load(tmp_path / "out", parser=None).fingerprint == theirs.fingerprint
+    assert TorchEncoder.load(tmp_path / "out").fingerprint == theirs.fingerprint
     assert ours.gate == gate
     size = np.abs(theirs.encode_queries(TEXTS)).max()
     for name in ("encode_queries", "encode_operands", "encode_documents"):
@@ -103,7 +100,7 @@ def test_separate_towers_have_an_operand_graph(saved, tmp_path):
     source = saved("", is_shared=False)
     folder = tmp_path / "out"
     export_model(source, folder, int8=False)
-    ours, theirs = OnnxRetriever.load(folder, parser=None), Retriever.load(source, parser=None)
+    ours, theirs = OnnxEncoder.load(folder), TorchEncoder.load(source)
     assert len(set(ours.manifest.graphs.values())) == 3
     assert _far(ours.encode_operands(TEXTS), theirs.encode_operands(TEXTS)) < 1e-4
 
@@ -117,7 +114,7 @@ def test_rounded_weights_are_close_and_serve_torch_too(saved, tmp_path, monkeypa
     assert 0.98 < manifest.agreement["document_cosine"] < 1
     assert 0.98 < manifest.agreement["query_cosine"] < 1
     assert set(manifest.graphs.values()) == {"document.onnx"}
-    rounded = OnnxRetriever.load(tmp_path / "a", parser=None)
+    rounded = OnnxEncoder.load(tmp_path / "a")
     # A vector does not depend on the texts beside it.
     together = rounded.encode_documents(TEXTS)
     assert np.array_equal(together[:1], rounded.encode_documents(TEXTS[:1]))

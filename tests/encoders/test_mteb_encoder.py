@@ -22,7 +22,7 @@ class PromptType(enum.Enum):
 
 @pytest.fixture(scope="module")
 def model():
-    return load_model("shipped", parser=None)
+    return load_model("shipped")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from boolattn.cli import app
 from boolattn.data.beir import write_beir
 from boolattn.data.records import Document, Query
 from boolattn.encoder import build_towers, save_towers
-from boolattn.encoder.retriever import Retriever
+from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
 from boolattn.evaluation import figures
 from boolattn.evaluation.results import Results
@@ -146,7 +146,7 @@ def test_a_model_with_composed_scores(folder, tmp_path, tiny_encoder, tokenizer)
     towers = build_towers(
         tiny_encoder(), BoolAttnConfig(gate="lexicon", rank=4), tokenizer=tokenizer
     )
-    Retriever(towers).save(tmp_path / "some")
+    TorchEncoder(towers).save(tmp_path / "some")
     assert "some, composed, gate: lexicon" in evaluate(tmp_path / "some", folder, tmp_path).stdout
     output = evaluate(tmp_path / "some", folder, tmp_path, "--no-compose").stdout
     assert "some, gate: lexicon" in output
@@ -229,7 +229,7 @@ def test_metrics_need_no_torch():
         "import sys, boolattn.evaluation.metrics, boolattn.evaluation.results, "
         "boolattn.evaluation.ranking, boolattn.evaluation.judgements, "
         "boolattn.evaluation.significance, experiments.parsing.accuracy, "
-        "boolattn.search.systems, boolattn.cli.evaluate; "
+        "boolattn.search.ranker, boolattn.cli.evaluate; "
         "heavy = {'torch', 'matplotlib', 'tantivy', 'transformers', 'pandas', 'scipy'}; "
         "print(heavy & set(sys.modules))"
     )

@@ -52,7 +52,7 @@ def folder(tmp_path):
             "text": "garlic but not rice",
             "template": "_ that are not _",
             "operators": ["not"],
-            "operands": [],
+            "operands": operands(((0, 6),), ((15, 19),)),
             "values": [],
             "gold": sorted(set(kept) - set(excluded)),
             "excluded": excluded,
@@ -60,7 +60,9 @@ def folder(tmp_path):
             "domain": domain,
         }
         plain = {**query, "text": "garlic", "template": "_", "operators": [], "gold": kept}
+        plain["operands"] = operands(((0, 6),))
         known = {**plain, "text": "garlic and onion", "gold": [f"{domain}:garlic-onion"]}
+        known["operands"] = operands(((0, 16),))
         queries = [
             {**query, "id": f"{domain}-1", "wording": "unseen:not2/0"},
             {**plain, "id": f"{domain}-2", "wording": "seen:single/0", "excluded": []},
@@ -72,6 +74,10 @@ def folder(tmp_path):
     manifest |= {"domains": {"malware": about, "cellbiology": about}, "files": {}}
     (target / "manifest.json").write_text(json.dumps(manifest))
     return target
+
+
+def operands(*spans):
+    return [{"text": "", "spans": own} for own in spans]
 
 
 def write(path, rows):

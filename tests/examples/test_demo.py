@@ -18,9 +18,9 @@ from boolattn.encoders.models import MINILM_VARIABLE, minilm_folder, shipped_mod
 from boolattn.errors import ConfigError, MissingDataError, QueryError
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure
-from boolattn.search.storage.manifest import read_manifest
-from boolattn.search.systems import SystemOptions, open_system
+from boolattn.search.ranker import SystemOptions, open_system
 from boolattn.service.judgements import read_judgements
+from boolattn.stores.local.manifest import read_manifest
 from examples.demo.queries import (
     CHOSEN,
     EXCLUDED,
@@ -97,8 +97,8 @@ def test_the_demo_searches_and_evaluates(first, data):
 def test_the_command_for_the_page_names_existing_files(first, cache):
     [index] = re.findall(r"serve '(.*)' \\", first.stdout)
     [plain, judgements] = re.findall(r"--(?:plain-index|judgements) '(.*)'", first.stdout)
-    assert read_manifest(Path(index)).model == "shipped"
-    assert read_manifest(Path(plain)).model == "minilm"
+    assert read_manifest(Path(index)).settings.model == "shipped"
+    assert read_manifest(Path(plain)).settings.model == "minilm"
     judged = read_judgements([Path(judgements)])
     for _, text in QUERIES.values():
         assert judged.find(text)

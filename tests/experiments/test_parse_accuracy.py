@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
 from boolattn.evaluation.parsing import has_same_operands, word_f1
-from boolattn.query.tree import And, Atom, Not, Or, QueryTree
+from boolattn.query.reading import Reading
+from boolattn.query.tree import And, Atom, Not, Or
 from experiments.parsing.accuracy import split_names, unseen_accuracy
 from experiments.parsing.test_sets import FORMS, cue_word_names, unseen_queries
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The parts of a plan that parse accuracy reads."""
-
-    tree: QueryTree
-    parsed: QueryTree
-
-    @property
-    def is_composed(self) -> bool:
-        return not isinstance(self.tree, Atom)
+def read(text, tree, parsed):
+    return Reading(text, text, tree, parsed)
 
 
 def plain(texts):
     """Parse every text as one operand."""
-    return [Plan(Atom(text), Atom(text)) for text in texts]
+    return [read(text, Atom(text), Atom(text)) for text in texts]
 
 
 def test_split_names_are_counted_by_kind():
@@ -35,10 +26,10 @@ def test_split_names_are_counted_by_kind():
     wrong = {cue_word_names()[0].query, cue_word_names()[-1].query}
     split = And((Atom("a"), Atom("b")))
 
-    def planner(texts):
-        return [Plan(split if text in wrong else Atom(text), Atom(text)) for text in texts]
+    def some_wrong(texts):
+        return [read(text, split if text in wrong else Atom(text), Atom(text)) for text in texts]
 
-    found = split_names(planner)
+    found = split_names(some_wrong)
     assert found["misread"] == 2
     assert found["kinds"][cue_word_names()[0].kind]["misread"] >= 1
     assert sum(kind["n"] for kind in found["kinds"].values()) == len(cue_word_names())
@@ -71,7 +62,7 @@ def test_unseen_wordings_are_judged_by_parse_and_by_scored_tree():
     assert none["words"] == 0
     assert "words" not in none["forms"]["plain"]
     trees = {q.labelled.text: q.labelled.parsed.tree(q.labelled.text) for q in queries}
-    found = unseen_accuracy(lambda texts: [Plan(Atom(text), trees[text]) for text in texts])
+    found = unseen_accuracy(lambda texts: [read(text, Atom(text), trees[text]) for text in texts])
     assert found["structure"] == found["words"] == found["word_f1"] == 1
     # All confidences are too low, so every query is scored as one operand.
     assert found["obeyed"] == none["obeyed"]

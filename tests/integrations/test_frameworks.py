@@ -5,21 +5,21 @@ import asyncio
 import pytest
 
 from boolattn.search import BooleanRetriever, Searcher
-from boolattn.search.stores.arrays import ArrayStore
+from boolattn.stores.arrays import ArrayCollection
 from tests.search import word_model
 
 QUERY = "moths AND Borneo NOT Sumatra"
 DOCUMENTS = word_model.corpus()
 
 
-@pytest.fixture(scope="module", params=["store", "searcher"])
+@pytest.fixture(scope="module", params=["collection", "searcher"])
 def source(request):
     model = word_model.retriever()
     if request.param == "searcher":
-        return Searcher.from_texts(DOCUMENTS, model)
+        return Searcher.from_texts(DOCUMENTS, model, parser=None)
     rows = [{"id": d.id, "title": d.title, "text": d.text, **d.metadata} for d in DOCUMENTS]
     vectors = model.encode_documents([d.text for d in DOCUMENTS])
-    return BooleanRetriever(ArrayStore(vectors, rows), model, parser=None)
+    return BooleanRetriever(ArrayCollection(vectors, rows), model, parser=None)
 
 
 def check(found, source, texts, metadata):

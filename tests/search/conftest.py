@@ -20,7 +20,7 @@ def retriever():
 def shared(retriever, tmp_path_factory):
     """An index that no test changes, in three segments."""
     folder = tmp_path_factory.mktemp("index") / "shared"
-    return Searcher.build(folder, word_model.corpus(), retriever, segment_size=10)
+    return Searcher.build(folder, word_model.corpus(), retriever, parser=None, segment_size=10)
 
 
 @pytest.fixture

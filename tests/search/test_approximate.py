@@ -1,14 +1,17 @@
-"""Approximate engines of faiss at their efforts, and the candidates of composed queries."""
+"""Approximate neighbours at their efforts, and the candidates of composed queries."""
 
 import numpy as np
 import pytest
 
 from benchmarks.candidate_recall import candidate_recall
+from boolattn.query.plan import plan_queries
+from boolattn.query.reading import read_trees
 from boolattn.query.syntax import parse
 from boolattn.search import Document, Searcher
-from boolattn.search.candidates import probes
-from boolattn.search.engines.base import Selection, best
-from boolattn.search.engines.tuning import TARGETS
+from boolattn.search.candidates import Ranker, Selected
+from boolattn.stores.filters import Filter
+from boolattn.stores.local.graphs import TARGETS
+from boolattn.stores.local.vectors import best
 from tests.search import word_model
 
 faiss = pytest.importorskip("faiss")
@@ -30,24 +33,26 @@ def built(request, retriever, tmp_path_factory):
         Document(id=str(i), text=text, metadata={"half": i % 2, "tenth": i % 10})
         for i, text in enumerate(texts())
     ]
-    folder = tmp_path_factory.mktemp("engines")
+    folder = tmp_path_factory.mktemp("graphs")
+    options = {"words": False, "parser": None}
     approximate = Searcher.build(
-        folder / "a", documents, retriever, engine=request.param, segment_size=700, lexical=False
+        folder / "a", documents, retriever, vectors=request.param, segment_size=700, **options
     )
-    exact = Searcher.build(folder / "e", documents, retriever, lexical=False)
+    exact = Searcher.build(folder / "e", documents, retriever, **options)
     return approximate, exact
 
 
 def test_the_manifest_states_the_recall_that_a_caller_sees(built, retriever):
     approximate, exact = built
-    settings = Searcher.open(approximate.folder, retriever).manifest.engine_settings
-    assert exact.manifest.engine_settings == {}
+    settings = Searcher.open(approximate.store.folder, retriever).store.manifest.index
+    assert exact.store.manifest.index == {}
     assert set(settings["recall"]) == {str(depth) for depth in TARGETS}
     # Other queries than those it was measured with, among documents of which many are alike.
     queries = retriever.encode_documents(texts(50, seed=1))
-    own = approximate.engine.search(queries, 10, Selection())
-    right = exact.engine.search(queries, 10, Selection())
-    share = np.mean(own.scores >= right.scores[:, -1:] - 1e-5)
+    with approximate.store.reading() as graph, exact.store.reading() as scan:
+        own, right = (reader.nearest(queries, 10, Filter()) for reader in (graph, scan))
+    pairs = zip(own, right, strict=True)
+    share = np.mean([answer.scores >= best.scores[-1] - 1e-5 for answer, best in pairs])
     assert share > settings["recall"]["10"] - 0.1
     assert settings["recall"]["10"] > 0.8
 
@@ -66,14 +71,16 @@ def test_candidates_find_what_an_exhaustive_search_finds(built):
     assert candidate_recall(approximate, ["moths NOT moths"], 10) == 1.0
 
 
-def test_a_query_has_no_more_probes_than_it_needs(retriever):
+def test_a_query_has_no_more_probes_than_it_needs(retriever, shared):
     moths, borneo, birds = retriever.encode_operands(["moths", "Borneo", "birds"])
     both, joint = retriever.encode_operands(["moths and Borneo", "moths and birds"])
 
     def same(text, *expected):
-        [plan] = retriever.plan_trees([parse(text)], ["as it was typed"])
-        np.testing.assert_allclose(probes(plan), np.array(expected), atol=1e-6)
-        return plan
+        [plan] = plan_queries(read_trees([parse(text)], ["as it was typed"]), retriever)
+        with shared.store.reading() as reader:
+            probes = list(Ranker(reader, k=5, depth=5, hybrid=False)._probes(Selected(plan)))
+        np.testing.assert_allclose([vector for vector, _ in probes], expected, atol=1e-6)
+        assert {where for _, where in probes} == {Filter()}
 
     same("moths OR birds", moths, birds)
     plain = retriever.encode_queries(["as it was typed"])[0]

@@ -51,13 +51,13 @@ def test_index_prints_a_summary(place):
         "--model",
         place / "model",
     )
-    done = run(*arguments, "--json", "--engine", "hnsw")
+    done = run(*arguments, "--json", "--vectors", "hnsw")
     about = json.loads(done.stdout)
-    assert (about["documents"], about["engine"], about["lexical"]) == (25, "hnsw", True)
+    assert (about["documents"], about["vectors"], about["words"]) == (25, "hnsw", True)
     assert about["recall"]["10"] > 0.9
     # The index names its model, so adding needs none.
     done = run("add", place / "other", place / "more.jsonl")
-    assert "26 documents, engine hnsw (recall@10" in done.stdout
+    assert "26 documents, hnsw (recall@10" in done.stdout
     again = run("add", place / "other", place / "more.jsonl")
     assert isinstance(again.exception, BoolattnError)
     assert str(again.exception) == (
@@ -79,7 +79,7 @@ def test_progress_is_shown_on_a_terminal(place):
     listener = Thread(target=listen)
     listener.start()
     command = [sys.executable, "-c", "from boolattn.cli import main; main()", "index"]
-    options = ["--out", place / "seen", "--model", "shipped", "--no-lexical"]
+    options = ["--out", place / "seen", "--model", "shipped", "--no-words"]
     done = subprocess.run(
         [*command, place / "docs.jsonl", *options],
         stdout=subprocess.PIPE,
@@ -92,7 +92,7 @@ def test_progress_is_shown_on_a_terminal(place):
     assert done.returncode == 0, output
     assert b"25 documents" in output
     assert b"per second" in output
-    assert done.stdout.decode().startswith(f"{place / 'seen'}: 25 documents, engine flat")
+    assert done.stdout.decode().startswith(f"{place / 'seen'}: 25 documents, exact")
 
 
 def test_a_table_is_indexed_changed_and_described(place, monkeypatch):
@@ -117,7 +117,8 @@ def test_a_table_is_indexed_changed_and_described(place, monkeypatch):
     assert "1 deleted, 2 documents left" in run("delete", "table.index", "1").stdout
     about = json.loads(run("info", "table.index", "--json").stdout)
     assert (about["documents"], about["deleted"], about["changes"]) == (2, 1, 3)
-    assert about["fields"] == {"tags": {"documents": 1, "different": 1, "frequent": [["b", 1]]}}
+    counts = {"documents": 1, "different": 1, "frequent": [["b", 1]], "is_exact": True}
+    assert about["fields"] == {"tags": counts}
     assert "field 'tags': 1 documents, 1 values: 'b' (1)" in run("info", "table.index").stdout
 
 
@@ -227,8 +228,8 @@ def test_a_prompt_remembers_queries(tmp_path):
         (("delete", "nowhere", "a"), "there is no index at nowhere"),
         (("info", "nowhere"), "there is no index at nowhere"),
         (
-            ("index", "docs.jsonl", "--out", "y", "--model", "model", "--engine", "z"),
-            "no engine 'z'",
+            ("index", "docs.jsonl", "--out", "y", "--model", "model", "--vectors", "z"),
+            "vectors must be one of exact, ivf, hnsw, got 'z'",
         ),
     ],
 )

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
+from boolattn.encoders.ray_encoder import check_models, cluster
 from boolattn.errors import ConfigError, IndexMismatchError
 from boolattn.search import Searcher
-from boolattn.search.index.ray_encoder import check_models, cluster
 from tests.search import word_model
 
 pytest.importorskip("ray")
@@ -25,11 +25,11 @@ def test_two_workers_build_the_index_that_one_process_builds(tmp_path, retriever
         there = Searcher.build(
             tmp_path / "there", word_model.corpus(), retriever, segment_size=4, encode=encode
         )
-    assert len(there.manifest.segments) == 7
-    parts = [name for name in here.manifest.files if name.startswith("segments/")]
-    assert {name: here.manifest.files[name] for name in parts} == {
-        name: there.manifest.files[name] for name in parts
-    }
+    assert len(there.store.manifest.segments) == 7
+    files = [searcher.store.manifest.files for searcher in (here, there)]
+    names = [name for name in files[0] if name.startswith("segments/")]
+    assert names
+    assert {name: files[0][name] for name in names} == {name: files[1][name] for name in names}
 
 
 def test_workers_with_another_model_are_refused():

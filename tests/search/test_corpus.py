@@ -4,7 +4,7 @@ import json
 import pytest
 
 from boolattn.errors import DataError, MissingDataError
-from boolattn.search.index.document_files import Fields, read_documents
+from boolattn.stores.document_files import Fields, read_documents
 
 
 def lines(path, *rows):

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from boolattn.search import Searcher, load_model
-from boolattn.search.index.document_files import read_documents
 from boolattn.search.pipeline import FAR
+from boolattn.stores.document_files import read_documents
 
 CURRIES = ("butter", "chana", "palak")
 

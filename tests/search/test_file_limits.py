@@ -18,8 +18,8 @@ from boolattn.cli import main
 from boolattn.errors import BoolattnError, DataError, QueryError
 from boolattn.jsonl import read_lines
 from boolattn.search import Document, Searcher
-from boolattn.search.filters import parse_filters, read_filters
-from boolattn.search.index.document_files import read_documents
+from boolattn.stores.document_files import read_documents
+from boolattn.stores.filters import parse_filters, read_filters
 
 PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress, "": bytes}
 

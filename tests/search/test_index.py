@@ -14,16 +14,17 @@ import numpy as np
 import pytest
 
 from boolattn.encoder import build_towers
-from boolattn.encoder.retriever import Retriever
+from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.errors import (
     ConfigError,
     DataError,
     IndexFolderError,
     IndexMismatchError,
 )
-from boolattn.search import Document, IndexSettings, Searcher
-from boolattn.search.index.writer import Writer
-from boolattn.search.storage.manifest import MANIFEST, Manifest, read_manifest
+from boolattn.search import Document, Searcher
+from boolattn.stores.local.manifest import MANIFEST, Manifest, read_manifest
+from boolattn.stores.local.store import LocalStore
+from boolattn.stores.writer import Writer
 from tests.search import word_model
 
 N = len(word_model.corpus())
@@ -44,7 +45,7 @@ def test_an_index_is_opened_again_as_it_was_built(folder, retriever):
     built = Searcher.build(folder, word_model.corpus(), retriever, segment_size=10)
     opened = Searcher.open(folder, retriever, verify=True)
     assert len(opened) == len(built) == N
-    assert len(opened.manifest.segments) == 3
+    assert len(opened.store.manifest.segments) == 3
     assert answers(opened) == answers(built)
     document = opened.document("moths-peru")
     assert document == word_model.corpus()[3]
@@ -77,12 +78,13 @@ def test_two_towers_are_indexed_by_the_document_encoder(
     built = Searcher.build(
         folder,
         word_model.corpus(),
-        Retriever(towers),
+        TorchEncoder(towers),
         progress=counts.append,
         batch_size=batch_size,
         passages=0,
     )
-    found = built.engine.vectors(np.arange(N))
+    with built.store.reading() as reader:
+        found = reader.rows.vectors(np.arange(N))
     np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)
     assert sum(counts) == N
     assert len(counts) > 1 if batch_size else max(counts) > 2
@@ -102,10 +104,12 @@ def test_bad_documents_and_settings_are_refused(folder, retriever, tmp_path):
     odd = Document(id="a", text="x", metadata={"y": b"x"})
     with pytest.raises(DataError, match="document 'a': the field 'y' is bytes; metadata are text"):
         Searcher.build(folder, [odd], retriever, replace=True)
-    with pytest.raises(ConfigError, match="no engine 'annoy'; there are flat"):
-        Searcher.build(folder, word_model.corpus(), retriever, engine="annoy")
-    with pytest.raises(ConfigError, match="the engine flat takes no uri"):
-        Searcher.build(folder, word_model.corpus(), retriever, uri="file.db")
+    with pytest.raises(ConfigError, match=r"vectors must be one of exact, .*, got 'annoy'"):
+        Searcher.build(folder, word_model.corpus(), retriever, vectors="annoy")
+    with pytest.raises(ConfigError, match=r"precision must be one of float32, .*, got 'int4'"):
+        Searcher.build(folder, word_model.corpus(), retriever, precision="int4")
+    with pytest.raises(ConfigError, match="'ftp://a/b' is no address of a store; there are a fold"):
+        Searcher.build("ftp://a/b", word_model.corpus(), retriever)
     with pytest.raises(IndexFolderError, match=r"never finished|holds no index"):
         Searcher.open(folder, retriever)
     (tmp_path / "mine").mkdir()
@@ -122,7 +126,7 @@ def test_a_missing_folder_a_file_and_an_existing_index_are_refused(folder, retri
     with pytest.raises(IndexFolderError, match=r"cannot write the index .*: File exists"):
         Searcher.build(folder, word_model.corpus(), retriever)
     with pytest.raises(IndexFolderError, match="holds an index: add to it with boolattn add"):
-        Searcher.build(shared.folder, word_model.corpus(), retriever)
+        Searcher.build(shared.store.folder, word_model.corpus(), retriever)
 
 
 def test_documents_are_added_replaced_and_deleted(folder, retriever):
@@ -155,7 +159,7 @@ def test_documents_are_added_replaced_and_deleted(folder, retriever):
     assert answers(reader) == answers(Searcher.open(folder, retriever))
     assert reader.refresh()
     assert not reader.refresh()
-    assert reader.manifest == searcher.manifest
+    assert reader.store.manifest == searcher.store.manifest
     searcher.delete([*(d.id for d in word_model.corpus())])
     assert len(searcher) == 0
     assert ids(searcher.search("moths", k=3)) == []
@@ -174,10 +178,10 @@ def test_only_one_process_writes(folder, retriever):
 
 def test_another_model_is_refused(shared):
     with pytest.raises(IndexMismatchError, match="was indexed by another model") as caught:
-        Searcher.open(shared.folder, word_model.retriever(seed=1))
+        Searcher.open(shared.store.folder, word_model.retriever(seed=1))
     assert "\n" not in str(caught.value)
     with pytest.raises(ConfigError, match="does not say which model"):
-        Searcher.open(shared.folder)
+        Searcher.open(shared.store.folder)
 
 
 def every_file(folder):
@@ -186,11 +190,11 @@ def every_file(folder):
 
 def test_every_truncated_altered_or_missing_file_is_refused(folder, retriever, shared):
     for damage in ("cut", "alter", "remove"):
-        for name in every_file(shared.folder):
+        for name in every_file(shared.store.folder):
             if name == "lock" or name.endswith(("about.json", ".lock")):
                 continue
             shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(shared.folder, folder)
+            shutil.copytree(shared.store.folder, folder)
             _harm(folder / name, damage)
             with pytest.raises(IndexFolderError) as caught:
                 Searcher.open(folder, retriever)
@@ -211,11 +215,11 @@ def _harm(path, damage):
 
 
 def test_a_manifest_of_another_format_or_leading_elsewhere_is_refused(folder, retriever, shared):
-    shutil.copytree(shared.folder, folder)
+    shutil.copytree(shared.store.folder, folder)
     manifest = read_manifest(folder)
     changed = {**manifest.__dict__, "format": 99}
     (folder / MANIFEST).write_text(Manifest(**changed).to_json())
-    with pytest.raises(IndexMismatchError, match="has format 99, this version reads 2"):
+    with pytest.raises(IndexMismatchError, match="has format 99, this version reads 3"):
         Searcher.open(folder, retriever)
     entry = next(iter(manifest.files.values()))
     changed = {**manifest.__dict__, "files": {"../../etc/passwd": entry}}
@@ -330,7 +334,7 @@ def test_ten_killed_builds_leave_the_old_index_or_the_new_one(folder, retriever)
     # The next write removes the files of killed writers.
     done.delete(["both"])
     n_segments = len(list((folder / "segments").iterdir()))
-    assert n_segments == len(done.manifest.segments)
+    assert n_segments == len(done.store.manifest.segments)
     assert not [name for name in every_file(folder) if ".part" in name]
 
 
@@ -397,10 +401,10 @@ def test_a_document_of_ten_megabytes(folder, retriever):
         folder,
         [Document(id="long", text=long), *word_model.corpus()],
         retriever,
-        lexical=False,
+        words=False,
         passages=0,
     )
-    assert len(searcher.manifest.segments) == 1
+    assert len(searcher.store.manifest.segments) == 1
     assert ids(searcher.search("old", k=1)) == ["long"]
     assert searcher.search("old", k=1).hits[0].text == long
 
@@ -413,11 +417,11 @@ def test_the_next_write_removes_the_segments_of_a_stopped_addition(folder, retri
         raise KeyboardInterrupt
 
     new = word_model.corpus()[5:]
-    writer = Writer(folder, retriever, IndexSettings(segment_size=4), stop)
-    with pytest.raises(KeyboardInterrupt):
-        writer.add(new)
+    writer = Writer(encoder=retriever, encode=stop)
+    with pytest.raises(KeyboardInterrupt), LocalStore.open(folder).adding() as draft:
+        writer.write(draft, new, size=4)
     assert len(list((folder / "segments").iterdir())) == 2
     assert len(Searcher.open(folder, retriever)) == 5
     searcher.add(new)
     assert len(searcher) == N
-    assert len(list((folder / "segments").iterdir())) == len(searcher.manifest.segments) == 2
+    assert len(list((folder / "segments").iterdir())) == len(searcher.store.manifest.segments) == 2

@@ -6,8 +6,9 @@ import pytest
 
 from boolattn.query.tree import atoms, operators_of
 from boolattn.search import Document, Searcher
-from boolattn.search.filters import parse_filters
-from boolattn.search.lexical import terms_of
+from boolattn.search.overview import Overview
+from boolattn.stores.analysis import terms_of
+from boolattn.stores.filters import parse_filters
 
 KINDS = ("curry", "soup", "salad")
 CUISINES = ("Thai", "Greek", "French", "Indian")
@@ -84,3 +85,25 @@ def test_an_index_that_changes_is_described_again(retriever, folder):
     assert "curry" not in str(searcher.examples)
     searcher.delete([document.id for document in recipes()[:24] if "curry" not in document.title])
     assert (searcher.facets, searcher.examples) == ((), ())
+
+
+def test_a_reader_that_stays_the_same_is_described_again_when_its_size_changes():
+    class Live:
+        n_documents, n_read = 1, 0
+
+        def count(self, _where):
+            return self.n_documents
+
+        def fields(self):
+            self.n_read += 1
+            return {}
+
+        def sample(self, _n):
+            return []
+
+    live, overview = Live(), Overview()
+    for n_documents in (1, 2):
+        live.n_documents = n_documents
+        assert (overview.facets(live), overview.examples(live), overview.facets(live)) == ((),) * 3
+        assert live.n_read == n_documents
+    assert overview.facets(Live()) == ()

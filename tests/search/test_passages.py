@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from boolattn.search import Document, Searcher
-from boolattn.search.storage.passages import cut
+from boolattn.stores.passages import cut
 from tests.search import word_model
 
 #: So long that each is a passage; the other documents are shorter.
@@ -33,18 +33,23 @@ def test_passages_are_the_whole_text_in_order(n_tokens):
     assert cut("short", n_tokens)[0][0] == 0
 
 
-@pytest.fixture(params=["flat", "hnsw"])
+@pytest.fixture(params=["exact", "hnsw"])
 def searcher(request, folder, retriever):
     documents = [*word_model.corpus(), LONG]
     return Searcher.build(
-        folder, documents, retriever, engine=request.param, passages=N_TOKENS, segment_size=10
+        folder, documents, retriever, vectors=request.param, passages=N_TOKENS, segment_size=10
     )
+
+
+def rows_of(searcher):
+    with searcher.store.reading() as reader:
+        return reader.rows
 
 
 def test_a_document_is_one_result_and_shows_its_best_passage(searcher):
     corpus = {d.id for d in word_model.corpus()} | {"long"}
     assert len(searcher) == len(corpus)
-    assert searcher._index.rows.n_live == len(corpus) + 2
+    assert rows_of(searcher).n_live == len(corpus) + 2
     for query, part in (("red", 0), ("old Borneo", 1), ("large", 2), ("red NOT Peru", 0)):
         for hybrid in (False, True):
             result = searcher.search(query, k=100, hybrid=hybrid, strict_not=False)
@@ -62,14 +67,14 @@ def test_a_document_is_one_result_and_shows_its_best_passage(searcher):
 
 
 def test_an_operand_matches_a_document_as_its_best_passage_does(searcher, retriever):
-    rows = searcher._index.rows
-    number = rows.find(["long"])["long"]
+    number = rows_of(searcher).find(["long"])["long"]
     # Later passages are encoded with the title before them.
     texts = [PARTS[0], *(f"hawk. {part}" for part in PARTS[1:])]
     expected = retriever.encode_operands(["red", "Borneo"]) @ retriever.encode_documents(texts).T
-    found = searcher.engine.similarities(
-        retriever.encode_operands(["red", "Borneo"]), np.array([0, number])
-    )
+    with searcher.store.reading() as reader:
+        found = reader.similarities(
+            retriever.encode_operands(["red", "Borneo"]), np.array([0, number])
+        )
     np.testing.assert_allclose(found[:, 1], expected.max(1), atol=1e-5)
     # One passage is enough for a NOT.
     ranked = [hit.id for hit in searcher.search("moths NOT large", k=100, strict_not=False).hits]
@@ -81,14 +86,15 @@ def test_all_passages_are_filtered_replaced_and_deleted(searcher, folder, retrie
     assert found.hits[0].id == "long"
     assert found.total == len(found.hits) == 6
     assert searcher.search("red", k=100, filters={"place": "Peru"}).total == 4
-    n_rows = searcher._index.rows.n_live
+    n_rows = rows_of(searcher).n_live
     searcher.add([Document(id="long", text="red moths")], replace_old=True)
-    assert searcher._index.rows.n_live == n_rows - 2
+    assert rows_of(searcher).n_live == n_rows - 2
     again = Searcher.open(folder, retriever)
     assert again.search("large birds", k=1).hits[0].id != "long"
     # The setting of the index holds for what is added.
     again.add([Document(id="more", text=LONG.text)])
-    assert len(again._index.rows.spans(again._index.rows.find(["more"])["more"])) == 3
+    rows = rows_of(again)
+    assert len(rows.spans(rows.find(["more"])["more"])) == 3
     again.delete(["more", "long"])
     ids = [hit.id for hit in again.search("red moths", k=100).hits]
     assert len(ids) == len(again) == 25

@@ -6,6 +6,8 @@ from fastapi.testclient import TestClient
 
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
 from boolattn.query.clauses import clauses, conjunctions
+from boolattn.query.plan import plan_queries
+from boolattn.query.reading import read_trees
 from boolattn.query.syntax import parse
 from boolattn.query.tree import atoms
 from boolattn.scoring.fitted import fit
@@ -84,7 +86,7 @@ def test_an_unknown_document_is_refused(shared):
     with pytest.raises(QueryError, match=r"^like:nobody: no document has the id 'nobody'$"):
         shared.search("moths NOT like:nobody")
     with pytest.raises(QueryError, match="like:x: no document"):
-        shared.retriever.plan_trees([parse("moths NOT like:x")])
+        plan_queries(read_trees([parse("moths NOT like:x")]), shared.encoder)
 
 
 def test_ids_may_hold_anything(retriever, folder):
@@ -103,7 +105,8 @@ def test_ids_may_hold_anything(retriever, folder):
 def test_a_long_document_counts_as_the_mean_of_its_passages(retriever, folder):
     long = Document(id="long", text="moths Borneo. " * 20 + "birds Kenya. " * 20)
     searcher = Searcher.build(folder, [long, *word_model.corpus()], retriever, passages=16)
-    vector = searcher._index.document_vectors(["long"])["long"]
+    with searcher.store.reading() as reader:
+        vector = reader.vectors(["long"])["long"]
     assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-5)
     found = ids(searcher.search("like:long", k=4))
     assert {"moths-borneo", "birds-kenya"} & set(found)
@@ -139,9 +142,9 @@ def test_a_condition_under_and_is_a_filter(shared, condition, filters):
         assert set(ids(one)) == set(ids(expected))
 
 
-@pytest.mark.parametrize("engine", ["flat", "hnsw"])
-def test_each_alternative_has_its_own_conditions(retriever, tmp_path, engine):
-    searcher = Searcher.build(tmp_path / "i", word_model.corpus(), retriever, engine=engine)
+@pytest.mark.parametrize("vectors", ["exact", "hnsw"])
+def test_each_alternative_has_its_own_conditions(retriever, tmp_path, vectors):
+    searcher = Searcher.build(tmp_path / "i", word_model.corpus(), retriever, vectors=vectors)
     result = searcher.search("(moths AND year>=1990) OR (birds AND year<1990)", k=25)
     found = [(hit.id.partition("-")[0], hit.metadata["year"]) for hit in result.hits]
     # Every document meets one of the conditions; moths are ranked by the first alone.

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
+from boolattn.query.decoding import ParserOutput
+from boolattn.query.plan import plan_queries
+from boolattn.query.reading import is_contradiction, read_queries, read_trees
 from boolattn.query.syntax import parse
 from boolattn.query.tree import Atom
+from boolattn.scoring.fitted import fit
 from boolattn.search import Document, Hit, Searcher
-from boolattn.search.filters import parse_filters
-from boolattn.search.queries import is_contradiction
 from boolattn.search.verdicts import explain_lower_rank, judge
+from boolattn.stores.filters import parse_filters
 from tests.search import word_model
 
 
@@ -43,7 +46,8 @@ def test_operators_select_the_right_documents(shared, query, expected, hybrid):
 
 def test_a_plain_query_is_scored_by_its_one_vector(shared, retriever):
     result = shared.search("moths Borneo", k=3, hybrid=False)
-    vector = retriever.plan(["moths Borneo"])[0].vectors[0]
+    [plan] = plan_queries(read_queries(["moths Borneo"], None), retriever)
+    vector = plan.vectors[0]
     by_hand = {
         d.id: float(retriever.encode_documents([d.text])[0] @ vector) for d in word_model.corpus()
     }
@@ -58,11 +62,11 @@ def test_a_plain_query_is_scored_by_its_one_vector(shared, retriever):
 def test_composed_scores_are_the_composition_of_exact_similarities(shared, retriever):
     query = "moths AND Borneo NOT Sumatra"
     result = shared.search(query, k=25, hybrid=False, strict_not=False)
-    [plan] = retriever.plan_trees([parse(query)])
+    [plan] = plan_queries(read_trees([parse(query)]), retriever)
     documents = word_model.corpus()
     vectors = retriever.encode_documents([document.text for document in documents])
     similarities = plan.vectors @ vectors.T
-    scores = retriever.score(plan, similarities)
+    scores = fit(plan.tree, similarities).score(similarities)
     rounding = np.finfo(np.float32).eps
     ranks = 1 + (similarities[:3, None] > similarities[:3, :, None] + rounding).sum(-1)
     rows = {document.id: row for row, document in enumerate(documents)}
@@ -88,9 +92,19 @@ def test_without_composition_negated_operands_attract(shared):
 
 def test_without_composition_nothing_is_parsed(shared, monkeypatch):
     parsed = []
-    monkeypatch.setattr(type(shared.retriever), "plan", lambda _self, texts: parsed.append(texts))
+
+    class Watched:
+        threshold = 0.5
+
+        def parse(self, texts):
+            parsed.append(texts)
+            return [ParserOutput() for _ in texts]
+
+    monkeypatch.setattr(shared, "parser", Watched())
     assert shared.search("moths of Borneo", k=1, compose=False).hits
     assert parsed == []
+    assert shared.search("moths of Borneo", k=1).hits
+    assert parsed == [["moths of Borneo"]]
 
 
 def test_explain_shows_what_is_ranked_lower_and_why(shared):
@@ -359,10 +373,10 @@ def test_other_scripts_are_searched_by_vector_and_by_word(retriever, folder):
         assert ids(result)[0] == expected
 
 
-def test_hybrid_needs_a_lexical_index(folder, retriever):
-    searcher = Searcher.build(folder, word_model.corpus(), retriever, lexical=False)
-    assert not searcher.has_lexical
-    with pytest.raises(ConfigError, match="has no lexical index"):
+def test_hybrid_needs_words(folder, retriever):
+    searcher = Searcher.build(folder, word_model.corpus(), retriever, words=False)
+    assert not searcher.has_words
+    with pytest.raises(ConfigError, match="has no words; index again without --no-words"):
         searcher.search("moths", hybrid=True)
 
 

@@ -7,7 +7,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from boolattn.encoder.retriever import Retriever
+from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.search import Document
 
 PLACES = ("Borneo", "Sumatra", "Java", "Peru", "Ecuador", "Kenya")
@@ -16,7 +16,7 @@ DIMENSION = 32
 WORDS = [*PLACES, *GROUPS, "hawk", "large", "red", "old", "飞蛾", "мотылёк"]
 
 
-def retriever(seed: int = 0) -> Retriever:
+def retriever(seed: int = 0) -> TorchEncoder:
     """Make an encoder: a text is the sum of its words' vectors, which are orthogonal."""
     vocabulary = {word: i for i, word in enumerate(["[UNK]", *(w.lower() for w in WORDS)])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
@@ -31,7 +31,7 @@ def retriever(seed: int = 0) -> Retriever:
         device="cpu",
         similarity_fn_name="cosine",
     )
-    return Retriever(towers)
+    return TorchEncoder(towers)
 
 
 def corpus() -> list[Document]:

@@ -38,7 +38,7 @@ DOCUMENTS = {
 class WordSearcher:
     """Scores by shared words; parses "but not" and "or" as a model would."""
 
-    has_lexical = True
+    has_words = True
     facets = ()
     examples = ()
 
@@ -47,7 +47,7 @@ class WordSearcher:
         self.least = 0.0
         self.calls: list[list[str]] = []
         self.threads: set[str] = set()
-        self.retriever = SimpleNamespace(towers=[None])  # not a model with two towers
+        self.encoder = SimpleNamespace(towers=[None])  # not a model with two towers
 
     def __len__(self) -> int:
         return len(DOCUMENTS)

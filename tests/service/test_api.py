@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from boolattn.errors import ServerError
 from boolattn.service.judgements import JudgedQueries, JudgedQuery
 from boolattn.service.schemas import ErrorReply, SearchReply
 
@@ -245,6 +246,26 @@ def test_an_unexpected_error_is_logged_under_the_id_returned(serve, caplog):
     [record] = [r for r in caplog.records if r.levelno == logging.ERROR]
     assert error.id in record.getMessage()
     assert record.exc_info[0] is ZeroDivisionError
+
+
+def test_a_store_that_does_not_answer_is_told_and_not_logged_as_a_fault(
+    serve, searcher, monkeypatch, caplog
+):
+    def gone(*_, **__):
+        raise ServerError("Postgres (items): connection refused at secret.host")
+
+    client = serve()
+    monkeypatch.setattr(searcher, "search_many", gone)
+    monkeypatch.setattr(type(searcher), "__len__", gone)
+    for path in ("/search?q=moth", "/health", "/about", "/facets"):
+        response = client.get(path)
+        refused(response, 503, "store_unavailable")
+        assert int(response.headers["retry-after"]) > 0
+        assert "secret" not in response.text
+    assert "secret.host" in caplog.text
+    assert not any(r.exc_info for r in caplog.records)
+    # Metrics are there also where the store is not.
+    assert "boolattn_documents NaN\n" in client.get("/metrics").text
 
 
 def test_a_users_error_is_one_line_in_the_log(serve, caplog):

@@ -16,10 +16,11 @@ from starlette.testclient import TestClient
 from boolattn.encoders.models import load_model
 from boolattn.errors import BoolattnError, ConfigError, IndexFolderError, QueryError
 from boolattn.files import _clean_scratch, scratch_folder
+from boolattn.query.parser import load_parser
 from boolattn.search import Searcher
-from boolattn.search.storage import manifest
 from boolattn.service.app import create_app
 from boolattn.service.settings import ServiceSettings
+from boolattn.stores.local import manifest
 from tests.search import word_model
 from tests.service.test_api import refused
 
@@ -160,10 +161,9 @@ def children(process):
 #: The command, over an index that counts as large; with a file "blind" nothing is compared, as
 #: where a file is cut between the comparison and the search.
 MAPPED = """
-from boolattn.search.index import open_index
-from boolattn.search.storage import manifest
+from boolattn.stores.local import manifest, snapshot
 manifest.MAX_COPIED, compared = 0, manifest.read_stamps
-open_index.read_stamps = lambda folder, own: (
+snapshot.read_stamps = lambda folder, own: (
     {} if (folder / "blind").exists() else compared(folder, own))
 from boolattn.cli import main
 main()
@@ -254,7 +254,8 @@ def test_arguments_of_any_type_are_refused_or_answered(index, retriever, value):
         lambda: Searcher.open(value, retriever),
         lambda: load_model(value),
         lambda: load_model("shipped", device=value) if not isinstance(value, str | None) else None,
-        lambda: load_model("shipped", parser=value) if value is not None else None,
+        lambda: load_parser(value),
+        lambda: Searcher.open(index, retriever, parser=value) if value is not None else None,
     ]
     calls += [
         lambda name=name: searcher.search("moths", **{name: value})

@@ -21,11 +21,11 @@ from boolattn.cli import app
 from boolattn.encoder import build_towers, save_towers
 from boolattn.errors import BoolattnError, ConfigError, DataError
 from boolattn.search import Document, Searcher, load_model
-from boolattn.search.storage import segments
 from boolattn.service.app import create_app
 from boolattn.service.judgements import JudgedQueries, JudgedQuery, read_judgements
 from boolattn.service.schemas import ExplainReply, SearchReply
 from boolattn.service.settings import ServiceSettings
+from boolattn.stores.local import segments
 from tests.conftest import TEXTS
 from tests.service.conftest import DOCUMENTS
 from tests.service.test_api import refused
@@ -96,7 +96,7 @@ def test_the_service_survives_an_encoder_that_fails(index):
         raise StopIteration("of a broken tokenizer")
 
     with TestClient(create_app(searcher, None, ServiceSettings(timeout=5))) as client:
-        hook = searcher.retriever.towers.register_forward_pre_hook(fail)
+        hook = searcher.encoder.towers.register_forward_pre_hook(fail)
         for path in ("/search?q=moth", "/explain?q=moth", "/search?q=moth+NOT+Borneo"):
             refused(client.get(path), 500, "internal")
         hook.remove()
@@ -152,7 +152,7 @@ def test_documents_are_added_replaced_and_deleted(index):
 
 def test_searches_go_on_while_documents_are_added(index, monkeypatch):
     searcher = Searcher.open(index)
-    encode, encoding, go_on = searcher.retriever.encode_documents, Event(), Event()
+    encode, encoding, go_on = searcher.encoder.encode_documents, Event(), Event()
 
     def slow(texts, **options):
         found = encode(texts, **options)
@@ -161,7 +161,7 @@ def test_searches_go_on_while_documents_are_added(index, monkeypatch):
 
     # Stopped between the encoding and the commit, in the writer's thread.
     write = segments.write_segment
-    monkeypatch.setattr(searcher.retriever, "encode_documents", slow)
+    monkeypatch.setattr(searcher.encoder, "encode_documents", slow)
     monkeypatch.setattr(segments, "write_segment", lambda *a: go_on.wait(10) and write(*a))
     app = create_app(searcher, None, ServiceSettings(api_key=KEY, timeout=2))
     with TestClient(app, headers={"x-api-key": KEY}) as client, ThreadPoolExecutor(1) as pool:

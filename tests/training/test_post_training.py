@@ -10,7 +10,7 @@ import torch
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.encoder import build_towers
-from boolattn.encoder.retriever import Retriever
+from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.errors import ConfigError
 from boolattn.training import launch as launching
 from boolattn.training.launch import Launch, post_train, train
@@ -55,7 +55,7 @@ def test_training_the_gate_changes_no_document(preset, labelled_corpus, parser_q
     )
     assert 0 <= post_train(chosen, launch, labelled_corpus)["gate_accuracy"] <= 1
     folders = (tmp_path / "run", tmp_path / "end" / "model")
-    before, after = (Retriever.load(folder, parser=None) for folder in folders)
+    before, after = (TorchEncoder.load(folder) for folder in folders)
     texts = [document.text for document in labelled_corpus.dataset.documents[:8]]
     vectors = [one.towers.encode_document(texts) for one in (before, after)]
     np.testing.assert_array_equal(*vectors)
@@ -76,11 +76,11 @@ def test_a_gate_that_cannot_be_trained_is_refused_before_the_training(
 
 
 @pytest.fixture
-def retriever(tiny_encoder, tokenizer):
+def make_model(tiny_encoder, tokenizer):
     def build(**settings):
         torch.manual_seed(0)
         config = BoolAttnConfig(rank=4, **settings)
-        return Retriever(build_towers(tiny_encoder(), config, tokenizer=tokenizer).eval())
+        return TorchEncoder(build_towers(tiny_encoder(), config, tokenizer=tokenizer).eval())
 
     return build
 
@@ -89,8 +89,8 @@ def _gate_preset(preset, n_steps):
     return preset(f"post.gate_steps={n_steps}", "post.batch_size=64")
 
 
-def test_the_gate_learns_and_nothing_else_changes(retriever, preset, generated):
-    model = retriever(gate="learned", gate_reads="context")
+def test_the_gate_learns_and_nothing_else_changes(make_model, preset, generated):
+    model = make_model(gate="learned", gate_reads="context")
     before = {name: value.clone() for name, value in model.towers.state_dict().items()}
     short = train_gate(model, generated, _gate_preset(preset, 1))
     longer = train_gate(model, generated, _gate_preset(preset, 200))
@@ -104,10 +104,10 @@ def test_the_gate_learns_and_nothing_else_changes(retriever, preset, generated):
 
 
 @pytest.mark.parametrize("gate", ["lexicon", "label"])
-def test_another_gate_cannot_be_trained(retriever, preset, generated, gate):
-    model = retriever(gate=gate)
+def test_another_gate_cannot_be_trained(make_model, preset, generated, gate):
+    model = make_model(gate=gate)
     assert gate_of(model) is None
     with pytest.raises(ConfigError, match="gate_steps trains a learned gate"):
         train_gate(model, generated, _gate_preset(preset, 1))
     with pytest.raises(ConfigError, match="needs labelled queries"):
-        train_gate(retriever(gate="learned"), [], _gate_preset(preset, 1))
+        train_gate(make_model(gate="learned"), [], _gate_preset(preset, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from contextlib import contextmanager, nullcontext
@@ -12,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
-from boolattn.cli.search import open_index
+from boolattn.cli.search import ADDRESS_HELP, open_index
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _FILES = ".jsonl, .json, .csv, .tsv or .parquet file, a folder of .txt and .md files, or - (stdin)"
 Documents = Annotated[Path, Argument(help=f"A {_FILES}.")]
-Index = Annotated[Path, Argument(help="Folder of the index.")]
+Index = Annotated[str, Argument(metavar="ADDRESS", help=ADDRESS_HELP)]
 TextField = Annotated[
     list[str] | None, Option(help="Field with the text; repeatable, the texts are joined.")
 ]
@@ -40,23 +41,26 @@ SkipBad = Annotated[bool, Option("--skip-bad", help="Report rows with an error a
 def index(  # noqa: PLR0913 - options of a command line
     documents: Documents,
     out: Annotated[
-        Path | None, Option(help="Folder of the index; default: the name with .index.")
-    ] = None,
+        str,
+        Option(metavar="ADDRESS", help=f"{ADDRESS_HELP} Default: the file's name with .index."),
+    ] = "",
     model: Annotated[str, Option(help="shipped (default), minilm, or a model folder.")] = "",
     text_field: TextField = None,
     id_field: IdField = "",
     title_field: TitleField = "",
     skip_bad: SkipBad = False,
     max_line: MaxLine = 256,
-    engine: Annotated[
-        str, Option(help="flat (exact), ivf, hnsw, milvus, qdrant, postgres or postgres-exact.")
-    ] = "flat",
-    uri: Annotated[str, Option(help="Address of the database; milvus, qdrant: or a path.")] = "",
+    vectors: Annotated[
+        str, Option(help="How neighbours are searched: exact, hnsw, ivf; default: the store's way.")
+    ] = "",
+    precision: Annotated[
+        str, Option(help="Of stored vectors: float32, float16, int8.")
+    ] = "float32",
     passages: Annotated[
         int | None,
         Option(help="Most tokens of a passage; default: what the model reads; 0: never cut."),
     ] = None,
-    lexical: Annotated[bool, Option(help="Index words too, for --hybrid.")] = True,
+    words: Annotated[bool, Option(help="Index words too, for --hybrid.")] = True,
     resume: Annotated[bool, Option("--resume", help="Continue a stopped build.")] = False,
     replace: Annotated[bool, Option("--replace", help="Replace an existing index.")] = False,
     ray: Annotated[
@@ -65,32 +69,32 @@ def index(  # noqa: PLR0913 - options of a command line
     batch_size: Annotated[int | None, Option(help="Documents encoded at once.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Index documents: vectors, words and metadata in one folder."""
+    """Index documents: vectors, words and metadata in one store."""
     _check_source(documents)
-    if out is None and str(documents) == "-":
-        raise ConfigError("documents from stdin need --out, the folder of the index")
-    folder = out or Path(f"{documents.resolve().name.partition('.')[0]}.index")
+    if not out and str(documents) == "-":
+        raise ConfigError("documents from stdin need --out, the address of the index")
+    address = out or f"{documents.resolve().name.partition('.')[0]}.index"
     from boolattn.encoders.models import SHIPPED, absolute_name
     from boolattn.search import Searcher, load_model
 
     start = time.perf_counter()
     quiet_libraries()
     name, fields = model or SHIPPED, (text_field, id_field, title_field)
-    retriever = load_model(name)
+    encoder = load_model(name)
     with (
         _records(documents, fields, skip_bad=skip_bad, max_line=max_line) as records,
         _progress() as progress,
-        _encoder(ray, name, retriever.fingerprint, batch_size) as encode,
+        _encoder(ray, name, encoder.fingerprint, batch_size) as encode,
     ):
         searcher = Searcher.build(
-            folder,
+            address,
             records,
-            retriever,
+            encoder,
             encode=encode,
             progress=progress,
-            engine=engine,
-            uri=uri if "://" in uri or not uri else str(Path(uri).resolve()),
-            lexical=lexical,
+            vectors=vectors,
+            precision=precision,
+            words=words,
             passages=passages,
             model=absolute_name(name),
             batch_size=batch_size,
@@ -98,7 +102,8 @@ def index(  # noqa: PLR0913 - options of a command line
             replace=replace,
         )
     _print_summary(searcher, start, as_json=as_json)
-    note(f"search: boolattn search {folder}    page: boolattn serve {folder}")
+    quoted = shlex.quote(address)
+    note(f"search: boolattn search {quoted}    page: boolattn serve {quoted}")
 
 
 def add(  # noqa: PLR0913 - options of a command line
@@ -122,8 +127,8 @@ def add(  # noqa: PLR0913 - options of a command line
     searcher = open_index(index, model)
     fields = (text_field, id_field, title_field)
     records = _records(documents, fields, skip_bad=skip_bad, max_line=max_line, makes_ids=False)
-    with records as found, _progress() as progress:
-        searcher.add(found, replace_old=replace_old, progress=progress)
+    with records as rows, _progress() as progress:
+        searcher.add(rows, replace_old=replace_old, progress=progress)
     _print_summary(searcher, start, as_json=as_json)
 
 
@@ -133,47 +138,38 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete documents by id; with an unknown id nothing is deleted."""
-    from boolattn.search.index.writer import delete_documents
+    from boolattn.stores.address import open_store
+    from boolattn.stores.filters import Filter
 
     if ids == ["-"]:
         ids = [line.rstrip("\n") for line in sys.stdin if line.strip()]
-    manifest = delete_documents(index, ids)
+    store = open_store(index)
+    store.delete(ids)
+    with store.reading() as reader:
+        n_left = reader.count(Filter())
     if as_json:
-        print_json({"index": str(index), "deleted": len(ids), "documents": manifest.n_documents})
+        print_json({"index": index, "deleted": len(ids), "documents": n_left})
     else:
-        typer.echo(f"{index}: {len(ids)} deleted, {manifest.n_documents} documents left")
+        typer.echo(f"{index}: {len(ids)} deleted, {n_left} documents left")
 
 
 def info(index: Index, as_json: AsJson = False) -> None:
-    """Show what an index holds: documents, model, engine, fields of the metadata."""
-    from boolattn.search.filters import frequent_values
-    from boolattn.search.storage.manifest import read_manifest
-    from boolattn.search.storage.segments import Rows
+    """Show what an index holds: documents, model, vectors, fields of the metadata."""
+    from boolattn.stores.address import open_store
 
-    manifest = read_manifest(index)
-    rows = Rows.open(index, manifest)
-    values = {
-        "index": str(index),
-        "documents": manifest.n_documents,
-        "deleted": manifest.n_deleted,
-        "passages": rows.n_live,
-        "model": manifest.model,
-        "dimension": manifest.dimension,
-        "engine": manifest.engine,
-        "recall": manifest.engine_settings.get("recall"),
-        "lexical": bool(manifest.lexical),
-        "megabytes": round(sum(file.size for file in manifest.files.values()) / 1e6, 3),
-        "changes": manifest.generation,
-    }
-    fields = {name: frequent_values(rows, name) for name in rows.names()}
+    store = open_store(index)
+    values = {"index": index} | store.info()
+    with store.reading() as reader:
+        fields = {name: reader.value_counts(name, 5) for name in sorted(reader.fields())}
     if as_json:
-        print_json(values | {"fields": fields})
+        print_json(values | {"fields": {name: count._asdict() for name, count in fields.items()}})
         return
     for name, value in values.items():
         typer.echo(f"{name:10} {value}")
-    for name, found in fields.items():
-        shown = ", ".join(f"{value!r} ({count})" for value, count in found["frequent"])
-        line = f"field {name!r}: {found['documents']} documents, {found['different']} values: "
+    for name, counts in fields.items():
+        shown = ", ".join(f"{value!r} ({count})" for value, count in counts.frequent)
+        about = "" if counts.is_exact else ", in a sample"
+        line = f"field {name!r}: {counts.documents} documents, {counts.different} values{about}: "
         console().print(line + shown, overflow="ellipsis", no_wrap=True)
 
 
@@ -188,7 +184,7 @@ def _records(
     path: Path, fields: _Fields, *, skip_bad: bool, max_line: float, makes_ids: bool = True
 ) -> Iterator[Iterator[Document]]:
     """Read documents; tell about rows that were left out as they come, and at the end."""
-    from boolattn.search.index.document_files import Fields, read_documents
+    from boolattn.stores.document_files import Fields, read_documents
 
     n_bad = 0
 
@@ -198,10 +194,9 @@ def _records(
         note(f"left out: {message}")
 
     texts, name, title = fields
-    own = Fields(text=tuple(texts or ()), id=name, title=title)
     yield read_documents(
         path,
-        own,
+        Fields(text=tuple(texts or ()), id=name, title=title),
         on_bad=on_bad if skip_bad else None,
         makes_ids=makes_ids,
         max_line=int(max_line * 1e6),
@@ -211,24 +206,22 @@ def _records(
 
 
 def _print_summary(searcher: Searcher, start: float, *, as_json: bool) -> None:
-    manifest, seconds = searcher.manifest, time.perf_counter() - start
+    seconds, information = time.perf_counter() - start, searcher.store.info()
     values: dict[str, Any] = {
-        "index": str(searcher.folder),
+        "index": searcher.store.address,
         "documents": len(searcher),
-        "model": manifest.model,
-        "engine": manifest.engine,
-        "recall": manifest.engine_settings.get("recall"),
-        "lexical": searcher.has_lexical,
+        "model": searcher.settings.model,
+        "vectors": information["vectors"],
+        "recall": information.get("recall"),
+        "words": searcher.has_words,
         "seconds": round(seconds, 1),
     }
     if as_json:
         print_json(values)
         return
-    recall = ", ".join(f"recall@{k} {value:.3f}" for k, value in (values["recall"] or {}).items())
-    typer.echo(
-        f"{searcher.folder}: {len(searcher)} documents, engine {manifest.engine} "
-        f"({recall or 'exact'}), {seconds:.1f} s"
-    )
+    recall = ", ".join(f"recall@{k} {share:.3f}" for k, share in (values["recall"] or {}).items())
+    vectors = f"{values['vectors']} ({recall})" if recall else values["vectors"]
+    typer.echo(f"{searcher.store.label}: {len(searcher)} documents, {vectors}, {seconds:.1f} s")
 
 
 @contextmanager
@@ -244,8 +237,8 @@ def _progress() -> Iterator[Callable[[int], None]]:
 
         def tell(n: int) -> None:
             progress.advance(task, n)
-            own = progress.tasks[0]
-            progress.update(task, speed=own.completed / max(own.elapsed or 0, 1e-9))
+            state = progress.tasks[0]
+            progress.update(task, speed=state.completed / max(state.elapsed or 0, 1e-9))
 
         yield tell
 
@@ -256,7 +249,7 @@ def _encoder(
     """Return an encoder that runs on Ray; ``None``: the model encodes here."""
     if not ray:
         return nullcontext()
-    from boolattn.search.index.ray_encoder import cluster
+    from boolattn.encoders.ray_encoder import cluster
 
     address = "" if ray == "local" else ray
     return cluster(model, fingerprint, address=address, batch_size=batch_size)

@@ -11,14 +11,12 @@ from boolattn.cli.output import console, note, print_json
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from boolattn.data.records import Dataset
     from boolattn.evaluation.benchmark import Benchmark
-    from boolattn.evaluation.judgements import Judgements
-    from boolattn.evaluation.ranking import Ranking
     from boolattn.evaluation.results import Results
-    from boolattn.search.systems import OpenSystem
+    from boolattn.search.ranker import OpenSystem
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Domains:
     model: str
     name: str
     device: str | None
-    ways: Sequence[str]  # of ``boolattn.search.index_ranker.WAYS``
+    ways: Sequence[str]  # of ``boolattn.search.ranker.WAYS``
     out: Path
     limit_queries: int
 
@@ -38,49 +36,44 @@ class Domains:
         from boolattn.evaluation.benchmark import prepare
         from boolattn.evaluation.results import joined
 
-        parts: dict[tuple[str, str], list[Results]] = {}
-        for domain, own in domains.by_domain(data, splits):
-            benchmark = prepare(own, list(own.splits), n_queries=self.limit_queries)
+        measured: dict[str, dict[str, list[Results]]] = {}
+        for domain, dataset in domains.by_domain(data, splits):
+            benchmark = prepare(dataset, list(dataset.splits), n_queries=self.limit_queries)
             note(f"{domain}: {len(benchmark.documents):,} documents")
+            target = self.out / "runs" / domain
             for way, system in self._systems(benchmark):
-                for part in benchmark.splits:
-                    target = self.out / "runs" / domain
-                    one = measure_split(system, benchmark, part, domains.METRICS, self.name, target)
-                    one = replace(one, details={**one.details, "way": way})
-                    parts.setdefault((part, way), []).append(one)
-        if not parts:
+                for split in benchmark.splits:
+                    results = measure_split(
+                        system, benchmark, split, domains.METRICS, self.name, target
+                    )
+                    results = replace(results, details={**results.details, "way": way})
+                    measured.setdefault(split, {}).setdefault(way, []).append(results)
+        if not measured:
             raise ConfigError(f"no domain has the splits {', '.join(splits)}")
         values = {}
-        for part in dict.fromkeys(part for part, _ in parts):
-            found = [joined(own) for (split, _), own in parts.items() if split == part]
-            for one in found:
-                file = self.out / f"{stem(domains.label(one), one.dataset, one.split)}.json"
-                one.save(file)
+        for split, ways in measured.items():
+            systems = {domains.label(r): r for r in map(joined, ways.values())}
+            for label, results in systems.items():
+                file = self.out / f"{stem(label, results.dataset, split)}.json"
+                results.save(file)
                 note(f"results: {file}")
-            path = self.out / f"{stem(found[0].system, found[0].dataset, part)}.png"
-            figures.save(figures.by_domain(found), path)
+            path = self.out / f"{stem(results.system, results.dataset, split)}.png"
+            figures.save(figures.by_domain([*systems.values()]), path)
             note(f"figure: {path}")
-            values[part] = {domains.label(one): domains.rows_of(one) for one in found}
+            values[split] = {label: domains.rows_of(results) for label, results in systems.items()}
             if not as_json:
-                console(width=tables.WIDTH).print(tables.domains_table(found))
+                console(width=tables.WIDTH).print(tables.domains_table([*systems.values()]))
         if as_json:
             print_json({"columns": domains.COLUMNS, "splits": values}, indent=2)
 
     def _systems(self, benchmark: Benchmark) -> Iterator[tuple[str, OpenSystem]]:
         from boolattn.encoders.models import load_model
-        from boolattn.search.index_ranker import WAYS, IndexRanker
-        from boolattn.search.systems import RUNS, OpenSystem, open_system
+        from boolattn.search.ranker import RUNS, SearchRanker, open_system
 
         if self.model == "bm25" or self.model.endswith(RUNS):
             yield "", open_system(self.model, benchmark)
             return
-        retriever = load_model(self.model, device=self.device)
-        ranker = IndexRanker(retriever, benchmark.documents)
-        label = self.name or Path(self.model).name
-        for way in self.ways if retriever.has_parser else self.ways[:1]:
-            how = WAYS[way]
-
-            def rank(judged: Judgements, depth: int, how: Mapping[str, bool] = how) -> Ranking:
-                return ranker.rank(judged.texts, depth, **how)
-
-            yield way, OpenSystem(label, "", how.get("compose", True), rank)
+        encoder = load_model(self.model, device=self.device)
+        ranker = SearchRanker(encoder, benchmark.documents)
+        for way in self.ways:
+            yield way, ranker.system(self.name or Path(self.model).name, way)

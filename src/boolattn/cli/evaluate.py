@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.results import Results
-    from boolattn.search.systems import OpenSystem
+    from boolattn.search.ranker import OpenSystem
 
 FIGURE = "recall@100"
 #: Metrics of a comparison by groups.
@@ -58,7 +58,7 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     from boolattn.evaluation import tables
     from boolattn.evaluation.benchmark import prepare
     from boolattn.evaluation.metrics import DEFAULT, parse
-    from boolattn.search.systems import RUNS, SystemOptions, open_system
+    from boolattn.search.ranker import RUNS, WAYS, SystemOptions, open_system
 
     if model != "bm25" and not model.endswith(RUNS):
         output.quiet_libraries()
@@ -77,8 +77,6 @@ def evaluate(  # noqa: PLR0913 - options of a command line
         on, Options(folder=data, size=size, seed=seed, tell=note, splits=split or ())
     )
     if on == "domains":
-        from boolattn.search.index_ranker import WAYS
-
         uses = (True, compose, hybrid, strict_not, hybrid and strict_not)
         ways = [way for way, is_used in zip(WAYS, uses, strict=True) if is_used]
         evaluation = Domains(model, name, device, ways, out, limit_queries)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from boolattn.encoder.retriever import Retriever
+    from boolattn.encoder.torch_encoder import TorchEncoder
+    from boolattn.encoders.base import Encoder
     from boolattn.plugin.explain import Explanation
     from boolattn.query.plan import Plan
 
@@ -43,18 +44,15 @@ def explain(
         return
     require_torch("cue, scope and bias")
     from boolattn.plugin.explain import explain as explain_text
-    from boolattn.search.queries import prepare_queries
 
-    encoder, tokenizer, retriever = _load(torch_folder(folder))
-    if retriever is not None and not retriever.gate:
+    query_encoder, tokenizer, encoder = _load(torch_folder(folder))
+    if encoder is not None and not encoder.gate:
         if operator or figure:
             raise ConfigError(f"{folder.name} has no BoolAttn: name a model that has it, --model")
         _explain_parse(folder, text, as_json=as_json)
         return
-    result = explain_text(encoder, tokenizer, text, operators=operator)
-    plan = None
-    if retriever is not None:
-        plan = prepare_queries(retriever, [text])[0].plan
+    result = explain_text(query_encoder, tokenizer, text, operators=operator)
+    plan = None if encoder is None else _plan(encoder, text)
     if as_json:
         print_json(result.to_dict() | ({"reading": _parse_values(plan)} if plan else {}))
     else:
@@ -73,9 +71,8 @@ def explain(
 def _explain_parse(folder: Path, text: str, *, as_json: bool) -> None:
     """Show the parsed query alone, which needs no torch."""
     from boolattn.encoders.models import load_model
-    from boolattn.search.queries import prepare_queries
 
-    plan = prepare_queries(load_model(str(folder)), [text])[0].plan
+    plan = _plan(load_model(str(folder)), text)
     if as_json:
         print_json({"text": text, "reading": _parse_values(plan)})
     else:
@@ -85,15 +82,23 @@ def _explain_parse(folder: Path, text: str, *, as_json: bool) -> None:
     note("cue, scope and bias by token need PyTorch and a model with BoolAttn (--model)")
 
 
-def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Retriever | None]:
-    """Load a query encoder, its tokenizer and, if the model has a parser, the retriever."""
+def _plan(encoder: Encoder, text: str) -> Plan:
+    from boolattn.query.parser import load_parser
+    from boolattn.query.plan import plan_queries
+    from boolattn.query.reading import read_queries
+
+    [plan] = plan_queries(read_queries([text], load_parser()), encoder)
+    return plan
+
+
+def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, TorchEncoder | None]:
+    """Load a query encoder, its tokenizer and, of a model that searches, all of it."""
     if (folder / "modules.json").is_file():
         from boolattn.encoder import query_encoder
-        from boolattn.encoder.retriever import Retriever
+        from boolattn.encoder.torch_encoder import TorchEncoder
 
-        retriever = Retriever.load(folder)
-        encoder, tokenizer = query_encoder(retriever.towers), retriever.towers.tokenizer
-        return encoder, tokenizer, None if retriever.parser is None else retriever
+        encoder = TorchEncoder.load(folder)
+        return query_encoder(encoder.towers), encoder.towers.tokenizer, encoder
     from transformers import AutoTokenizer
 
     from boolattn.plugin import load
@@ -104,8 +109,8 @@ def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Retri
 def _parse_values(plan: Plan) -> dict[str, Any]:
     """Return the parsed query for JSON."""
     return {
-        "tree": unparse(plan.parsed),
-        "confidence": plan.confidence,
+        "tree": unparse(plan.reading.parsed),
+        "confidence": plan.reading.confidence,
         "is_composed": plan.is_composed,
         "operands": plan.atoms,
         "spans": plan.spans,
@@ -114,11 +119,12 @@ def _parse_values(plan: Plan) -> dict[str, Any]:
 
 
 def _parse_line(plan: Plan) -> str:
-    if isinstance(plan.parsed, Atom):
-        what = f"a request for {plan.parsed.text!r}" if plan.is_request else "one operand"
-        return f"parsed as {what}: searched with one vector"
+    parsed = plan.reading.parsed
+    if isinstance(parsed, Atom):
+        kind = f"a request for {parsed.text!r}" if plan.is_request else "one operand"
+        return f"parsed as {kind}: searched with one vector"
     used = "" if plan.is_composed else ", too low: searched with one vector"
-    return f"parsed as {unparse(plan.parsed)}   (confidence {plan.confidence:.0%}{used})"
+    return f"parsed as {unparse(parsed)}   (confidence {plan.reading.confidence:.0%}{used})"
 
 
 def _table(result: Explanation) -> Table:

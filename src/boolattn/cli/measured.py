@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.ranking import Ranking
     from boolattn.evaluation.results import Results
-    from boolattn.search.systems import OpenSystem
+    from boolattn.search.ranker import OpenSystem
 
 
 def file_stem(results: Results) -> str:

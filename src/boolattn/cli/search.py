@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path  # noqa: TC003 - typer reads it
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,12 +21,17 @@ if TYPE_CHECKING:
 
     from boolattn.search import Searcher
 
+#: What names an index.
+ADDRESS_HELP = (
+    "Of the index: a folder, postgresql://HOST/DB?table=NAME, qdrant://HOST:6333/NAME or "
+    "milvus://HOST:19530/NAME."
+)
 #: Queries that the prompt remembers.
 _HISTORY = 1000
 
 
 def search(  # noqa: PLR0913 - options of a command line
-    index: Annotated[Path, Argument(help="Folder of the index.")],
+    index: Annotated[str, Argument(metavar="ADDRESS", help=ADDRESS_HELP)],
     query: Annotated[
         str | None,
         Argument(help='Plain language, or "moths AND Borneo NOT Java"; left out: a prompt.'),
@@ -70,7 +74,7 @@ def search(  # noqa: PLR0913 - options of a command line
     as_json: AsJson = False,
 ) -> None:
     """Search an index: one query, or without one a prompt (or the lines of stdin)."""
-    from boolattn.search.filters import parse_filters
+    from boolattn.stores.filters import parse_filters
 
     quiet_libraries()
     conditions = parse_filters(filters or [])
@@ -137,14 +141,13 @@ def queries() -> Iterator[str]:
 
 
 def open_index(
-    folder: Path, model: str = "", *, device: str | None = None, verify: bool = False
+    address: str, model: str = "", *, device: str | None = None, verify: bool = False
 ) -> Searcher:
     """Open an index; without a model's name, with the model that the index names."""
     from boolattn.search import Searcher, load_model
+    from boolattn.stores.address import open_store
 
     if device and not model:
-        from boolattn.search.storage.manifest import read_manifest
-
-        model = read_manifest(folder).model
-    found = load_model(model, device=device) if model else None
-    return Searcher.open(folder, found, verify=verify)
+        model = open_store(address).settings.model
+    encoder = load_model(model, device=device) if model else None
+    return Searcher.open(address, encoder, verify=verify)

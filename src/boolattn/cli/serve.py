@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from boolattn.cli.output import note, quiet_libraries
-from boolattn.cli.search import open_index
+from boolattn.cli.search import ADDRESS_HELP, open_index
 from boolattn.errors import ConfigError, MissingDataError
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def serve(  # noqa: PLR0913 - options of a command line
-    index: Annotated[Path, Argument(help="Folder of the index.")],
+    index: Annotated[str, Argument(metavar="ADDRESS", help=ADDRESS_HELP)],
     plain_index: Annotated[
-        Path | None,
+        str | None,
         Option(help="Another model's index of the same documents, to compare with."),
     ] = None,
     compare: Annotated[bool, Option(help="Compare with one vector per query.")] = True,
@@ -91,7 +91,7 @@ def serve(  # noqa: PLR0913 - options of a command line
 
 
 def _name(searcher: Searcher) -> str:
-    name = searcher.manifest.model
+    name = searcher.settings.model
     return NAMES.get(name) or Path(name).name or "unnamed model"
 
 
@@ -107,9 +107,9 @@ def _run(
 
     listener = listen(*address)
     # Loads what is loaded on first use, so that the first caller does not wait.
-    for own in (searcher, plain):
-        if own is not None and len(own):
-            own.search("warm-up", 1)
+    for system in (searcher, plain):
+        if system is not None and len(system):
+            system.search("warm-up", 1)
     if settings.api_key is None and address[0] not in LOOPBACK:
         note("boolattn: no API key is set: anyone who reaches this address can search")
 

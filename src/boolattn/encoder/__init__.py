@@ -1,4 +1,4 @@
-"""Bool-BERT and the two-tower retriever; names load on first use.
+"""Bool-BERT and the two-tower model; names load on first use.
 
 ``import boolattn`` registers Bool-BERT with transformers' ``Auto`` classes as soon as those are
 imported, and sentence-transformers may be what imports them: this package must not need it then.

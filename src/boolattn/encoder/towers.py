@@ -1,4 +1,4 @@
-"""The two-tower retriever: Bool-BERT for queries, the encoder without plug-in for documents.
+"""The two-tower model: Bool-BERT for queries, the encoder without plug-in for documents.
 
 It is a ``SentenceTransformer`` made only of that library's own modules, so that a saved folder
 needs no ``trust_remote_code``: a ``Router`` over ``Transformer``, then ``Pooling``, then

@@ -12,17 +12,14 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 
-from boolattn.encoders.base import BaseRetriever, ignore
+from boolattn.encoders.base import Encoder, ignore
 from boolattn.errors import ConfigError, DataError, ServerError
-from boolattn.query.parser import SHIPPED
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
-
-    from boolattn.query.parser import Parser
 
     Array = NDArray[np.float32]
 
@@ -32,24 +29,22 @@ Embed: TypeAlias = "Callable[[list[str]], Any]"
 _PROBE = "moths of Borneo"
 
 
-class CallableRetriever(BaseRetriever):
-    """Any function from texts to vectors, with a query parser.
+class CallableEncoder(Encoder):
+    """Any function from texts to vectors.
 
     Args:
         embed: Encodes a list of texts.
-        parser: A parser, the name of one, or ``None``: plain text is one operand.
         similarity: ``cosine``, and vectors are normalised; or ``dot``.
         embed_operands: Encodes operands, if not as other queries.
         embed_documents: Encodes documents, if not as queries.
     """
 
-    gate, max_tokens = "", 512
+    max_tokens = 512
 
     @checked
     def __init__(
         self,
         embed: Embed,
-        parser: Parser | str | None = SHIPPED,
         *,
         similarity: str = "cosine",
         embed_operands: Embed | None = None,
@@ -58,7 +53,6 @@ class CallableRetriever(BaseRetriever):
         self._embed, self._similarity = embed, similarity
         self._operands, self._documents = embed_operands or embed, embed_documents or embed
         self._probe: Array | None = None
-        self.use_parser(parser)
 
     @property
     def dimension(self) -> int:
@@ -99,25 +93,25 @@ class CallableRetriever(BaseRetriever):
         progress: Callable[[int], None] = ignore,
     ) -> Array:
         """Encode documents."""
-        size, parts = batch_size or 64, [np.zeros((0, self.dimension), np.float32)]
+        size, vectors = batch_size or 64, [np.zeros((0, self.dimension), np.float32)]
         for start in range(0, len(texts), size):
-            parts.append(self._vectors(self._documents, texts[start : start + size]))
-            progress(len(parts[-1]))
-        return np.concatenate(parts)
+            vectors.append(self._vectors(self._documents, texts[start : start + size]))
+            progress(len(vectors[-1]))
+        return np.concatenate(vectors)
 
     def _vectors(self, embed: Embed, texts: Sequence[str]) -> Array:
         if not texts:
             return np.zeros((0, self.dimension), np.float32)
         try:
-            found = np.asarray(embed(list(texts)), np.float32)
+            vectors = np.asarray(embed(list(texts)), np.float32)
         except (TypeError, ValueError) as error:
             raise DataError(f"the encoder gives no array of numbers: {error}") from error
-        if found.ndim != 2 or len(found) != len(texts) or not np.isfinite(found).all():
+        if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
             raise DataError(
-                f"the encoder gives shape {found.shape} for {len(texts)} texts; it must give one "
+                f"the encoder gives shape {vectors.shape} for {len(texts)} texts; it must give one "
                 "finite vector for each"
             )
-        return unit(found) if self._similarity == "cosine" else found
+        return unit(vectors) if self._similarity == "cosine" else vectors
 
 
 class EmbeddingEndpoint:
@@ -154,7 +148,7 @@ class EmbeddingEndpoint:
         try:
             with urlopen(request, timeout=self.timeout) as answer:  # nosec B310
                 rows = json.load(answer)["data"]
-            return np.array([row["embedding"] for row in sorted(rows, key=_place)], np.float32)
+            return np.array([row["embedding"] for row in sorted(rows, key=_row_index)], np.float32)
         except HTTPError as error:
             hint = f"; is {self.key_variable} set?" if error.code in (401, 403) else ""
             raise ServerError(
@@ -167,7 +161,7 @@ class EmbeddingEndpoint:
             raise ServerError(f"{self.address} answers, but not with embeddings") from error
 
 
-def _place(row: dict[str, Any]) -> int:
+def _row_index(row: dict[str, Any]) -> int:
     return int(row.get("index", 0))
 
 

@@ -71,16 +71,16 @@ def write_parts(
 ) -> dict[str, tuple[str, int, int]]:
     """Write tensors into files of limited size; return each one's file, offset and bytes."""
     max_bytes = max_bytes or MAX_PART
-    parts: list[dict[str, Array]] = [{}]
+    shards: list[dict[str, Array]] = [{}]
     size = 0
     for name, tensor in sorted(tensors.items()):
-        if parts[-1] and size + tensor.nbytes > max_bytes:
-            parts.append({})
+        if shards[-1] and size + tensor.nbytes > max_bytes:
+            shards.append({})
             size = 0
-        parts[-1][name] = np.ascontiguousarray(tensor)
+        shards[-1][name] = np.ascontiguousarray(tensor)
         size += tensor.nbytes
     places = {}
-    for number, part in enumerate(parts):
+    for number, part in enumerate(shards):
         path = folder / f"weights-{number}.safetensors"
         save_file(part, path)
         with path.open("rb") as file:
@@ -96,10 +96,10 @@ def read_map(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
     """Read ``weights.json``: for each file of the torch model, where each tensor is."""
     path = folder / WEIGHTS_MAP
     try:
-        found: dict[str, dict[str, dict[str, Any]]] = json.loads(path.read_text(encoding="utf-8"))
+        entries: dict[str, dict[str, dict[str, Any]]] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
-    return found
+    return entries
 
 
 def write_torch(source: Path, target: Path) -> None:
@@ -123,9 +123,9 @@ def fill_weights(template: Path, torch_folder: Path, target: Path) -> None:
     """Write the weight files of a folder without them, from those of its torch model."""
     tensors: dict[str, Array] = {}
     for file, entries in read_map(template).items():
-        own = read_tensors([torch_folder / file])
+        torch_tensors = read_tensors([torch_folder / file])
         for name, entry in entries.items():
-            value = own[name].T if entry["is_transposed"] else own[name]
+            value = torch_tensors[name].T if entry["is_transposed"] else torch_tensors[name]
             if "scale" in entry:
                 tensors[entry["key"]], tensors[entry["scale"]] = quantise(value, entry["axis"])
             else:

@@ -10,11 +10,11 @@ import os
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from boolattn.checksums import file_sum, verify, write_sums
-from boolattn.encoders.base import BaseRetriever
-from boolattn.encoders.callables import CallableRetriever, EmbeddingEndpoint
+from boolattn.encoders.base import Encoder
+from boolattn.encoders.callables import CallableEncoder, EmbeddingEndpoint
 from boolattn.encoders.int8 import fill_weights, write_torch
 from boolattn.encoders.onnx_storage import (
     MANIFEST,
@@ -25,11 +25,7 @@ from boolattn.encoders.onnx_storage import (
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import atomic_folder, cache_folder, require
 from boolattn.model_folder import check_folder
-from boolattn.query.parser import SHIPPED as PARSER
 from boolattn.settings import checked
-
-if TYPE_CHECKING:
-    from boolattn.query.parser import Parser
 
 SHIPPED, MINILM = "shipped", "minilm"
 NAMES = (SHIPPED, MINILM)
@@ -89,10 +85,8 @@ def absolute_name(name: str) -> str:
 
 
 @checked
-def load_model(
-    name: str | Path, *, device: str | None = None, parser: Parser | str | None = PARSER
-) -> BaseRetriever:
-    """Load a model by its name or folder, with a query parser.
+def load_model(name: str | Path, *, device: str | None = None) -> Encoder:
+    """Load a model by its name or folder.
 
     A folder for onnxruntime runs there, unless a device is named or torch finds a GPU; other
     folders run in torch.
@@ -100,34 +94,34 @@ def load_model(
     name = str(name)
     folder = resolve(name)
     if runs_in_onnx(folder, device):
-        from boolattn.encoders.onnx_retriever import OnnxRetriever
+        from boolattn.encoders.onnx_encoder import OnnxEncoder
 
-        return OnnxRetriever.load(folder, parser=parser)
+        return OnnxEncoder.load(folder)
     require_torch(f"{name} on {device}" if is_onnx_folder(folder) else f"{name}, a torch model,")
     if not is_onnx_folder(folder):
         # Before torch is imported: foreign code and pickles are refused at once.
         check_folder(folder)
-    from boolattn.encoder.retriever import Retriever
+    from boolattn.encoder.torch_encoder import TorchEncoder
 
-    return Retriever.load(torch_source(name), device=device, parser=parser)
+    return TorchEncoder.load(torch_source(name), device=device)
 
 
-def as_retriever(model: Any, parser: Parser | str | None = PARSER) -> BaseRetriever:  # noqa: ANN401
-    """Return a retriever of anything that encodes.
+def as_encoder(model: Any) -> Encoder:  # noqa: ANN401 - see below
+    """Return an encoder of anything that encodes.
 
-    A retriever; a model's name or folder; the address of an embedding endpoint; a
+    An encoder; a model's name or folder; the address of an embedding endpoint; a
     sentence-transformers model; any function from a list of texts to vectors.
     """
     if isinstance(model, str | Path):
         is_address = str(model).startswith(("http://", "https://"))
-        model = EmbeddingEndpoint(str(model)) if is_address else load_model(model, parser=parser)
+        model = EmbeddingEndpoint(str(model)) if is_address else load_model(model)
     if hasattr(model, "encode_query") and hasattr(model, "similarity_fn_name"):
-        from boolattn.encoder.retriever import Retriever
+        from boolattn.encoder.torch_encoder import TorchEncoder
 
-        model = Retriever(model, parser)
+        model = TorchEncoder(model)
     elif callable(model):
-        model = CallableRetriever(model, parser)
-    if not isinstance(model, BaseRetriever):
+        model = CallableEncoder(model)
+    if not isinstance(model, Encoder):
         raise ConfigError(
             f"{type(model).__name__} does not encode: give a model's name, a function from texts "
             "to vectors, or the address of an endpoint"
@@ -145,9 +139,9 @@ def runs_in_onnx(folder: Path, device: str | None = None) -> bool:
     return is_onnx_folder(folder) and device is None and not _has_gpu()
 
 
-def require_torch(what: str) -> None:
+def require_torch(feature: str) -> None:
     """Raise if torch or sentence-transformers is not installed."""
-    require(what, ("torch", "sentence_transformers"), "train")
+    require(feature, ("torch", "sentence_transformers"), "train")
 
 
 def _has_gpu() -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.encoders.base import BaseRetriever
+    from boolattn.encoders.base import Encoder
 
     Array = NDArray[np.float32]
 
@@ -38,10 +38,10 @@ class MtebEncoder:
         revision: str | None = None,
         *,
         device: str | None = None,
-        retriever: BaseRetriever | None = None,
+        retriever: Encoder | None = None,
     ) -> None:
         self.model_name, self.revision = model_name, revision or "none"
-        self.retriever = retriever or load_model(model_name, device=device, parser=None)
+        self.retriever = retriever or load_model(model_name, device=device)
 
     @property
     def mteb_model_meta(self) -> Any:  # noqa: ANN401 - a ModelMeta of MTEB's
@@ -77,18 +77,18 @@ class MtebEncoder:
         if kind != _QUERY:
             return self.retriever.encode_documents(texts, batch_size=batch_size)
         starts = range(0, len(texts), batch_size)
-        found = [self.retriever.encode_queries(texts[i : i + batch_size]) for i in starts]
-        return np.concatenate(found)
+        vectors = [self.retriever.encode_queries(texts[i : i + batch_size]) for i in starts]
+        return np.concatenate(vectors)
 
     def similarity(self, first: Array, second: Array) -> Array:
         """Return the similarities of all pairs. Shape ``(first, second)``."""
-        one, other = (self._scaled(np.atleast_2d(vectors)) for vectors in (first, second))
-        return np.asarray(one @ other.T, np.float32)
+        left, right = (self._scaled(np.atleast_2d(vectors)) for vectors in (first, second))
+        return np.asarray(left @ right.T, np.float32)
 
     def similarity_pairwise(self, first: Array, second: Array) -> Array:
         """Return the similarity of each pair. Shape ``(pairs,)``."""
-        one, other = (self._scaled(np.atleast_2d(vectors)) for vectors in (first, second))
-        return np.asarray((one * other).sum(1), np.float32)
+        left, right = (self._scaled(np.atleast_2d(vectors)) for vectors in (first, second))
+        return np.asarray((left * right).sum(1), np.float32)
 
     def _scaled(self, vectors: Array) -> Array:
         if self.retriever.similarity == "dot":

@@ -57,8 +57,8 @@ def read_onnx_manifest(folder: Path) -> OnnxManifest:
     """Read a manifest."""
     path = folder / MANIFEST
     values = read_manifest(path)
-    if (found := values.get("format")) != FORMAT:
-        raise DataError(f"{path} has format {found}; this version reads {FORMAT}")
+    if (format_number := values.get("format")) != FORMAT:
+        raise DataError(f"{path} has format {format_number}; this version reads {FORMAT}")
     try:
         manifest = build(OnnxManifest, values, source=str(path))
         check_types(manifest)

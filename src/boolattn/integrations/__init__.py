@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from boolattn.search import BooleanRetriever, Hit, Searcher
+    from boolattn.search import Hit, Searcher
 
-    Searching = BooleanRetriever | Searcher
+    Searching = Searcher
 
 
 def metadata_of(hit: Hit) -> dict[str, Any]:

@@ -18,7 +18,7 @@ class HaystackRetriever:
     """Searches with AND, OR and NOT.
 
     Args:
-        source: A ``BooleanRetriever`` or a ``Searcher``.
+        source: A ``Searcher``.
         top_k: How many documents.
         **options: Of the search.
     """

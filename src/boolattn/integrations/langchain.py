@@ -15,7 +15,7 @@ class LangChainRetriever(BaseRetriever):
     """Searches with AND, OR and NOT; ``ainvoke`` runs in another thread, as LangChain does it.
 
     Attributes:
-        source: A ``BooleanRetriever`` or a ``Searcher``.
+        source: A ``Searcher``.
         k: How many documents.
         options: Of the search: ``{"filters": {"year": {"gte": 1990}}}``.
     """

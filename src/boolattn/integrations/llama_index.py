@@ -18,7 +18,7 @@ class LlamaIndexRetriever(BaseRetriever):
     """Searches with AND, OR and NOT.
 
     Args:
-        source: A ``BooleanRetriever`` or a ``Searcher``.
+        source: A ``Searcher``.
         k: How many nodes.
         **options: Of the search.
     """

@@ -23,8 +23,8 @@ class Clause(NamedTuple):
     conditions: tuple[tuple[int, bool], ...] = ()  # places, and whether each must hold
 
     def __repr__(self) -> str:
-        own = f", {self.conditions}" if self.conditions else ""
-        return f"Clause({self.positive}, {self.negated}{own})"
+        conditions = f", {self.conditions}" if self.conditions else ""
+        return f"Clause({self.positive}, {self.negated}{conditions})"
 
 
 def clauses(tree: QueryTree) -> tuple[Clause, ...]:
@@ -33,8 +33,10 @@ def clauses(tree: QueryTree) -> tuple[Clause, ...]:
     >>> clauses(And((Atom("moths"), Or((Atom("Borneo"), Atom("Java"))), Not(Atom("large")))))
     (Clause((0, 1), (3,)), Clause((0, 2), (3,)))
     """
-    found = (Clause(*map(_sorted, clause)) for clause in _walk(tree, count(), is_negated=False))
-    return tuple(dict.fromkeys(found))
+    alternatives = (
+        Clause(*map(_sorted, clause)) for clause in _walk(tree, count(), is_negated=False)
+    )
+    return tuple(dict.fromkeys(alternatives))
 
 
 def n_clauses(tree: QueryTree, *, is_negated: bool = False) -> int:
@@ -67,18 +69,18 @@ def _walk(node: QueryTree, places: Iterator[int], *, is_negated: bool) -> list[C
             next(places)
             return [Clause((), ())]
         case Atom():
-            place = (next(places),)
-            return [Clause((), place) if is_negated else Clause(place, ())]
+            position = (next(places),)
+            return [Clause((), position) if is_negated else Clause(position, ())]
         case Not(part):
             return _walk(part, places, is_negated=not is_negated)
         case And(parts) | Or(parts):
-            found = [_walk(part, places, is_negated=is_negated) for part in parts]
+            lists = [_walk(part, places, is_negated=is_negated) for part in parts]
     # De Morgan: not (a or b) is (not a) and (not b).
     if isinstance(node, And) == is_negated:
-        return [clause for own in found for clause in own]
+        return [clause for alternatives in lists for clause in alternatives]
     joined = [Clause((), ())]
-    for own in found:
-        pairs = ((a, b) for a in joined for b in own)
+    for alternatives in lists:
+        pairs = ((a, b) for a in joined for b in alternatives)
         joined = [
             Clause(a.positive + b.positive, a.negated + b.negated, a.conditions + b.conditions)
             for a, b in pairs

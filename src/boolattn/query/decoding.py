@@ -99,14 +99,14 @@ def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -
     roles, gaps = _softmax(roles), _softmax(gaps)
     best = roles.argmax(-1)
     present = [slot for slot in range(len(best)) if best[slot] != ABSENT]
-    found = gaps.argmax(-1)
+    gap_kinds = gaps.argmax(-1)
     joins = [int(slot) for slot in present[:-1]]
     confidence = float(roles.max(-1).prod() * gaps.max(-1)[joins].prod())
     is_negated = tuple(bool(best[slot] == NEGATED) for slot in present)
     if all(is_negated):
         return ParserOutput(None, 0.0, "no operand is positive")
     spans = word_spans(tags, text, offsets, present)
-    parsed = ParsedQuery(tuple(spans), is_negated, tuple(GAPS[found[slot]] for slot in joins))
+    parsed = ParsedQuery(tuple(spans), is_negated, tuple(GAPS[gap_kinds[slot]] for slot in joins))
     if parsed.is_plain:
         reason = "it was read as one phrase" if find_cues(text) else ""
         return ParserOutput(parsed, confidence, reason)
@@ -117,16 +117,16 @@ def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -
 
 def _softmax(logits: Array) -> Array:
     shares = np.exp(logits - logits.max(-1, keepdims=True))
-    found: Array = shares / shares.sum(-1, keepdims=True)
-    return found
+    probabilities: Array = shares / shares.sum(-1, keepdims=True)
+    return probabilities
 
 
 def _negates_a_positive(parsed: ParsedQuery) -> bool:
     """Tell whether a negated operand has only words of positive ones."""
     owned = [{at for span in spans for at in range(*span)} for spans in parsed.operands]
     signed = list(zip(owned, parsed.is_negated, strict=True))
-    inside = set().union(*(own for own, negated in signed if not negated))
-    return any(own <= inside for own, negated in signed if negated)
+    inside = set().union(*(positions for positions, negated in signed if not negated))
+    return any(positions <= inside for positions, negated in signed if negated)
 
 
 def word_spans(
@@ -134,15 +134,15 @@ def word_spans(
 ) -> list[Spans]:
     """Return each slot's spans, adjacent words joined."""
     words: list[tuple[int, int, Array]] = []
-    for place, (start, end) in enumerate(offsets):
+    for token, (start, end) in enumerate(offsets):
         if start == end:
             continue
         if words and words[-1][1] == start and text[start - 1].isalnum() and text[start].isalnum():
             first, _, total = words[-1]
-            words[-1] = (first, end, np.maximum(total, tags[place]))
+            words[-1] = (first, end, np.maximum(total, tags[token]))
         else:
-            words.append((start, end, tags[place]))
-    found: list[Spans] = []
+            words.append((start, end, tags[token]))
+    slot_spans: list[Spans] = []
     for slot in slots:
         spans: list[Span] = []
         for start, end, values in words:
@@ -152,5 +152,5 @@ def word_spans(
                 spans[-1] = (spans[-1][0], end)
             else:
                 spans.append((start, end))
-        found.append(tuple(spans))
-    return found
+        slot_spans.append(tuple(spans))
+    return slot_spans

@@ -61,9 +61,9 @@ def read_negated_form(text: str) -> ParsedQuery | None:
     >>> read_negated_form("hands-free kit")
     """
     for form in _FORMS:
-        if found := form.match(text):
-            names = sorted(("positive", "negated"), key=found.start)
-            operands = tuple((found.span(name),) for name in names)
+        if match := form.match(text):
+            names = sorted(("positive", "negated"), key=match.start)
+            operands = tuple((match.span(name),) for name in names)
             is_negated = tuple(name == "negated" for name in names)
             return ParsedQuery(operands, is_negated, (Gap(Operator.AND),))
     return None

@@ -94,13 +94,13 @@ def find_cues(text: str) -> tuple[Cue, ...]:
     pattern, owner = _pattern()
     # A curly apostrophe has one character too, so the spans stay correct.
     plain = text.replace("\u2019", "'")
-    found = []
+    cues = []
     for match in pattern.finditer(plain):
         operator = owner.get(" ".join(match.group().lower().split()))
         if operator is not None:
             start, end = match.span()
-            found.append(Cue(operator, start, end, text[start:end]))
-    return tuple(found)
+            cues.append(Cue(operator, start, end, text[start:end]))
+    return tuple(cues)
 
 
 def unused_cues(
@@ -121,15 +121,15 @@ def unused_cues(
     ...     print(cue.text, operand)
     and 0
     """
-    found: list[tuple[Cue, int | None]] = []
-    compounds = (Cue(Operator.NOT, *one.span(), one[0]) for one in _COMPOUND.finditer(text))
+    unused: list[tuple[Cue, int | None]] = []
+    compounds = (Cue(Operator.NOT, *match.span(), match[0]) for match in _COMPOUND.finditer(text))
     for cue in (*find_cues(text), *compounds):
         owners = (
-            place
-            for place, spans in enumerate(operands)
+            number
+            for number, spans in enumerate(operands)
             if any(start <= cue.start and cue.end <= end for start, end in spans)
         )
         owner = next(owners, None)
         if owner is not None or (cue.operator is Operator.NOT and not any(is_negated)):
-            found.append((cue, owner))
-    return tuple(found)
+            unused.append((cue, owner))
+    return tuple(unused)

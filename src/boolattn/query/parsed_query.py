@@ -81,17 +81,17 @@ class ParsedQuery:
         return _joined(signed, self.gaps)
 
 
-def _joined(parts: Sequence[QueryTree], gaps: Sequence[Gap]) -> QueryTree:
+def _joined(nodes: Sequence[QueryTree], gaps: Sequence[Gap]) -> QueryTree:
     """Build a tree by splitting at the gaps of the lowest level."""
     if not gaps:
-        return parts[0]
+        return nodes[0]
     level = min(gap.level for gap in gaps)
     cuts = [at for at, gap in enumerate(gaps) if gap.level == level]
     kind = Or if gaps[cuts[0]].operator is Operator.OR else And
-    starts, ends = [0, *(at + 1 for at in cuts)], [*(at + 1 for at in cuts), len(parts)]
+    starts, ends = [0, *(at + 1 for at in cuts)], [*(at + 1 for at in cuts), len(nodes)]
     children: list[QueryTree] = []
     for start, end in zip(starts, ends, strict=True):
-        child = _joined(parts[start:end], gaps[start : end - 1])
+        child = _joined(nodes[start:end], gaps[start : end - 1])
         children += child.parts if isinstance(child, kind) else [child]
     return kind(tuple(children))
 
@@ -126,7 +126,7 @@ def label_tree(text: str, tree: QueryTree, operands: Sequence[Spans]) -> Labelle
     if not all(operands) or len(set(operands)) < len(operands):
         return None
     ordered = in_text_order(operands)
-    place = {spans: at for at, spans in enumerate(ordered)}
+    positions = {spans: at for at, spans in enumerate(ordered)}
     is_negated = [False] * len(operands)
     gaps: dict[int, Gap] = {}
 
@@ -134,21 +134,21 @@ def label_tree(text: str, tree: QueryTree, operands: Sequence[Spans]) -> Labelle
         """Fill the gaps below a node; return the places of its operands."""
         match node:
             case Atom(name):
-                is_negated[at := place[operands[int(name)]]] = negated
+                is_negated[at := positions[operands[int(name)]]] = negated
                 return [at]
             case Not(part):
                 return walk(part, level, negated=True)
         operator = Operator.OR if isinstance(node, Or) else Operator.AND
         owned = sorted(sorted(walk(part, level + 1)) for part in node.parts)
-        gaps.update((own[-1], Gap(operator, level)) for own in owned[:-1])
-        return [at for own in owned for at in own]
+        gaps.update((group[-1], Gap(operator, level)) for group in owned[:-1])
+        return [at for group in owned for at in group]
 
-    found = walk(_normal(tree), 1)
+    order = walk(_normal(tree), 1)
     is_deep = any(gap.level > MAX_LEVEL for gap in gaps.values())
     joined = tuple(gap for _, gap in sorted(gaps.items()))
     parsed = ParsedQuery(ordered, tuple(is_negated), joined)
     # Nodes whose operands are not neighbours come back in another order, or as another tree.
-    if is_deep or found != sorted(found) or len(joined) != len(ordered) - 1:
+    if is_deep or order != sorted(order) or len(joined) != len(ordered) - 1:
         return None
     return LabelledQuery(text, parsed)
 
@@ -161,11 +161,11 @@ def _normal(node: QueryTree, *, negated: bool = False) -> QueryTree:
         case Not(part):
             return _normal(part, negated=not negated)
     kind = And if isinstance(node, And) != negated else Or
-    parts: list[QueryTree] = []
+    children: list[QueryTree] = []
     for part in node.parts:
-        own = _normal(part, negated=negated)
-        parts += own.parts if isinstance(own, kind) else [own]
-    return kind(tuple(parts))
+        child = _normal(part, negated=negated)
+        children += child.parts if isinstance(child, kind) else [child]
+    return kind(tuple(children))
 
 
 def form_tree(n_positive: int, n_negated: int, joiner: Operator = Operator.AND) -> QueryTree:
@@ -178,8 +178,8 @@ def form_tree(n_positive: int, n_negated: int, joiner: Operator = Operator.AND) 
     positive: list[QueryTree] = [*numbers[:n_positive]]
     if joiner is Operator.OR and n_positive > 1:
         positive = [Or(tuple(positive))]
-    parts = (*positive, *map(Not, numbers[n_positive:]))
-    return And(parts) if len(parts) > 1 else parts[0]
+    nodes = (*positive, *map(Not, numbers[n_positive:]))
+    return And(nodes) if len(nodes) > 1 else nodes[0]
 
 
 def label_template(text: str, template: str, operands: Sequence[Spans]) -> LabelledQuery | None:
@@ -195,11 +195,11 @@ def label_template(text: str, template: str, operands: Sequence[Spans]) -> Label
 
 def in_text_order(operands: Sequence[Spans]) -> tuple[Spans, ...]:
     """Sort operands by the position of the first word that no other operand has."""
-    owners = Counter(place for spans in operands for span in spans for place in range(*span))
+    owners = Counter(position for spans in operands for span in spans for position in range(*span))
 
     def key(spans: Spans) -> tuple[int, int]:
-        own = [p for start, end in spans for p in range(start, end) if owners[p] == 1]
-        return (own[0] if own else spans[0][0]), spans[0][0]
+        unshared = [p for start, end in spans for p in range(start, end) if owners[p] == 1]
+        return (unshared[0] if unshared else spans[0][0]), spans[0][0]
 
     return tuple(sorted(operands, key=key))
 
@@ -220,7 +220,7 @@ def parse_labelled(markup: str) -> tuple[str, list[Spans]]:
         text += match[2]
         after = match.end()
     count = max(owned, default=-1) + 1
-    return text + markup[after:], [tuple(owned.get(place, ())) for place in range(count)]
+    return text + markup[after:], [tuple(owned.get(number, ())) for number in range(count)]
 
 
 def span_labels(

@@ -120,22 +120,24 @@ class Parser:
         if not ids.size:
             return ParserOutput()
         words = values[ids].astype(np.float32) * scales[ids]
-        found = run_graph(session, OUTPUTS, {"words": words[None]}, self.folder / GRAPH)
-        logits = ParserLogits(*found)
+        outputs = run_graph(session, OUTPUTS, {"words": words[None]}, self.folder / GRAPH)
+        logits = ParserLogits(*outputs)
         return decode(logits, text, encoding.offsets, 0)
 
     def _open(self) -> tuple[Any, Any, NDArray[np.int8], NDArray[np.float32]]:
         """Open graph, tokenizer and word vectors on first use."""
         with self._lock:
             if self._opened is None:
-                own = self.manifest
-                path = self.folder / own.table
+                manifest = self.manifest
+                path = self.folder / manifest.table
                 try:
                     with safe_open(path, "np") as file:
-                        values, scales = (file.get_tensor(n) for n in (own.values, own.scales))
+                        values, scales = (
+                            file.get_tensor(n) for n in (manifest.values, manifest.scales)
+                        )
                 except (OSError, SafetensorError) as error:
                     raise DataError(f"{path} cannot be read: {error}; {DAMAGED}") from error
-                tokenizer = open_tokenizer(self.folder / own.tokenizer, own.max_tokens)
+                tokenizer = open_tokenizer(self.folder / manifest.tokenizer, manifest.max_tokens)
                 if (n := tokenizer.get_vocab_size()) > min(len(values), len(scales)):
                     raise DataError(
                         f"{path} has {len(values)} word vectors for {n} words; {DAMAGED}"
@@ -159,8 +161,8 @@ def _read_manifest(folder: Path) -> ParserManifest:
     path = folder / MANIFEST
     try:
         values = read_manifest(path)
-        if (found := values.get("format")) != FORMAT:
-            raise DataError(f"{path} has format {found}; this version reads {FORMAT}")
+        if (format_number := values.get("format")) != FORMAT:
+            raise DataError(f"{path} has format {format_number}; this version reads {FORMAT}")
         manifest = build(ParserManifest, values, source=str(path))
         check_types(manifest)
         return manifest

@@ -1,24 +1,54 @@
-"""The plan of a query: its tree, its operands, their vectors, and documents scored by them."""
+"""The plan of a query: its tree, its operands and their vectors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from boolattn.query.clauses import Clause, clauses, conjunctions
-from boolattn.query.structure import operand_signs
-from boolattn.query.tree import QueryTree, operators_of
+from boolattn.errors import QueryError
+from boolattn.query.clauses import MAX_CLAUSES, Clause, clauses, conjunctions, n_clauses
+from boolattn.query.lexicon import unused_cues
+from boolattn.query.reading import IS_OFF, NO_PARSER, Reading
+from boolattn.query.structure import in_words, operand_signs
+from boolattn.query.tree import (
+    And,
+    Atom,
+    Like,
+    QueryTree,
+    Where,
+    atoms,
+    operators_of,
+    signed_atoms,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from numpy.typing import NDArray
 
     from boolattn.query.operators import Operator
     from boolattn.query.parsed_query import Spans
 
     Vectors = NDArray[np.float32]
+
+_QUOTES = '"“„«'
+
+
+class QueryEncoder(Protocol):
+    """What encodes queries."""
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        """Encode whole queries."""
+
+    def encode_operands(self, texts: Sequence[str]) -> Vectors:
+        """Encode operands, as queries without an operator."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +66,9 @@ class Plan:
             request. Shape ``(vectors, dim)``.
         plain: The vector of the text as typed, or of a tree in words. Shape ``(dim,)``.
         is_composed: Whether operands are scored apart. If not, the score is the similarity.
-        confidence: Of the parse, 1 for a tree.
-        parsed: What was parsed, also where it is not used.
         fallback: Why operators are not used, or not all words; empty where they are.
-        is_request: Whether the text asks for one thing, and only the words that name it count.
+        is_request: As in the reading, unless the plan is one vector.
+        reading: The query as it was read.
     """
 
     text: str
@@ -49,10 +78,9 @@ class Plan:
     vectors: Vectors
     plain: Vectors
     is_composed: bool
-    confidence: float
-    parsed: QueryTree
-    fallback: str = ""
-    is_request: bool = False
+    fallback: str
+    is_request: bool
+    reading: Reading
 
     @property
     def operators(self) -> tuple[Operator, ...]:
@@ -77,15 +105,194 @@ class Plan:
     @property
     def clause_vectors(self) -> Vectors:
         """Of each clause that of its positive part, or zeros. Shape ``(clauses, dim)``."""
-        own = enumerate(conjunctions(self.clauses), start=len(self.atoms))
-        rows = {positive: row for row, positive in own}
+        numbered = enumerate(conjunctions(self.clauses), start=len(self.atoms))
+        rows = {positive: row for row, positive in numbered}
         nothing = np.zeros_like(self.plain)
-        parts = (clause.positive for clause in self.clauses)
-        found = [self.vectors[rows.get(own, own[0])] if own else nothing for own in parts]
-        return np.stack(found)
+        operands = [clause.positive for clause in self.clauses]
+        return np.stack([self.vectors[rows.get(o, o[0])] if o else nothing for o in operands])
 
     @cached_property
     def positive_vector(self) -> Vectors:
         """One vector for the positive part. Shape ``(dim,)``."""
         vector: Vectors = self.clause_vectors.mean(0)
         return vector
+
+    @property
+    def has_negation(self) -> bool:
+        """Whether operands are composed and one is negated."""
+        return self.is_composed and any(self.is_negated)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a user may not expect: cue words that became no operator, and why."""
+        warnings = tuple(self._unused_cues())
+        is_chosen = self.fallback in ("", IS_OFF, NO_PARSER)
+        if self.reading.is_empty:
+            warnings += ("the query contradicts itself: nothing can satisfy it",)
+        elif not is_chosen and not warnings and not self.is_request:
+            kind = "the text is one operand" if self.is_composed else "searched as one vector"
+            warnings += (f"{kind}: {self.fallback}",)
+        return warnings
+
+    def _unused_cues(self) -> Iterator[str]:
+        text = self.reading.text
+        # A plan of one vector has no spans; what is between quotes is known all the same.
+        known = self.reading.spans if self.reading.is_explicit else self.spans
+        spans = known or [[(0, len(text))]]
+        reasons: dict[str, list[str]] = {}
+        for cue, operand in unused_cues(text, spans, self.is_negated):
+            if self.reading.is_explicit:
+                if operand is None or text[spans[operand][0][0]] in _QUOTES:
+                    continue
+                reason = "in explicit syntax only AND, OR and NOT in capitals are"
+            elif self.is_request and operand is None:
+                reason = self.fallback
+            elif self.fallback and not self.is_request:
+                kind = (
+                    "text is one operand" if self.is_composed else "query is searched as one vector"
+                )
+                reason = f"{self.fallback}; the {kind}"
+            elif operand is None:
+                reason = "no operand was found that it negates"
+            else:
+                reason = f"it was read as part of {self.atoms[operand]!r}"
+            reasons.setdefault(reason, []).append(repr(cue.text))
+        for reason, words in reasons.items():
+            are = "is no operator" if len(words) == 1 else "are no operators"
+            yield f"{', '.join(words)} {are} here: {reason}"
+
+
+def plan_queries(
+    readings: Sequence[Reading],
+    encoder: QueryEncoder,
+    known: Mapping[str, Vectors] | None = None,
+) -> list[Plan]:
+    """Encode queries: their wordings in one batch, the operands of all in another.
+
+    ``known`` has the vectors of documents that are operands, by id.
+    """
+    wordings = [reading.wording for reading in readings]
+    encoded = iter(encoder.encode_queries([text for text in wordings if text]))
+    plans = []
+    for reading in readings:
+        words = next(encoded) if reading.wording else None
+        plain = _plain_vector(reading.tree, words, known, encoder.dimension)
+        plans.append(_limited(_unencoded(reading, plain)))
+    return _with_operands(plans, encoder, known)
+
+
+def _unencoded(reading: Reading, plain: Vectors) -> Plan:
+    """Return the plan of a reading, before its operands are encoded."""
+    tree, is_composed = reading.tree, not isinstance(reading.tree, Atom)
+    plan = Plan(
+        text=reading.wording,
+        tree=tree,
+        atoms=tuple(atom.name for atom in atoms(tree)),
+        spans=reading.spans,
+        vectors=plain[None],
+        plain=plain,
+        is_composed=is_composed,
+        fallback=reading.fallback,
+        is_request=reading.is_request,
+        reading=reading,
+    )
+    if not reading.is_composed:
+        return _single_vector(plan, reading.fallback)
+    keeps_spans = is_composed or reading.is_request or reading.is_explicit
+    return plan if keeps_spans else replace(plan, spans=())
+
+
+def _limited(plan: Plan) -> Plan:
+    """Return the plan, or one vector where its tree has too many alternatives."""
+    # A list joined by OR may be long: each operand is an alternative.
+    most = max(MAX_CLAUSES, len(plan.atoms))
+    if not plan.is_composed or (n := n_clauses(plan.tree)) <= most:
+        return plan
+    return _single_vector(plan, f"it has {n} alternatives, more than {most}")
+
+
+def _single_vector(plan: Plan, reason: str) -> Plan:
+    """Return a plan that searches the text as one vector, and says why."""
+    text = plan.text or " ".join(plan.atoms)
+    return replace(
+        plan,
+        tree=Atom(text),
+        atoms=(text,),
+        spans=(),
+        vectors=plan.plain[None],
+        is_composed=False,
+        is_request=False,
+        fallback=reason,
+    )
+
+
+def _with_operands(
+    plans: Sequence[Plan], encoder: QueryEncoder, known: Mapping[str, Vectors] | None
+) -> list[Plan]:
+    """Encode the operands and conjunctions of composed plans, all in one batch.
+
+    A conjunction is its operands in words: the text as typed would bring in what it negates.
+    Where it is the whole query, the text as typed counts as much, because either wording may
+    be the one that the encoder knows better; so it does where the query is a request. A
+    document in it counts as one operand.
+    """
+    texts = [_operand_texts(p) if p.is_composed or p.is_request else [] for p in plans]
+    # As operands: an open gate would cost the whole batch its experts.
+    encoded = iter(encoder.encode_operands([text for part in texts for text in part if text]))
+    finished = []
+    for plan, operand_texts in zip(plans, texts, strict=True):
+        if operand_texts:
+            nothing = np.zeros(encoder.dimension, np.float32)
+            rows = [next(encoded) if text else nothing for text in operand_texts]
+            plan = replace(plan, vectors=_operand_vectors(plan, np.stack(rows), known))
+        finished.append(plan)
+    return finished
+
+
+def _operand_vectors(plan: Plan, vectors: Vectors, known: Mapping[str, Vectors] | None) -> Vectors:
+    _add_documents(vectors, plan, known)
+    operands = list(atoms(plan.tree))
+    n = len(operands)
+    scored = tuple(i for i in range(n) if not isinstance(operands[i], Where))
+    if len(vectors) > n and plan.clauses[0].positive == scored:
+        vectors[-1] = (vectors[-1] + plan.plain) / 2
+    elif plan.is_request and scored == (0,):
+        vectors[0] = (vectors[0] + plan.plain) / 2
+    return vectors
+
+
+def _plain_vector(
+    tree: QueryTree, words: Vectors | None, known: Mapping[str, Vectors] | None, dimension: int
+) -> Vectors:
+    """Return one vector for a query: of its words, and of the documents that are operands."""
+    likes = [atom for atom, sign in signed_atoms(tree) if isinstance(atom, Like) and sign > 0]
+    vectors = [] if words is None else [words]
+    vectors += [_document(atom, known) for atom in likes]
+    if len(vectors) == 1:
+        return vectors[0]
+    nothing = np.zeros(dimension, np.float32)
+    return np.mean(vectors, axis=0, dtype=np.float32) if vectors else nothing
+
+
+def _operand_texts(plan: Plan) -> list[str]:
+    """Return the words of each of a plan's vectors; empty where it has none."""
+    named = [atom.words for atom in atoms(plan.tree)]
+    joined = ([Atom(named[row]) for row in rows] for rows in conjunctions(plan.clauses))
+    return [*named, *(in_words(And(tuple(operands))) for operands in joined)]
+
+
+def _add_documents(vectors: Vectors, plan: Plan, known: Mapping[str, Vectors] | None) -> None:
+    """Fill in the vectors of documents that are operands, and of conjunctions with them."""
+    likes = {i: atom for i, atom in enumerate(atoms(plan.tree)) if isinstance(atom, Like)}
+    for row, atom in likes.items():
+        vectors[row] = _document(atom, known)
+    for row, operands in enumerate(conjunctions(plan.clauses), start=len(plan.atoms)):
+        if documents := [operand for operand in operands if operand in likes]:
+            total = (len(operands) - len(documents)) * vectors[row] + vectors[documents].sum(0)
+            vectors[row] = total / len(operands)
+
+
+def _document(atom: Like, known: Mapping[str, Vectors] | None) -> Vectors:
+    if known is None or atom.text not in known:
+        raise QueryError(f"{atom.name}: no document with this id is known here")
+    return known[atom.text]

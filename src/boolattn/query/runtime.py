@@ -50,11 +50,11 @@ def open_graph(path: Path, *, reuses_memory: bool = True) -> Any:  # noqa: ANN40
 def run_graph(session: Any, outputs: list[str], inputs: dict[str, Any], path: Path) -> list[Any]:  # noqa: ANN401
     """Run a graph; errors of onnxruntime become one line that names the graph's file."""
     try:
-        found: list[Any] = session.run(outputs, inputs)
+        values: list[Any] = session.run(outputs, inputs)
     except Exception as error:
         reason = str(error).splitlines()[0][:200]
         raise DataError(f"{path} cannot run: {reason}; export the model again") from error
-    return found
+    return values
 
 
 def open_tokenizer(path: Path, length: int) -> Tokenizer:
@@ -79,10 +79,10 @@ def vocabulary_sum(tokenizer: Tokenizer) -> str:
 
 def check_runtime(folder: Path, needs: str) -> None:
     """Raise if onnxruntime is older than a folder needs."""
-    found = version("onnxruntime")
-    if _numbers(found) < _numbers(needs):
+    installed = version("onnxruntime")
+    if _numbers(installed) < _numbers(needs):
         raise MissingDataError(
-            f"{folder} needs onnxruntime {needs} or newer, not {found}; "
+            f"{folder} needs onnxruntime {needs} or newer, not {installed}; "
             "pip install --upgrade onnxruntime"
         )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import QueryError
 from boolattn.query.tree import And, Atom, Not, Or, QueryTree, operators_of, signed_atoms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from boolattn.query.operators import Operator
 
@@ -61,10 +62,34 @@ def in_words(tree: QueryTree) -> str:
         case Or(parts):
             return " or ".join(filter(None, map(in_words, parts)))
         case And(parts):
-            own = [(isinstance(part, Not), text) for part in parts if (text := in_words(part))]
-            positive = " and ".join(text for is_negated, text in own if not is_negated)
-            negated = " and ".join(text for is_negated, text in own if is_negated)
+            signed = [(isinstance(part, Not), text) for part in parts if (text := in_words(part))]
+            positive = " and ".join(text for is_negated, text in signed if not is_negated)
+            negated = " and ".join(text for is_negated, text in signed if is_negated)
             return f"{positive} but {negated}" if positive and negated else positive or negated
+
+
+def truth(tree: QueryTree, operands: Iterable[Any]) -> Any:  # noqa: ANN401 - see operands
+    """Return whether a tree holds, as 1 or 0.
+
+    The truths of its operands, left to right, are numbers, or arrays over documents.
+
+    >>> truth(And((Atom("a"), Not(Or((Atom("b"), Atom("c")))))), [1, 0, 0])
+    1
+    """
+    values = iter(operands)
+
+    def walk(node: QueryTree) -> Any:  # noqa: ANN401 - as above
+        match node:
+            case Atom():
+                return next(values)
+            case Not(part):
+                return 1 - walk(part)
+            case And(parts):
+                return math.prod([walk(part) for part in parts])
+            case Or(parts):
+                return 1 - math.prod([1 - walk(part) for part in parts])
+
+    return walk(tree)
 
 
 def structure(tree: QueryTree) -> str:

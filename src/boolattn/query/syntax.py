@@ -81,7 +81,7 @@ def is_explicit(text: str) -> bool:
     (False, True)
     """
     try:
-        found = tokens(text)
+        query_tokens = tokens(text)
     except QuerySyntaxError:
         # A quote without an end is an inch sign or a typing error; the operators decide.
         return any(word in OPERATOR_WORDS for word in text.split())
@@ -89,7 +89,7 @@ def is_explicit(text: str) -> bool:
         token.kind in (*OPERATOR_WORDS, "-", "like")
         or token.weight
         or (token.kind == "quoted" and _CUE.search(token.text) is not None)
-        for token in found
+        for token in query_tokens
     )
 
 
@@ -104,12 +104,12 @@ def parse_entry(text: str) -> QueryTree:
     uses_syntax = is_explicit(text)
     if not uses_syntax:
         try:
-            found = tokens(text)[:-1]
+            entry_tokens = tokens(text)[:-1]
         except QuerySyntaxError:
             return operand(text.strip())
-        is_quoted = len(found) == 1 and found[0].kind == "quoted"
-        uses_syntax = is_quoted or any(token.kind == "where" for token in found)
-        uses_syntax = uses_syntax or bool(split_weight(found[-1].text)[1])
+        is_quoted = len(entry_tokens) == 1 and entry_tokens[0].kind == "quoted"
+        uses_syntax = is_quoted or any(token.kind == "where" for token in entry_tokens)
+        uses_syntax = uses_syntax or bool(split_weight(entry_tokens[-1].text)[1])
     return parse(text) if uses_syntax else operand(text.strip())
 
 
@@ -165,9 +165,9 @@ def check_anchored(tree: QueryTree) -> None:
 
 
 class _Parser:
-    def __init__(self, text: str, found: list[Token]) -> None:
+    def __init__(self, text: str, tokens: list[Token]) -> None:
         self.text = text
-        self.tokens = found
+        self.tokens = tokens
         self.position = 0
         self.spans: list[Span] = []
 
@@ -184,19 +184,19 @@ class _Parser:
         return QuerySyntaxError(message, column=token.start + 1, text=self.text)
 
     def any_of(self, depth: int) -> QueryTree:
-        parts = [self.all_of(depth)]
+        nodes = [self.all_of(depth)]
         while self.here.kind == "OR":
             self.take()
-            parts.append(self.all_of(depth))
-        return join_any(parts)
+            nodes.append(self.all_of(depth))
+        return join_any(nodes)
 
     def all_of(self, depth: int) -> QueryTree:
-        parts = [self.signed(depth)]
+        nodes = [self.signed(depth)]
         while self.here.kind not in ("OR", ")", "end"):
             if self.here.kind == "AND":
                 self.take()
-            parts.append(self.signed(depth))
-        return join_all(parts)
+            nodes.append(self.signed(depth))
+        return join_all(nodes)
 
     def signed(self, depth: int) -> QueryTree:
         is_negated = is_single = False
@@ -245,13 +245,13 @@ class _Parser:
             raise self.fail("this parenthesis closes nothing", self.here)
 
     def _missing(self, token: Token) -> str:
-        place = self.tokens.index(token)
+        index = self.tokens.index(token)
         is_end = token.kind == "end"
-        if not place and is_end:
+        if not index and is_end:
             return "the query is empty; write what you are looking for"
-        if not place:
+        if not index:
             return f"an operand is expected before {token.text!r}"
-        before = self.tokens[place - 1].text
+        before = self.tokens[index - 1].text
         if is_end:
             return f"an operand is expected after {before!r}, and the query ends"
         return f"an operand is expected between {before!r} and {token.text!r}"
@@ -264,11 +264,11 @@ def _grouped(tree: QueryTree) -> str:
 def _is_unquoted(text: str) -> bool:
     """Say whether a text needs no quotes."""
     try:
-        found = tokens(text)[:-1]
+        text_tokens = tokens(text)[:-1]
     except QuerySyntaxError:
         return False
-    words = [token.text for token in found]
-    if not words or any(token.kind != "word" for token in found) or " ".join(words) != text:
+    words = [token.text for token in text_tokens]
+    if not words or any(token.kind != "word" for token in text_tokens) or " ".join(words) != text:
         return False
     return not split_weight(text)[1] and type(operand(text)) is Atom
 

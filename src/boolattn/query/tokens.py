@@ -53,21 +53,21 @@ class Token:
 
 def tokens(text: str) -> list[Token]:
     """Cut a query into tokens; the last one is its end."""
-    found: list[Token] = []
+    tokens: list[Token] = []
     at = 0
     while at < len(text):
         if text[at].isspace():
             at += 1
             continue
-        before = found[-1] if found and found[-1].end == at else None
+        before = tokens[-1] if tokens and tokens[-1].end == at else None
         if before is not None and before.kind == ")" and _WEIGHT.match(text, at):
             message = "a weight belongs to one operand, as in (moths^2 OR ants^2)"
             raise QuerySyntaxError(message, column=at + 1, text=text)
         # Inside a word a quote is an inch sign and a minus sign a hyphen.
-        found.append(_token(text, at, is_start=before is None or before.kind != "word"))
-        at = found[-1].end
-    found.append(Token("end", "", len(text), len(text)))
-    return found
+        tokens.append(_token(text, at, is_start=before is None or before.kind != "word"))
+        at = tokens[-1].end
+    tokens.append(Token("end", "", len(text), len(text)))
+    return tokens
 
 
 def split_weight(word: str) -> tuple[str, str]:
@@ -102,17 +102,17 @@ def _token(text: str, at: int, *, is_start: bool) -> Token:
         return _weighted(text, _quote(text, at))
     if is_start and _MINUS.match(text, at):
         return Token("-", character, at, at + 1)
-    if is_start and (found := _LIKE.match(text, at)):
-        value = _value(text, found.end())
+    if is_start and (match := _LIKE.match(text, at)):
+        value = _value(text, match.end())
         is_quoted = value.kind == "quoted"
         id_, weight = (value.text, value.weight) if is_quoted else split_weight(value.text)
         return Token("like", id_, at, value.end, weight)
-    if is_start and (found := _FIELD.match(text, at)) and found["name"] not in OPERATOR_WORDS:
-        value = _value(text, found.end())
-        own = _conditions(found, value)
-        return Token("where", text[at : value.end], at, value.end, value.weight, own)
-    found = _WORD.match(text, at)
-    word = found.group() if found else character
+    if is_start and (match := _FIELD.match(text, at)) and match["name"] not in OPERATOR_WORDS:
+        value = _value(text, match.end())
+        conditions = _conditions(match, value)
+        return Token("where", text[at : value.end], at, value.end, value.weight, conditions)
+    match = _WORD.match(text, at)
+    word = match.group() if match else character
     kind = word if word in OPERATOR_WORDS else "word"
     return Token(kind, word, at, at + len(word))
 
@@ -126,10 +126,10 @@ def _value(text: str, at: int) -> Token:
     return token
 
 
-def _conditions(found: re.Match[str], value: Token) -> tuple[str, ...]:
+def _conditions(match: re.Match[str], value: Token) -> tuple[str, ...]:
     """Return the conditions of a field; ``1990..2000`` after a colon is a range."""
-    name, sign = found["name"], found["sign"] or found["part"] or "="
-    limits = _RANGE.fullmatch(value.text) if found["colon"] and value.kind == "word" else None
+    name, sign = match["name"], match["sign"] or match["part"] or "="
+    limits = _RANGE.fullmatch(value.text) if match["colon"] and value.kind == "word" else None
     if limits is None or not any(limits.groups()):
         return (f"{name}{sign}{value.text}",)
     pairs = zip((">=", "<="), limits.groups(), strict=True)
@@ -138,15 +138,15 @@ def _conditions(found: re.Match[str], value: Token) -> tuple[str, ...]:
 
 def _weighted(text: str, token: Token) -> Token:
     """Add the weight that follows a token."""
-    if (found := _WEIGHT.match(text, token.end)) is None:
+    if (match := _WEIGHT.match(text, token.end)) is None:
         return token
-    return Token(token.kind, token.text, token.start, found.end(), found[1])
+    return Token(token.kind, token.text, token.start, match.end(), match[1])
 
 
 def _quote(text: str, start: int) -> Token:
     closing = _CLOSING[text[start]]
     # A possessive quantifier: an escaped quote is never taken for the end.
-    found = re.compile(rf'((?:\\["\\]|[^{closing}])*+)[{closing}]').match(text, start + 1)
-    if found is None:
+    match = re.compile(rf'((?:\\["\\]|[^{closing}])*+)[{closing}]').match(text, start + 1)
+    if match is None:
         raise QuerySyntaxError("this quote is never closed", column=start + 1, text=text)
-    return Token("quoted", re.sub(r'\\(["\\])', r"\1", found[1]), start, found.end())
+    return Token("quoted", re.sub(r'\\(["\\])', r"\1", match[1]), start, match.end())

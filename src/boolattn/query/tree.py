@@ -38,8 +38,8 @@ class Atom:
         return self.text if type(self) is Atom else ""
 
     def __repr__(self) -> str:
-        own = "" if self.weight == 1 else f", weight={self.weight!r}"
-        return f"{type(self).__name__}(text={self.text!r}{own})"
+        suffix = "" if self.weight == 1 else f", weight={self.weight!r}"
+        return f"{type(self).__name__}(text={self.text!r}{suffix})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,28 +174,28 @@ def positive_part(query: QueryTree, *, is_negated: bool = False) -> QueryTree | 
         case And(parts) | Or(parts):
             # De Morgan: not (a and b) is (not a) or (not b).
             is_all = isinstance(query, And) != is_negated
-            found = [positive_part(part, is_negated=is_negated) for part in parts]
-            rest = tuple(part for part in found if part is not None)
-            if not rest or (not is_all and len(rest) < len(found)):
+            positive = [positive_part(part, is_negated=is_negated) for part in parts]
+            rest = tuple(part for part in positive if part is not None)
+            if not rest or (not is_all and len(rest) < len(positive)):
                 return None
             return rest[0] if len(rest) == 1 else (And if is_all else Or)(rest)
 
 
-def join_all(parts: Sequence[QueryTree]) -> QueryTree:
+def join_all(nodes: Sequence[QueryTree]) -> QueryTree:
     """Join parts by AND; nested ones are flattened: "(A AND B) AND C" has three parts."""
-    return _joined(And, parts)
+    return _joined(And, nodes)
 
 
-def join_any(parts: Sequence[QueryTree]) -> QueryTree:
+def join_any(nodes: Sequence[QueryTree]) -> QueryTree:
     """Join parts by OR, likewise."""
-    return _joined(Or, parts)
+    return _joined(Or, nodes)
 
 
-def _joined(kind: type[And] | type[Or], parts: Sequence[QueryTree]) -> QueryTree:
-    if len(parts) == 1:
-        return parts[0]
+def _joined(kind: type[And] | type[Or], nodes: Sequence[QueryTree]) -> QueryTree:
+    if len(nodes) == 1:
+        return nodes[0]
     flat: list[QueryTree] = []
-    for part in parts:
+    for part in nodes:
         flat += part.parts if isinstance(part, kind) else [part]
     return kind(tuple(flat))
 

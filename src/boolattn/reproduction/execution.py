@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from boolattn.encoder.retriever import Retriever
+from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import DEFAULT, mean, measure, needed_depth
@@ -59,13 +59,13 @@ _BEGUN = "begun.json"
 class VectorRanker:
     """Ranks a corpus by one vector a query, in the query modes of the paper's tables."""
 
-    retriever: Retriever
+    encoder: TorchEncoder
     corpus: Corpus
     preset: Preset
     prefix: str = ""  # Instruction before every query
 
     def __post_init__(self) -> None:
-        towers, documents = self.retriever.towers.eval(), self.corpus.documents
+        towers, documents = self.encoder.towers.eval(), self.corpus.documents
         size = 1024 if towers.device.type == "cuda" else 64
         with torch.inference_mode():
             rows = range(len(documents))
@@ -86,7 +86,7 @@ class VectorRanker:
         tokens = Tokens(self.corpus.tokenizer, texts, self.preset.model.query_length)
         with torch.inference_mode():
             every = range(len(texts))
-            return encode(self.retriever.towers, tokens, every, "query", 256, labels)
+            return encode(self.encoder.towers, tokens, every, "query", 256, labels)
 
 
 def run_all(
@@ -170,11 +170,11 @@ def execute(inputs: RunInputs, corpus: Corpus, paths: Paths) -> str:
         result = launch.train(preset, where, corpus)
         details["training"] = {"steps": result.n_steps, **result.metrics}
         clock.lap("train")
-        retriever, prefix = Retriever.load(result.model, device=device(), parser=None), ""
+        encoder, prefix = TorchEncoder.load(result.model, device=device()), ""
     else:
-        retriever = Retriever(make_towers(preset).to(device()))
+        encoder = TorchEncoder(make_towers(preset).to(device()))
         prefix = spec.encoder.query_prefix
-    ranker = VectorRanker(retriever, corpus, preset, prefix)
+    ranker = VectorRanker(encoder, corpus, preset, prefix)
     clock.lap("encode")
     judged = judge(spec.dataset, corpus)
     rows = [
@@ -213,7 +213,7 @@ def _begin(home: Path, about: Mapping[str, Any]) -> bool:
 
 def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:
     """Rank the training queries by BM25, for hard negatives; return the file."""
-    from boolattn.search.lexical import Bm25Ranker
+    from boolattn.search.ranker import Bm25Ranker
 
     split, documents = preset.data.train, corpus.dataset.documents
     digest = data_fingerprint(corpus.dataset, split.split("+"))

@@ -1,4 +1,4 @@
-"""Indexes on disk, engines, stores, and the searcher over them.
+"""The searcher: queries in, ranked and explained documents out.
 
 The package can be called: ``boolattn.search(documents, query)`` searches texts at once.
 """
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.data.records import Document
 from boolattn.encoders.models import SHIPPED, load_model
-from boolattn.search.boolean_retriever import BooleanRetriever
-from boolattn.search.index.writer import IndexSettings
 from boolattn.search.pipeline import SearchOptions
 from boolattn.search.result import Hit, SearchResult
-from boolattn.search.searcher import Searcher
+from boolattn.search.searcher import IndexSettings, Searcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+#: A searcher over a collection that someone else filled.
+BooleanRetriever = Searcher
 
 __all__ = [
     "BooleanRetriever",
@@ -41,11 +42,11 @@ class _Search(ModuleType):
         query: str,
         k: int = 10,
         *,
-        model: Any = SHIPPED,  # noqa: ANN401 - see Searcher.from_texts
+        encoder: Any = SHIPPED,  # noqa: ANN401 - see Searcher
         **options: Any,
     ) -> SearchResult:
         """Search texts once; ``Searcher.from_texts`` encodes them once for many queries."""
-        return Searcher.from_texts(documents, model).search(query, k, **options)
+        return Searcher.from_texts(documents, encoder).search(query, k, **options)
 
 
 sys.modules[__name__].__class__ = _Search

@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from boolattn.query.tree import Where, atoms
-from boolattn.scoring.exact import Ranked
+from boolattn.scoring.exact import Ranked, top_k
 from boolattn.scoring.fitted import fit
 from boolattn.scoring.shortlist import SHORTLIST
-from boolattn.search.engines.base import best
-from boolattn.search.engines.flat import Flat
-from boolattn.search.lexical_evidence import LexicalEvidence
+from boolattn.search.evidence import LexicalEvidence
+from boolattn.search.exclusion import Exclusion
+from boolattn.stores.filters import Filter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from boolattn.query.clauses import Clause
     from boolattn.query.plan import Plan
     from boolattn.scoring.fitted import Fitted
-    from boolattn.search.engines.base import Searchable, Selection
-    from boolattn.search.lexical import Lexical
-    from boolattn.search.storage.segments import Array, RowNumbers
+    from boolattn.stores.base import Array, Keys, Reader
+    from boolattn.stores.filters import Condition
 
-#: Documents with words of an operand whose score is known; those of the others count as 0.
-MOST_LEXICAL = 10_000
+#: Scores of one scan: vectors times documents (256 MB).
+_MAX_SCORES = 1 << 26
+NOTHING = Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
-def probes(plan: Plan) -> Array:
-    """Return the vectors whose neighbours are candidates. Shape ``(probes, dim)``.
+@dataclass(frozen=True)
+class Selected:
+    """A plan, and which documents it may find."""
 
-    For each clause its conjunction, or its one positive operand. With negated operands also that
-    less half their mean, so that not all candidates are near them. Each probe costs a search.
-    """
-    found = []
-    for (positive, negated, _), own in zip(plan.clauses, plan.clause_vectors, strict=True):
-        if positive:
-            found.append(own)
-        if negated:
-            found.append(own - 0.5 * plan.vectors[list(negated)].mean(0))
-    return np.stack(list({vector.tobytes(): vector for vector in found}.values()))
+    plan: Plan
+    where: Filter = field(default_factory=Filter)
+    conditions: Mapping[str, Condition] = field(default_factory=dict)  # of the tree, by their text
+
+    def clause_filter(self, clause: Clause) -> Filter:
+        """Return the filter for candidates of one alternative."""
+        if not clause.conditions:
+            return self.where
+        operands = list(atoms(self.plan.tree))
+        conditions = tuple(
+            replace(self.conditions[operands[row].text], is_negated=not must)
+            for row, must in clause.conditions
+        )
+        return replace(self.where, alternatives=(conditions,))
 
 
 class PlanRanking(NamedTuple):
@@ -48,115 +55,158 @@ class PlanRanking(NamedTuple):
     ranked: Ranked
     fitted: Fitted | None = None
     evidence: LexicalEvidence | None = None
-    lifted: frozenset[int] = frozenset()  # rows that say themselves that they lack what is negated
+    lifted: frozenset[int] = frozenset()  # documents that say themselves that they lack the negated
 
 
-def rank(
-    engine: Searchable,
-    plans: Sequence[Plan],
-    depth: int,
-    selection: Selection,
-    lexical: Lexical | None = None,
-) -> list[PlanRanking]:
-    """Rank documents for each plan, at most ``depth``: their numbers and scores.
+@dataclass(frozen=True)
+class Ranker:
+    """Ranks the documents of a store for plans.
 
-    With ``lexical``, the words of operands count as much as their vectors.
+    Args:
+        reader: The store.
+        k: Number of results, which the number of candidates depends on.
+        depth: Maximum number of documents ranked.
+        hybrid: Whether the words of operands count as much as their vectors.
+        strict: Whether documents with a negated operand's words are left out later.
+        exhaustive: Whether every document is compared.
     """
-    if isinstance(engine, Flat):
-        # It compares every row anyway, and composing all costs less than choosing candidates.
-        return list(_rank_all(engine, plans, depth, selection, lexical))
-    # Apart: a single-vector query needs few neighbours, a composed one many candidates.
-    single = [plan for plan in plans if not plan.is_composed and lexical is None]
-    ranks = map(PlanRanking, _nearest(engine, single, depth, selection))
-    others = [plan for plan in plans if plan.is_composed or lexical is not None]
-    composed = iter(_rank_candidates(engine, others, depth, selection, lexical))
-    return [next(composed if plan.is_composed or lexical else ranks) for plan in plans]
+
+    reader: Reader
+    k: int
+    depth: int
+    hybrid: bool
+    strict: bool = False
+    exhaustive: bool = False
+
+    def rank(self, queries: Sequence[Selected]) -> list[PlanRanking]:
+        """Rank documents for each plan."""
+        if self.exhaustive or self.reader.scans:
+            return self._scan(queries)
+        # Apart: a single-vector query needs few neighbours, a composed one many candidates.
+        is_single = [not query.plan.is_composed and not self.hybrid for query in queries]
+        single = [query for query, alone in zip(queries, is_single, strict=True) if alone]
+        others = [query for query, alone in zip(queries, is_single, strict=True) if not alone]
+        probes = [(query.plan.vectors[0], query.where) for query in single]
+        ranks = map(PlanRanking, self._nearest(probes, self.depth))
+        composed = self._rank_candidates(others)
+        return [next(ranks if alone else composed) for alone in is_single]
+
+    def similarities(self, query: Selected, ranking: PlanRanking, keys: Keys) -> Array:
+        """Compare documents as a ranking did, words and conditions included."""
+        values = self.reader.similarities(query.plan.vectors, keys)
+        if ranking.evidence is not None:
+            values = ranking.evidence.add(keys, values)
+        return self._with_conditions(query, keys, values)
+
+    def _nearest(self, probes: Sequence[tuple[Array, Filter]], n: int) -> list[Ranked]:
+        """Search neighbours, those with the same filter in one call."""
+        answers = [NOTHING] * len(probes)
+        groups: dict[Filter, list[int]] = {}
+        for number, (_, where) in enumerate(probes):
+            groups.setdefault(where, []).append(number)
+        for where, numbers in groups.items():
+            vectors = np.stack([probes[number][0] for number in numbers])
+            nearest = self.reader.nearest(vectors, n, where)
+            for number, answer in zip(numbers, nearest, strict=True):
+                answers[number] = answer
+        return answers
+
+    def _rank_candidates(self, queries: Sequence[Selected]) -> Iterator[PlanRanking]:
+        n = self.reader.n_candidates(self.k)
+        probes = [list(self._probes(query)) for query in queries]
+        answers = iter(self._nearest([probe for group in probes for probe in group], n))
+        for query, group in zip(queries, probes, strict=True):
+            near = [next(answers).rows for _ in group]
+            keys = np.unique(np.concatenate(near))
+            # Of few documents all are found; else these are the best of more than there are.
+            size = SHORTLIST if max(map(len, near)) >= n else None
+            evidence = self._evidence(query)
+            if evidence is not None:
+                keys = np.union1d(keys, evidence.best(query.plan, n))
+            values = self.reader.similarities(query.plan.vectors, keys)
+            yield self._compose(query, keys, values, evidence, size)
+
+    def _probes(self, query: Selected) -> Iterator[tuple[Array, Filter]]:
+        """Yield the vectors whose neighbours are candidates, each with its filter.
+
+        For each clause its conjunction, or its one positive operand. With negated operands also
+        that less half their mean, without the documents that will be left out, so that not all
+        candidates are near them. Each probe costs a search.
+        """
+        plan = query.plan
+        exclusion = Exclusion(plan.tree) if self.strict and self.reader.has_words else None
+        seen = set()
+        for clause, vector in zip(plan.clauses, plan.clause_vectors, strict=True):
+            where = query.clause_filter(clause)
+            probes = [(vector, where)] if clause.positive else []
+            if clause.negated:
+                # Where nothing is positive, these are all candidates, and how much a document
+                # matches what is negated is measured among them.
+                lacking = exclusion.lacking(clause) if exclusion and clause.positive else ()
+                away = vector - 0.5 * plan.vectors[list(clause.negated)].mean(0)
+                probes.append((away, replace(where, lacking=lacking)))
+            if not probes:
+                probes.append((vector, where))
+            for probe, probe_filter in probes:
+                if (name := (probe.tobytes(), probe_filter)) not in seen:
+                    seen.add(name)
+                    yield probe, probe_filter
+
+    def _scan(self, queries: Sequence[Selected]) -> list[PlanRanking]:
+        """Score every selected document for each plan."""
+        rankings = [PlanRanking(NOTHING)] * len(queries)
+        groups: dict[Filter, list[int]] = {}
+        for number, query in enumerate(queries):
+            groups.setdefault(query.where, []).append(number)
+        for where, numbers in groups.items():
+            n_vectors = max(len(queries[number].plan.vectors) for number in numbers)
+            n_documents = max(1, self.reader.count(Filter()))
+            size = max(1, _MAX_SCORES // (n_documents * n_vectors))
+            for start in range(0, len(numbers), size):
+                chosen = numbers[start : start + size]
+                vectors = [queries[number].plan.vectors for number in chosen]
+                keys, values = self.reader.scan(np.concatenate(vectors), where)
+                ends = np.cumsum([len(part) for part in vectors])
+                for number, part in zip(chosen, np.split(values, ends[:-1]), strict=True):
+                    query = queries[number]
+                    rankings[number] = self._compose(query, keys, part, self._evidence(query))
+        return rankings
+
+    def _evidence(self, query: Selected) -> LexicalEvidence | None:
+        if not self.hybrid:
+            return None
+        return LexicalEvidence.of(self.reader, query.plan, query.where)
+
+    def _compose(
+        self,
+        query: Selected,
+        keys: Keys,
+        values: Array,
+        evidence: LexicalEvidence | None,
+        size: int | None = None,
+    ) -> PlanRanking:
+        """Rank documents by the similarities of a plan's vectors to them."""
+        if evidence is not None:
+            evidence, values = evidence.fit(keys, values)
+        values = self._with_conditions(query, keys, values)
+        is_fitted = query.plan.is_composed and len(keys)
+        fitted = fit(query.plan.tree, values, size) if is_fitted else None
+        scores = values[0] if fitted is None else fitted.score(values)
+        return PlanRanking(
+            _best(keys, np.asarray(scores, np.float32), self.depth), fitted, evidence
+        )
+
+    def _with_conditions(self, query: Selected, keys: Keys, values: Array) -> Array:
+        """Return similarities with those of conditions: 1 for documents that meet them, else 0."""
+        if query.conditions and query.plan.is_composed:
+            for row, atom in enumerate(atoms(query.plan.tree)):
+                if isinstance(atom, Where):
+                    values[row] = self.reader.matching(query.conditions[atom.text], keys)
+        return values
 
 
-def _nearest(
-    engine: Searchable, plans: Sequence[Plan], depth: int, selection: Selection
-) -> Iterable[Ranked]:
-    if not plans:
-        return ()
-    return engine.nearest(np.stack([plan.vectors[0] for plan in plans]), depth, selection)
-
-
-def _rank_candidates(
-    engine: Searchable,
-    plans: Sequence[Plan],
-    depth: int,
-    selection: Selection,
-    lexical: Lexical | None,
-) -> Iterator[PlanRanking]:
-    if not plans:
-        return
-    n = engine.n_candidates(depth)
-    every = [probes(plan) for plan in plans]
-    found = iter(engine.nearest(np.concatenate(every), n, selection))
-    for plan, probed in zip(plans, every, strict=True):
-        near = [next(found).rows for _ in probed]
-        candidates = np.unique(np.concatenate(near))
-        # Of few rows all are found; else these are the best of more than there are of them.
-        size = SHORTLIST if max(map(len, near)) >= n else None
-        evidence = None
-        if lexical is not None:
-            evidence = LexicalEvidence.of(lexical, plan, MOST_LEXICAL, selection.documents)
-            candidates = np.union1d(candidates, evidence.rows(plan, n))
-        own = engine.similarities(plan.vectors, candidates)
-        yield _compose(plan, candidates, own, depth, selection, evidence, size)
-
-
-def _rank_all(
-    flat: Flat,
-    plans: Sequence[Plan],
-    depth: int,
-    selection: Selection,
-    lexical: Lexical | None,
-) -> Iterator[PlanRanking]:
-    """Score every selected document for each plan."""
-    allowed = selection.documents
-    size = max(1, flat.n_queries // max((len(plan.vectors) for plan in plans), default=1))
-    for start in range(0, len(plans), size):
-        group = plans[start : start + size]
-        found = flat.document_scores(np.concatenate([plan.vectors for plan in group]))
-        rows = np.arange(found.shape[1]) if allowed is None else np.flatnonzero(allowed)
-        ends = np.cumsum([len(plan.vectors) for plan in group])
-        for plan, own in zip(group, np.split(found, ends[:-1]), strict=True):
-            evidence = None
-            if lexical is not None:
-                evidence = LexicalEvidence.of(lexical, plan, MOST_LEXICAL, allowed)
-            # Statistics are of the selected documents.
-            chosen = own if allowed is None else own[:, rows]
-            yield _compose(plan, rows, chosen, depth, selection, evidence)
-
-
-def _compose(  # noqa: PLR0913 - what a ranking rests on
-    plan: Plan,
-    rows: RowNumbers,
-    own: Array,
-    depth: int,
-    selection: Selection,
-    evidence: LexicalEvidence | None,
-    size: int | None = None,
-) -> PlanRanking:
-    """Rank documents by the similarities of a plan's vectors to them."""
-    if evidence is not None:
-        evidence = evidence.fit(rows, own)
-        own = evidence.add(rows, own)
-    own = add_conditions(plan, rows, own, selection)
-    fitted = fit(plan.tree, own, size) if plan.is_composed and len(rows) else None
-    found = _best(own[0] if fitted is None else fitted.score(own), depth)
-    return PlanRanking(Ranked(rows[found.rows], found.scores), fitted, evidence)
-
-
-def add_conditions(plan: Plan, rows: RowNumbers, own: Array, selection: Selection) -> Array:
-    """Return similarities with those of conditions: 1 for documents that meet them, else 0."""
-    for place, atom in enumerate(atoms(plan.tree)):
-        if isinstance(atom, Where):
-            own[place] = selection.met[atom.text][rows]
-    return own
-
-
-def _best(scores: Array, depth: int) -> Ranked:
-    rows, own = (part[0] for part in best(np.asarray(scores, np.float32)[None], depth))
-    return Ranked(rows[rows >= 0], own[rows >= 0])
+def _best(keys: Keys, scores: Array, depth: int) -> Ranked:
+    """Return the documents of highest scores; equal ones by their keys."""
+    best = top_k(scores[None], depth)
+    is_real = best.scores[0] > -np.inf
+    return Ranked(keys[best.rows[0][is_real]], best.scores[0][is_real])

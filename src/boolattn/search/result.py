@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.query.syntax import unparse
 from boolattn.query.tree import signed_atoms
-from boolattn.search.lexical import matched_words, terms_of
+from boolattn.stores.analysis import matched_words, terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

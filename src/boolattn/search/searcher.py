@@ -1,100 +1,137 @@
-"""The searcher: an index and its model."""
+"""The searcher: a store, its encoder and a query parser."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import weakref
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from numbers import Integral
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from boolattn.data.records import Document
-from boolattn.encoders.models import SHIPPED, as_retriever, load_model
-from boolattn.errors import (
-    BoolattnError,
-    ConfigError,
-    DataError,
-    IndexFolderError,
-)
+from boolattn.encoders.callables import CallableEncoder
+from boolattn.encoders.models import SHIPPED, as_encoder, load_model
+from boolattn.errors import ConfigError, DataError, QueryError
 from boolattn.files import scratch_folder
-from boolattn.search.index.open_index import OpenIndex
-from boolattn.search.index.writer import IndexSettings, Writer, delete_documents
+from boolattn.query.parser import SHIPPED as SHIPPED_PARSER
+from boolattn.query.parser import load_parser
+from boolattn.query.reading import check_queries
+from boolattn.search.overview import Overview
 from boolattn.search.pipeline import Pipeline, read_options
-from boolattn.search.queries import check_queries
-from boolattn.search.storage.manifest import check_files, check_model, read_manifest
-from boolattn.settings import build, checked
+from boolattn.settings import build, check_types, checked
+from boolattn.stores.address import create_store, open_store
+from boolattn.stores.base import Store, StoreSettings, check_ids, check_model
+from boolattn.stores.filters import Filter
+from boolattn.stores.foreign import ForeignStore
+from boolattn.stores.local.store import LocalDraft
+from boolattn.stores.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
-    from sentence_transformers import SentenceTransformer
-
-    from boolattn.encoders.base import BaseRetriever
-    from boolattn.search.engines.base import Engine
-    from boolattn.search.index.overview import Example, Facet
-    from boolattn.search.index.writer import Encode
+    from boolattn.query.parser import Parser
+    from boolattn.search.overview import Example, Facet
     from boolattn.search.result import SearchResult
-    from boolattn.search.storage.manifest import Manifest
-
+    from boolattn.stores.writer import Encode
 
 logger = logging.getLogger(__name__)
 
 
-class Searcher:
-    """An open index. Many processes may read an index while one writes to it."""
+@dataclass(frozen=True, kw_only=True)
+class IndexSettings:
+    """Settings of a new store."""
 
-    def __init__(self, folder: Path, manifest: Manifest, retriever: BaseRetriever) -> None:
-        check_model(folder, manifest, retriever)
-        own, now = (parts.get("parser") for parts in (manifest.parts, retriever.parts))
-        if own and now and own != now:
-            logger.warning("%s was indexed with another query parser; results may differ", folder)
-        self.folder, self.retriever = folder, retriever
-        self._index = OpenIndex.open(folder, manifest)
+    model: str = ""  # what to load to search it, for the store to remember
+    words: bool = True  # whether to index words too, for hybrid search
+    vectors: str = ""  # how neighbours are searched: exact, hnsw, ivf; left out, the store's way
+    precision: str = "float32"  # of stored vectors; or float16, int8
+    #: Maximum number of tokens of a passage; left out, what the model reads; 0: never cut.
+    passages: int | None = None
+    segment_size: int | None = None  # documents written at once: the most that a killed build loses
+    batch_size: int | None = None  # documents encoded at once; left out, chosen for the device
+    replace: bool = False  # whether to replace a store that is there
+    resume: bool = False  # whether to go on with a build that was stopped
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in ("segment_size", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} must be at least 1, got {value}")
+        if self.passages is not None and self.passages < 0:
+            raise ConfigError(f"passages must be at least 0, got {self.passages}")
+
+
+class Searcher:
+    """Searches a store with an encoder and a query parser.
+
+    Args:
+        store: An open store, or a collection of someone else's.
+        encoder: Of the store's vectors: an encoder, a model's name or folder, the address of an
+            embedding endpoint, a sentence-transformers model, or any function from texts to
+            vectors.
+        parser: Of plain text: a parser, the name of one, or ``None`` for explicit syntax only.
+    """
+
+    @checked
+    def __init__(
+        self,
+        store: Any,  # noqa: ANN401 - a Store or a Collection
+        encoder: Any,  # noqa: ANN401 - see as_encoder
+        parser: Parser | str | None = SHIPPED_PARSER,
+    ) -> None:
+        self.store: Store = store if isinstance(store, Store) else ForeignStore(store)
+        self.encoder = as_encoder(encoder)
+        self.parser = load_parser(parser) if isinstance(parser, str) else parser
+        self._check_model()
+        if (self.settings.similarity, self.encoder.similarity) == ("cosine", "dot"):
+            # A collection of someone else's, which is compared by cosine.
+            queries, operands = self.encoder.encode_queries, self.encoder.encode_operands
+            self.encoder = CallableEncoder(queries, embed_operands=operands)
+        self._overview = Overview()
 
     @classmethod
     @checked
     def open(
         cls,
-        folder: str | Path,
-        retriever: BaseRetriever | SentenceTransformer | None = None,
+        address: str | Path,
+        encoder: Any = None,  # noqa: ANN401 - see as_encoder
         *,
+        parser: Parser | str | None = SHIPPED_PARSER,
         verify: bool = False,
     ) -> Searcher:
-        """Open an index for reading.
+        """Open a store.
 
         Args:
-            folder: Of the index.
-            retriever: The model that built it; left out, the one that the index names.
-            verify: Whether every byte is compared with its hash, also of a large index.
+            address: A folder, or the address of a store on a server.
+            encoder: The model that made it; left out, the one that the store names.
+            parser: As in the class.
+            verify: Whether every byte is compared with its hash, also of a large local store.
         """
-        folder = Path(folder)
-        for attempt in (1, 2):
-            manifest = read_manifest(folder)
-            try:
-                check_files(folder, manifest, verify=verify)
-                if retriever is None and not manifest.model:
-                    raise ConfigError(
-                        f"{folder} does not say which model built it; name it with --model"
-                    )
-                retriever = load_model(manifest.model) if retriever is None else retriever
-                return cls(folder, manifest, as_retriever(retriever, None))
-            except IndexFolderError:
-                # A writer may have replaced the index and cleaned up since the manifest was read.
-                if attempt == 2 or read_manifest(folder) == manifest:
-                    raise
-        raise IndexFolderError(f"{folder} changes too fast to be opened")
+        store = open_store(address, verify=verify)
+        if encoder is None:
+            if not store.settings.model:
+                raise ConfigError(
+                    f"{store.label} does not say which model built it; name it with --model"
+                )
+            encoder = load_model(store.settings.model)
+        return cls(store, encoder, parser)
 
     @classmethod
     @checked
     def build(
         cls,
-        folder: str | Path,
+        address: str | Path,
         documents: Iterable[Document],
-        retriever: BaseRetriever | SentenceTransformer,
+        encoder: Any,  # noqa: ANN401 - see as_encoder
         *,
+        parser: Parser | str | None = SHIPPED_PARSER,
         encode: Encode | None = None,
         progress: Callable[[int], None] = lambda _: None,
         **settings: Any,
@@ -102,77 +139,102 @@ class Searcher:
         """Index documents.
 
         Args:
-            folder: Of the index, which appears when it is complete.
+            address: Of the store, which appears when it is complete.
             documents: Each with its own id.
-            retriever: The model.
+            encoder: The model.
+            parser: As in the class.
             encode: Encodes lists of texts, on a cluster for example; left out, the model does.
             progress: Called with the number of documents just encoded.
             **settings: Values of :class:`IndexSettings`.
         """
-        own = build(IndexSettings, settings, source="Searcher.build")
-        model = as_retriever(retriever, None)
-        manifest = Writer(Path(folder), model, own, encode, progress).build(documents)
-        return cls(Path(folder), manifest, model)
+        chosen = build(IndexSettings, settings, source="Searcher.build")
+        model = as_encoder(encoder)
+        passages = model.max_tokens if chosen.passages is None else chosen.passages
+        store_settings = StoreSettings(
+            fingerprint=model.fingerprint,
+            dimension=model.dimension,
+            similarity=model.similarity,
+            model=chosen.model,
+            passages=passages,
+            words=chosen.words,
+            digests=model.digests,
+            vectors=chosen.vectors,
+            precision=chosen.precision,
+        )
+        writer = Writer(
+            encoder=model,
+            passages=passages,
+            batch_size=chosen.batch_size,
+            encode=encode,
+            progress=progress,
+        )
+        options = {"replace": chosen.replace, "resume": chosen.resume}
+        with create_store(address, store_settings, **options) as draft:
+            if isinstance(draft, LocalDraft):
+                draft.sample = model.encode_operands
+            writer.write(draft, documents, size=chosen.segment_size)
+        return cls(open_store(address), model, parser)
 
     @classmethod
     def from_texts(
         cls,
         documents: Iterable[str | Mapping[str, Any] | Document],
-        model: Any = SHIPPED,  # noqa: ANN401 - see as_retriever
+        encoder: Any = SHIPPED,  # noqa: ANN401 - see as_encoder
         **settings: Any,
     ) -> Searcher:
         """Search texts without naming a folder: theirs is temporary, and goes with the searcher.
 
         Args:
-            documents: Texts, whose ids are their places; or documents; or mappings with ``text``
-                and, if there are any, ``id``, ``title`` and metadata.
-            model: What encodes them: see :func:`~boolattn.encoders.models.as_retriever`.
+            documents: Texts, whose ids are their positions; or documents; or mappings with
+                ``text`` and, if there are any, ``id``, ``title`` and metadata.
+            encoder: As in the class.
             **settings: Values of :class:`IndexSettings`.
         """
         if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
             raise DataError(f"documents are a list of texts, not {type(documents).__name__}")
         with ExitStack() as stack:
             folder = stack.enter_context(scratch_folder())
-            own = (_document(place, given) for place, given in enumerate(documents))
-            found = cls.build(folder, own, as_retriever(model), **settings)
-            weakref.finalize(found, stack.pop_all().close)
-        return found
+            records = (_document(position, value) for position, value in enumerate(documents))
+            searcher = cls.build(folder, records, as_encoder(encoder), **settings)
+            weakref.finalize(searcher, stack.pop_all().close)
+        return searcher
 
     def __len__(self) -> int:
-        """Return the number of documents, without the deleted ones."""
-        return self.manifest.n_documents
+        """Return the number of documents; 0 for a collection of someone else's."""
+        return self.store.n_documents
 
     @property
-    def manifest(self) -> Manifest:
-        """The manifest of the open index."""
-        return self._index.manifest
-
-    @property
-    def engine(self) -> Engine:
-        """What finds the nearest vectors."""
-        return self._index.engine
+    def settings(self) -> StoreSettings:
+        """How the store was made."""
+        return self.store.settings
 
     @property
     def fields(self) -> list[str]:
         """Names of the metadata."""
-        return self._index.rows.names()
+        with self.store.reading() as reader:
+            return sorted(reader.fields())
 
     @property
     def facets(self) -> tuple[Facet, ...]:
-        """Fields of the metadata with few values, and their documents; counted once."""
-        with self._reading():
-            return self._index.facets
+        """Fields of the metadata with few values, and their documents."""
+        with self.store.reading() as reader:
+            return self._overview.facets(reader)
 
     @property
     def examples(self) -> tuple[Example, ...]:
-        """Queries that fit the documents; found once."""
-        with self._reading():
-            return self._index.examples
+        """Queries that fit the documents."""
+        with self.store.reading() as reader:
+            return self._overview.examples(reader)
 
     @property
-    def has_lexical(self) -> bool:
+    def has_words(self) -> bool:
         """Whether hybrid search is possible."""
-        return self._index.lexical is not None
+        return self.store.settings.words
+
+    def _check_model(self) -> None:
+        """Refuse another model than the store's, if that is known."""
+        if self.settings.fingerprint:
+            check_model(self.store, self.encoder.fingerprint, self.encoder.digests)
 
     @checked
     def add(
@@ -183,55 +245,43 @@ class Searcher:
         encode: Encode | None = None,
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Add documents; other arguments as in :meth:`build`.
+        """Add documents, all or none; other arguments as in :meth:`build`.
 
         With ``replace_old`` a document replaces one with the same id, which is else an error.
         """
-        writer = Writer(self.folder, self.retriever, IndexSettings(), encode, progress)
-        self._index = OpenIndex.open(self.folder, writer.add(documents, replace_old=replace_old))
+        self._check_model()
+        writer = Writer(
+            encoder=self.encoder,
+            passages=self.settings.passages,
+            encode=encode,
+            progress=progress,
+        )
+        with self.store.adding(replace_old=replace_old) as draft:
+            if isinstance(draft, LocalDraft):
+                draft.sample = self.encoder.encode_operands
+            writer.write(draft, documents, replace_old=replace_old)
+        self._overview = Overview()
 
     def delete(self, ids: Iterable[str]) -> None:
-        """Remove documents by id."""
-        self._index = OpenIndex.open(self.folder, delete_documents(self.folder, ids))
+        """Remove documents by id; with an unknown id nothing is removed."""
+        self.store.delete(check_ids(ids))
+        self._overview = Overview()
 
     def refresh(self) -> bool:
-        """Open the index again if another process changed it; return whether it did."""
-        manifest = read_manifest(self.folder)
-        if manifest == self.manifest:
-            return False
-        check_files(self.folder, manifest)
-        check_model(self.folder, manifest, self.retriever)
-        self._index = OpenIndex.open(self.folder, manifest)
-        return True
-
-    def _check_changes(self) -> None:
-        """Raise if a mapped file was altered; open the index again if it only looks so."""
-        if changed := self._index.changed_files(self.folder):
-            check_files(self.folder, self.manifest, names=changed, verify=True)
-            self._index = OpenIndex.open(self.folder, self.manifest)
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Answer nothing from files that were altered before or meanwhile, and blame them."""
-        self._check_changes()
-        try:
-            yield
-        except BoolattnError:
-            raise
-        except Exception:
-            # The largest files of a large index were never hashed.
-            check_files(self.folder, self.manifest, verify=True)
-            raise
-        finally:
-            self._check_changes()
+        """Read what another process changed; return whether anything did."""
+        is_changed = self.store.refresh()
+        if is_changed:
+            self._check_model()
+        return is_changed
 
     def document(self, name: str) -> Document:
         """Return a document by its id."""
-        with self._reading():
-            row = self._index.rows.find([name]).get(name) if isinstance(name, str) else None
-            if row is None:
-                raise DataError(f"no document {name!r} in {self.folder}")
-            return self._index.rows.document(row)
+        with self.store.reading() as reader:
+            key = reader.find([name]).get(name) if isinstance(name, str) else None
+            [document] = reader.documents(np.array([key])) if key is not None else [None]
+        if document is None:
+            raise DataError(f"no document {name!r} in {self.store.label}")
+        return document
 
     def search(self, query: str = "", k: int = 10, **options: Any) -> SearchResult:
         """Search one query for ``k`` results; options are those of ``SearchOptions``.
@@ -240,32 +290,40 @@ class Searcher:
         """
         return self.search_many([query], k, **options)[0]
 
+    async def asearch(self, query: str, k: int = 10, **options: Any) -> SearchResult:
+        """Search as :meth:`search` does, in another thread."""
+        return await asyncio.to_thread(self.search, query, k, **options)
+
     def search_many(
         self, queries: Sequence[str], k: int = 10, **options: Any
     ) -> list[SearchResult]:
         """Search several queries, encoded and compared in one batch; see :meth:`search`."""
         check_queries(queries)
-        how = read_options(options, k, self.engine.limit, self.manifest.engine)
-        if how.hybrid is None:
-            how = replace(how, hybrid=self.has_lexical and how.compose)
-        elif how.hybrid and not self.has_lexical:
-            raise ConfigError(
-                f"{self.folder} has no lexical index; index again without --no-lexical"
-            )
+        chosen = read_options(options, k)
         if not queries:
             return []
-        k = min(k + how.offset, max(1, len(self)))
-        with self._reading():
-            return Pipeline(self._index, self.retriever, how, k).run(list(queries))
+        with self.store.reading() as reader:
+            if chosen.hybrid is None:
+                chosen = replace(chosen, hybrid=reader.has_words and chosen.compose)
+            elif chosen.hybrid and not reader.has_words:
+                raise reader.no_words()
+            n = k + chosen.offset
+            if reader.limit is not None and n > reader.limit:
+                raise QueryError(
+                    f"{reader.label} gives at most {reader.limit} results, and {n} were asked for"
+                )
+            if reader.counts:
+                n = min(n, max(1, reader.count(Filter())))
+            return Pipeline(reader, self.encoder, self.parser, chosen, n).run(list(queries))
 
 
-def _document(place: int, given: str | Mapping[str, Any] | Document) -> Document:
-    if isinstance(given, Document):
-        return given
-    values = dict(given) if isinstance(given, Mapping) else {"text": given}
+def _document(position: int, value: str | Mapping[str, Any] | Document) -> Document:
+    if isinstance(value, Document):
+        return value
+    values = dict(value) if isinstance(value, Mapping) else {"text": value}
     if not isinstance(values.get("text"), str):
-        raise DataError(f"document {place} has no text; give texts, or mappings with 'text'")
+        raise DataError(f"document {position} has no text; give texts, or mappings with 'text'")
     name: Any
-    name, title, text = values.pop("id", place), values.pop("title", ""), values.pop("text")
+    name, title, text = values.pop("id", position), values.pop("title", ""), values.pop("text")
     name = str(name) if isinstance(name, Integral) else name
     return Document(id=name, text=text, title="" if title is None else title, metadata=values)

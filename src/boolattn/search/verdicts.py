@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from boolattn.query.tree import And, Atom, Not, Or
 from boolattn.scoring.shortlist import SHORTLIST
 from boolattn.search.result import DOUBTFUL, KEPT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from boolattn.query.tree import QueryTree
     from boolattn.search.result import Hit
 
 #: A document counts as one of a negated operand where it matches that more than this share of the
 #: documents that fit the rest of the query best.
 BELONGS = 0.8
-
-
-def truth(tree: QueryTree, operands: Iterable[Any]) -> Any:  # noqa: ANN401 - see operands
-    """Return whether a tree holds, as 1 or 0.
-
-    The truths of its operands, left to right, are numbers, or arrays over documents.
-
-    >>> truth(And((Atom("a"), Not(Or((Atom("b"), Atom("c")))))), [1, 0, 0])
-    1
-    """
-    values = iter(operands)
-
-    def walk(node: QueryTree) -> Any:  # noqa: ANN401 - as above
-        match node:
-            case Atom():
-                return next(values)
-            case Not(part):
-                return 1 - walk(part)
-            case And(parts):
-                return math.prod([walk(part) for part in parts])
-            case Or(parts):
-                return 1 - math.prod([1 - walk(part) for part in parts])
-
-    return walk(tree)
 
 
 def judge(operands: Sequence[str], hit: Hit) -> tuple[str, str]:
@@ -75,17 +48,17 @@ def explain_lower_rank(operands: Sequence[str], hit: Hit, above: Sequence[Hit]) 
         return "; ".join(reasons)
     if not hit.ranks or not above:
         return ""
-    usual = [median(other.ranks[place] for other in above) for place in range(len(operands))]
+    usual = [median(other.ranks[index] for other in above) for index in range(len(operands))]
     worse = [
-        (rank / usual[place], place)
-        for place, rank in enumerate(hit.ranks)
-        if rank > usual[place] and not hit.exceeds[place]
+        (rank / usual[index], index)
+        for index, rank in enumerate(hit.ranks)
+        if rank > usual[index] and not hit.exceeds[index]
     ]
     if not worse:
         return ""
-    _, place = max(worse)
-    rank, name = hit.ranks[place], f"{operands[place]!r}"
-    theirs = f"(results above it: {usual[place]:.0f})"
+    _, index = max(worse)
+    rank, name = hit.ranks[index], f"{operands[index]!r}"
+    theirs = f"(results above it: {usual[index]:.0f})"
     if rank > SHORTLIST:
         return f"is not among the first {SHORTLIST} for {name} {theirs}"
     return f"is number {rank} for {name} {theirs}"

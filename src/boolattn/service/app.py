@@ -106,12 +106,12 @@ def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def _api_routes(handlers: Handlers, changes: DocumentHandlers) -> APIRouter:
     router = APIRouter()
-    found, one = _ok("search"), "/documents/{document_id:path}"
-    router.post("/search", responses=_errors(400, 408, 413) | found)(handlers.search)
-    router.get("/search", responses=_errors(400) | found)(handlers.search_by_address)
+    search_reply, document_path = _ok("search"), "/documents/{document_id:path}"
+    router.post("/search", responses=_errors(400, 408, 413) | search_reply)(handlers.search)
+    router.get("/search", responses=_errors(400) | search_reply)(handlers.search_by_address)
     router.get("/explain", responses=_errors(400) | _ok("explain"))(handlers.explain)
-    router.get(one, responses=_errors(404) | _ok("document"))(handlers.document)
-    router.delete(one, responses=_errors(403, 404) | _ok("change"))(changes.delete)
+    router.get(document_path, responses=_errors(404) | _ok("document"))(handlers.document)
+    router.delete(document_path, responses=_errors(403, 404) | _ok("change"))(changes.delete)
     router.post("/documents", responses=_errors(400, 403, 413) | _ok("change"))(changes.add)
     router.get("/health", responses=_ok("health"))(handlers.health)
     overview = OverviewHandlers(handlers)
@@ -124,7 +124,8 @@ def _api_routes(handlers: Handlers, changes: DocumentHandlers) -> APIRouter:
     )
     async def metrics() -> Response:
         """Metrics for Prometheus."""
-        return Response(handlers.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        text = await asyncio.to_thread(handlers.metrics.text)
+        return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     return router
 

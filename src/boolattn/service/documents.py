@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +17,8 @@ from boolattn.service.errors import RefusedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from boolattn.search.storage.segments import Array
     from boolattn.service.handlers import Handlers
+    from boolattn.stores.base import Array
 
 #: Documents encoded at once; a search waits for no more than these.
 _BATCH = 8
@@ -36,18 +37,22 @@ class DocumentHandlers:
 
     async def add(self, request: schemas.DocumentsRequest) -> schemas.ChangeReply:
         """Add documents, all or none; with update, each replaces the one with its id."""
-        documents = [Document(**one.model_dump()) for one in request.documents]
+        documents = [Document(**entry.model_dump()) for entry in request.documents]
         await self._change(
             lambda: self._searcher.add(documents, replace_old=request.update, encode=self._encode),
             RefusedError(422, "bad_document", ""),
         )
-        return schemas.ChangeReply(changed=len(documents), documents=len(self._searcher))
+        return await self._reply(len(documents))
 
     async def delete(self, document_id: str) -> schemas.ChangeReply:
         """Delete a document."""
         missing = RefusedError(404, "no_document", "the index has no document with this id")
         await self._change(lambda: self._searcher.delete([document_id]), missing)
-        return schemas.ChangeReply(changed=1, documents=len(self._searcher))
+        return await self._reply(1)
+
+    async def _reply(self, n_changed: int) -> schemas.ChangeReply:
+        n_documents = await asyncio.to_thread(len, self._searcher)
+        return schemas.ChangeReply(changed=n_changed, documents=n_documents)
 
     async def _change(self, change: Callable[[], None], refused: RefusedError) -> None:
         """Change the index; ``refused`` answers what the documents are to blame for."""
@@ -65,7 +70,7 @@ class DocumentHandlers:
 
     def _encode(self, batches: Iterable[list[str]]) -> Iterator[Array]:
         """Encode in the thread of the model, a few at a time."""
-        encode, run = self._searcher.retriever.encode_documents, self._handlers.batcher.run
+        encode, run = self._searcher.encoder.encode_documents, self._handlers.batcher.run
         for texts in batches:
-            parts = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
-            yield np.concatenate([run(lambda own=own: encode(own)) for own in parts])  # type: ignore[misc]
+            chunks = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
+            yield np.concatenate([run(partial(encode, chunk)) for chunk in chunks])

@@ -10,7 +10,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from boolattn.errors import BoolattnError, ConfigError, IndexFolderError, QueryError
+from boolattn.errors import (
+    BoolattnError,
+    ConfigError,
+    IndexFolderError,
+    QueryError,
+    ServerError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,6 +61,10 @@ def as_refused(error: Exception) -> RefusedError:
             return error
         case QueryError() | ConfigError():
             return _query_error(error)
+        case ServerError():
+            logger.error("the store does not answer: %s", one_line(str(error)))
+            message = "the store does not answer; see the log"
+            return RefusedError(503, "store_unavailable", message, headers={"Retry-After": "5"})
         case IndexFolderError():
             logger.error("the index cannot be read: %s", one_line(str(error)))
             message = "the index is damaged or being repaired; see the log"

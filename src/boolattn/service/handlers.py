@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import time
 import unicodedata
 from collections.abc import Sequence
@@ -17,13 +18,13 @@ from fastapi import Query
 import boolattn
 from boolattn.errors import BoolattnError, DataError
 from boolattn.query.syntax import is_explicit
-from boolattn.search.filters import parse_filters
 from boolattn.search.pipeline import SHORTENED
 from boolattn.service import replies, schemas
 from boolattn.service.batching import Batcher
 from boolattn.service.errors import RefusedError, one_line
 from boolattn.service.judgements import JudgedQueries
 from boolattn.service.metrics import Metrics
+from boolattn.stores.filters import parse_filters
 
 if TYPE_CHECKING:
     from boolattn.search import Document, Searcher, SearchResult
@@ -77,7 +78,7 @@ class Handlers:
             wait=settings.batch_wait,
             on_batch=self.metrics.count_batch,
         )
-        self.metrics.gauge("boolattn_documents", "Documents in the index.", searcher.__len__)
+        self.metrics.gauge("boolattn_documents", "Documents in the index.", self._n_documents)
         self.metrics.gauge("boolattn_queries_waiting", "Queries waiting.", self.batcher.__len__)
 
     async def search(self, request: schemas.SearchRequest) -> schemas.SearchReply:
@@ -85,12 +86,12 @@ class Handlers:
         start = time.perf_counter()
         self._check_query(request.query, [*request.positive, *request.negative])
         self._check_options(request)
-        found, plain = await self._search(request)
-        way = "composed" if found.is_composed else "one vector"
+        result, plain = await self._search(request)
+        way = "composed" if result.is_composed else "one vector"
         self.metrics.queries.labels(way=way).inc()
-        took = {name: round(value, 3) for name, value in found.took.items()}
+        took = {name: round(value, 3) for name, value in result.took.items()}
         took["total"] = round(1000 * (time.perf_counter() - start), 3)
-        return self._reply(request, found, plain, took)
+        return self._reply(request, result, plain, took)
 
     async def search_by_address(
         self,
@@ -112,32 +113,39 @@ class Handlers:
         """Show how a query is parsed: tree, operands, and cue, scope and bias by word."""
         self._check_query(q, [*positive, *negative])
         options = Options.of(1, mode=mode, positive=list(positive), negative=list(negative))
-        found = await self.batcher.submit(options, q)
+        result = await self.batcher.submit(options, q)
         gate: dict[str, bool] = {}
         words: list[schemas.WordReply] = []
         # No encoder sees explicit syntax as a sentence.
         if q.strip() and (mode == "plain" or (mode == "auto" and not is_explicit(q))):
-            retriever = self.searcher.retriever
-            gate, words = await self.batcher.call(lambda: replies.explain_words(retriever, q))
-        return schemas.ExplainReply(**replies.parse_fields(found), gate=gate, words=words)
+            encoder = self.searcher.encoder
+            gate, words = await self.batcher.call(lambda: replies.explain_words(encoder, q))
+        return schemas.ExplainReply(**replies.parse_fields(result), gate=gate, words=words)
 
     async def document(self, document_id: str) -> schemas.DocumentReply:
         """Return the full text and the metadata of one document."""
         try:
-            found = await self.batcher.call(lambda: self._document(document_id))
+            document = await self.batcher.call(lambda: self._document(document_id))
         except DataError as error:
             message = "the index has no document with this id"
             raise RefusedError(404, "no_document", message) from error
-        return schemas.DocumentReply.model_validate(found, from_attributes=True)
+        return schemas.DocumentReply.model_validate(document, from_attributes=True)
 
     async def health(self) -> schemas.HealthReply:
         """Check that the service is running."""
         return schemas.HealthReply(
             status="ok",
             version=boolattn.__version__,
-            documents=len(self.searcher),
+            documents=await asyncio.to_thread(len, self.searcher),
             uptime_s=round(time.monotonic() - self.start, 1),
         )
+
+    def _n_documents(self) -> float:
+        """Count documents for the metrics, which are there also where the store is not."""
+        try:
+            return len(self.searcher)
+        except BoolattnError:
+            return math.nan
 
     def _search_batch(self, options: Options, queries: Sequence[str]) -> Sequence[SearchResult]:
         """Search in the worker thread."""
@@ -206,7 +214,7 @@ class Handlers:
     def _reply(
         self,
         request: schemas.SearchRequest,
-        found: SearchResult,
+        result: SearchResult,
         plain: SearchResult | None,
         took: dict[str, float],
     ) -> schemas.SearchReply:
@@ -216,29 +224,29 @@ class Handlers:
         convert = partial(replies.hit_replies, ranks=ranks, snippet=snippet, judged=judged)
         # Where two lists are compared, both are searched from the first result on.
         start = request.offset if plain else 0
-        hits = convert(found, found.hits[start:], other=plain)
-        left = found.total - request.offset
+        hits = convert(result, result.hits[start:], other=plain)
+        left = result.total - request.offset
         if len(hits) == request.k:  # the comparison asked for more
-            warnings = tuple(one for one in found.warnings if not one.startswith(SHORTENED))
-            found = replace(found, warnings=warnings)
+            warnings = tuple(text for text in result.warnings if not text.startswith(SHORTENED))
+            result = replace(result, warnings=warnings)
         reply = schemas.SearchReply(
-            **replies.parse_fields(found),
+            **replies.parse_fields(result),
             k=request.k,
             offset=request.offset,
             next_offset=ranks.stop - 1 if len(hits) == request.k < left else None,
-            total=found.total,
+            total=result.total,
             label=self.settings.label,
-            n_compared=found.n_compared,
-            hybrid=found.hybrid,
-            strict_not=found.strict_not,
+            n_compared=result.n_compared,
+            hybrid=result.hybrid,
+            strict_not=result.strict_not,
             hits=hits,
             judged=replies.count_judged(hits, judged),
             took=took,
         )
         if plain is None:
-            reply.put_down = convert(found, found.ranked_lower)
+            reply.put_down = convert(result, result.ranked_lower)
         else:
-            hits = convert(plain, plain.hits[start:], other=found)
+            hits = convert(plain, plain.hits[start:], other=result)
             counts = replies.count_judged(hits, judged)
             label = self.settings.plain_label + (", with words (hybrid)" if plain.hybrid else "")
             reply.plain = schemas.ListReply(system="plain", label=label, hits=hits, judged=counts)

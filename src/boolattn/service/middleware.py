@@ -92,7 +92,9 @@ class _Exchange:
         if route is not None:
             return str(route.path)
         # Refused before it was routed.
-        return next((own for own in PROTECTED if self.scope["path"].startswith(own)), "other")
+        return next(
+            (prefix for prefix in PROTECTED if self.scope["path"].startswith(prefix)), "other"
+        )
 
 
 class LimitsMiddleware:

@@ -17,7 +17,7 @@ from boolattn.service.handlers import Handlers, Options
 from boolattn.service.schemas import QUERY, Value
 
 if TYPE_CHECKING:
-    from boolattn.search.index.overview import Example
+    from boolattn.search.overview import Example
 
 N_EXAMPLES = 5
 
@@ -37,7 +37,7 @@ class AboutReply(BaseModel):
     documents: int
     boolean: str = Field(description="Name of the model.")
     plain: str | None = Field(description="Name of the system compared with, if any.")
-    has_lexical: bool
+    has_words: bool
     max_k: int
     max_length: int
 
@@ -63,6 +63,7 @@ class FacetReply(BaseModel):
     documents: int = Field(description="That have a value.")
     different: int = Field(description="Number of different values; the most frequent are given.")
     values: list[FacetValue]
+    is_exact: bool = Field(description="Whether all documents were counted, or a sample.")
 
 
 class FacetsReply(BaseModel):
@@ -85,19 +86,20 @@ class OverviewHandlers:
         """Describe the service: its index and its limits."""
         return AboutReply(
             version=boolattn.__version__,
-            documents=len(self._searcher),
+            documents=await asyncio.to_thread(len, self._searcher),
             boolean=self._settings.label,
             plain=self._settings.plain_label if self._settings.compare else None,
-            has_lexical=self._searcher.has_lexical,
+            has_words=self._searcher.has_words,
             max_k=self._settings.max_k,
             max_length=self._settings.max_length,
         )
 
     async def facets(self) -> FacetsReply:
         """Return fields of the metadata with few values, counted once for each index version."""
-        found = await asyncio.to_thread(lambda: self._searcher.facets)
-        facets = [FacetReply.model_validate(one, from_attributes=True) for one in found]
-        return FacetsReply(documents=len(self._searcher), facets=facets)
+        counted = await asyncio.to_thread(lambda: self._searcher.facets)
+        facets = [FacetReply.model_validate(facet, from_attributes=True) for facet in counted]
+        n_documents = await asyncio.to_thread(len, self._searcher)
+        return FacetsReply(documents=n_documents, facets=facets)
 
     async def examples(self) -> ExamplesReply:
         """Return queries to try: judged ones, or topics of the documents joined by operators."""
@@ -107,9 +109,9 @@ class OverviewHandlers:
         if judged:
             known = [(item.query, item.operators) for item in (*judged, *explicit[:1])]
         else:
-            found = await asyncio.to_thread(lambda: self._searcher.examples)
-            if self._examples[0] is not found:
-                self._examples = found, await self._searched(found)
+            suggested = await asyncio.to_thread(lambda: self._searcher.examples)
+            if self._examples[0] is not suggested:
+                self._examples = suggested, await self._searched(suggested)
             known = self._examples[1]
         examples = [
             ExampleReply(query=text, operators=list(names), is_judged=bool(judged))
@@ -119,12 +121,12 @@ class OverviewHandlers:
 
     async def _searched(self, examples: Sequence["Example"]) -> list[tuple[str, tuple[str, ...]]]:
         """Keep examples with results; where a text is parsed otherwise, in explicit syntax."""
-        kept = []
-        for one in examples:
-            for text in dict.fromkeys([one.text, unparse(one.tree)]):
-                found = await self._batcher.submit(Options.of(1), text)
-                operators = operators_of(one.tree)
-                if found.hits and operators_of(found.tree) == operators:
-                    kept.append((text, tuple(operator.value for operator in operators)))
+        answered = []
+        for example in examples:
+            for text in dict.fromkeys([example.text, unparse(example.tree)]):
+                result = await self._batcher.submit(Options.of(1), text)
+                operators = operators_of(example.tree)
+                if result.hits and operators_of(result.tree) == operators:
+                    answered.append((text, tuple(operator.value for operator in operators)))
                     break
-        return kept
+        return answered

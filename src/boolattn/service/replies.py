@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from boolattn.encoders.base import BaseRetriever
+    from boolattn.encoders.base import Encoder
     from boolattn.plugin.explain import Explanation
     from boolattn.query.tree import QueryTree
     from boolattn.search import Hit, SearchResult
@@ -42,10 +42,10 @@ def parse_fields(result: SearchResult) -> dict[str, Any]:
                 text=atom.name,
                 kind=_KINDS.get(type(atom), "words"),
                 weight=atom.weight,
-                spans=list(own),
+                spans=list(operand_spans),
                 is_excluded=sign < 0,
             )
-            for (atom, sign), own in zip(signed_atoms(result.tree), spans, strict=True)
+            for (atom, sign), operand_spans in zip(signed_atoms(result.tree), spans, strict=True)
         ],
         "operators": [operator.value for operator in operators_of(result.tree)],
         "confidence": result.confidence,
@@ -71,7 +71,7 @@ def _node(tree: QueryTree, numbers: Iterator[int]) -> TreeNode:
 
 def hit_replies(
     result: SearchResult,
-    found: Sequence[Hit],
+    hits: Sequence[Hit],
     ranks: range,
     snippet: int,
     judged: JudgedQuery | None,
@@ -86,7 +86,7 @@ def hit_replies(
         verdict = RANKED_LOWER if other.is_composed else ""
         absent = OtherRank(rank=None, looked=len(other.hits), verdict=verdict)
     replies = []
-    for rank, hit in zip(ranks, found, strict=False):
+    for rank, hit in zip(ranks, hits, strict=False):
         start = hit.passage[0] if hit.passage else 0
         end = min(hit.passage[1] if hit.passage else len(hit.text), start + snippet)
         spans = (parsed or result).highlights(hit)
@@ -126,33 +126,33 @@ def count_judged(hits: Sequence[HitReply], judged: JudgedQuery | None) -> Judged
     """Count the judgements of some results."""
     if judged is None:
         return None
-    found = [hit.judgement for hit in hits]
+    judgements = [hit.judgement for hit in hits]
     return Judged(
         answers=len(judged.gold),
         excluded=len(judged.excluded),
-        answers_found=found.count("answers"),
-        excluded_found=found.count("excluded"),
+        answers_found=judgements.count("answers"),
+        excluded_found=judgements.count("excluded"),
     )
 
 
-def explain_words(retriever: BaseRetriever, text: str) -> tuple[dict[str, bool], list[WordReply]]:
+def explain_words(encoder: Encoder, text: str) -> tuple[dict[str, bool], list[WordReply]]:
     """Return the open gates and the words of a text.
 
     Both are empty for a model without BoolAttn, and for one that runs in onnxruntime.
     """
-    if (towers := getattr(retriever, "towers", None)) is None:
+    if (towers := getattr(encoder, "towers", None)) is None:
         return {}, []
     from boolattn.encoder import BoolBertModel, query_encoder
     from boolattn.plugin.explain import explain
 
     try:
-        encoder = query_encoder(towers)
+        tower = query_encoder(towers)
     except ConfigError:
         return {}, []  # a model with one tower
-    if not isinstance(encoder, BoolBertModel):
+    if not isinstance(tower, BoolBertModel):
         return {}, []
     tokenizer: Any = towers.tokenizer
-    explanation = explain(encoder, tokenizer, text)
+    explanation = explain(tower, tokenizer, text)
     n_tokens = len(explanation.tokens)
     encoding = tokenizer(text, return_offsets_mapping=True, truncation=True, max_length=n_tokens)
     groups: dict[int, list[int]] = {}

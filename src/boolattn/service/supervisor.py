@@ -33,8 +33,8 @@ def supervise() -> None:
             sys.exit(status if status >= 0 else 128 - status)
         has_crashed = True
         pause = _PAUSE_S if time.monotonic() - start > _LONG_S else min(2 * pause, _MAX_PAUSE_S)
-        what = signal.Signals(-status).name if status < 0 else f"status {status}"
-        line = f"boolattn: the service ended with {what}; it starts again in {pause:g} s\n"
+        cause = signal.Signals(-status).name if status < 0 else f"status {status}"
+        line = f"boolattn: the service ended with {cause}; it starts again in {pause:g} s\n"
         sys.stderr.write(line)
         sys.stderr.flush()
         time.sleep(pause)

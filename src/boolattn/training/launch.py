@@ -12,7 +12,7 @@ from torch import nn
 
 from boolattn.data.catalog import Options, open_dataset
 from boolattn.data.labelled_queries import label_queries, read_labelled_queries
-from boolattn.encoder.retriever import Retriever
+from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.errors import ConfigError
 from boolattn.files import text_hash
 from boolattn.plugin import attach, save
@@ -153,13 +153,13 @@ def post_train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> 
 def _post_train(
     preset: Preset, corpus: Corpus, source: Path, target: Path, launch: Launch
 ) -> dict[str, float]:
-    retriever = Retriever.load(source, parser=None)
+    model = TorchEncoder.load(source)
     queries = list(label_queries(corpus.split(preset.data.train)))
     if launch.parser_queries is not None:
         for name, own in read_labelled_queries(launch.parser_queries).items():
             queries += own if not name.startswith(HELD_OUT) else []
-    metrics = {"gate_accuracy": train_gate(retriever, queries, preset)}
-    save_model(retriever.towers, target, preset, command=launch.command)
+    metrics = {"gate_accuracy": train_gate(model, queries, preset)}
+    save_model(model.towers, target, preset, command=launch.command)
     return metrics
 
 

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from boolattn.query.plan import plan_queries
+from boolattn.query.reading import read_trees
 from boolattn.query.syntax import parse
+from boolattn.scoring.exact import score
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from boolattn.encoders.base import BaseRetriever
+    from boolattn.encoders.base import Encoder
 
     Array = NDArray[np.float32]
 
@@ -34,9 +37,7 @@ TEXTS = (
 _EXPLICIT = ("moths of Borneo NOT Sumatra", "garlic OR leek", "asthma AND smoking NOT children")
 
 
-def check_agreement(
-    torch: BaseRetriever, onnx: BaseRetriever, texts: Sequence[str]
-) -> dict[str, float]:
+def check_agreement(torch: Encoder, onnx: Encoder, texts: Sequence[str]) -> dict[str, float]:
     """Compare vectors and composed scores.
 
     Returns the least cosines of queries, operands and documents, and the least correlation of the
@@ -49,8 +50,9 @@ def check_agreement(
     documents = torch.encode_documents(texts)
     found["document_cosine"] = _least_cosine(documents, onnx.encode_documents(texts))
     trees, rest = [parse(query) for query in _EXPLICIT], []
-    for a, b in zip(onnx.plan_trees(trees), torch.plan_trees(trees), strict=True):
-        scores = [m.score(p, p.vectors @ documents.T) for m, p in ((onnx, a), (torch, b))]
+    readings = read_trees(trees)
+    for plans in zip(*(plan_queries(readings, model) for model in (onnx, torch)), strict=True):
+        scores = [score(plan, plan.vectors @ documents.T) for plan in plans]
         rest.append(float(np.corrcoef(scores[0], scores[1])[0, 1]))
     found["score_correlation"] = min(rest)
     return {name: round(value, 5) for name, value in found.items()}

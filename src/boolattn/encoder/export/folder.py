@@ -13,10 +13,10 @@ import numpy as np
 from boolattn.checksums import SUMS
 from boolattn.encoder.export.agreement import TEXTS, check_agreement
 from boolattn.encoder.export.graphs import TowerGraph, tower_graphs, write_graph
-from boolattn.encoder.retriever import Retriever
+from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.encoder.towers import settings_of
 from boolattn.encoders.int8 import TORCH, WEIGHTS_MAP, read_tensors, write_parts, write_torch
-from boolattn.encoders.onnx_retriever import OnnxRetriever
+from boolattn.encoders.onnx_encoder import OnnxEncoder
 from boolattn.encoders.onnx_storage import (
     DOCUMENT,
     MANIFEST,
@@ -61,24 +61,24 @@ def export_model(
     if target.suffix == ".onnx":
         raise ConfigError(f"{target} names a file; name a folder, which will hold several graphs")
     log(f"loading {source}")
-    retriever = Retriever.load(source, device="cpu", parser=None)
+    encoder = TorchEncoder.load(source, device="cpu")
     with (
         atomic_folder(target, replace=True, marker=MANIFEST) as draft,
         scratch_folder() as scratch,
     ):
-        builder = _Export(retriever, source, draft, scratch, int8=int8)
-        for name, graph in tower_graphs(retriever).items():
+        builder = _Export(encoder, source, draft, scratch, int8=int8)
+        for name, graph in tower_graphs(encoder).items():
             log(f"tracing the {name} graph")
             builder.add(name, graph)
         builder.write_weights()
         manifest = builder.write_rest()
         log("comparing with torch")
-        agreement = check_agreement(retriever, OnnxRetriever(draft, manifest, parser=None), texts)
+        agreement = check_agreement(encoder, OnnxEncoder(draft, manifest), texts)
         manifest = replace(manifest, agreement=agreement)
         if int8:
             # The torch model that is restored from this folder has the rounded weights.
             write_torch(draft, restored := scratch / "restored")
-            fingerprint = Retriever.load(restored, device="cpu", parser=None).fingerprint
+            fingerprint = TorchEncoder.load(restored, device="cpu").fingerprint
             manifest = replace(manifest, fingerprint=fingerprint)
         manifest.write(draft)
     return manifest
@@ -88,7 +88,7 @@ def export_model(
 class _Export:
     """Writes a folder step by step."""
 
-    retriever: Retriever
+    encoder: TorchEncoder
     source: Path
     draft: Path
     scratch: Path
@@ -179,7 +179,7 @@ class _Export:
 
     def write_rest(self) -> OnnxManifest:
         """Write tokenizer and torch's small files; return the manifest."""
-        retriever, towers = self.retriever, self.retriever.towers
+        encoder, towers = self.encoder, self.encoder.towers
         if (own := self.source / TOKENIZER).is_file():
             shutil.copyfile(own, self.draft / TOKENIZER)
         else:
@@ -202,14 +202,14 @@ class _Export:
             for task in (QUERY, OPERAND, DOCUMENT)
         }
         return OnnxManifest(
-            fingerprint=retriever.fingerprint,
-            dimension=retriever.dimension,
-            similarity=retriever.similarity,
+            fingerprint=encoder.fingerprint,
+            dimension=encoder.dimension,
+            similarity=encoder.similarity,
             query_length=lengths[0],
             document_length=lengths[1],
             query_prompt=prompts.get(QUERY, ""),
             document_prompt=prompts[names[0]] if names else "",
-            gate=retriever.gate,
+            gate=encoder.gate,
             inputs=tuple(self._inputs),
             graphs=files,
             bits=7 if self.int8 else 32,

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoders.onnx_retriever import VECTORS
+from boolattn.encoders.onnx_encoder import VECTORS
 from boolattn.encoders.onnx_storage import DOCUMENT, OPERAND, QUERY
 from boolattn.errors import UnsupportedEncoderError
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from sentence_transformers import SentenceTransformer
 
-    from boolattn.encoder.retriever import Retriever
+    from boolattn.encoder.torch_encoder import TorchEncoder
 
 #: Has attention as one operator.
 OPSET = 23
@@ -84,9 +84,9 @@ class TowerGraph(nn.Module):
         return vectors
 
 
-def tower_graphs(retriever: Retriever) -> dict[str, TowerGraph]:
+def tower_graphs(encoder: TorchEncoder) -> dict[str, TowerGraph]:
     """Return the graphs of a model by task; a task without one uses the document graph."""
-    towers = retriever.towers
+    towers = encoder.towers
     document, query = TowerGraph(towers, DOCUMENT), TowerGraph(towers, QUERY)
     graphs = {DOCUMENT: document}
     is_shared = query.encoder is document.encoder

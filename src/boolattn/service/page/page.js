@@ -11,7 +11,7 @@ const lists = document.querySelector(".lists");
 const SWITCHES = ["mode", "hybrid", "strict_not"];
 const LISTS = ["filter", "positive", "negative"];
 const N_RESULTS = 10;
-let about = { plain: null, max_k: 100, has_lexical: false };
+let about = { plain: null, max_k: 100, has_words: false };
 let facets = null;
 let state = fromAddress();
 let running = null;
@@ -232,7 +232,7 @@ function drawAbout() {
   $("about").textContent = `${plural(about.documents, "document")}, searched with ${about.boolean}${compared}.`;
   $("k").max = String(about.max_k);
   $("query").maxLength = about.max_length;
-  $("hybrid-field").hidden = !about.has_lexical;
+  $("hybrid-field").hidden = !about.has_words;
   $("compare-field").hidden = !about.plain;
   $("compared").textContent = about.plain ?? "";
 }

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from boolattn.encoder.retriever import Retriever
+    from boolattn.encoder.torch_encoder import TorchEncoder
     from boolattn.query.parsed_query import LabelledQuery
     from boolattn.training.settings import Preset
 
@@ -43,9 +43,9 @@ _TEXTS_AT_ONCE = 256
 _LAST = 100
 
 
-def gate_of(retriever: Retriever) -> LearnedGate | None:
+def gate_of(model: TorchEncoder) -> LearnedGate | None:
     """Return a model's learned gate, if it has one."""
-    encoder = query_encoder(retriever.towers)
+    encoder = query_encoder(model.towers)
     if not isinstance(encoder, BoolBertModel):
         return None
     gate = plugin_of(encoder.backbone).gate
@@ -58,21 +58,21 @@ def operator_labels(query: LabelledQuery) -> tuple[int, ...]:
     return tuple(int(operator in used) for operator in OPERATORS)
 
 
-def train_gate(retriever: Retriever, queries: Sequence[LabelledQuery], preset: Preset) -> float:
+def train_gate(model: TorchEncoder, queries: Sequence[LabelledQuery], preset: Preset) -> float:
     """Train a model's learned gate, and nothing else, on labelled queries.
 
     Returns:
         The share of the last hundred batches' texts with all operators right, under dropout.
     """
-    gate = gate_of(retriever)
+    gate = gate_of(model)
     if gate is None:
         raise ConfigError("post.gate_steps trains a learned gate, and this model has none")
     if not queries:
         raise ConfigError("post.gate_steps needs labelled queries; name a file: --parser-queries")
-    settings, seed, device = preset.post, preset.train.seed, retriever.towers.device
+    settings, seed, device = preset.post, preset.train.seed, model.towers.device
     logger.info("training the gate on %d texts", len(queries))
     texts = [query.text for query in queries]
-    states = _embeddings(retriever, Tokens(retriever.towers.tokenizer, texts, _length(preset)))
+    states = _embeddings(model, Tokens(model.towers.tokenizer, texts, _length(preset)))
     columns = label_columns(gate.config.operators)
     labels = torch.tensor([operator_labels(one) for one in queries])[:, columns].float()
     accuracy: list[float] = []
@@ -107,13 +107,13 @@ def _length(preset: Preset) -> int:
     return preset.model.query_length
 
 
-def _embeddings(retriever: Retriever, tokens: Tokens) -> dict[int, Tensor]:
+def _embeddings(model: TorchEncoder, tokens: Tokens) -> dict[int, Tensor]:
     """Return the embedding output of each text, which the gate reads, in half precision."""
-    encoder: Any = query_encoder(retriever.towers)
+    encoder: Any = query_encoder(model.towers)
     found: dict[int, Tensor] = {}
     for chosen, features in tokens.by_length(range(len(tokens)), _TEXTS_AT_ONCE):
         lengths = features["attention_mask"].sum(-1).tolist()
-        ids = features["input_ids"].to(retriever.towers.device)
+        ids = features["input_ids"].to(model.towers.device)
         with torch.no_grad():
             states = encoder.backbone.embeddings(ids).half()
         for place, (row, length) in enumerate(zip(chosen.tolist(), lengths, strict=True)):

@@ -1,0 +1,197 @@
+"""The torch encoder: any sentence-transformers model."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from sentence_transformers.sentence_transformer.modules import Normalize
+from tokenizers import Tokenizer
+from torch.nn import functional as F
+from transformers import PreTrainedModel
+
+from boolattn.encoder.bool_bert import BoolBertModel
+from boolattn.encoder.document_encoder import document_encoder
+from boolattn.encoder.tower_storage import load_towers, save_towers
+from boolattn.encoder.towers import encode_queries, query_encoder, settings_of
+from boolattn.encoders.base import Encoder, ignore
+from boolattn.encoders.models import torch_folder
+from boolattn.errors import ConfigError
+from boolattn.plugin.attach import plugin_of
+from boolattn.query.runtime import vocabulary_sum
+from boolattn.settings import checked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from sentence_transformers import SentenceTransformer
+    from torch import Tensor
+
+    from boolattn.encoder.card import Card
+
+    Array = NDArray[np.float32]
+
+
+#: Settings that change vectors, and neither names nor shapes of tensors.
+_CONFIGURATION = (
+    "model_type",
+    "hidden_act",
+    "hidden_activation",
+    "activation",
+    "layer_norm_eps",
+    "norm_eps",
+    "num_attention_heads",
+    "n_heads",
+    "relative_attention_num_buckets",
+    "local_attention",
+    "global_attn_every_n_layers",
+    "boolattn",
+)
+#: No encoder reads more tokens of a text.
+MAX_TOKENS = 8192
+
+
+class TorchEncoder(Encoder):
+    """Any sentence-transformers model as an encoder.
+
+    Args:
+        towers: Any sentence-transformers model.
+    """
+
+    def __init__(self, towers: SentenceTransformer) -> None:
+        if not hasattr(towers, "eval"):
+            raise ConfigError(f"towers are a SentenceTransformer, not {type(towers).__name__}")
+        self.towers = towers.eval()
+        if isinstance(encoder := _query_encoder(towers), BoolBertModel):
+            plugin_of(encoder).fold("cpu")  # for speed; the values are the same
+        self._fingerprint = ""
+        # Towers that end with Normalize make unit vectors already, and no bit may change.
+        self._must_normalise = self.similarity == "cosine" and not any(
+            isinstance(part, Normalize) for part in self.towers.children()
+        )
+
+    @classmethod
+    @checked
+    def load(cls, folder: str | Path, *, device: str | None = None) -> TorchEncoder:
+        """Load any sentence-transformers folder."""
+        return cls(load_towers(torch_folder(folder), device=device))
+
+    def save(self, folder: str | Path, *, card: Card | None = None) -> None:
+        """Write the towers as one folder, whole or not at all."""
+        save_towers(self.towers, folder, card=card)
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return int(self.towers.get_embedding_dimension() or 0)
+
+    @property
+    def similarity(self) -> str:
+        """``cosine`` or ``dot``."""
+        return str(self.towers.similarity_fn_name)
+
+    @property
+    def gate(self) -> str:
+        """What opens BoolAttn's gate without labels; empty without BoolAttn."""
+        encoder = _query_encoder(self.towers)
+        if not isinstance(encoder, BoolBertModel):
+            return ""
+        gate = encoder.config.boolattn_config.gate
+        return "closed" if gate == "label" else gate
+
+    @property
+    def max_tokens(self) -> int:
+        """Most tokens of a document that are read."""
+        # Models without a limit have none, or infinity.
+        return int(min(getattr(self.towers, "max_seq_length", None) or 512, MAX_TOKENS))
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies what made a document's vector; an index is bound to it."""
+        if not self._fingerprint:
+            # Not the weights alone: with another pooling they make other vectors.
+            digest = hashlib.sha256(f"{self.similarity} {_describe(self.towers)}".encode())
+            for name, value in sorted(self.towers.state_dict().items()):
+                digest.update(name.encode())
+                digest.update(
+                    value.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+                )
+            self._fingerprint = digest.hexdigest()[:32]
+        return self._fingerprint
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Tokenizer and configuration."""
+        found: dict[str, str] = {}
+        tokenizer = getattr(self.towers, "tokenizer", None)
+        tokenizer = getattr(tokenizer, "backend_tokenizer", tokenizer)
+        if isinstance(tokenizer, Tokenizer):
+            # A copy without the settings that sentence-transformers changes at every call.
+            tokenizer = cast("Any", Tokenizer.from_str(tokenizer.to_str()))
+            tokenizer.no_padding()
+            tokenizer.enable_truncation(self.max_tokens)
+            found["tokenizer"] = vocabulary_sum(tokenizer)
+        models = [part for part in self.towers.modules() if isinstance(part, PreTrainedModel)]
+        values = [{n: getattr(m.config, n, None) for n in _CONFIGURATION} for m in models]
+        if values:
+            found["configuration"] = hashlib.sha256(str(values).encode()).hexdigest()
+        return found
+
+    def encode_operands(self, texts: Sequence[str]) -> Array:
+        """Encode operands by the query tower with every gate closed."""
+        if texts and isinstance(_query_encoder(self.towers), BoolBertModel):
+            closed: list[tuple[str, ...]] = [()] * len(texts)
+            return self._array(encode_queries(self.towers, texts, operators=closed))
+        return self.encode_queries(texts)
+
+    def encode_queries(self, texts: Sequence[str]) -> Array:
+        """Encode whole queries by the query tower with its own gate."""
+        if not texts:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        return self._array(
+            self.towers.encode_query(list(texts), convert_to_tensor=True, show_progress_bar=False)
+        )
+
+    def encode_documents(
+        self,
+        texts: Sequence[str],
+        *,
+        batch_size: int | None = None,
+        progress: Callable[[int], None] = ignore,
+    ) -> Array:
+        """Encode documents; see :func:`document_encoder`. Shape ``(texts, dim)``."""
+        if not texts:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        # The last module runs once for each batch.
+        hook = list(self.towers.children())[-1].register_forward_hook(
+            lambda _module, _inputs, outputs: progress(len(outputs["sentence_embedding"]))
+        )
+        with hook:
+            return self._array(document_encoder(self.towers, batch_size=batch_size)(texts))
+
+    def _array(self, vectors: Tensor) -> Array:
+        vectors = F.normalize(vectors, dim=-1) if self._must_normalise else vectors
+        return cast("Array", vectors.detach().float().cpu().numpy())
+
+
+def _describe(towers: SentenceTransformer) -> str:
+    """Describe what turns weights into vectors: lengths, pooling and prompts."""
+    try:
+        settings = str(settings_of(towers))
+    except (ConfigError, ValueError):
+        parts = [part for part in towers.modules() if hasattr(part, "pooling_mode")]
+        pooling = [str(part.pooling_mode) for part in parts]
+        settings = f"{towers.max_seq_length} {pooling}"
+    return f"{settings} {sorted(towers.prompts.items())}"
+
+
+def _query_encoder(towers: SentenceTransformer) -> object:
+    try:
+        return query_encoder(towers)
+    except ConfigError:
+        # A model of another kind, with one tower.
+        return None

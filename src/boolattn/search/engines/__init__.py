@@ -1,1 +1,0 @@
-"""Engines that find the nearest vectors, behind one interface."""

@@ -1,1 +1,0 @@
-"""Making and opening an index: settings, writer, documents from files."""

@@ -1,0 +1,309 @@
+"""Rankings for evaluation: by the searcher, by BM25, or by a system's name."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boolattn.encoders import models
+from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.evaluation.ranking import PADDING, Ranking, read_run
+from boolattn.files import scratch_folder
+from boolattn.jsonl import ENDINGS
+from boolattn.query.parser import SHIPPED
+from boolattn.search.searcher import Searcher
+from boolattn.settings import checked
+from boolattn.stores.analysis import tantivy_module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from boolattn.data.records import Document
+    from boolattn.encoder.torch_encoder import TorchEncoder
+    from boolattn.encoders.base import Encoder
+    from boolattn.evaluation.benchmark import Benchmark
+    from boolattn.evaluation.judgements import Judgements
+    from boolattn.query.parser import Parser
+    from boolattn.stores.writer import Encode
+
+    #: Called with what is done, how much of it is done, and of how much.
+    Progress = Callable[[str, int, int], None]
+
+_QUERIES = 64  # searched at once
+_HEAP = 64_000_000  # bytes
+_BODY, _ROW = "body", "row"
+_DENSE = {"hybrid": False, "strict_not": False}
+#: Ways to search, and their options.
+WAYS: Mapping[str, Mapping[str, bool]] = {
+    "one vector": _DENSE | {"compose": False},
+    "composed": _DENSE,
+    "hybrid": _DENSE | {"hybrid": True},
+    "strict NOT": _DENSE | {"strict_not": True},
+    "hybrid, strict NOT": {"hybrid": True, "strict_not": True},
+}
+GATES = ("own", "label")
+#: Names that are not folders.
+NAMES = ("bm25", models.MINILM, models.SHIPPED)
+#: Suffixes of run files.
+RUNS = tuple(f".{kind}{ending}" for kind in ("run", "trec") for ending in ENDINGS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemOptions:
+    """How a system ranks."""
+
+    gate: str = "own"  # the model's own gate, or ``label``: oracle labels of the operators
+    is_composed: bool = True  # compose operand scores; if not, a query is one vector
+    device: str | None = None  # of the model; left out, a GPU if there is one
+    progress: Progress | None = None  # called while documents are encoded
+    hybrid: bool = False  # use lexical scores too
+    strict_not: bool = False  # remove documents with a negated operand's words
+
+    def __post_init__(self) -> None:
+        if self.gate not in GATES:
+            raise ConfigError(f"unknown gate {self.gate!r}; there are {', '.join(GATES)}")
+
+    @property
+    def way(self) -> str:
+        """One of :data:`WAYS`."""
+        options = {"hybrid": self.hybrid, "strict_not": self.strict_not}
+        options |= {} if self.is_composed else {"compose": False}
+        return next(way for way in WAYS if WAYS[way] == options)
+
+
+@dataclass(frozen=True)
+class OpenSystem:
+    """A system that is ready to rank the documents of one benchmark."""
+
+    name: str  # shown in tables
+    gate: str  # what opens it: label, lexicon, learned, or closed; empty where there is no gate
+    is_composed: bool
+    rank: Callable[[Judgements, int], Ranking]  # from queries and a depth
+
+
+class SearchRanker:
+    """Indexes documents once, in a scratch folder, and ranks all of them for each query.
+
+    Args:
+        encoder: Of queries and documents.
+        documents: The rows of a ranking.
+        parser: As in the searcher; without one nothing is composed.
+        encode: Replaces the encoder for documents.
+        words: Whether to index words too, for hybrid search.
+        progress: Called while documents are encoded.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        documents: Sequence[Document],
+        *,
+        parser: Parser | str | None = SHIPPED,
+        encode: Encode | None = None,
+        words: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        if not documents:
+            raise DataError("there are no documents to rank")
+        n_done = 0
+
+        def count(n: int) -> None:
+            nonlocal n_done
+            n_done += n
+            if progress:
+                progress("documents", n_done, len(documents))
+
+        self._rows = {document.id: row for row, document in enumerate(documents)}
+        with ExitStack() as stack:
+            folder = stack.enter_context(scratch_folder())
+            self.searcher = Searcher.build(
+                folder / "index",
+                documents,
+                encoder,
+                parser=parser,
+                encode=encode,
+                progress=count,
+                words=words,
+                # One vector a document, as models are trained and as ``encode`` may have made them.
+                passages=0,
+            )
+            weakref.finalize(self, stack.pop_all().close)
+
+    def rank(self, texts: Sequence[str], depth: int, **options: Any) -> Ranking:
+        """Rank the documents; ``options`` as in :func:`rank_by_search`."""
+        return rank_by_search(self.searcher, self._rows, texts, depth, **options)
+
+    def system(self, name: str, way: str, gate: str = "") -> OpenSystem:
+        """Return the system that ranks in one of :data:`WAYS`."""
+        options = WAYS[way]
+
+        def rank(judgements: Judgements, depth: int) -> Ranking:
+            return self.rank(judgements.texts, depth, **options)
+
+        return OpenSystem(name, gate, options.get("compose", True), rank)
+
+
+def rank_by_search(
+    searcher: Searcher, rows: Mapping[str, int], texts: Sequence[str], depth: int, **options: Any
+) -> Ranking:
+    """Rank all documents of a searcher, whose rows are by id, for queries in plain language.
+
+    ``options`` are those of a search.
+    """
+    options = {"mode": "plain", **options, "exhaustive": True, "verdicts": False}
+    ranked, scores = _empty_ranking(len(texts), min(depth, len(rows)))
+    for start in range(0, len(texts), _QUERIES):
+        results = searcher.search_many(list(texts[start : start + _QUERIES]), depth, **options)
+        for number, result in enumerate(results, start):
+            ranked[number, : len(result.hits)] = [rows[hit.id] for hit in result.hits]
+            scores[number, : len(result.hits)] = [hit.score for hit in result.hits]
+    return Ranking(ranked, scores)
+
+
+class Bm25Ranker:
+    """Ranks by BM25 over stemmed English words, as a baseline: operators are words like others.
+
+    The documents' texts are indexed in memory on construction.
+    """
+
+    @checked
+    def __init__(self, documents: Sequence[str]) -> None:
+        tantivy = tantivy_module()
+        schema = tantivy.SchemaBuilder()
+        schema.add_unsigned_field(_ROW, fast=True)
+        schema.add_text_field(_BODY, tokenizer_name="en_stem", index_option="freq")
+        self._index = tantivy.Index(schema.build())
+        # One thread, so that documents are in the order of their rows.
+        writer = self._index.writer(heap_size=_HEAP, num_threads=1)
+        for row, text in enumerate(documents):
+            entry = tantivy.Document()
+            entry.add_unsigned(_ROW, row)
+            entry.add_text(_BODY, text)
+            writer.add_document(entry)
+        writer.commit()
+        writer.wait_merging_threads()
+        self._index.reload()
+        self._searcher = self._index.searcher()
+
+    def rank(self, texts: Sequence[str], depth: int) -> Ranking:
+        """Rank the documents that have a word of the query; the others are not returned."""
+        depth = min(depth, self._searcher.num_docs)
+        rows, scores = _empty_ranking(len(texts), depth)
+        for number, text in enumerate(texts):
+            # In lower case nothing is an operator of tantivy's query language.
+            words = " ".join(re.findall(r"[^\W_]+", text.lower()))
+            if not words or not depth:
+                continue
+            query = self._index.parse_query(words, [_BODY])
+            hits = self._searcher.search(query, depth, count=False).hits
+            values = np.array([score for score, _ in hits], np.float32)
+            addresses = [address for _, address in hits]
+            best = np.array(self._searcher.fast_field_values(_ROW, addresses), np.int32)
+            order = np.lexsort((best, -values))
+            rows[number, : len(hits)], scores[number, : len(hits)] = best[order], values[order]
+        return Ranking(rows, scores)
+
+
+def open_system(
+    model: str, benchmark: Benchmark, options: SystemOptions | None = None
+) -> OpenSystem:
+    """Open one of :data:`NAMES`, a model's folder or a TREC run; index the documents."""
+    options = options or SystemOptions()
+    is_baseline = model == "bm25" or model.endswith(RUNS)
+    if (options.hybrid or options.strict_not) and (is_baseline or not options.is_composed):
+        feature = "strict NOT" if options.strict_not else "hybrid search"
+        raise ConfigError(f"{feature} needs a model that parses queries")
+    if model.endswith(RUNS):
+        return _open_run(Path(model), benchmark, options)
+    if model == "bm25":
+        _refuse_label(model, options)
+        ranker = Bm25Ranker(benchmark.texts)
+        return OpenSystem("BM25", "", False, lambda judged, depth: ranker.rank(judged.texts, depth))
+    return _open_model(model, benchmark, options)
+
+
+def _open_run(path: Path, benchmark: Benchmark, options: SystemOptions) -> OpenSystem:
+    _refuse_label(path.name, options)
+
+    def rank(judgements: Judgements, depth: int) -> Ranking:
+        return read_run(path, judgements.ids, benchmark.rows).resized(depth)
+
+    ending = next(ending for ending in sorted(RUNS, key=len)[::-1] if path.name.endswith(ending))
+    return OpenSystem(path.name.removesuffix(ending), "", False, rank)
+
+
+def _open_model(model: str, benchmark: Benchmark, options: SystemOptions) -> OpenSystem:
+    folder, name = _find_folder(model)
+    if options.is_composed:
+        _refuse_label("a model with composed scores (add --no-compose for one vector)", options)
+    is_onnx = options.gate == "own" and models.runs_in_onnx(folder, options.device)
+    if options.is_composed or is_onnx:
+        encoder = models.load_model(model, device=options.device)
+    else:
+        encoder = _load_towers(model, name, benchmark, options)
+    ranker = SearchRanker(
+        encoder,
+        benchmark.documents,
+        parser=SHIPPED if options.is_composed else None,
+        words=options.hybrid,
+        progress=options.progress,
+    )
+    label = f"{name}, {options.way}" if options.hybrid or options.strict_not else name
+    return ranker.system(label, options.way, "label" if options.gate == "label" else encoder.gate)
+
+
+def _refuse_label(subject: str, options: SystemOptions) -> None:
+    if options.gate == "label":
+        raise ConfigError(f"{subject} has no gate that labels open: leave out --gate label")
+
+
+def _find_folder(model: str) -> tuple[Path, str]:
+    """Return a model's folder, and its name in tables."""
+    try:
+        folder = models.resolve(model)
+    except MissingDataError as error:
+        if model in models.NAMES:
+            raise
+        raise MissingDataError(
+            f"{model} is not a model's folder (no modules.json), not a run (*.run, *.trec), and "
+            f"not one of {', '.join(NAMES)}"
+        ) from error
+    labels = {models.MINILM: "all-MiniLM-L6-v2", models.SHIPPED: models.SHIPPED}
+    full = folder.resolve()
+    # Every training ends in RUN/model: the run's name tells results apart.
+    is_of_run = (full.parent / "run.json").is_file()
+    return folder, labels.get(model) or (full.parent.name if is_of_run else full.name)
+
+
+def _load_towers(
+    model: str, name: str, benchmark: Benchmark, options: SystemOptions
+) -> TorchEncoder:
+    """Load a torch model; an encoder without pooling gets mean pooling."""
+    models.require_torch(name)
+    from boolattn.encoder import build_towers
+    from boolattn.encoder.labelled_encoder import LabelledEncoder
+    from boolattn.encoder.torch_encoder import TorchEncoder
+
+    kind = LabelledEncoder if options.gate == "label" else TorchEncoder
+    source = Path(models.torch_source(model))
+    if (source / "modules.json").is_file():
+        encoder = kind.load(source, device=options.device)
+    else:
+        encoder = kind(build_towers(source).to(options.device))
+    if isinstance(encoder, LabelledEncoder):
+        if not encoder.gate:
+            raise ConfigError(f"{name} has no BoolAttn: leave out --gate label")
+        for judged in benchmark.splits.values():
+            encoder.labels.update(zip(judged.texts, judged.operators, strict=True))
+    return encoder
+
+
+def _empty_ranking(n_queries: int, depth: int) -> tuple[Any, Any]:
+    shape = (n_queries, depth)
+    return np.full(shape, PADDING, np.int32), np.full(shape, -np.inf, np.float32)

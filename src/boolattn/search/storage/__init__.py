@@ -1,1 +1,0 @@
-"""The files of an index: manifest, segments, and transactions over them."""

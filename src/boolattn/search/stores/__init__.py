@@ -1,1 +1,0 @@
-"""Stores of vectors that somebody else filled, behind one interface."""

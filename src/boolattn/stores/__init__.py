@@ -1,0 +1,1 @@
+"""Stores: documents, metadata, vectors and words behind one address."""

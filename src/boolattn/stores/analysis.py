@@ -1,0 +1,147 @@
+"""The analyzer of every store that is written here: words, and what a text negates itself."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from boolattn.errors import MissingDataError
+from boolattn.query.lexicon import find_cues
+from boolattn.query.operators import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Set
+
+    Analyzer = Any
+
+#: Of BM25+; DELTA is what having a word counts, beside at most 2.2 for how often in how short a
+#: text. It was chosen on validation data (docs/composition.md).
+K1, B, DELTA = 1.2, 0.75, 2.0
+_TERM = re.compile(r"[^\W_]+")
+#: Scripts written without spaces: each character becomes a word.
+_UNSPACED = re.compile("([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff])")
+#: A word that does not begin another clause.
+_WORD = (
+    r"(?!(?:although|and|because|but|however|if|nor|only|or|so|though|unless|until|when|where|"
+    r"which|while|who|with)\b)[^\W_][\w'’/-]*"
+)
+_PHRASE = rf"{_WORD}(?:[ \t]+{_WORD}){{0,3}}"
+#: What a NOT before it negates: up to four words, or a list of such with "or" before the last.
+_AFTER = re.compile(
+    rf"[ \t:]*{_PHRASE}(?:(?:,[ \t]*{_PHRASE})*,?[ \t]+n?or[ \t]+{_PHRASE})?", re.IGNORECASE
+)
+#: What a NOT negates that stands before "required": "knowledge of German is not required".
+_BEFORE = re.compile(rf"{_PHRASE}[ \t:]*$", re.IGNORECASE)
+_LONGEST = 80  # characters of it
+_NEEDED = re.compile(
+    r"\s+(?:allowed|available|essential|included|necessary|needed|permitted|required|used)\b",
+    re.IGNORECASE,
+)
+#: "nut-free", and "non-" before one word; "free of" and "free from" before a phrase.
+_COMPOUND = re.compile(
+    # Only from a word's beginning: else a long word would be tried from each of its letters.
+    r"(?<![^\W_])[^\W_]+(?=[-‐‑]free\b)|(?<=\bnon)[-‐‑][^\W_]+",
+    re.IGNORECASE,
+)
+_FREE_OF = re.compile(r"\bfree (?:of|from)\b", re.IGNORECASE)
+
+
+def tantivy_module() -> Any:  # noqa: ANN401 - a module
+    """Import tantivy."""
+    try:
+        import tantivy
+    except ImportError as error:
+        raise MissingDataError(
+            "lexical search and BM25 need tantivy; pip install tantivy"
+        ) from error
+    return tantivy
+
+
+@cache
+def analyzer() -> Analyzer:
+    """Return the analyzer: words in lower case, folded, without stop words, stemmed."""
+    tantivy = tantivy_module()
+    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+    steps = tantivy.Filter
+    for step in (steps.remove_long(100), steps.lowercase(), steps.ascii_fold()):
+        builder = builder.filter(step)
+    return builder.filter(steps.stopword("english")).filter(steps.stemmer("english")).build()
+
+
+def terms_of(text: str) -> list[str]:
+    """Return the words of a text as they are indexed, each once.
+
+    >>> terms_of("the Moths of Borneo, moths of 婆罗洲")
+    ['moth', 'borneo', '婆', '罗', '洲']
+    """
+    return list(dict.fromkeys(analyzer().analyze(spaced(text))))
+
+
+def term_counts(text: str) -> Counter[str]:
+    """Return how often each word of a text occurs, as it is indexed."""
+    return Counter(analyzer().analyze(spaced(text)))
+
+
+def term_weights(counts: Mapping[str, int], mean_length: float) -> dict[str, float]:
+    """Return what each term of a document counts in BM25+, but for its rarity.
+
+    >>> term_weights({"moth": 2}, 2.0)
+    {'moth': 3.375}
+    """
+    length = sum(counts.values()) / max(mean_length, 1.0)
+    part = K1 * (1 - B + B * length)
+    return {term: (K1 + 1) * n / (n + part) + DELTA for term, n in counts.items()}
+
+
+def matched_words(text: str, terms: Set[str], start: int, end: int) -> list[tuple[int, int]]:
+    """Return the spans of the words between two places that are indexed as one of some terms.
+
+    >>> matched_words("A moth, and the Moths of Java.", {"moth"}, 0, 30)
+    [(2, 6), (16, 21)]
+    """
+    words = _TERM.finditer(text, start, end)
+    return [word.span() for word in words if not terms.isdisjoint(terms_of(word[0]))]
+
+
+def plain_title(text: str) -> str:
+    """Return a title as it is compared, whatever the case, the spaces and the marks around it."""
+    return " ".join(text.casefold().split()).strip(" \"'.?!")
+
+
+def asserted_terms(text: str) -> frozenset[str]:
+    """Return the words of a text as they are indexed, without those that the text negates.
+
+    A word that also stands elsewhere in the text, without a negation, counts.
+
+    >>> sorted(asserted_terms("Nut-free cake without eggs or dairy. Driving licence not required."))
+    ['cake', 'free', 'requir', 'without']
+    """
+    pieces, end = [], 0
+    for start, stop in sorted(_negated_spans(text)):
+        pieces.append(text[end : max(start, end)])
+        end = max(end, stop)
+    return frozenset(terms_of(" ".join([*pieces, text[end:]])))
+
+
+def _negated_spans(text: str) -> Iterator[tuple[int, int]]:
+    for match in _COMPOUND.finditer(text):
+        yield match.span()
+    for cue in find_cues(text):
+        if cue.operator is not Operator.NOT:
+            continue
+        if _NEEDED.match(text, cue.end):
+            start = max(0, cue.start - _LONGEST)
+            if before := _BEFORE.search(text[start : cue.start]):
+                yield start + before.start(), cue.end
+        elif after := _AFTER.match(text, cue.end):
+            yield after.span()
+    for match in _FREE_OF.finditer(text):
+        if after := _AFTER.match(text, match.end()):
+            yield after.span()
+
+
+def spaced(text: str) -> str:
+    """Return a text with spaces around characters that are words of their own."""
+    return _UNSPACED.sub(r" \1 ", text)

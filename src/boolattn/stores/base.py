@@ -1,0 +1,342 @@
+"""The interface of a store, which holds documents, metadata, vectors and words.
+
+A document has a key, a number of the store's own. A long document has several passages, each with
+a vector; a document is as near as its nearest passage. Similarity is the inner product. Lists of
+neighbours alone would not do for composed queries: a candidate of one operand would have an unknown
+similarity to the others, so :meth:`Reader.similarities` compares given documents.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from boolattn.errors import ConfigError, DataError, IndexMismatchError, QueryError
+from boolattn.stores.analysis import asserted_terms, plain_title, terms_of
+from boolattn.stores.filters import Filter, resolve
+from boolattn.stores.values import items
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from numpy.typing import NDArray
+
+    from boolattn.data.records import Document
+    from boolattn.scoring.exact import Ranked
+    from boolattn.stores.batches import Batch
+    from boolattn.stores.filters import Condition, Field
+
+    Array = NDArray[np.float32]
+    Keys = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+    Claims = NDArray[np.int8]
+
+#: How much more candidates than results a composed query needs, and the fewest.
+CANDIDATES_PER_RESULT, MIN_CANDIDATES = 10, 500
+#: Documents of highest BM25 score among which a title is looked for.
+_TITLES = 20
+#: Documents in which values are counted where a store cannot count them.
+_SAMPLE = 1000
+
+
+class Claim(IntEnum):
+    """What a document says of some terms."""
+
+    ABSENT = 0  # it lacks one of them
+    DENIED = 1  # it has them all, but negates one: "no driving licence needed"
+    ASSERTED = 2  # it has them all
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreSettings:
+    """What a store remembers of how it was made."""
+
+    fingerprint: str  # of the model that encoded the documents
+    dimension: int
+    similarity: str = "cosine"  # or dot
+    model: str = ""  # what to load to search it: ``shipped``, ``minilm``, a folder, or empty
+    passages: int = 0  # maximum number of tokens of a passage; 0: a document is one passage
+    words: bool = True  # whether words are indexed, for hybrid search
+    digests: dict[str, str] = field(default_factory=dict)  # hashes of the model's tokenizer, …
+    vectors: str = "exact"  # how neighbours are searched: exact, hnsw or ivf
+    precision: str = "float32"  # of stored vectors: float32, float16 or int8
+
+
+class ValueCounts(NamedTuple):
+    """The values of a field: documents that have one, different values, the most frequent."""
+
+    documents: int
+    different: int
+    frequent: list[tuple[Any, int]]
+    is_exact: bool = True  # or an estimate from a sample
+
+
+class Reader(ABC):
+    """A store, or one state of it, opened for searching.
+
+    Attributes:
+        label: Names the store in errors.
+        settings: How it was made.
+        limit: Maximum number of results of one search, if the store has one.
+        has_words: Whether :meth:`words` is possible.
+        words_note: Says in results what another word index than ours means for them.
+        max_words: Documents whose BM25+ score is asked for; those of the others count as 0.
+        can_scan: Whether :meth:`scan` is possible.
+        scans: Whether a search compares every document anyway.
+        counts: Whether :meth:`count` counts; a foreign collection is not counted.
+    """
+
+    label: str
+    settings: StoreSettings
+    limit: int | None = None
+    has_words: bool = True
+    words_note: str = ""
+    max_words: int = 10_000
+    can_scan: bool = False
+    scans: bool = False
+    counts: bool = True
+
+    def n_candidates(self, depth: int) -> int:
+        """Return how many candidates each probe of a composed query finds for so many results."""
+        n = max(CANDIDATES_PER_RESULT * depth, MIN_CANDIDATES)
+        return n if self.limit is None else min(n, self.limit)
+
+    @abstractmethod
+    def count(self, where: Filter) -> int:
+        """Return the number of documents that pass a filter."""
+
+    @abstractmethod
+    def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
+        """Return the keys of the ``n`` nearest documents of each vector, best first."""
+
+    @abstractmethod
+    def similarities(self, vectors: Array, keys: Keys) -> Array:
+        """Return the similarities of given documents. Shape ``(vectors, keys)``."""
+
+    def scan(self, _vectors: Array, _where: Filter) -> tuple[Keys, Array]:
+        """Return all documents that pass a filter, with their similarities."""
+        raise ConfigError(f"{self.label} cannot compare every document: leave out exhaustive")
+
+    @abstractmethod
+    def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
+        """Return, for each list of terms, the ``n`` documents of highest BM25+ score."""
+
+    @abstractmethod
+    def frequencies(self, terms: Sequence[str]) -> list[int]:
+        """Return the number of documents with each term: the vocabulary of the corpus."""
+
+    @abstractmethod
+    def matching(self, condition: Condition, keys: Keys) -> Mask:
+        """Return which of some documents meet a condition."""
+
+    def claims(self, terms: Sequence[str], keys: Keys) -> Claims:
+        """Return what each document says of some terms, as values of :class:`Claim`.
+
+        By default from the texts; a store that holds the terms overrides this.
+        """
+        wanted = frozenset(terms)
+        claims = np.zeros(len(keys), np.int8)
+        for row, document in enumerate(self.documents(keys) if wanted else ()):
+            text = f"{document.title}\n{document.text}" if document else ""
+            if wanted <= frozenset(terms_of(text)):
+                is_asserted = wanted <= asserted_terms(text)
+                claims[row] = Claim.ASSERTED if is_asserted else Claim.DENIED
+        return claims
+
+    @abstractmethod
+    def find(self, ids: Sequence[str]) -> dict[str, int]:
+        """Return the keys of documents by id; unknown ids are absent."""
+
+    @abstractmethod
+    def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
+        """Return the vectors of documents by id; of several passages, :func:`mean_vector`."""
+
+    @abstractmethod
+    def documents(self, keys: Keys) -> list[Document | None]:
+        """Return documents by key; ``None`` for one that is gone."""
+
+    @abstractmethod
+    def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
+        """Return each document's passage nearest to a vector; ``None`` for the only one."""
+
+    @abstractmethod
+    def fields(self) -> Mapping[str, Field]:
+        """Return the fields of the metadata."""
+
+    def resolve(self, condition: Condition) -> Condition:
+        """Return a condition with what depends on the store's fields; refuse an unknown field."""
+        return resolve(condition, self.fields())
+
+    def check_conditions(self, texts: Sequence[str], where: Filter) -> None:  # noqa: B027
+        """Refuse conditions of a query, by their texts, that the store cannot filter by."""
+
+    @abstractmethod
+    def sample(self, n: int) -> list[Document]:
+        """Return at most ``n`` documents, spread over the store, always the same."""
+
+    def value_counts(self, name: str, n: int) -> ValueCounts:
+        """Count the ``n`` most frequent values of a field; by default in a sample."""
+        sample = self.sample(_SAMPLE)
+        return count_values([document.metadata for document in sample], name, n)._replace(
+            is_exact=len(sample) < _SAMPLE
+        )
+
+    def has_title(self, text: str) -> bool:
+        """Return whether a document has this title, whatever the case and the spaces.
+
+        Without words it is not known.
+        """
+        wanted = plain_title(text)
+        if not self.has_words or not wanted or not (terms := terms_of(text)):
+            return False
+        [ranked] = self.words([terms], _TITLES, Filter())
+        documents = self.documents(ranked.rows)
+        return any(plain_title(document.title) == wanted for document in documents if document)
+
+    def known_vectors(self, ids: Sequence[str]) -> dict[str, Array]:
+        """Return the vectors of documents that are operands; an unknown id is an error."""
+        vectors = self.vectors(ids) if ids else {}
+        if missing := [name for name in ids if name not in vectors]:
+            raise QueryError(f"like:{missing[0]}: no document has the id {missing[0]!r}")
+        return vectors
+
+    def no_words(self) -> ConfigError:
+        """Return the error that words were not indexed."""
+        return ConfigError(f"{self.label} has no words; index again without --no-words")
+
+    def check_length(self, vectors: Array) -> None:
+        """Refuse vectors of another length than the store's."""
+        if (length := vectors.shape[1]) != self.settings.dimension:
+            raise IndexMismatchError(
+                f"{self.label} has vectors of length {self.settings.dimension}, and a query's has "
+                f"{length}; use its model"
+            )
+
+
+class Draft(ABC):
+    """Documents on their way into a store: all of them become visible when it is finished."""
+
+    batch_size: int = 1000  # documents written at once
+
+    @abstractmethod
+    def known(self, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids that the store has already."""
+
+    def has(self, _batch: Batch) -> bool:
+        """Return whether an earlier, stopped build wrote a batch already."""
+        return False
+
+    @abstractmethod
+    def write(self, batch: Batch, vectors: Array) -> None:
+        """Write documents with the vectors of their passages."""
+
+
+class Store(ABC):
+    """A store at an address; ``settings`` say how it was made."""
+
+    label: str
+    address: str
+    settings: StoreSettings
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Reader]:
+        """Open the store's present state for searching."""
+
+    @abstractmethod
+    def adding(self, *, replace_old: bool = False) -> AbstractContextManager[Draft]:
+        """Add documents; with ``replace_old`` they replace those with the same ids.
+
+        They are visible when the context ends, and none of them is when an error ends it.
+        """
+
+    @abstractmethod
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete documents; with an unknown id nothing is deleted."""
+
+    @property
+    def n_documents(self) -> int:
+        """Number of documents."""
+        with self.reading() as reader:
+            return reader.count(Filter())
+
+    def refresh(self) -> bool:
+        """Read what another process changed; return whether anything did."""
+        return False
+
+    @abstractmethod
+    def info(self) -> dict[str, Any]:
+        """Return what people may want to know of the store, by name."""
+
+
+class ServerStore(Store, Reader):
+    """A store that is always read in its present state."""
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        """Return the store itself."""
+        yield self
+
+
+def check_model(store: Store, fingerprint: str, digests: Mapping[str, str]) -> None:
+    """Refuse a store of another model: the vectors of two models cannot be compared.
+
+    Digests that either does not know are not compared.
+    """
+    settings = store.settings
+    for name, digest in settings.digests.items():
+        if settings.fingerprint == fingerprint and digests.get(name, digest) != digest:
+            raise IndexMismatchError(
+                f"{store.label} was indexed with another {name} of the model {settings.model}; "
+                "copy the model again, or index again with this one"
+            )
+    if settings.fingerprint != fingerprint:
+        raise IndexMismatchError(
+            f"{store.label} was indexed by another model ({settings.model or 'unnamed'}, "
+            f"fingerprint {settings.fingerprint[:8]}, not {fingerprint[:8]}); index again with "
+            "this one, or search with that one"
+        )
+
+
+def check_ids(ids: object) -> list[str]:
+    """Return the different ids of documents to delete; refuse what is no list of texts."""
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise DataError("ids to delete are a list of texts")
+    names = list(ids)
+    if not all(isinstance(name, str) for name in names):
+        raise DataError("ids to delete are a list of texts")
+    return list(dict.fromkeys(names))
+
+
+def count_values(rows: Sequence[Mapping[str, Any]], name: str, n: int) -> ValueCounts:
+    """Count the ``n`` most frequent values of a field in some documents' metadata.
+
+    >>> count_values([{"tag": ["a", "b", "a"]}, {"tag": "a"}, {}], "tag", 1)
+    ValueCounts(documents=2, different=2, frequent=[('a', 2)], is_exact=True)
+    """
+    values = [items(row[name]) for row in rows if name in row]
+    counts = Counter(value for listed in values for value in dict.fromkeys(listed))
+    return ValueCounts(len(values), len(counts), counts.most_common(n))
+
+
+def mean_vector(vectors: Array) -> Array:
+    """Return one vector for a document: the mean of its passages, as long as they are."""
+    if len(vectors) == 1:
+        return np.asarray(vectors[0], np.float32)
+    mean = vectors.mean(0)
+    length = np.linalg.norm(vectors, axis=1).mean() / max(np.linalg.norm(mean), 1e-9)
+    return np.asarray(mean * np.float32(length), np.float32)
+
+
+def similarities(queries: Array, vectors: Array) -> Array:
+    """Return inner products. Shape ``(queries, vectors)``."""
+    # A product with a vector is faster than one with a matrix of one row.
+    products = queries @ vectors.T if len(queries) > 1 else (vectors @ queries[0])[None]
+    return np.asarray(products, np.float32)

@@ -1,0 +1,157 @@
+"""Documents on their way into a store: batches of them, cut into passages, and what is stored.
+
+Metadata are stored for filters as tags (a field's name with the hash of a value) and numbers, so
+that filters mean the same in every store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from boolattn.data.records import Document, checked_documents
+from boolattn.errors import DataError
+from boolattn.stores.analysis import asserted_terms, term_counts
+from boolattn.stores.filters import EARLIEST, LARGEST, LATEST, SMALLEST
+from boolattn.stores.passages import cut
+from boolattn.stores.values import filter_hash, flatten, is_number, items, moment_of
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterable, Iterator
+
+    from boolattn.stores.filters import Condition
+    from boolattn.stores.values import Metadata
+
+    Spans = list[tuple[int, int]]
+
+#: Maximum size of the text of one batch, which is in memory while it is encoded.
+MAX_BYTES = 1 << 26
+#: Maximum number of tags of a document; Milvus has such a limit.
+MAX_TAGS = 1024
+_EXISTS = 0  # in place of a hash: the field has a value
+
+
+@dataclass
+class Batch:
+    """Documents before they are encoded, with plain metadata."""
+
+    documents: list[Document] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)  # each document as JSON
+    spans: list[Spans] = field(default_factory=list)  # of each document's passages
+    n_bytes: int = 0
+
+    def add(self, document: Document, spans: Spans) -> None:
+        """Add a document, with the spans of its passages."""
+        try:
+            document = replace(document, metadata=flatten(document.metadata))
+        except DataError as error:
+            raise DataError(f"document {document.id!r}: {error}") from error
+        self.documents.append(document)
+        self.lines.append(_line(document))
+        self.spans.append(spans)
+        self.n_bytes += len(self.lines[-1])
+
+    @property
+    def n_passages(self) -> int:
+        """Number of passages, each of which gets a vector."""
+        return sum(map(len, self.spans))
+
+    def digest(self, prefix: str) -> str:
+        """Return a hash of the documents, their passages, and what else decides over them."""
+        digest = hashlib.sha256(f"{prefix}\n".encode())
+        for line, spans in zip(self.lines, self.spans, strict=True):
+            digest.update(line + f"{spans}\n".encode())
+        return digest.hexdigest()[:32]
+
+
+def batches(documents: Iterable[Document], size: int, n_tokens: int) -> Iterator[Batch]:
+    """Split a corpus into batches, and its documents into passages of so many tokens."""
+    batch = Batch()
+    for document in checked_documents(documents):
+        batch.add(document, cut(document.text, n_tokens))
+        if len(batch.lines) >= size or batch.n_bytes >= MAX_BYTES:
+            yield batch
+            batch = Batch()
+    if batch.lines:
+        yield batch
+
+
+def _line(document: Document) -> bytes:
+    row = {name: getattr(document, name) for name in ("id", "title", "text", "metadata")}
+    try:
+        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return text.encode() + b"\n"
+    except UnicodeEncodeError as error:
+        raise DataError(f"document {document.id!a} holds half a character; correct it") from error
+    except ValueError as error:
+        raise DataError(f"document {document.id!r}: {error}; leave the value out") from error
+
+
+class DocumentTerms(NamedTuple):
+    """The words of a document, as they are indexed."""
+
+    counts: Counter[str]
+    asserted: list[str]
+    denied: list[str]  # the text has these, but only negated
+
+
+def document_terms(document: Document) -> DocumentTerms:
+    """Analyse title and text of a document."""
+    text = f"{document.title}\n{document.text}"
+    counts, asserted = term_counts(text), asserted_terms(text)
+    return DocumentTerms(counts, sorted(asserted), sorted(counts.keys() - asserted))
+
+
+def document_tags(metadata: Metadata) -> list[str]:
+    """Return a tag for each field, and one for each of its values."""
+    tags = [_tag(name, _EXISTS) for name in metadata]
+    for name, value in metadata.items():
+        tags += [_tag(name, filter_hash(item)) for item in items(value)]
+    return list(dict.fromkeys(tags))[:MAX_TAGS]
+
+
+def document_numbers(metadata: Metadata) -> dict[str, float]:
+    """Return the largest and smallest number and the latest and earliest date of each field.
+
+    >>> document_numbers({"year": [1990, 1985]})
+    {'largest:year': 1990.0, 'smallest:year': 1985.0}
+    """
+    extremes = {}
+    for name, value in metadata.items():
+        numbers = [float(item) for item in items(value) if is_number(item)]
+        dates = [moment.timestamp() for item in items(value) if (moment := moment_of(item))]
+        for most, least, values in ((LARGEST, SMALLEST, numbers), (LATEST, EARLIEST, dates)):
+            if values:
+                extremes[number_name(most, name)] = max(values)
+                extremes[number_name(least, name)] = min(values)
+    return extremes
+
+
+def number_name(column: str, name: str) -> str:
+    """Return the name under which the numbers of a field are stored."""
+    return f"{column}:{name if name.isprintable() else _hash(name)}"
+
+
+def tag_condition(condition: Condition) -> tuple[tuple[str, ...], bool]:
+    """Return the tags of which a document must have one, or with false must have none.
+
+    For conditions other than ranges and ``contains``.
+    """
+    hashes, is_wanted = condition.hashes, condition.kind != "not"
+    if condition.kind == "exists":
+        hashes, is_wanted = (_EXISTS,), bool(condition.values[0])
+    # Without a value no document may match: nothing has an empty tag.
+    tags = tuple(_tag(condition.name, value) for value in hashes) or ("",)
+    return tags, is_wanted != condition.is_negated
+
+
+def _tag(name: str, value: int) -> str:
+    is_plain = len(name) < 64 and name.isprintable()
+    return f"{name if is_plain else _hash(name)}={value:016x}"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

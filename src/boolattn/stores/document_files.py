@@ -1,0 +1,299 @@
+"""Documents from files: JSON lines, JSON, CSV, TSV, Parquet, a folder of texts, or stdin (``-``).
+
+A row has a text, an id and a title, in the fields that are named, or else in the usual ones. All
+other fields are metadata; those in an object ``metadata`` too.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import re
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from boolattn.data.records import Document
+from boolattn.errors import DataError, MissingDataError
+from boolattn.jsonl import ENDINGS, MAX_LINE, check_object, parse_object, read_lines, too_long
+from boolattn.stores.values import as_boolean, flatten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    Lines = Iterable[tuple[int, str]]
+    #: A line, or a file's name, and its row, or what is wrong with it.
+    Rows = Iterator[tuple[int | str, Mapping[str, Any] | DataError]]
+
+STDIN = Path("-")
+_IDS, _TITLES, _METADATA = ("id", "_id"), ("title", "name"), "metadata."
+_TEXTS = ("text", "contents", "content", "body", "description", "abstract")
+_FOLDER_ENDINGS = (".txt", ".md", ".markdown")
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fields:
+    """Which fields have the text, the id and the title; empty: the first usual one of a row."""
+
+    text: tuple[str, ...] = ()  # several are joined
+    id: str = ""
+    title: str = ""
+
+
+def read_documents(
+    path: Path,
+    fields: Fields | None = None,
+    *,
+    on_bad: Callable[[str], None] | None = None,
+    makes_ids: bool = True,
+    max_line: int = MAX_LINE,
+) -> Iterator[Document]:
+    """Read documents as a stream; files of lines may be compressed (.gz, .xz, .zst).
+
+    Args:
+        path: A file, a folder, or ``-`` for stdin.
+        fields: What is where in a row.
+        on_bad: Called with the message for each row that cannot be read, which is then left out;
+            without it, the first such row is an error.
+        makes_ids: Whether a row without an id gets its title or else its number as one.
+        max_line: Most bytes of a line, and of a whole JSON file.
+    """
+    fields = fields or Fields()
+    seen: dict[str, int | str] = {}
+    has_rows = False
+    rows, is_typed = _rows(path, max_line)
+    for position, row in rows:
+        has_rows = True
+        where = f"{path}:{position}" if isinstance(position, int) else position
+        try:
+            if isinstance(row, DataError):
+                raise row
+            document = _Row(row, where, fields, is_typed).document(
+                str(position) if makes_ids else "", seen
+            )
+        except DataError as error:
+            if on_bad is None:
+                raise
+            on_bad(str(error))
+            continue
+        seen[document.id] = position
+        yield document
+    if not has_rows:
+        raise DataError(f"{path} holds no documents, so there is nothing to index")
+
+
+def _rows(path: Path, max_line: int) -> tuple[Rows, bool]:
+    """Return the rows of any source, and whether all their values are texts without a type."""
+    if path.is_dir():
+        return _folder(path), False
+    if path != STDIN and not path.is_file():
+        raise MissingDataError(f"there is no file {path}")
+    name = path.name.lower()
+    for ending in ENDINGS[1:]:
+        name = name.removesuffix(ending)
+    kind = name.rpartition(".")[2]
+    if kind == "parquet":
+        return _parquet(path), False
+    if path.suffix in _FOLDER_ENDINGS:
+        return _folder(path.parent, [path]), False
+    if path != STDIN and kind not in ("jsonl", "ndjson", "json", "csv", "tsv"):
+        kinds = ".jsonl, .json, .csv, .tsv, .parquet, .txt or .md"
+        raise DataError(f"{path}: documents are in a file that ends in {kinds}, or in a folder")
+    lines = (
+        (n, line.removeprefix("\ufeff") if n == 1 else line)
+        for n, line in read_lines(path, max_line)
+    )
+    if path == STDIN:
+        first = next(lines, (1, ""))
+        lines = (numbered for numbered in chain([first], lines))
+        kind = {"{": "jsonl", "[": "json"}.get(first[1].lstrip()[:1], "csv")
+    if kind in ("csv", "tsv"):
+        csv.field_size_limit(max_line)  # a field may hold line breaks, and a book
+        return _csv(path, lines, "\t" if kind == "tsv" else ""), True
+    return _json(path, lines, max_line) if kind == "json" else _jsonl(path, lines), False
+
+
+def _jsonl(path: Path, lines: Lines) -> Rows:
+    for number, line in lines:
+        if line and not line.isspace():
+            try:
+                yield number, parse_object(line, path, number)
+            except DataError as error:
+                yield number, error
+
+
+def _json(path: Path, lines: Lines, max_size: int) -> Rows:
+    """Read an array of objects, or objects one after the other."""
+    texts, size = [], 0
+    for _, line in lines:
+        texts.append(line)
+        size += len(line) + 1
+        if size > max_size + 1:
+            raise too_long(f"{path}: an array", max_size)
+    text = "\n".join(texts)
+    decoder, position, last, number = json.JSONDecoder(), 0, 0, 1
+    is_array = text.lstrip().startswith("[")
+    position = text.find("[") + 1 if is_array else 0
+    while True:
+        while text[position : position + 1] and text[position] in ", \t\r\n":
+            position += 1
+        number, last = number + text.count("\n", last, position), position
+        if text[position : position + 1] in ("]", ""):
+            break
+        try:
+            row, position = decoder.raw_decode(text, position)
+            yield number, check_object(row, path, number)
+        except DataError as error:
+            yield number, error
+        except (ValueError, RecursionError) as error:
+            number += text.count("\n", last, getattr(error, "pos", last))
+            yield number, DataError(f"{path}:{number}: not JSON ({error}); is it cut?")
+            return
+    if is_array and not text[position:]:
+        yield number, DataError(f"{path}:{number}: the array is never closed; is the file cut?")
+
+
+def _csv(path: Path, lines: Lines, delimiter: str) -> Rows:
+    texts = (line + "\n" for _, line in lines)
+    heading = next(texts, "")
+    delimiter = delimiter or max(",;\t", key=heading.count)
+    reader = csv.DictReader(chain([heading], texts), delimiter=delimiter, strict=True)
+    while True:
+        try:
+            row = next(reader, None)
+            if row is None:
+                return
+        except csv.Error as error:
+            number = reader.line_num + 1
+            yield number, DataError(f"{path}:{number}: not CSV ({error})")
+            continue
+        values = [value for value in row.values() if isinstance(value, str)]
+        number = reader.line_num - sum(value.count("\n") for value in values)
+        if None in row or len(values) < len(row):
+            yield number, DataError(f"{path}:{number}: more or fewer fields than the heading")
+        else:
+            row.pop("", None)  # the index of a pandas table
+            yield number, row
+
+
+def _parquet(path: Path) -> Rows:
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise MissingDataError("Parquet needs pyarrow; pip install 'boolattn[parquet]'") from error
+    number = 0
+    try:
+        with ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=1024):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except (ArrowException, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path}:{number + 1}: damaged, or not Parquet ({reason})") from error
+
+
+def _folder(folder: Path, files: list[Path] | None = None) -> Rows:
+    """Read a document from each file; its title is its first heading, or its name."""
+    for file in files or sorted(p for p in folder.rglob("*") if p.suffix in _FOLDER_ENDINGS):
+        name = file.relative_to(folder)
+        try:
+            text = "\n".join(line for _, line in read_lines(file))
+        except DataError as error:
+            yield str(file), error
+            continue
+        heading = re.search(r"^#+ +(.+)", text, re.M) if file.suffix != ".txt" else None
+        row = {"id": name.as_posix(), "title": heading[1].strip() if heading else name.stem}
+        inside = {"folder": name.parent.as_posix()} if len(name.parts) > 1 else {}
+        yield str(file), row | inside | {"text": text}
+    if not files and not any(p.suffix in _FOLDER_ENDINGS for p in folder.rglob("*")):
+        raise DataError(f"{folder} holds no {' or '.join(_FOLDER_ENDINGS[:2])} files")
+
+
+class _Row:
+    """A row, taken apart."""
+
+    def __init__(self, row: Mapping[str, Any], where: str, fields: Fields, is_typed: bool) -> None:
+        self._where, self._fields, self._is_typed = where, fields, is_typed
+        try:
+            values = flatten(row)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error
+        self._values = {name.removeprefix(_METADATA): value for name, value in values.items()}
+        self._names = list(row)
+
+    def document(self, number: str, seen: Mapping[str, int | str]) -> Document:
+        """Make a document; ``number`` is the id of last resort, if it is not empty."""
+        fields = self._fields
+        title = self._take((fields.title,) if fields.title else _TITLES, is_needed=False)
+        texts = [self._take((name,)) for name in fields.text] or [self._take(_TEXTS)]
+        text = "\n".join(part for part in texts if part.strip())
+        if not text.strip() and not title.strip():
+            names = fields.text or _TEXTS
+            raise self._error(next((n for n in names if n in self._names), names[0]), "is empty")
+        ids = (fields.id,) if fields.id else _IDS
+        if fields.id or not self._values.keys().isdisjoint(ids):
+            if not (name := self._take(ids)):
+                raise self._error(ids[0], "is empty")
+        elif not (name := title or number):
+            raise self._error(ids[0], "is missing")
+        elif name in seen and number:
+            name = f"{title} ({number})"
+        if name in seen:
+            raise DataError(
+                f"{self._where}: the id {name!r} comes twice, first at {seen[name]}; every "
+                "document needs its own"
+            )
+        metadata = self._values
+        if self._is_typed:
+            metadata = flatten({k: _typed(str(v)) for k, v in metadata.items()})
+        return Document(id=name, text=text, title=title, metadata=metadata)
+
+    def _take(self, names: tuple[str, ...], *, is_needed: bool = True) -> str:
+        """Remove and return the first of some fields that the row has."""
+        name = next((name for name in names if name in self._values), None)
+        if name is None:
+            if is_needed:
+                raise self._error(names[0], "is missing")
+            return ""
+        value = self._values.pop(name)
+        if isinstance(value, list):
+            value = "\n".join(map(str, value))
+        if isinstance(value, int) and not isinstance(value, bool) and names[0] not in _TEXTS:
+            value = str(value)
+        if not isinstance(value, str):
+            raise self._error(name, f"is {type(value).__name__}, not text")
+        return value
+
+    def _error(self, name: str, problem: str) -> DataError:
+        text = f"{self._where}: the field {name!r} {problem}"
+        if problem == "is missing":
+            option = {
+                _TEXTS[0]: "; name one with --text-field",
+                _IDS[0]: "; name one with --id-field",
+            }
+            text += f"; there are {', '.join(self._names)}{option.get(name, '')}"
+        return DataError(text)
+
+
+def _typed(value: str) -> object:
+    """Return the value of a CSV field.
+
+    A number if it would be written the same again (007 is text), true and false as pandas writes
+    them, a list in the notation of JSON or Python; nothing for an empty field.
+    """
+    if not value:
+        return None
+    if _NUMBER.fullmatch(value):
+        return float(value) if "." in value else int(value)
+    if value[0] == "[" and value[-1] == "]":
+        for read in (json.loads, ast.literal_eval):
+            try:
+                return read(value)
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                continue
+    return as_boolean(value)

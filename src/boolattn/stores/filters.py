@@ -1,0 +1,260 @@
+"""Filters on metadata, applied exactly and before ranking.
+
+``{"country": "Peru", "tags": ["vegan", "quick"], "year": {"gte": 1990, "lt": 2000},
+"date": {"lte": "2024-03"}, "title": {"contains": "soup"}, "status": {"not": "draft"},
+"price": {"exists": true}}``: all conditions must hold. A list meets a condition if one of its
+values does. A document without a value passes only ``not`` and ``{"exists": false}``.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from boolattn.errors import QueryError
+from boolattn.query.clauses import MAX_CLAUSES, clauses, n_clauses
+from boolattn.query.tree import Where, atoms
+from boolattn.stores.values import (
+    as_boolean,
+    filter_hash,
+    is_number,
+    is_too_large,
+    period_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from boolattn.query.tree import QueryTree
+    from boolattn.stores.values import Value
+
+RANGES = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
+KINDS = ("in", "not", "contains", "exists", *RANGES)
+_SIGNS = {"=": "in", "!=": "not", "~": "contains", ">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
+SIGNS = {kind: sign for sign, kind in _SIGNS.items()}
+_CONDITION = re.compile(r"(?P<name>[^=!<>~]+?)\s*(?P<sign>!=|>=|<=|=|>|<|~)\s*(?P<value>.*)", re.S)
+#: What the limit of a range is compared with.
+LARGEST, SMALLEST, LATEST, EARLIEST = "largest", "smallest", "latest", "earliest"
+COMPARED = (LARGEST, SMALLEST, LATEST, EARLIEST)
+#: Columns of numbers hold every whole number up to here.
+_EXACT = 2**53
+#: On a command line: any value.
+_ANY = "*"
+
+
+class Field(NamedTuple):
+    """A field of the metadata: whether it holds numbers or dates, and their range."""
+
+    numbers: tuple[float, float] | None = None
+    dates: tuple[float, float] | None = None  # seconds since 1970
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition on one field."""
+
+    name: str
+    kind: str  # one of KINDS
+    values: tuple[Value, ...]
+    column: str = ""  # what a range is compared with, one of COMPARED; see :func:`resolve`
+    hashes: tuple[int, ...] = ()  # of the values that are selected, likewise
+    is_negated: bool = False  # whether it must not hold; a document without a value passes
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which documents may be found."""
+
+    conditions: tuple[Condition, ...] = ()  # all must hold
+    #: All conditions of at least one of these must hold too; empty: no further condition.
+    alternatives: tuple[tuple[Condition, ...], ...] = ()
+    without: tuple[int, ...] = ()  # keys of documents that are left out
+    #: A document that asserts every term of one of these groups is left out.
+    lacking: tuple[tuple[str, ...], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.conditions or self.alternatives or self.without or self.lacking)
+
+
+def read_filters(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
+    """Turn filters into conditions.
+
+    >>> read_filters({"year": {"gte": 1990}})[0].values
+    (1990,)
+    """
+    if not isinstance(filters, dict | None):
+        raise QueryError(f"filters are an object of conditions by field, not {filters!r:.80}")
+    conditions: list[Condition] = []
+    for name, entry in (filters or {}).items():
+        for kind, value in (entry if isinstance(entry, dict) else {"in": entry}).items():
+            if kind not in KINDS:
+                raise QueryError(f"filter {name!r} has no {kind!r}; there are {', '.join(KINDS)}")
+            values = _values(name, value)
+            _check(name, kind, values)
+            conditions.append(Condition(name, kind, values))
+    return tuple(conditions)
+
+
+def _check(name: str, kind: str, values: tuple[Value, ...]) -> None:
+    value = values[0] if len(values) == 1 else None
+    expected = ""
+    if kind in RANGES and not (is_number(value) or (isinstance(value, str) and period_of(value))):
+        expected = "one number, or one date like 2024-03-01, 2024-03 or 2024"
+    elif kind == "contains" and not isinstance(value, str):
+        expected = "one text"
+    elif kind == "exists" and not isinstance(value, bool):
+        expected = "true or false"
+    elif kind in RANGES and isinstance(value, int) and abs(value) > _EXACT:
+        expected = f"whole numbers up to {_EXACT:,}, beyond which they are rounded"
+    if expected:
+        shown = repr(value) if value is not None else f"{len(values)} values"
+        raise QueryError(f"filter {name!r}: {kind} takes {expected}, not {shown}")
+
+
+def parse_filters(texts: Iterable[str]) -> dict[str, Any]:
+    """Parse filters of a command line.
+
+    ``year>=1990``, ``date<2024-03``, ``country=Peru``, ``country!=Peru``, ``tags~veg`` (contains),
+    ``price=*`` (exists), ``price!=*``. The same field with ``=`` twice means either value. ``7`` is
+    both the number and the text.
+
+    >>> parse_filters(["country=Peru", "country=Ecuador", "year>=1990"])
+    {'country': {'in': ['Peru', 'Ecuador']}, 'year': {'gte': 1990}}
+    """
+    filters: dict[str, Any] = {}
+    for text in texts:
+        match = _CONDITION.fullmatch(text.strip())
+        if match is None:
+            raise QueryError(f"filter {text!r} is not of the form key=value, key!=value or key>=1")
+        kind, value = _SIGNS[match["sign"]], match["value"].strip()
+        conditions = filters.setdefault(match["name"].strip(), {})
+        if kind in RANGES:
+            conditions[kind] = _limit(value, text)
+        elif kind == "contains":
+            conditions[kind] = value
+        elif value == _ANY:
+            conditions["exists"] = kind == "in"
+        else:
+            conditions.setdefault(kind, []).extend(_text_and_value(value))
+    return filters
+
+
+def resolve(condition: Condition, fields: Mapping[str, Field]) -> Condition:
+    """Add to a condition what depends on the store; refuse a field that it does not have."""
+    name = condition.name
+    if name not in fields:
+        names = ", ".join(sorted(fields)) or "none"
+        raise QueryError(f"no document has the field {name!r}; there are: {names}")
+    if condition.kind in RANGES:
+        return _with_column(condition, fields[name])
+    if condition.kind == "contains":
+        return condition
+    return replace(condition, hashes=tuple(map(filter_hash, condition.values)))
+
+
+def _with_column(condition: Condition, field: Field) -> Condition:
+    """Choose between numbers and dates; a limit that is a year or a day has a length."""
+    name, kind, value = condition.name, condition.kind, condition.values[0]
+    is_upper = kind in ("lt", "lte")
+    if field.dates and not field.numbers:
+        value = str(value)  # a year, unless it is refused below
+    column = SMALLEST if is_upper else LARGEST
+    if isinstance(value, str):
+        column = EARLIEST if is_upper else LATEST
+        if (period := period_of(value)) is None:
+            raise QueryError(f"filter {name!r}: {kind} takes a date, not {value}")
+        value, end = period
+        if end > value and kind in ("gt", "lte"):
+            kind, value = ("gte", end) if kind == "gt" else ("lt", end)
+    is_date = column in (LATEST, EARLIEST)
+    if not (field.dates if is_date else field.numbers):
+        comparable = "dates" if is_date else "numbers or dates"
+        raise QueryError(
+            f"filter {name!r}: the field holds no {comparable} that {kind} could compare"
+        )
+    return replace(condition, kind=kind, values=(value,), column=column)
+
+
+def alternatives(
+    tree: QueryTree, conditions: Mapping[str, Condition]
+) -> tuple[tuple[Condition, ...], ...]:
+    """Return the conditions of each alternative of a tree; none where one has no condition.
+
+    >>> from boolattn.query.tree import And, Atom, Or
+    >>> tree = Or((And((Atom("moths"), Where("year>=1990"))), Where("place=Java")))
+    >>> known = {text: Condition(text, "in", ()) for text in ("year>=1990", "place=Java")}
+    >>> [[condition.name for condition in part] for part in alternatives(tree, known)]
+    [['year>=1990'], ['place=Java']]
+    """
+    if not conditions:
+        return ()
+    operands = list(atoms(tree))
+    if (n := n_clauses(tree)) > max(MAX_CLAUSES, len(operands)):
+        raise QueryError(
+            f"a query with conditions may have {MAX_CLAUSES} alternatives, and this one has {n}; "
+            "give the conditions as filters"
+        )
+    conjunctions = [
+        tuple(
+            replace(conditions[operands[row].text], is_negated=not must)
+            for row, must in clause.conditions
+        )
+        for clause in clauses(tree)
+    ]
+    return () if () in conjunctions else tuple(dict.fromkeys(conjunctions))
+
+
+def condition_of(where: Where) -> Condition:
+    """Return a condition of a tree, before it is resolved."""
+    [condition] = read_filters(parse_filters([where.text]))
+    return condition
+
+
+def of_type(values: tuple[Value, ...], *, is_text: bool) -> list[Value]:
+    """Return the texts among values, or the others; all, where there are none.
+
+    A condition of a query has no types: ``year=1990`` asks for the text and for the number.
+    """
+    return [value for value in values if isinstance(value, str) == is_text] or list(values)
+
+
+def _values(name: str, value: object) -> tuple[Value, ...]:
+    values = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
+    checked = []
+    for item in values:
+        item = item.isoformat() if hasattr(item, "isoformat") else item
+        if not isinstance(item, str | int | float | bool):
+            raise QueryError(
+                f"filter {name!r}: a value is text, a number or true or false, not "
+                f"{type(item).__name__}"
+            )
+        if is_too_large(item) or (isinstance(item, float) and not isfinite(item)):
+            raise QueryError(f"filter {name!r}: the number is too large to compare, or none")
+        checked.append(item)
+    return tuple(checked)
+
+
+def _text_and_value(text: str) -> list[Value]:
+    """Return a text, and its value as JSON: a command line has no types."""
+    if isinstance(boolean := as_boolean(text), bool):
+        return [boolean]
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return [text]
+    return [text, value] if isinstance(value, int | float) else [text]
+
+
+def _limit(value: str, text: str) -> Value:
+    if period_of(value) and not value.isdecimal():
+        return value
+    try:
+        # Also refuses more digits than Python reads.
+        return int(value) if re.fullmatch(r"[-+]?\d+", value) else float(value)
+    except ValueError as error:
+        reason = f"{value[:40]!r} is neither a number nor a date"
+        raise QueryError(f"filter {text[:80]!r}: {reason}") from error

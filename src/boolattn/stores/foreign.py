@@ -1,0 +1,322 @@
+"""A collection that someone else filled: read as it is, with its own ids, fields and word index.
+
+A row is whatever the collection holds beside a vector, as a mapping. During one search the rows
+that were read get numbers, in the order of their coming; these are the keys of the search.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from boolattn.data.records import Document
+from boolattn.encoders.callables import unit
+from boolattn.errors import ConfigError, IndexMismatchError, QueryError, ServerError
+from boolattn.scoring.exact import Ranked
+from boolattn.stores.base import Reader, Store, StoreSettings, similarities
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from boolattn.stores.base import Keys, Mask
+    from boolattn.stores.filters import Condition, Field, Filter
+
+    Array = NDArray[np.float32]
+    Row = Mapping[str, Any]
+    #: Ids and scores, best first.
+    Scored = tuple[list[Any], list[float]]
+
+#: How a collection compares vectors. L2 only of vectors of length 1, where it ranks as cosine does.
+COSINE, DOT, L2 = "cosine", "dot", "l2"
+METRICS = (COSINE, DOT, L2)
+#: Names of the field with the text, where none is given.
+TEXTS = ("text", "content", "page_content", "document", "body")
+#: Fewest candidates of each neighbour search: those that the statistics are of, and some more.
+CANDIDATES = 150
+#: Vectors whose lengths differ more from 1 are not ranked alike by L2 and by cosine.
+_TOLERANCE = 0.01
+
+
+class Neighbours(NamedTuple):
+    """The nearest rows of one vector, best first."""
+
+    ids: list[Any]
+    vectors: Array  # Shape ``(rows, dim)``
+
+
+class Collection(ABC):
+    """A collection of any database, array or library.
+
+    Attributes:
+        name: Says in errors which it is.
+        metric: One of :data:`METRICS`.
+        dimension: Length of a vector.
+        text: The field with the text; empty: the first of :data:`TEXTS` that a row has.
+        title: The field with the title.
+        limit: Maximum number of neighbours of one search.
+        has_words: Whether the collection has a word index of its own.
+    """
+
+    name: str
+    metric: str
+    dimension: int
+    text: str = ""
+    title: str = "title"
+    limit: int | None = None
+    has_words: bool = False
+
+    @abstractmethod
+    def nearest(
+        self, queries: Array, n: int, conditions: Sequence[Condition] = ()
+    ) -> list[Neighbours]:
+        """Return the ``n`` nearest rows of each query that meet the conditions.
+
+        A row without a vector is never found.
+        """
+
+    def words(
+        self, _texts: Sequence[str], _n: int, _conditions: Sequence[Condition] = ()
+    ) -> list[Scored]:
+        """Return the ``n`` rows that fit each text best by the collection's own word index."""
+        raise ConfigError(f"{self.name} has no index of words")
+
+    def key(self, text: str) -> Any:  # noqa: ANN401 - the collection's own
+        """Return the id that a text is, as in ``like:17``."""
+        return int(text) if text.isdecimal() else text
+
+    @abstractmethod
+    def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
+        """Return the vectors of rows by id; those of unknown ids are absent."""
+
+    @abstractmethod
+    def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
+        """Return rows by id, without their vectors; those of unknown ids are absent."""
+
+
+class ForeignStore(Store):
+    """A collection that is searched as it is, and never written."""
+
+    def __init__(self, collection: Collection) -> None:
+        if not hasattr(collection, "nearest"):
+            raise ConfigError(
+                f"a collection is one of boolattn.stores, not {type(collection).__name__}"
+            )
+        self.collection, self.address = collection, ""
+        self.label = collection.name
+        #: Length and metric of the vectors; the model is not known.
+        self.settings = StoreSettings(
+            fingerprint="",
+            dimension=collection.dimension,
+            similarity=DOT if collection.metric == DOT else COSINE,
+            words=collection.has_words,
+        )
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        """Begin a search, with numbers of its own."""
+        yield ForeignReader(self.collection, self.settings)
+
+    def adding(self, *, replace_old: bool = False) -> Any:  # noqa: ANN401
+        """Refuse: the collection belongs to someone else."""
+        raise ConfigError(f"{self.label} is only read; make an index of it with boolattn index")
+
+    def delete(self, _ids: Sequence[str]) -> None:
+        """Refuse: the collection belongs to someone else."""
+        self.adding()
+
+    def info(self) -> dict[str, Any]:
+        """Return the collection's name, metric and length of vectors."""
+        collection = self.collection
+        return {
+            "collection": collection.name,
+            "metric": collection.metric,
+            "dimension": collection.dimension,
+            "words": collection.has_words,
+        }
+
+
+class ForeignReader(Reader):
+    """A collection during one search."""
+
+    counts = False
+
+    def __init__(self, collection: Collection, settings: StoreSettings) -> None:
+        self.settings, self.label = settings, collection.name
+        self.limit, self.has_words = collection.limit, collection.has_words
+        if self.has_words:
+            self.words_note = f"words are those of {collection.name}'s own index"
+        self._collection, self._is_dot = collection, collection.metric == DOT
+        self._ids: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+        self._vectors: dict[int, Array] = {}
+        self._documents: dict[int, Document | None] = {}
+        self._required: set[Condition] = set()
+
+    def n_candidates(self, depth: int) -> int:
+        """Fewer than of a store of ours: each costs the database a vector to send."""
+        n = max(CANDIDATES, depth + depth // 4)
+        return n if self.limit is None else min(n, self.limit)
+
+    def count(self, _where: Filter) -> int:
+        """Return 0: the collection is not counted."""
+        return 0
+
+    def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
+        """Ask for neighbours with their vectors."""
+        self.check_length(vectors)
+        asked = n + len(where.without)
+        asked = asked if self.limit is None else min(asked, self.limit)
+        # The length of a vector counts for the inner product alone.
+        queries = vectors if self._is_dot else unit(vectors)
+        answers = self._collection.nearest(queries, asked, self._conditions(where))
+        ranked = []
+        for query, answer in zip(vectors, answers, strict=True):
+            keys = self._numbered(answer.ids)
+            self._remember(keys, answer.vectors)
+            keys = keys[~np.isin(keys, where.without)][:n]
+            scores = self.similarities(query[None], keys)[0]
+            order = np.argsort(-scores, kind="stable")
+            ranked.append(Ranked(keys[order], scores[order]))
+        return ranked
+
+    def similarities(self, vectors: Array, keys: Keys) -> Array:
+        """Compare rows, whose vectors are read where they are not known yet."""
+        if not len(keys):
+            return np.zeros((len(vectors), 0), np.float32)
+        if missing := [key for key in keys.tolist() if key not in self._vectors]:
+            read = self._collection.vectors([self._ids[key] for key in missing])
+            known = [key for key in missing if self._ids[key] in read]
+            if known:
+                rows = np.stack([read[self._ids[key]] for key in known])
+                self._remember(np.array(known, np.int64), rows)
+        # A row without a vector is like nothing.
+        nothing = np.zeros(self.settings.dimension, np.float32)
+        rows = np.stack([self._vectors.get(key, nothing) for key in keys.tolist()])
+        return similarities(vectors, rows)
+
+    def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
+        """Ask the collection's own word index, which analyses the terms in its own way."""
+        n = n if self.limit is None else min(n, self.limit)
+        asked = [" ".join(terms) for terms in queries]
+        texts = [text for text in asked if text]
+        answers = iter(self._collection.words(texts, n, self._conditions(where)) if texts else ())
+        ranked = []
+        for text in asked:
+            ids, scores = next(answers) if text else ([], [])
+            keys, values = self._numbered(ids), np.array(scores, np.float32)
+            is_in = ~np.isin(keys, where.without)
+            ranked.append(Ranked(keys[is_in], values[is_in]))
+        return ranked
+
+    def frequencies(self, terms: Sequence[str]) -> list[int]:
+        """Return 0 for each: a foreign vocabulary is not known."""
+        return [0] * len(terms)
+
+    def resolve(self, condition: Condition) -> Condition:
+        """Return the condition as it is: the collection checks the names of its fields itself."""
+        return condition
+
+    def check_conditions(self, texts: Sequence[str], where: Filter) -> None:
+        """Refuse a condition that only some results must meet: nothing tells which ones do."""
+        if texts and len(where.alternatives) != 1:
+            raise QueryError(
+                f"{texts[0]}: a collection takes a condition that every result must meet, as in "
+                f"'moths AND {texts[0]}'; elsewhere in a query it needs an index of ours"
+            )
+
+    def no_words(self) -> ConfigError:
+        """Return the error that the collection has no word index."""
+        return ConfigError(
+            f"{self.label} has no words of its own: leave out hybrid, or make an index of it with "
+            "boolattn index"
+        )
+
+    def matching(self, condition: Condition, keys: Keys) -> Mask:
+        """Every candidate passed the filter: a condition holds for all, or for none."""
+        return np.full(len(keys), condition in self._required)
+
+    def find(self, ids: Sequence[str]) -> dict[str, int]:
+        """Return numbers of rows, whether or not the collection has them."""
+        keys = self._numbered([self._collection.key(name) for name in ids])
+        return dict(zip(ids, keys.tolist(), strict=True))
+
+    def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
+        """Return the vectors of rows."""
+        read = self._collection.vectors([self._collection.key(name) for name in ids])
+        named = {str(name): vector for name, vector in read.items()}
+        return named if self._is_dot else {name: unit(vector) for name, vector in named.items()}
+
+    def documents(self, keys: Keys) -> list[Document | None]:
+        """Read rows, each once."""
+        if missing := [key for key in keys.tolist() if key not in self._documents]:
+            rows = self._collection.rows([self._ids[key] for key in missing])
+            for key in missing:
+                row = rows.get(self._ids[key])
+                self._documents[key] = None if row is None else self._document(key, row)
+        return [self._documents[key] for key in keys.tolist()]
+
+    def best_passages(self, _vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
+        """Return nothing: a row is one passage."""
+        return [None] * len(keys)
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return nothing: the collection checks the names of its fields itself."""
+        return {}
+
+    def sample(self, _n: int) -> list[Document]:
+        """Return nothing: the collection is not read through."""
+        return []
+
+    def _conditions(self, where: Filter) -> tuple[Condition, ...]:
+        """Return the conditions of a filter, all of which must hold."""
+        conditions = (*where.conditions, *(where.alternatives[0] if where.alternatives else ()))
+        self._required.update(c for c in conditions if not c.is_negated)
+        return conditions
+
+    def _document(self, key: int, row: Row) -> Document:
+        values, name = dict(row), self._collection.text
+        name = name or next((text for text in TEXTS if isinstance(row.get(text), str)), "")
+        text, title = str(values.pop(name, None) or ""), str(row.get(self._collection.title) or "")
+        return Document(id=str(self._ids[key]), text=text, title=title, metadata=values)
+
+    def _numbered(self, ids: Sequence[Any]) -> Keys:
+        """Return the numbers of rows; new ones get the next numbers."""
+        for name in ids:
+            if name not in self._numbers:
+                self._numbers[name] = len(self._ids)
+                self._ids.append(name)
+        return np.array([self._numbers[name] for name in ids], np.int64)
+
+    def _remember(self, keys: Keys, vectors: Array) -> None:
+        if not np.isfinite(vectors).all():
+            raise ServerError(f"{self.label} gives vectors that are not finite")
+        if self._collection.metric == L2 and len(vectors):
+            lengths = np.linalg.norm(vectors, axis=1)
+            if np.abs(lengths - 1).max() > _TOLERANCE:
+                raise IndexMismatchError(
+                    f"{self.label} compares by L2 distance, and its vectors have lengths "
+                    f"from {lengths.min():.3g} to {lengths.max():.3g}: L2 ranks as cosine does "
+                    "only for vectors of length 1; normalise them"
+                )
+        rows = vectors if self._is_dot else unit(vectors)
+        self._vectors.update(zip(keys.tolist(), rows, strict=True))
+
+
+def check_metric(name: str, metric: str) -> str:
+    """Return a metric; refuse one that composition cannot use."""
+    if metric not in METRICS:
+        raise ConfigError(
+            f"{name} compares vectors by {metric}; composed search needs one of "
+            f"{', '.join(METRICS)}"
+        )
+    return metric
+
+
+def as_array(vectors: Sequence[Any], dimension: int) -> Array:
+    """Return vectors as one array, also where there are none. Shape ``(vectors, dim)``."""
+    return np.asarray(vectors, np.float32).reshape(len(vectors), dimension)

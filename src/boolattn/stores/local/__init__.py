@@ -1,0 +1,1 @@
+"""The local store: one folder of immutable files that a manifest names."""

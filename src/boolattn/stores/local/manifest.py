@@ -1,0 +1,175 @@
+"""The manifest of an index, and the checks of its files against it.
+
+``manifest.json`` is replaced in one rename, so a reader sees the old index or the new one. Every
+other file is written once, under a new name, and never changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from boolattn.errors import ConfigError, IndexFolderError, IndexMismatchError
+from boolattn.settings import build, check_types
+from boolattn.stores.base import StoreSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+FORMAT = 3
+MANIFEST = "manifest.json"
+#: Opening an index compares hashes up to so many bytes, small files first (about half a second);
+#: of larger files only the size. ``verify`` compares all.
+MAX_HASHED = 1 << 30
+#: An index of so many bytes is copied into memory; a larger one is mapped.
+MAX_COPIED = 1 << 27
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """Size and SHA-256 of a file."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class SegmentEntry:
+    """A segment; its folder is named by a hash of its contents."""
+
+    name: str
+    count: int  # of vectors: one for each passage
+    n_documents: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Everything a local store consists of."""
+
+    settings: StoreSettings
+    segments: tuple[SegmentEntry, ...] = ()  # in the order of the rows
+    files: dict[str, FileEntry] = field(default_factory=dict)  # by path in the folder
+    index: dict[str, Any] = field(default_factory=dict)  # of the vectors: file, effort, recall
+    words: str = ""  # folder of the words
+    deleted: str = ""  # file of deleted documents
+    n_deleted: int = 0  # documents
+    generation: int = 0  # number of changes
+    format: int = FORMAT
+
+    @property
+    def n_rows(self) -> int:
+        """Number of vectors, with those of deleted documents."""
+        return sum(segment.count for segment in self.segments)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the files are copied into memory, where nobody can change them."""
+        return sum(entry.size for entry in self.files.values()) <= MAX_COPIED
+
+    @property
+    def n_documents(self) -> int:
+        """Number of documents, without the deleted ones."""
+        return sum(segment.n_documents for segment in self.segments) - self.n_deleted
+
+    def to_json(self) -> str:
+        """Return the file's text, with a hash of its content."""
+        body = json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False)
+        return json.dumps({"index": json.loads(body), "sha256": _text_hash(body)}, indent=1)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest; refuse a folder that is no index, or a damaged one."""
+    path = folder / MANIFEST
+    try:
+        outer = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise IndexFolderError(_missing(folder)) from error
+    except OSError as error:
+        raise IndexFolderError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise IndexFolderError(f"{path} is damaged; build the index again") from error
+    body = outer.get("index") if isinstance(outer, dict) else None
+    if not isinstance(body, dict) or "format" not in body:
+        raise IndexFolderError(f"{path} is not an index's; name a folder that was indexed")
+    if body["format"] != FORMAT:
+        raise IndexMismatchError(
+            f"{folder} has format {body['format']}, this version reads {FORMAT}: build it anew "
+            f"with boolattn index FILE --out {folder} --replace"
+        )
+    text = json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False)
+    names = {f.name for f in fields(Manifest)}
+    changed = f"{path} is damaged or was changed by hand; build the index again"
+    if outer.get("sha256") != _text_hash(text) or set(body) != names:
+        raise IndexFolderError(changed)
+    try:
+        body["settings"] = build(StoreSettings, body["settings"])
+        body["segments"] = tuple(SegmentEntry(**entry) for entry in body["segments"])
+        body["files"] = {name: FileEntry(**entry) for name, entry in body["files"].items()}
+        manifest = Manifest(**body)
+        for entry in (manifest, manifest.settings, *manifest.segments, *manifest.files.values()):
+            check_types(entry)
+    except (TypeError, AttributeError, ConfigError) as error:
+        raise IndexFolderError(changed) from error
+    return manifest
+
+
+def check_files(
+    folder: Path, manifest: Manifest, *, verify: bool = False, names: Collection[str] | None = None
+) -> None:
+    """Compare files, all of them if none is named, with the manifest: sizes, and contents.
+
+    Without ``verify`` contents are compared up to :data:`MAX_HASHED` bytes.
+    """
+    left = MAX_HASHED
+    chosen = {name: manifest.files[name] for name in (manifest.files if names is None else names)}
+    for name, entry in sorted(chosen.items(), key=lambda item: item[1].size):
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise IndexFolderError(f"{name!r} in {folder / MANIFEST} leads out of the index")
+        path = folder / name
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise IndexFolderError(f"{path} is missing; build the index again") from error
+        if size != entry.size:
+            raise IndexFolderError(
+                f"{path} has {size} bytes instead of {entry.size}; build the index again"
+            )
+        left -= size
+        if (verify or left >= 0) and describe(path) != entry:
+            raise IndexFolderError(f"{path} was altered: its hash differs; build the index again")
+
+
+def read_stamps(folder: Path, manifest: Manifest) -> dict[str, tuple[int, int, int]]:
+    """Return the inode, size and time of every file of a mapped index that is still there.
+
+    One that was deleted or replaced stays as it was in its map.
+    """
+    stamps = {}
+    for name in () if manifest.is_small else manifest.files:
+        with suppress(OSError):
+            status = (folder / name).stat()
+            stamps[name] = (status.st_ino, status.st_size, status.st_mtime_ns)
+    return stamps
+
+
+def describe(path: Path) -> FileEntry:
+    """Return a file's size and hash."""
+    with path.open("rb") as handle:
+        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+    return FileEntry(path.stat().st_size, digest)
+
+
+def _text_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _missing(folder: Path) -> str:
+    if not folder.exists():
+        return f"there is no index at {folder}; make one with: boolattn index FILE --out {folder}"
+    if (folder / "segments").is_dir():
+        return f"the index at {folder} was never finished; go on with: boolattn index --resume"
+    return f"{folder} holds no index (no {MANIFEST}); make one with: boolattn index FILE --out DIR"

@@ -1,0 +1,242 @@
+"""A local store opened for searching: its rows, its vectors, its words, as of one manifest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from boolattn.scoring.exact import Ranked
+from boolattn.stores.base import Reader, ValueCounts, mean_vector, similarities
+from boolattn.stores.filters import EARLIEST, LARGEST, LATEST, RANGES, SMALLEST, Field, Filter
+from boolattn.stores.local.graphs import open_vectors
+from boolattn.stores.local.manifest import read_stamps
+from boolattn.stores.local.segments import Rows
+from boolattn.stores.local.vectors import ExactVectors
+from boolattn.stores.local.words import Words
+from boolattn.stores.values import filter_hash, items
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from boolattn.data.records import Document
+    from boolattn.stores.base import Array, Claims, Keys, Mask
+    from boolattn.stores.filters import Condition
+    from boolattn.stores.local.manifest import Manifest
+
+#: Filters whose documents are remembered.
+_MAX_MASKS = 64
+
+
+class Snapshot(Reader):
+    """One state of a local store; the key of a document is its number."""
+
+    can_scan = True
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.label, self.manifest, self.settings = str(folder), manifest, manifest.settings
+        self.stamps = read_stamps(folder, manifest)
+        self.rows = Rows.open(folder, manifest)
+        self.index = open_vectors(folder, manifest, self.rows)
+        self.scans = self.index.is_exact
+        self._words = None
+        if manifest.words:
+            self._words = Words(folder / manifest.words, is_copied=manifest.is_small)
+        self.has_words = self._words is not None
+        self._masks: dict[Filter, Mask | None] = {}
+        self._fields: dict[str, Field] | None = None
+
+    def changed_files(self, folder: Path) -> set[str]:
+        """Return which mapped files were changed in place or replaced since they were opened."""
+        now = read_stamps(folder, self.manifest)
+        return {name for name, stamp in now.items() if stamp != self.stamps.get(name)}
+
+    def count(self, where: Filter) -> int:
+        """Count the documents that pass a filter."""
+        mask = self.mask(where)
+        return self.rows.n_documents if mask is None else int(mask.sum())
+
+    def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
+        """Return the nearest documents: several rows of one may be among the nearest rows."""
+        self.check_length(vectors)
+        mask, n_rows, limit = self._row_mask(self.mask(where)), n, len(self.rows)
+        while True:
+            ranked = []
+            for rows, scores in zip(*self.index.search(vectors, n_rows, mask), strict=True):
+                rows, scores = rows[rows >= 0], scores[rows >= 0]
+                if self.rows.has_passages:
+                    rows = np.searchsorted(self.rows.first_rows, rows, side="right") - 1
+                    first = np.sort(np.unique(rows, return_index=True)[1])[:n]
+                    rows, scores = rows[first], scores[first]
+                ranked.append(Ranked(rows, scores))
+            is_enough = not self.rows.has_passages or n_rows >= limit
+            if is_enough or all(len(answer.rows) == n for answer in ranked):
+                return ranked
+            n_rows = min(4 * n_rows, limit)
+
+    def similarities(self, vectors: Array, keys: Keys) -> Array:
+        """Compare the best rows of given documents."""
+        self.check_length(vectors)
+        rows, firsts = self.rows.of_documents(keys)
+        products = similarities(vectors, self.rows.vectors(rows))
+        if not self.rows.has_passages or not len(rows):
+            return products
+        return np.asarray(np.maximum.reduceat(products, firsts, axis=1), np.float32)
+
+    def scan(self, vectors: Array, where: Filter) -> tuple[Keys, Array]:
+        """Compare every document."""
+        self.check_length(vectors)
+        scores = ExactVectors(self.rows).document_scores(vectors)
+        if (mask := self.mask(where)) is None:
+            return np.arange(scores.shape[1]), scores
+        keys = np.flatnonzero(mask)
+        return keys, scores[:, keys]
+
+    def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
+        """Search the words."""
+        mask = self.mask(where)
+        return [self._word_index.search(terms, n, mask) for terms in queries]
+
+    def frequencies(self, terms: Sequence[str]) -> list[int]:
+        """Count documents, deleted ones too."""
+        return [self._word_index.frequency(term) for term in terms]
+
+    def claims(self, terms: Sequence[str], keys: Keys) -> Claims:
+        """Look the terms up among the words, or in the texts where these are not indexed."""
+        if self._words is None:
+            return super().claims(terms, keys)
+        return self._words.claims(terms, keys)
+
+    def matching(self, condition: Condition, keys: Keys) -> Mask:
+        """Compare the columns of a field."""
+        mask: Mask = self._passes(condition)[keys]
+        return mask
+
+    def find(self, ids: Sequence[str]) -> dict[str, int]:
+        """Look up hashed ids."""
+        return self.rows.find(ids)
+
+    def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
+        """Read the rows of documents."""
+        vectors = {}
+        for name, number in self.rows.find(ids).items():
+            rows, _ = self.rows.of_documents(np.array([number]))
+            vectors[name] = mean_vector(self.rows.vectors(rows))
+        return vectors
+
+    def documents(self, keys: Keys) -> list[Document | None]:
+        """Read documents."""
+        return [self.rows.document(key) for key in keys.tolist()]
+
+    def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
+        """Compare the rows of each document that has several."""
+        return [self._best_passage(vector, key) for key in keys.tolist()]
+
+    def _best_passage(self, vector: Array, key: int) -> tuple[int, int] | None:
+        first, last = self.rows.first_rows[key : key + 2]
+        if last - first == 1:
+            return None
+        nearest = (self.rows.vectors(np.arange(first, last)) @ vector).argmax()
+        return self.rows.spans(key)[int(nearest)]
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the fields, with the ranges of their columns."""
+        if self._fields is None:
+            self._fields = {}
+            for name in self.rows.names():
+                numbers = self._range(name, SMALLEST, LARGEST)
+                self._fields[name] = Field(numbers, self._range(name, EARLIEST, LATEST))
+        return self._fields
+
+    def _range(self, name: str, least: str, most: str) -> tuple[float, float] | None:
+        if not self.rows.has_column(f"{most}:{name}"):
+            return None
+        low, high = (self.rows.column(f"{column}:{name}") for column in (least, most))
+        return float(np.nanmin(low)), float(np.nanmax(high))
+
+    def sample(self, n: int) -> list[Document]:
+        """Read documents at equal distances."""
+        live = self.rows.live
+        keys = np.arange(self.rows.n_documents) if live is None else np.flatnonzero(live)
+        if not len(keys):
+            return []
+        chosen = np.unique(np.linspace(0, len(keys) - 1, n).astype(int))
+        return [self.rows.document(int(key)) for key in keys[chosen]]
+
+    def value_counts(self, name: str, n: int) -> ValueCounts:
+        """Count the values of a field in its columns."""
+        hashes, numbers = self.rows.hashes(name)
+        live = self.rows.live
+        is_live = (hashes != 0) if live is None else (hashes != 0) & live[numbers]
+        hashes, numbers = hashes[is_live], numbers[is_live]
+        order = np.lexsort((numbers, hashes))
+        hashes, numbers = hashes[order], numbers[order]
+        # A list may hold a value twice.
+        is_new = (np.diff(hashes, prepend=0) != 0) | (np.diff(numbers, prepend=-1) != 0)
+        hashes, numbers = hashes[is_new], numbers[is_new]
+        _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
+        frequent = []
+        for index in np.argsort(-counts, kind="stable")[:n].tolist():
+            metadata = self.rows.document(int(numbers[first[index]])).metadata
+            wanted = hashes[first[index]]
+            value = next(v for v in items(metadata[name]) if filter_hash(v) == wanted)
+            frequent.append((value, int(counts[index])))
+        return ValueCounts(len(np.unique(numbers)), len(counts), frequent)
+
+    def mask(self, where: Filter) -> Mask | None:
+        """Return which documents pass a filter and are not deleted; ``None``: all."""
+        if where not in self._masks:
+            if len(self._masks) >= _MAX_MASKS:
+                self._masks.pop(next(iter(self._masks)), None)
+            self._masks[where] = self._new_mask(where)
+        return self._masks[where]
+
+    def _new_mask(self, where: Filter) -> Mask | None:
+        if not where:
+            return self.rows.live
+        live = self.rows.live
+        mask = np.ones(self.rows.n_documents, bool) if live is None else live.copy()
+        for condition in where.conditions:
+            mask &= self._passes(condition)
+        if where.alternatives:
+            passing = [
+                np.logical_and.reduce([self._passes(condition) for condition in conditions])
+                for conditions in where.alternatives
+            ]
+            mask &= np.logical_or.reduce(passing)
+        mask[list(where.without)] = False
+        for terms in where.lacking:
+            mask[self._word_index.asserting(terms)] = False
+        return mask
+
+    def _passes(self, condition: Condition) -> Mask:
+        """Return which documents meet a condition, deleted ones too."""
+        if condition.kind in RANGES:
+            column = self.rows.column(f"{condition.column}:{condition.name}")
+            mask = np.asarray(RANGES[condition.kind](column, condition.values[0]), bool)
+        elif condition.kind == "exists":
+            has_value = self.rows.column(f"hash:{condition.name}") != 0
+            mask = np.asarray(has_value == condition.values[0], bool)
+        else:
+            wanted = condition.hashes
+            if condition.kind == "contains":
+                text = str(condition.values[0]).casefold()
+                texts = self.rows.texts(condition.name).items()
+                wanted = tuple(number for number, value in texts if text in value.casefold())
+            hashes, numbers = self.rows.hashes(condition.name)
+            mask = np.zeros(self.rows.n_documents, bool)
+            mask[numbers[np.isin(hashes, np.array(wanted, np.uint64))]] = True
+            mask = ~mask if condition.kind == "not" else mask
+        return ~mask if condition.is_negated else mask
+
+    def _row_mask(self, documents: Mask | None) -> Mask | None:
+        if documents is None or not self.rows.has_passages:
+            return documents
+        return np.repeat(documents, np.diff(self.rows.first_rows))
+
+    @property
+    def _word_index(self) -> Words:
+        if self._words is None:
+            raise self.no_words()
+        return self._words

@@ -1,0 +1,296 @@
+"""The local store: a folder that is changed in transactions, new files first, the manifest last.
+
+Many processes may read it while one writes to it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boolattn.errors import BoolattnError, ConfigError, DataError, IndexFolderError
+from boolattn.stores.base import Draft, Store, check_ids
+from boolattn.stores.local import segments as storage
+from boolattn.stores.local import transaction as disk
+from boolattn.stores.local.graphs import check_vectors, write_graph
+from boolattn.stores.local.manifest import (
+    FORMAT,
+    MANIFEST,
+    Manifest,
+    check_files,
+    describe,
+    read_manifest,
+)
+from boolattn.stores.local.snapshot import Snapshot
+from boolattn.stores.local.words import write_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from boolattn.stores.base import Array, StoreSettings
+    from boolattn.stores.batches import Batch
+    from boolattn.stores.local.manifest import SegmentEntry
+
+_PRECISIONS = ("float32", "float16", "int8")
+
+
+class LocalStore(Store):
+    """A store in a folder."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder, self.address, self.label = folder, str(folder), str(folder)
+        self._open(manifest)
+
+    @classmethod
+    def open(cls, address: str, *, verify: bool = False) -> LocalStore:
+        """Open a folder; with ``verify`` every byte is compared with its hash."""
+        folder = Path(address)
+        for attempt in (1, 2):
+            manifest = read_manifest(folder)
+            try:
+                check_files(folder, manifest, verify=verify)
+                return cls(folder, manifest)
+            except IndexFolderError:
+                # A writer may have replaced the index and cleaned up since the manifest was read.
+                if attempt == 2 or read_manifest(folder) == manifest:
+                    raise
+        raise IndexFolderError(f"{folder} changes too fast to be opened")
+
+    @classmethod
+    @contextmanager
+    def create(
+        cls, address: str, settings: StoreSettings, *, replace: bool = False, resume: bool = False
+    ) -> Iterator[LocalDraft]:
+        """Build a store, which appears when it is complete."""
+        folder = Path(address)
+        settings = _checked_settings(settings)
+        with disk.writing(folder):
+            if not (replace or resume):
+                _check_free(folder)
+            disk.clean(folder, keep_segments=resume)
+            generation = 1
+            with suppress(IndexFolderError):
+                generation = read_manifest(folder).generation + 1
+            draft = LocalDraft(folder, Manifest(settings=settings, generation=generation))
+            yield draft
+            if not draft.segments:
+                raise DataError("the corpus holds no documents, so there is nothing to index")
+            draft.finish(draft.base)
+
+    @property
+    def n_documents(self) -> int:
+        """What the manifest says, also where other files are damaged."""
+        return self.manifest.n_documents
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest of the open state."""
+        return self._snapshot.manifest
+
+    def _open(self, manifest: Manifest) -> None:
+        self._snapshot, self.settings = Snapshot(self.folder, manifest), manifest.settings
+
+    @contextmanager
+    def reading(self) -> Iterator[Snapshot]:
+        """Answer nothing from files that were altered before or meanwhile, and blame them."""
+        self._check_changes()
+        try:
+            yield self._snapshot
+        except BoolattnError:
+            raise
+        except Exception:
+            # The largest files of a large index were never hashed.
+            check_files(self.folder, self.manifest, verify=True)
+            raise
+        finally:
+            self._check_changes()
+
+    def _check_changes(self) -> None:
+        """Raise if a mapped file was altered; open the store again if it only looks so."""
+        if changed := self._snapshot.changed_files(self.folder):
+            check_files(self.folder, self.manifest, names=changed, verify=True)
+            self._open(self.manifest)
+
+    def refresh(self) -> bool:
+        """Open the store again if another process changed it; return whether it did."""
+        manifest = read_manifest(self.folder)
+        if manifest == self.manifest:
+            return False
+        check_files(self.folder, manifest)
+        self._open(manifest)
+        return True
+
+    @contextmanager
+    def adding(self, *, replace_old: bool = False) -> Iterator[LocalDraft]:
+        """Add documents in one transaction."""
+        with disk.writing(self.folder):
+            manifest = _checked_manifest(self.folder)
+            disk.clean(self.folder, keep_segments=True)
+            rows = storage.Rows.open(self.folder, manifest)
+            draft = LocalDraft(self.folder, manifest, rows)
+            yield draft
+            if draft.segments:
+                changed = replace(manifest, generation=manifest.generation + 1)
+                replaced = list(rows.find(draft.ids).values()) if replace_old else []
+                if replaced:
+                    changed = _with_deleted(self.folder, changed, rows, replaced)
+                manifest = draft.finish(changed)
+                # Segments of additions that were stopped: no manifest names them.
+                disk.clean_segments(self.folder)
+            self._open(manifest)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete documents in one transaction."""
+        names = check_ids(ids)
+        read_manifest(self.folder)
+        with disk.writing(self.folder):
+            manifest = _checked_manifest(self.folder)
+            disk.clean(self.folder)
+            rows = storage.Rows.open(self.folder, manifest)
+            numbers = rows.find(names)
+            if missing := [name for name in names if name not in numbers]:
+                raise DataError(f"no document {missing[0]!r} in {self.folder}; nothing was deleted")
+            if numbers:
+                changed = replace(manifest, generation=manifest.generation + 1)
+                manifest = _with_deleted(self.folder, changed, rows, list(numbers.values()))
+                disk.commit(self.folder, manifest)
+        self._open(manifest)
+
+    def info(self) -> dict[str, Any]:
+        """Return sizes and settings."""
+        manifest, settings = self.manifest, self.settings
+        return {
+            "documents": manifest.n_documents,
+            "deleted": manifest.n_deleted,
+            "passages": self._snapshot.rows.n_live,
+            "model": settings.model,
+            "dimension": settings.dimension,
+            "vectors": settings.vectors,
+            "recall": manifest.index.get("recall"),
+            "precision": settings.precision,
+            "words": bool(manifest.words),
+            "megabytes": round(sum(file.size for file in manifest.files.values()) / 1e6, 3),
+            "changes": manifest.generation,
+        }
+
+
+class LocalDraft(Draft):
+    """Segments that no manifest names yet."""
+
+    batch_size = 16_384  # the most that a killed build loses
+
+    def __init__(self, folder: Path, base: Manifest, rows: storage.Rows | None = None) -> None:
+        self._folder, self.base, self._rows = folder, base, rows
+        self.segments: list[SegmentEntry] = []
+        self.ids: list[str] = []
+        #: Encodes queries to measure the recall of an approximate index with.
+        self.sample: Callable[[Sequence[str]], Array] | None = None
+
+    def known(self, ids: Sequence[str]) -> set[str]:
+        """Look ids up in the store that is added to."""
+        return set() if self._rows is None else set(self._rows.find(ids))
+
+    def has(self, batch: Batch) -> bool:
+        """Take over a segment that an earlier build finished, if it is not damaged."""
+        segment = storage.find_segment(self._folder, self._name(batch))
+        if segment is not None:
+            self._append(batch, segment)
+        return segment is not None
+
+    def write(self, batch: Batch, vectors: Array) -> None:
+        """Write a segment."""
+        name, precision = self._name(batch), self.base.settings.precision
+        self._append(batch, storage.write_segment(self._folder, name, batch, vectors, precision))
+
+    def _append(self, batch: Batch, segment: SegmentEntry) -> None:
+        self.segments.append(segment)
+        if self._rows is not None:
+            self.ids += [document.id for document in batch.documents]
+
+    def _name(self, batch: Batch) -> str:
+        settings = self.base.settings
+        return batch.digest(f"{settings.fingerprint} {settings.precision} {FORMAT}")
+
+    def finish(self, manifest: Manifest) -> Manifest:
+        """Add the segments, index their vectors and words, and commit."""
+        first_row, first = manifest.n_rows, manifest.n_documents + manifest.n_deleted
+        files = dict(manifest.files)
+        for segment in self.segments:
+            files |= storage.segment_files(self._folder, segment.name)
+        segments = (*manifest.segments, *self.segments)
+        changed = replace(manifest, segments=segments, files=files)
+        rows = storage.Rows.open(self._folder, changed)
+        index, new = write_graph(self._folder, changed, rows, first_row, lambda: self._sample(rows))
+        files = {k: v for k, v in files.items() if not k.startswith("engine-")} | new
+        changed = replace(changed, index=index, files=files)
+        if manifest.settings.words:
+            changed = self._with_words(changed, rows, first)
+        disk.commit(self._folder, changed)
+        return changed
+
+    def _sample(self, rows: storage.Rows) -> Array:
+        """Encode some titles, or first words, as queries."""
+        chosen = np.unique(np.linspace(0, rows.n_documents - 1, 200).astype(np.int64))
+        documents = [rows.document(number) for number in chosen.tolist()]
+        texts = [d.title or " ".join(d.text[:200].split()[:6]) for d in documents]
+        if self.sample is None:
+            return rows.vectors(rows.first_rows[chosen])
+        return self.sample(texts)
+
+    def _with_words(self, manifest: Manifest, rows: storage.Rows, first: int) -> Manifest:
+        name = f"lexical-{manifest.generation}"
+        target, part = self._folder / name, self._folder / (name + disk.PART)
+        base = self._folder / manifest.words if manifest.words else None
+        shutil.rmtree(target, ignore_errors=True)
+        new = ((number, rows.document(number)) for number in range(first, rows.n_documents))
+        write_words(part, new, base)
+        part.rename(target)
+        files = {k: v for k, v in manifest.files.items() if not k.startswith("lexical-")}
+        files |= {f"{name}/{path.name}": describe(path) for path in sorted(target.iterdir())}
+        return replace(manifest, words=name, files=files)
+
+
+def _checked_settings(settings: StoreSettings) -> StoreSettings:
+    settings = replace(settings, vectors=settings.vectors or "exact")
+    check_vectors(settings.vectors)
+    if settings.precision not in _PRECISIONS:
+        raise ConfigError(
+            f"precision must be one of {', '.join(_PRECISIONS)}, got {settings.precision!r}"
+        )
+    return settings
+
+
+def _check_free(folder: Path) -> None:
+    if (folder / MANIFEST).exists():
+        raise IndexFolderError(
+            f"{folder} holds an index: add to it with boolattn add, or build it anew with --replace"
+        )
+    if (folder / disk.SEGMENTS).is_dir():
+        raise IndexFolderError(
+            f"a build was stopped in {folder}: go on with --resume, or begin again with --replace"
+        )
+
+
+def _checked_manifest(folder: Path) -> Manifest:
+    manifest = read_manifest(folder)
+    check_files(folder, manifest)
+    return manifest
+
+
+def _with_deleted(
+    folder: Path, manifest: Manifest, rows: storage.Rows, numbers: list[int]
+) -> Manifest:
+    live = np.ones(rows.n_documents, bool) if rows.live is None else rows.live.copy()
+    live[numbers] = False
+    deleted = np.flatnonzero(~live)
+    name = f"deleted-{manifest.generation}-{len(deleted)}.npy"
+    with (folder / name).open("wb") as handle:
+        np.lib.format.write_array(handle, deleted, allow_pickle=False)
+    files = {k: v for k, v in manifest.files.items() if k != manifest.deleted}
+    files[name] = describe(folder / name)
+    return replace(manifest, deleted=name, n_deleted=len(deleted), files=files)

@@ -1,0 +1,1 @@
+"""Stores in vector databases, whose points hold the passages of documents."""

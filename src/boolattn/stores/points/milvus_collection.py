@@ -1,0 +1,156 @@
+"""A collection of Milvus that someone else filled."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from boolattn.errors import ConfigError, QueryError
+from boolattn.settings import checked
+from boolattn.stores.filters import RANGES, SIGNS, of_type
+from boolattn.stores.foreign import COSINE, DOT, L2, Collection, Neighbours, as_array, check_metric
+from boolattn.stores.points.database import CANDIDATES
+from boolattn.stores.points.milvus_connection import LIMIT, TIMEOUT, Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from boolattn.stores.filters import Condition
+    from boolattn.stores.foreign import Array, Row, Scored
+
+    Client = Any
+
+_METRICS = {"COSINE": COSINE, "IP": DOT, "L2": L2}
+#: Milvus Lite has no escape for these in ``like``.
+_WILDCARDS = re.compile(r"[%_\\]")
+_BM25 = 1  # as the client numbers functions
+
+
+class MilvusCollection(Collection):
+    """A collection as it is.
+
+    Args:
+        client: A ``MilvusClient``, an address, or the path of a file.
+        collection: Its name.
+        vector: The field with the vectors; left out, the only one.
+        text: The field with the text.
+        title: The field with the title.
+        words: The field that a BM25 function fills; left out, the only one.
+        where: An expression of Milvus that every row must meet.
+        timeout: Seconds that an answer may take.
+    """
+
+    limit = LIMIT
+
+    @checked
+    def __init__(  # noqa: PLR0913
+        self,
+        client: Client | str,
+        collection: str,
+        *,
+        vector: str = "",
+        text: str = "",
+        title: str = "title",
+        words: str = "",
+        where: str = "",
+        timeout: float = TIMEOUT,
+    ) -> None:
+        self.name, self.text, self.title = f"Milvus ({collection})", text, title
+        self._collection, self._where = collection, where
+        self._call = Connection(client, self.name, timeout).call
+        about = self._call("describe_collection", collection)
+        self._types = {f["name"]: getattr(f["type"], "name", "") for f in about["fields"]}
+        lengths = {f["name"]: int(f["params"].get("dim", 0)) for f in about["fields"]}
+        self._vector = self._field("vector", vector, [name for name in lengths if lengths[name]])
+        self.dimension = lengths[self._vector]
+        [self._key] = (f["name"] for f in about["fields"] if f.get("is_primary"))
+        functions = [f for f in about.get("functions") or () if int(f["type"]) == _BM25]
+        filled = [name for function in functions for name in function["output_field_names"]]
+        self._words = self._field("words", words, filled)
+        self.has_words = bool(self._words)
+        index = self._call("describe_index", collection, self._vector) or {}
+        metric = str(index.get("metric_type", "COSINE"))
+        self.metric = check_metric(self.name, _METRICS.get(metric, metric))
+
+    def _field(self, option: str, name: str, names: list[str]) -> str:
+        """Return a field that was named, or the only one."""
+        kind = "a field that a BM25 function fills" if option == "words" else "a vector"
+        if name not in names and (name or (option == "vector" and len(names) != 1)):
+            there = ", ".join(names) or "none"
+            raise ConfigError(f"{self.name}: {option}={name!r} must be {kind}; there are: {there}")
+        return name or (names[0] if len(names) == 1 else "")
+
+    def nearest(
+        self, queries: Array, n: int, conditions: Sequence[Condition] = ()
+    ) -> list[Neighbours]:
+        """Search the collection, all queries in one request."""
+        effort = {"ef": max(n, CANDIDATES)}
+        answers = self._search(self._vector, [*queries], n, conditions, params=effort)
+        return [self._neighbours(answer) for answer in answers]
+
+    def words(
+        self, texts: Sequence[str], n: int, conditions: Sequence[Condition] = ()
+    ) -> list[Scored]:
+        """Search by the collection's own BM25 function, all texts in one request."""
+        if not self.has_words:
+            return super().words(texts, n, conditions)
+        answers = self._search(self._words, [*texts], n, conditions, metric_type="BM25")
+        # Milvus Lite gives the scores below zero.
+        return [
+            ([hit[self._key] for hit in answer], [abs(hit["distance"]) for hit in answer])
+            for answer in answers
+        ]
+
+    def key(self, text: str) -> Any:  # noqa: ANN401 - an int, or a text
+        """Return the id that a text is."""
+        return text if self._types[self._key] == "VARCHAR" else super().key(text)
+
+    def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
+        """Return vectors by id."""
+        names = [self._key, self._vector]
+        rows = self._call("get", self._collection, [*ids], output_fields=names)
+        return dict(zip(*self._neighbours(rows), strict=True))
+
+    def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
+        """Return all other fields by id."""
+        hidden = (self._vector, self._words)
+        return {
+            row[self._key]: {name: value for name, value in row.items() if name not in hidden}
+            for row in self._call("get", self._collection, [*ids], output_fields=["*"])
+        }
+
+    def _search(
+        self, field: str, data: list[Any], n: int, conditions: Sequence[Condition], **params: Any
+    ) -> list[Any]:
+        tests = [f"({self._where})"] if self._where else []
+        tests += [_test(c, self._types.get(c.name, "VARCHAR")) for c in conditions]
+        names = [self._key, *([self._vector] if field == self._vector else ())]
+        options: dict[str, Any] = {"anns_field": field, "data": data, "limit": min(n, LIMIT)}
+        options |= {"search_params": params, "output_fields": names}
+        options["filter"] = " and ".join(tests)
+        return list(self._call("search", self._collection, **options))
+
+    def _neighbours(self, rows: Sequence[Any]) -> Neighbours:
+        rows = [row for row in rows if row[self._vector] is not None]
+        vectors = as_array([row[self._vector] for row in rows], self.dimension)
+        return Neighbours([row[self._key] for row in rows], vectors)
+
+
+def _test(condition: Condition, type_name: str) -> str:
+    """Write a condition on a field of some type as an expression of Milvus."""
+    name, kind = condition.name, condition.kind
+    values = of_type(condition.values, is_text=type_name == "VARCHAR")
+    if kind in RANGES:
+        test = f"{name} {SIGNS[kind]} {json.dumps(values[0])}"
+    elif kind == "exists":
+        test = f"{name} is {'not ' if values[0] else ''}null"
+    elif kind == "contains":
+        text = str(values[0])
+        if match := _WILDCARDS.search(text):
+            raise QueryError(f"filter {name!r}: contains takes no {match[0]!r} in Milvus")
+        test = f"{name} like {json.dumps(f'%{text}%', ensure_ascii=False)}"
+    else:
+        test = f"{name} in {json.dumps(list(values), ensure_ascii=False)}"
+        test = f"not ({test})" if kind == "not" else test
+    return f"({name} is null or not ({test}))" if condition.is_negated else test

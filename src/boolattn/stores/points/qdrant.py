@@ -1,0 +1,243 @@
+"""A store in Qdrant: a server or cluster by its address, or a folder (local mode)."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boolattn.stores.batches import number_name, tag_condition
+from boolattn.stores.filters import RANGES, Filter
+from boolattn.stores.points.database import (
+    VECTOR,
+    WORDS,
+    Hit,
+    PointDatabase,
+    number_key,
+    parse_address,
+)
+from boolattn.stores.points.qdrant_connection import Connection, models
+from boolattn.stores.points.store import PointStore
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from boolattn.stores.base import Array
+    from boolattn.stores.filters import Condition
+    from boolattn.stores.points.database import Point, Row
+
+    #: A model of the client's.
+    Model = Any
+
+_INDEXES = {"document": "integer", "part": "integer"} | dict.fromkeys(
+    ("version", "tags", "asserted", "denied"), "keyword"
+)
+
+
+class QdrantDatabase(PointDatabase):
+    """A collection of Qdrant's."""
+
+    has_idf = True
+    precisions = ("float32", "float16", "int8")
+
+    def __init__(self, address: str) -> None:
+        target, self.name = parse_address(address, "qdrant", "QDRANT_API_KEY")
+        self.label, self.collection = address, self.name
+        self.connection = Connection(target, address)
+        self.is_exact = self.connection.is_local  # which has no graphs
+
+    def call(self, method: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Call a method of the client for the collection."""
+        return self.connection.call(method, self.collection, *values, **options)
+
+    def target(self) -> str:
+        """Look the alias up; a folder that is not there stays so."""
+        folder = self.connection.folder
+        if folder is not None and not (folder / "meta.json").exists():
+            return ""
+        aliases = self.connection.call("get_aliases").aliases
+        return next((a.collection_name for a in aliases if a.alias_name == self.name), "")
+
+    def names(self) -> list[str]:
+        """Return the names of all collections."""
+        return [listed.name for listed in self.connection.call("get_collections").collections]
+
+    def create(self) -> None:
+        """Make the collection, and index its payload."""
+        settings = self.settings
+        vector = models.VectorParams(size=settings.dimension, distance=models.Distance.DOT)
+        if settings.precision == "float16":
+            vector.datatype = models.Datatype.FLOAT16
+        elif settings.precision == "int8":
+            scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
+            vector.quantization_config = models.ScalarQuantization(scalar=scalar)
+        if settings.vectors == "exact":
+            vector.hnsw_config = models.HnswConfigDiff(m=0)  # no graph
+        words = {WORDS: models.SparseVectorParams(modifier=models.Modifier.IDF)}
+        sparse = {"sparse_vectors_config": words if settings.words else None}
+        self.call("create_collection", vectors_config={VECTOR: vector}, **sparse)
+        for name, kind in _INDEXES.items():
+            self.create_index(name, kind)
+
+    def create_index(self, name: str, kind: str = "float") -> None:
+        """Index a field of the payload; local mode has no such indexes, and warns."""
+        if not self.connection.is_local:
+            self.call("create_payload_index", name, kind)
+
+    def finish(self) -> None:
+        """Wait for the graph: until it is built, a server compares all points."""
+        while self.call("get_collection").status == "yellow":
+            time.sleep(1)
+
+    def switch(self, old: str) -> None:
+        """Change the alias."""
+        alias = models.CreateAlias(collection_name=self.collection, alias_name=self.name)
+        changes: list[Model] = [models.CreateAliasOperation(create_alias=alias)]
+        if old:
+            former = models.DeleteAlias(alias_name=self.name)
+            changes.insert(0, models.DeleteAliasOperation(delete_alias=former))
+        self.connection.call("update_collection_aliases", changes)
+
+    def drop(self, collection: str) -> None:
+        """Remove a collection."""
+        self.connection.call("delete_collection", collection)
+
+    def dimension(self) -> int:
+        """Return the length of the vectors of that name."""
+        params = self.call("get_collection").config.params.vectors
+        vector = params.get(VECTOR) if isinstance(params, dict) else None
+        return int(vector.size) if vector is not None and vector.distance == "Dot" else 0
+
+    def rows(self, point: Point) -> list[Model]:
+        """Return a point of Qdrant's; the state has no vectors."""
+        payload = {**vars(point), "body": json.loads(point.body)}
+        key, vector, words = payload.pop("key"), payload.pop("vector"), payload.pop("words")
+        named: dict[str, Any] = {} if vector is None else {VECTOR: vector.tolist()}
+        if words:
+            named[WORDS] = _sparse(words)
+        return [models.PointStruct(id=key, vector=named, payload=payload)]
+
+    def insert(self, rows: list[Model]) -> None:
+        """Write points."""
+        self.call("upsert", rows)
+
+    def get(
+        self, keys: Iterable[int], names: list[str], *, with_vectors: bool = False
+    ) -> dict[int, Row]:
+        """Read points with some fields of their payload."""
+        if not (wanted := [*keys]):
+            return {}
+        vectors, rows = [VECTOR] if with_vectors else False, {}
+        for point in self.call("retrieve", wanted, names or False, with_vectors=vectors):
+            rows[point.id] = point.payload or {}
+            if with_vectors and (vector := (point.vector or {}).get(VECTOR)) is not None:
+                rows[point.id][VECTOR] = np.asarray(vector, np.float32)
+        return rows
+
+    def search(self, field: str, vectors: Sequence[Any], n: int, where: Filter) -> list[list[Hit]]:
+        """Search; without passages the payload is not read."""
+        is_dense = field == VECTOR
+        queries = [vector.tolist() if is_dense else _sparse(vector) for vector in vectors]
+        options: dict[str, Any] = {"using": field, "filter": _filter(where), "limit": n}
+        has_parts = is_dense and self.settings.passages
+        options["with_payload"] = ["document", "part", "version"] if has_parts else False
+        options["is_exact"] = is_dense and self.settings.vectors == "exact"
+        answers = self.connection.search(self.collection, queries, **options)
+        head = {"part": 0, "version": ""}
+        return [
+            [Hit(**{"document": p.id, **head, **(p.payload or {})}, score=p.score) for p in points]
+            for points in answers
+        ]
+
+    def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
+        """Let a server compare; local mode would compare every point's id in Python."""
+        wanted = [*keys]
+        if self.connection.is_local or not wanted:
+            return super().scores(vectors, wanted)
+        scores: dict[int, Array] = {}
+        options = {"using": VECTOR, "filter": models.Filter(must=[_has_id(wanted)])}
+        options |= {"limit": len(wanted), "with_payload": False, "is_exact": True}
+        answers = self.connection.search(self.collection, vectors.tolist(), **options)
+        for row, points in enumerate(answers):
+            for point in points:
+                zeros = np.zeros(len(vectors), np.float32)
+                scores.setdefault(point.id, zeros)[row] = point.score
+        return scores
+
+    def count(self, where: Filter | None, term: str = "") -> int:
+        """Count heads, or all points but the state."""
+        if where is None:
+            return int(self.call("count", exact=True).count) - 1
+        either = [_any_of("asserted", [term]), _any_of("denied", [term])]
+        further = [_any_of("part", [0]), *([models.Filter(should=either)] if term else ())]
+        return int(self.call("count", _filter(where, *further), exact=True).count)
+
+    def passing(self, keys: Sequence[int], where: Filter) -> set[int]:
+        """Search without a vector."""
+        options = {"filter": _filter(where, _has_id(keys)), "with_payload": False}
+        [points] = self.connection.search(self.collection, [None], limit=len(keys) or 1, **options)
+        return {point.id for point in points}
+
+    def heads(self, start: int, n: int) -> list[int]:
+        """Scroll, which is in the order of ids."""
+        options = {"limit": n, "offset": start, "with_payload": False}
+        points, _ = self.call("scroll", _filter(Filter(), _any_of("part", [0])), **options)
+        return [point.id for point in points]
+
+    def delete(self, keys: Collection[int]) -> None:
+        """Delete points."""
+        self.call("delete", [*keys])
+
+    def remove_rest(self, documents: Collection[int], versions: Collection[str]) -> None:
+        """Delete by a filter."""
+        current = [_any_of("part", [0]), *([_any_of("version", versions)] if versions else ())]
+        rest = models.Filter(must=[_any_of("document", documents)], must_not=current)
+        self.call("delete", rest)
+
+
+class QdrantStore(PointStore):
+    """A store in Qdrant."""
+
+    database_type = QdrantDatabase
+
+
+def _filter(where: Filter, *further: Model) -> Model:
+    """Write a filter as one of Qdrant's, with further conditions."""
+    must, must_not = [*map(_stored, where.conditions), *further], list[Any]()
+    if where.alternatives:
+        every = [models.Filter(must=[*map(_stored, listed)]) for listed in where.alternatives]
+        must.append(models.Filter(should=every))
+    if where.without:
+        must_not.append(_any_of("document", where.without))
+    for terms in filter(None, where.lacking):
+        must_not.append(models.Filter(must=[_any_of("asserted", [term]) for term in terms]))
+    return models.Filter(must=must, must_not=must_not) if must or must_not else None
+
+
+def _stored(condition: Condition) -> Model:
+    """Write a condition as one on tags or numbers."""
+    if condition.kind in RANGES:
+        name = f"numbers.{number_key(number_name(condition.column, condition.name))}"
+        limits = models.Range(**{condition.kind: condition.values[0]})
+        test, is_wanted = models.FieldCondition(key=name, range=limits), not condition.is_negated
+    else:
+        tags, is_wanted = tag_condition(condition)
+        test = _any_of("tags", tags)
+    return test if is_wanted else models.Filter(must_not=[test])
+
+
+def _any_of(name: str, values: Iterable[Any]) -> Model:
+    """Return the condition that a field has one of some values."""
+    return models.FieldCondition(key=name, match=models.MatchAny(any=[*values]))
+
+
+def _has_id(keys: Iterable[int]) -> Model:
+    """Return the condition that a point is one of some."""
+    return models.HasIdCondition(has_id=[*keys])
+
+
+def _sparse(weights: dict[int, float]) -> Model:
+    """Return weights as a sparse vector."""
+    return models.SparseVector(indices=[*weights], values=[*weights.values()])

@@ -1,0 +1,201 @@
+"""Connections to a Postgres: kept for several threads, made again where they broke."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from contextlib import contextmanager
+from threading import BoundedSemaphore
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from boolattn.errors import ConfigError, IndexBusyError, MissingDataError, ServerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    Connection = Any
+    Parameters = Sequence[Any] | Mapping[str, Any]
+
+_FORM = "postgresql://[user@]host[:port]/database?table=NAME"
+#: A schema may stand before the name. Longer names would be cut, with what is appended to them.
+_TABLE, _MAX_NAME = re.compile(r"(?:[\w$-]+\.)?[\w$-]+"), 40
+#: Connections of one store; further threads wait for one.
+_CONNECTIONS = 4
+#: pgvector's limit of the candidates of a graph; beyond it, it goes on searching by itself.
+_MAX_CANDIDATES, _MIN_CANDIDATES, _CELLS = 1000, 100, 32
+_MAX_VISITED = 100_000
+
+
+class Address(NamedTuple):
+    """Where a store is."""
+
+    connection: str
+    table: str
+
+
+class MissingExtensionError(ServerError):
+    """The database has no pgvector."""
+
+
+def parse_address(address: str) -> Address:
+    """Split the address of a store; refuse one with a password or without a table.
+
+    >>> parse_address("postgresql://me@db/shop?sslmode=require&table=docs")
+    Address(connection='postgresql://me@db/shop?sslmode=require', table='docs')
+    """
+    try:
+        split = urlsplit(address)
+    except ValueError as error:
+        raise ConfigError(f"a Postgres address is {_FORM}: {error}") from error
+    values = parse_qsl(split.query, keep_blank_values=True)
+    if split.password or "password" in dict(values):
+        raise ConfigError("an address holds no password: set the password in PGPASSWORD")
+    table = dict(values).get("table", "")
+    if split.scheme not in ("postgresql", "postgres") or not table:
+        raise ConfigError(f"a Postgres address is {_FORM}, not {address!r}")
+    if not _TABLE.fullmatch(table) or len(table.rpartition(".")[2].encode()) > _MAX_NAME:
+        raise ConfigError(
+            f"a table's name is made of letters, digits, _, $ and -, at most {_MAX_NAME}, "
+            f"not {table!r}"
+        )
+    rest = urlencode([pair for pair in values if pair[0] != "table"], quote_via=quote)
+    return Address(address.partition("?")[0] + (f"?{rest}" if rest else ""), table)
+
+
+class Database:
+    """A few connections to a Postgres; errors become one line.
+
+    Args:
+        address: As libpq takes it.
+        label: Says in errors what is asked for.
+        timeout: Seconds that an answer may take.
+        is_owner: Whether to install pgvector where it is not.
+    """
+
+    def __init__(
+        self, address: str, label: str, timeout: float = 30.0, *, is_owner: bool = False
+    ) -> None:
+        self._address, self._label, self._timeout = address, label, timeout
+        self._is_owner, self._slots = is_owner, BoundedSemaphore(_CONNECTIONS)
+        self._idle: list[Connection] = []
+        # Else a connection that is not closed warns of it.
+        weakref.finalize(self, _close_all, self._idle)
+
+    @contextmanager
+    def connected(self) -> Iterator[Connection]:
+        """Lend a connection; where all are lent, wait for one."""
+        with self._slots, self._one_line():
+            connection = self._idle.pop() if self._idle else self._connect(self._timeout)
+            try:
+                yield connection
+            finally:
+                if connection.closed:
+                    _close_all(self._idle)  # the server was stopped: these broke too
+                else:
+                    self._idle.append(connection)
+
+    @contextmanager
+    def writing(self, table: str) -> Iterator[Connection]:
+        """Yield a new connection that alone may write to a store, for as long as it takes."""
+        with self._one_line():
+            connection = self._connect(0)
+            try:
+                lock = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+                if not connection.execute(lock, (f"boolattn {table}",)).fetchone()[0]:
+                    raise IndexBusyError(
+                        f"{self._label} is being written by another process; wait until it is done"
+                    )
+                yield connection
+            finally:
+                connection.close()
+
+    def rows(self, statement: str, values: Parameters = ()) -> list[Any]:
+        """Run one statement."""
+        with self.connected() as connection:
+            return list(connection.execute(statement, values, binary=True).fetchall())
+
+    def search(
+        self, statement: str, asked: Sequence[Parameters], effort: int = 0
+    ) -> list[list[Any]]:
+        """Run a statement with several lists of values in one round trip.
+
+        The effort is the number of rows that a graph visits.
+        """
+        effort = min(_MAX_CANDIDATES, max(effort, _MIN_CANDIDATES))
+        with self.connected() as connection, connection.pipeline(), connection.transaction():
+            connection.execute(
+                f"SELECT set_config('hnsw.ef_search', '{effort}', true), "
+                "set_config('hnsw.iterative_scan', 'relaxed_order', true), "
+                f"set_config('hnsw.max_scan_tuples', '{_MAX_VISITED}', true), "
+                "set_config('hnsw.scan_mem_multiplier', '4', true), "
+                "set_config('ivfflat.iterative_scan', 'relaxed_order', true), "
+                f"set_config('ivfflat.probes', '{_CELLS}', true)"
+            )
+            cursors = [connection.execute(statement, values, binary=True) for values in asked]
+            return [cursor.fetchall() for cursor in cursors]
+
+    def _connect(self, timeout: float) -> Connection:
+        import psycopg
+        from pgvector.psycopg import register_vector
+
+        milliseconds = round(1000 * timeout)
+        connection = psycopg.connect(
+            self._address,
+            autocommit=True,
+            connect_timeout=max(1, round(self._timeout)),
+            tcp_user_timeout=round(1000 * self._timeout),
+        )
+        try:
+            # A plan for any value does not know how many rows a filter selects, and to compile one
+            # takes longer than it saves.
+            connection.execute(
+                f"SET statement_timeout = {milliseconds}; SET plan_cache_mode = force_custom_plan; "
+                "SET jit = off; SET idle_in_transaction_session_timeout = 0; "
+                "SET client_min_messages = error"
+            )
+            if self._is_owner:
+                connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            elif connection.execute("SELECT to_regtype('vector')").fetchone()[0] is None:
+                raise MissingExtensionError(
+                    f"{self._label}: the database has no type vector; CREATE EXTENSION vector"
+                )
+            register_vector(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextmanager
+    def _one_line(self) -> Iterator[None]:
+        try:
+            import pgvector  # noqa: F401
+            import psycopg
+        except ImportError as error:
+            raise MissingDataError("Postgres needs: pip install 'boolattn[pgvector]'") from error
+        try:
+            yield
+        except psycopg.Error as error:
+            text = " ".join((error.diag.message_primary or str(error)).split())[:300]
+            raise ServerError(f"{self._label}: {text}") from error
+        except UnicodeEncodeError as error:
+            raise ServerError(f"{self._label}: half a character cannot be sent") from error
+
+
+def _close_all(connections: list[Connection]) -> None:
+    while connections:
+        connections.pop().close()
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL writes it.
+
+    >>> quoted('a"b')
+    '"a""b"'
+    """
+    return '"' + name.replace('"', '""').replace("%", "%%") + '"'
+
+
+def escaped(text: str) -> str:
+    """Return a text as part of a pattern of LIKE."""
+    return "".join(f"\\{character}" if character in "\\%_" else character for character in text)

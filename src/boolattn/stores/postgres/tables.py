@@ -1,0 +1,210 @@
+"""The tables of a store in Postgres, and filters on them.
+
+A document is in the tables of passages and terms by its number, which is never given twice, not
+even by the next build. Statistics are changed in the transaction that changes the documents.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from boolattn.errors import ConfigError
+from boolattn.stores.base import StoreSettings
+from boolattn.stores.batches import number_name, tag_condition
+from boolattn.stores.filters import RANGES, SIGNS
+from boolattn.stores.postgres.database import escaped, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from boolattn.stores.filters import Condition, Filter
+    from boolattn.stores.postgres.database import Connection
+
+FORMAT = 1
+#: Largest vectors, in bytes, that fit on a page beside the rest of a row, and in its graph.
+_MAX_INLINE, _MAX_GRAPH = 7500, 8000
+
+
+class Tables(NamedTuple):
+    """The names of a store's tables, quoted."""
+
+    documents: str
+    passages: str
+    terms: str
+    fields: str
+    settings: str
+
+
+class State(NamedTuple):
+    """What a store says of itself."""
+
+    format: int
+    settings: StoreSettings
+    documents: int
+    passages: int
+    next: int  # number of the next document
+
+
+def tables_of(table: str, stage: str = "") -> Tables:
+    """Return the names of all tables of a store.
+
+    >>> tables_of("shop.docs").terms
+    '"shop"."docs_terms"'
+    """
+    schema, dot, name = table.rpartition(".")
+    before = f"{quoted(schema)}." if dot else ""
+    suffixes = ("", "_passages", "_terms", "_fields", "_settings")
+    return Tables(*(before + quoted(f"{name}{stage}{suffix}") for suffix in suffixes))
+
+
+def read_state(connection: Connection, tables: Tables) -> State | None:
+    """Read the state of a store; ``None`` where there is none."""
+    from psycopg.errors import UndefinedColumn, UndefinedTable
+
+    columns = "format, settings, documents, passages, next"
+    try:
+        row = connection.execute(f"SELECT {columns} FROM {tables.settings}", ()).fetchone()  # nosec B608
+    except (UndefinedTable, UndefinedColumn):
+        return None
+    if row is None or row[0] != FORMAT:
+        return row and State(row[0], StoreSettings(fingerprint="", dimension=0), 0, 0, 0)
+    return State(row[0], StoreSettings(**row[1]), *row[2:])
+
+
+def check_settings(settings: StoreSettings) -> None:
+    """Refuse settings that pgvector has no type or index for."""
+    if settings.precision not in ("float32", "float16"):
+        raise ConfigError(f"Postgres stores float32 or float16, not {settings.precision!r}")
+    if settings.vectors not in ("hnsw", "exact"):
+        raise ConfigError(f"Postgres searches hnsw or exact, not {settings.vectors!r}")
+    if settings.vectors == "hnsw" and vector_size(settings) > _MAX_GRAPH:
+        raise ConfigError(
+            f"pgvector's graph takes vectors of 2000 dimensions, of 4000 in float16, not "
+            f"{settings.dimension}: index with --vectors exact"
+        )
+
+
+def delete_documents(connection: Connection, tables: Tables, ids: Sequence[str]) -> None:
+    """Delete documents, and subtract them from the statistics; unknown ids are no error."""
+    connection.execute(
+        f"WITH gone AS (DELETE FROM {tables.documents} WHERE id = ANY(%s) "  # nosec B608
+        "RETURNING number, length, metadata), "
+        f"vectors AS (DELETE FROM {tables.passages} USING gone WHERE document = number "
+        f"RETURNING 1), words AS (DELETE FROM {tables.terms} USING gone WHERE document = number), "
+        f"shrunk AS (UPDATE {tables.fields} AS f SET documents = f.documents - lost.n FROM "
+        "(SELECT name, count(*) AS n FROM gone, json_object_keys(metadata) AS name GROUP BY name) "
+        f"AS lost WHERE f.name = lost.name) UPDATE {tables.settings} SET "
+        "documents = documents - (SELECT count(*) FROM gone), "
+        "passages = passages - (SELECT count(*) FROM vectors), "
+        "length = length - (SELECT coalesce(sum(length), 0) FROM gone)",
+        ([plain(name) for name in ids],),
+    )
+
+
+def plain(text: str) -> str:
+    """Return a text as Postgres takes it, without NUL, in the same length."""
+    return text.replace("\0", "\ufffd")
+
+
+def create_tables(
+    connection: Connection, tables: Tables, settings: StoreSettings, first: int
+) -> None:
+    """Create the tables of a store whose first document gets a number."""
+    kind = "halfvec" if settings.precision == "float16" else "vector"
+    word = 'text COLLATE "C"'
+    columns = {
+        tables.documents: f"number bigint PRIMARY KEY, id {word} NOT NULL UNIQUE, title text NOT "
+        "NULL, text text NOT NULL, metadata json NOT NULL, tags text[] NOT NULL, numbers jsonb NOT "
+        "NULL, asserted text[] NOT NULL, denied text[] NOT NULL, length int NOT NULL, digest text",
+        tables.passages: "document bigint, part int, first int NOT NULL, last int NOT NULL, "
+        f"vector {kind}({settings.dimension}) NOT NULL, PRIMARY KEY (document, part)",
+        tables.terms: f"term {word} NOT NULL, document bigint NOT NULL, count int NOT NULL, "
+        "length int NOT NULL",
+        tables.fields: "name text PRIMARY KEY, documents bigint NOT NULL, smallest float8, "
+        "largest float8, earliest float8, latest float8",
+        tables.settings: "format int, settings jsonb, documents bigint, passages bigint, "
+        "length bigint, next bigint",
+    }
+    for name, definition in columns.items():
+        connection.execute(f"CREATE TABLE {name} ({definition})", ())
+    if vector_size(settings) <= _MAX_INLINE:
+        # Read without a detour by searches that compare every row.
+        connection.execute(f"ALTER TABLE {tables.passages} ALTER vector SET STORAGE PLAIN", ())
+    connection.execute(f"CREATE INDEX ON {tables.terms} (document)", ())
+    connection.execute(
+        f"INSERT INTO {tables.settings} VALUES (%s, %s, 0, 0, 0, %s)",  # nosec B608
+        (FORMAT, json.dumps(asdict(settings)), first),
+    )
+
+
+def create_indexes(connection: Connection, tables: Tables, settings: StoreSettings) -> None:
+    """Index tables that are filled, which is faster than filling indexed ones."""
+    connection.execute(
+        f"ALTER TABLE {tables.terms} ADD PRIMARY KEY (term, document) INCLUDE (count, length)", ()
+    )
+    for column in ("tags", "asserted"):
+        connection.execute(f"CREATE INDEX ON {tables.documents} USING gin ({column})", ())
+    if settings.vectors == "hnsw":
+        kind = "halfvec" if settings.precision == "float16" else "vector"
+        graph = f"hnsw (vector {kind}_ip_ops) WITH (m = 32, ef_construction = 80)"
+        connection.execute(f"CREATE INDEX ON {tables.passages} USING {graph}", ())
+    connection.execute(f"ANALYZE {', '.join(tables)}", ())
+
+
+def exists(connection: Connection, name: str) -> bool:
+    """Return whether there is a table."""
+    return connection.execute("SELECT to_regclass(%s)", (name,)).fetchone()[0] is not None
+
+
+def vector_size(settings: StoreSettings) -> int:
+    """Return the bytes of a stored vector."""
+    return settings.dimension * (2 if settings.precision == "float16" else 4)
+
+
+class Values(dict[str, Any]):
+    """Values of a statement by name."""
+
+    def add(self, value: object) -> str:
+        """Add a value; return what stands for it."""
+        name = f"value{len(self)}"
+        self[name] = value
+        return f"%({name})s"
+
+
+def filter_test(where: Filter, documents: str, values: Values) -> str:
+    """Write a filter on documents, which are called d."""
+    tests = [_test(condition, values) for condition in where.conditions]
+    if where.alternatives:
+        either = [[_test(c, values) for c in conditions] for conditions in where.alternatives]
+        tests.append(f"({' OR '.join(' AND '.join(both) for both in either)})")
+    if where.without:
+        tests.append(f"d.number <> ALL({values.add(list(where.without))}::bigint[])")
+    for terms in where.lacking:
+        # A join, for which the index of terms is used; a negated test would read every list.
+        asserting = f"x.asserted @> {values.add(list(terms))}::text[]"
+        selected = f"SELECT 1 FROM {documents} x WHERE x.number = d.number AND {asserting}"  # nosec B608
+        tests.append(f"NOT EXISTS ({selected})")
+    return " AND ".join(tests) or "true"
+
+
+def _test(condition: Condition, values: Values) -> str:
+    kind, name = condition.kind, condition.name
+    if kind in RANGES:
+        number = values.add(number_name(condition.column, name))
+        limit = values.add(float(condition.values[0]))
+        test = f"(d.numbers ->> {number}::text)::float8 {SIGNS[kind]} {limit}::float8"
+    elif kind == "contains":
+        field = f"(d.metadata -> {values.add(name)}::text)"
+        pattern = values.add(f"%{escaped(plain(str(condition.values[0])))}%")
+        test = (
+            f"EXISTS (SELECT 1 FROM json_array_elements(CASE json_typeof{field} WHEN 'array' THEN "  # nosec B608
+            f"{field} ELSE json_build_array{field} END) AS v (item) WHERE json_typeof(item) = "
+            f"'string' AND item #>> '{{}}' ILIKE {pattern})"
+        )
+    else:
+        tags, is_wanted = tag_condition(condition)
+        test = f"d.tags && {values.add(list(tags))}::text[]"
+        return test if is_wanted else f"NOT ({test})"
+    return f"({test}) IS NOT TRUE" if condition.is_negated else f"({test})"

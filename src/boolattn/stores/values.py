@@ -1,0 +1,159 @@
+"""Values of metadata: flattened when they are stored, hashed and compared when they are filtered.
+
+``{"tags": ["a", "b"], "author": {"name": "Li"}, "on": date(2024, 3, 1), "gone": None}`` is stored
+as ``{"tags": ["a", "b"], "author.name": "Li", "on": "2024-03-01"}``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from boolattn.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Value = str | int | float | bool
+    Metadata = Mapping[str, Value | list[Value]]
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?")
+_MONTH = re.compile(r"(\d{4})(?:-(\d\d))?")
+#: Of nested metadata.
+MAX_DEPTH = 64
+_BOOLEANS = {"true": True, "false": False}
+
+
+def flatten(metadata: Mapping[str, Any]) -> dict[str, Value | list[Value]]:
+    """Return plain values and lists of them; names of nested objects are joined by dots.
+
+    Nulls are left out, dates become text. A list of objects becomes a list for each of their names.
+    """
+    plain_values: dict[str, list[Value]] = {}
+    lists: set[str] = set()
+
+    def walk(name: str, value: Any, *, is_item: bool, depth: int = 1) -> None:  # noqa: ANN401
+        _check_depth(name, depth)
+        if hasattr(value, "tolist"):  # of numpy
+            value = value.tolist()
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                walk(f"{name}.{key}", inner, is_item=is_item, depth=depth + 1)
+        elif isinstance(value, list | tuple | set | frozenset):
+            is_set = isinstance(value, set | frozenset)
+            for inner in sorted(value, key=repr) if is_set else value:
+                walk(name, inner, is_item=True, depth=depth + 1)
+        elif (plain := _plain(name, value)) is not None:
+            if is_item:
+                lists.add(name)
+            plain_values.setdefault(name, []).append(plain)
+
+    for name, value in metadata.items():
+        walk(str(name), value, is_item=False)
+    return {
+        name: values if name in lists or len(values) > 1 else values[0]
+        for name, values in plain_values.items()
+    }
+
+
+def _check_depth(name: str, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise DataError(f"the field {name[:60]!r} is nested deeper than {MAX_DEPTH} levels")
+
+
+def _plain(name: str, value: Any) -> Value | None:  # noqa: ANN401 - any value
+    if value is None or value != value:  # NaN and NaT are not equal to themselves
+        return None
+    if isinstance(value, datetime) and value.time() == time() and value.tzinfo is None:
+        value = value.date()
+    if hasattr(value, "isoformat"):
+        return str(value.isoformat())
+    if isinstance(value, Decimal):
+        value = float(value)
+    if not isinstance(value, str | int | float | bool):
+        kinds = "text, numbers, true or false, dates, lists and objects of these"
+        raise DataError(f"the field {name!r} is {type(value).__name__}; metadata are {kinds}")
+    if is_too_large(value):
+        raise DataError(f"the field {name!r} is a number too large to compare; write it as text")
+    return value
+
+
+def is_too_large(value: object) -> bool:
+    """Whether a whole number has no place among the floating-point numbers."""
+    return isinstance(value, int) and value.bit_length() > 1023
+
+
+def items(value: Value | list[Value] | None) -> list[Value]:
+    """Return the values of a field: none, one, or those of a list."""
+    return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def value_hash(value: Value) -> int:
+    """Return a hash, never 0. 1 and 1.0 have the same."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    raw = json.dumps(value).encode()
+    return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little") or 1
+
+
+def filter_hash(value: Value) -> int:
+    """Return the same hash for values that a filter does not tell apart.
+
+    These are true and "True", and the same moment in two notations.
+    """
+    if isinstance(value, str):
+        if (moment := moment_of(value)) is not None:
+            value = moment.isoformat()
+        else:
+            value = _BOOLEANS.get(value.lower(), value)
+    return value_hash(value)
+
+
+def as_boolean(text: str) -> str | bool:
+    """Return true for "true" and "True", false likewise, and other texts as they are."""
+    return _BOOLEANS.get(text.lower(), text)
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def moment_of(value: object) -> datetime | None:
+    """Return the moment of a text like 2024-03-01 or 2024-03-01T12:00:00Z, else ``None``.
+
+    Without a time zone it is in UTC.
+    """
+    if not isinstance(value, str) or not _DATE.fullmatch(value):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def period_of(text: str) -> tuple[float, float] | None:
+    """Return start and end of a year, month, day or moment, in seconds; ``None`` for other texts.
+
+    >>> start, end = period_of("2024-02")
+    >>> (end - start) / 86_400
+    29.0
+    """
+    try:
+        if match := _MONTH.fullmatch(text):
+            first = datetime(int(match[1]), int(match[2] or 1), 1, tzinfo=UTC)
+            # Longer than the period, and shorter than two of them.
+            last = (first + timedelta(days=31 if match[2] else 366)).replace(day=1)
+            last = last if match[2] else last.replace(month=1)
+            return first.timestamp(), last.timestamp()
+        if (moment := moment_of(text)) is None:
+            return None
+        length = timedelta(days=1) if len(text) == len("2024-03-01") else timedelta(0)
+        return moment.timestamp(), (moment + length).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,134 @@
+"""The way of a document: cut into passages, encoded, and written to a store in batches."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from boolattn.encoders.callables import unit
+from boolattn.errors import DataError
+from boolattn.stores.batches import Batch, batches
+from boolattn.stores.values import value_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from boolattn.data.records import Document
+    from boolattn.encoders.base import Encoder
+    from boolattn.stores.base import Array, Draft
+    from boolattn.stores.batches import Spans
+
+#: Encodes lists of texts, in order; a cluster may encode several at once.
+Encode: TypeAlias = "Callable[[Iterable[list[str]]], Iterator[Array]]"
+#: Maximum number of characters of a token: a text is cut at so many for each token that is read.
+_CHARACTERS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writer:
+    """Encodes documents and writes them."""
+
+    encoder: Encoder
+    passages: int = 0  # maximum number of tokens of a passage; 0: documents are not cut
+    batch_size: int | None = None  # documents encoded at once; left out, chosen for the device
+    encode: Encode | None = None  # None: the encoder does
+    progress: Callable[[int], None] = lambda _: None  # documents just encoded, or a batch of them
+
+    def write(
+        self,
+        draft: Draft,
+        documents: Iterable[Document],
+        *,
+        size: int | None = None,
+        replace_old: bool = False,
+    ) -> None:
+        """Write documents, but for batches that an earlier build wrote.
+
+        Args:
+            draft: Where to.
+            documents: Each with its own id.
+            size: Documents of a batch; left out, what the store prefers.
+            replace_old: Whether an id that the store has already is no error.
+        """
+        waiting: deque[Batch] = deque()
+        seen = _SeenIds()
+
+        def texts() -> Iterator[list[str]]:
+            for batch in batches(documents, size or draft.batch_size, self.passages):
+                names = [document.id for document in batch.documents]
+                seen.add(names)
+                if not replace_old and (known := draft.known(names)):
+                    name = min(known)
+                    raise DataError(
+                        f"the index has the id {name!r} already; boolattn update replaces it"
+                    )
+                if draft.has(batch):
+                    self.progress(len(batch.documents))
+                    continue
+                waiting.append(batch)
+                pairs = zip(batch.documents, batch.spans, strict=True)
+                yield [text for pair in pairs for text in self._encodable(*pair)]
+
+        for vectors in (self.encode or self._encode)(texts()):
+            batch = waiting.popleft()
+            draft.write(batch, self._checked(vectors, batch))
+            if self.encode is not None:
+                self.progress(len(batch.documents))
+
+    def _encode(self, lists: Iterable[list[str]]) -> Iterator[Array]:
+        for texts in lists:
+            yield self.encoder.encode_documents(
+                texts, batch_size=self.batch_size, progress=self.progress
+            )
+
+    def _encodable(self, document: Document, spans: Spans) -> Iterator[str]:
+        """Return the passages to encode, each cut where no encoder reads on.
+
+        Later passages begin with the title, without which they may not say what they are about.
+        """
+        text = document.text if document.text.strip() else document.title
+        if not text.strip():
+            raise DataError(f"document {document.id!r} has no text; leave it out")
+        if len(spans) == 1:
+            spans = [(0, len(text))]
+        for number, (start, end) in enumerate(spans):
+            passage = text[start : min(end, start + _CHARACTERS * self.encoder.max_tokens)]
+            yield f"{document.title}. {passage}" if number and document.title else passage
+
+    def _checked(self, vectors: Array, batch: Batch) -> Array:
+        pairs = zip(batch.documents, batch.spans, strict=True)
+        names = [document.id for document, spans in pairs for _ in spans]
+        if vectors.shape != (len(names), self.encoder.dimension):
+            raise DataError(
+                f"the encoder gave vectors of shape {vectors.shape} for {len(names)} "
+                f"passages and dimension {self.encoder.dimension}"
+            )
+        broken = np.flatnonzero(~np.isfinite(vectors).all(1))
+        if len(broken):
+            raise DataError(f"the model gives no finite vector for document {names[broken[0]]!r}")
+        return unit(vectors) if self.encoder.similarity == "cosine" else vectors
+
+
+class _SeenIds:
+    """Refuses an id that occurs twice; remembers hashes, which need little memory."""
+
+    def __init__(self) -> None:
+        self._lists: list[NDArray[np.uint64]] = [np.zeros(0, np.uint64)]
+
+    def add(self, names: list[str]) -> None:
+        """Remember the ids of a batch."""
+        keys = np.array([value_hash(name) for name in names], np.uint64)
+        is_old = np.logical_or.reduce([np.isin(keys, old) for old in self._lists])
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice := twice + [names[row] for row in np.flatnonzero(is_old)]:
+            raise DataError(f"the id {twice[0]!r} comes twice; every document needs its own")
+        self._lists.append(np.sort(keys))
+        # Lists of similar length are merged, so that their number stays logarithmic.
+        while len(self._lists) > 1 and 2 * len(self._lists[-1]) >= len(self._lists[-2]):
+            last = self._lists.pop()
+            self._lists[-1] = np.sort(np.concatenate([self._lists[-1], last]))

@@ -1,0 +1,61 @@
+"""Lexical evidence: BM25+ scores of an operand's words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from boolattn.encoders.callables import CallableEncoder
+from boolattn.query.plan import plan_queries
+from boolattn.query.reading import read_trees
+from boolattn.query.tree import Atom
+from boolattn.search import Searcher
+from boolattn.search.evidence import LexicalEvidence
+from boolattn.stores.filters import Filter
+from boolattn.stores.local import words
+
+TEXTS = (
+    "A moth.",
+    "Moth, moth, moth and moth: a long text about every moth of the island, and nothing else.",
+    "A moth of Borneo.",
+    "A whale.",
+)
+ENCODER = CallableEncoder(lambda texts: np.ones((len(texts), 4)))
+
+
+@pytest.fixture
+def reader():
+    searcher = Searcher.from_texts(TEXTS, ENCODER, parser=None)
+    with searcher.store.reading() as snapshot:
+        yield snapshot
+
+
+def scores(ranked):
+    return dict(zip(ranked.rows.tolist(), ranked.scores.tolist(), strict=True))
+
+
+def test_having_a_word_counts_more_than_repeating_it(reader, monkeypatch):
+    def with_delta(delta):
+        monkeypatch.setattr(words, "DELTA", delta)
+        return scores(*reader.words([["moth", "borneo"]], 4, Filter()))
+
+    bm25, more = with_delta(0), with_delta(2)
+    assert sorted(bm25) == sorted(more) == [0, 1, 2]
+    # The same for the two documents that have one word, more for the one that has both.
+    added = [more[row] - bm25[row] for row in range(3)]
+    assert added[0] == pytest.approx(added[1])
+    assert added[2] > 2 * added[0]
+    assert bm25[0] != bm25[1]
+
+
+def test_documents_beyond_the_limit_are_no_worse_than_the_last(reader):
+    [plan] = plan_queries(read_trees([Atom("moths of Borneo")]), ENCODER)
+    reader.max_words = 4
+    [every] = LexicalEvidence.of(reader, plan, Filter()).answers
+    assert len(every.rows) == 3
+    assert every.scores.min() > 0
+    # Of three documents with the words two are known: the third may have as much as the second.
+    reader.max_words = 2
+    [two] = LexicalEvidence.of(reader, plan, Filter()).answers
+    assert scores(two)[2] > 0
+    assert sorted(scores(two).values())[0] == 0

@@ -1,0 +1,5 @@
+"""The fixtures of the search tests, for the stores."""
+
+from tests.search.conftest import folder, own_postgres, postgres, retriever, shared
+
+__all__ = ["folder", "own_postgres", "postgres", "retriever", "shared"]

@@ -1,0 +1,609 @@
+"""Composed search over collections that somebody else filled: all answer as an index does."""
+
+import asyncio
+import json
+import operator
+import threading
+import time
+import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import faiss
+import numpy as np
+import psycopg
+import pytest
+from pgvector.psycopg import register_vector
+from qdrant_client import QdrantClient, models
+
+import boolattn
+from boolattn.encoders.callables import CallableEncoder, EmbeddingEndpoint, unit
+from boolattn.errors import (
+    BoolattnError,
+    ConfigError,
+    DataError,
+    IndexMismatchError,
+    QueryError,
+    ServerError,
+)
+from boolattn.query.plan import plan_queries
+from boolattn.query.reading import read_trees
+from boolattn.query.syntax import parse
+from boolattn.scoring.exact import rank_plans
+from boolattn.search import BooleanRetriever, Searcher
+from boolattn.stores.arrays import ArrayCollection, FaissCollection
+from boolattn.stores.base import Reader
+from boolattn.stores.foreign import CANDIDATES, Collection, Neighbours
+from boolattn.stores.points.milvus_collection import MilvusCollection
+from boolattn.stores.points.qdrant_collection import QdrantCollection
+from boolattn.stores.postgres.collection import PostgresCollection
+from tests.search import word_model
+from tests.search.conftest import crash
+
+DIMENSION = word_model.DIMENSION
+DOCUMENTS = word_model.corpus()
+ROWS = [{"id": d.id, "title": d.title, "text": d.text, **d.metadata} for d in DOCUMENTS]
+QUERIES = ("moths Borneo", "moths AND Borneo NOT Sumatra", "birds AND (Peru OR Kenya)")
+FILTERS = (
+    None,
+    {"place": "Peru"},
+    {"place": ["Peru", "Kenya"], "year": {"gt": 1980, "lte": 2005.0}},
+    {"place": {"not": ["Peru", "Java"]}},
+    {"year": {"exists": True}, "is_old": True},
+)
+KINDS = ("small", "array", "hnsw", "ivf", "qdrant", "named", "pgvector", "pgvector-hnsw", "milvus")
+
+
+@pytest.fixture(scope="module")
+def vectors(retriever):
+    return retriever.encode_documents([d.text for d in DOCUMENTS])
+
+
+def fill_postgres(address, table, vectors, kind="vector"):
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        connection.execute(f"DROP TABLE IF EXISTS {table}")
+        connection.execute(
+            f"CREATE TABLE {table} (id text PRIMARY KEY, title text, text text, place text, "
+            f"year int, is_old bool, tags text[], more jsonb, e {kind}({DIMENSION}))"
+        )
+        register_vector(connection)
+        for row, vector in zip(ROWS, vectors, strict=True):
+            values = [row.get(name) for name in ("id", "title", "text", "place", "year", "is_old")]
+            values += [[row["place"], "all"], json.dumps({"group": row.get("group")}), vector]
+            connection.execute(f"INSERT INTO {table} VALUES ({', '.join(['%s'] * 9)})", values)
+
+
+def fill_qdrant(client, name, vectors, *, distance="Cosine", using=""):
+    params = models.VectorParams(size=DIMENSION, distance=distance)
+    client.create_collection(name, {using: params} if using else params)
+    points = []
+    for row, vector in zip(ROWS, vectors, strict=True):
+        own = vector.tolist()
+        key = str(uuid.uuid5(uuid.NAMESPACE_URL, row["id"]))
+        points.append(
+            models.PointStruct(id=key, vector={using: own} if using else own, payload=row)
+        )
+    client.upsert(name, points)
+
+
+def faiss_collection(vectors, kind):
+    index = faiss.IndexHNSWFlat(DIMENSION, 16, faiss.METRIC_INNER_PRODUCT)
+    if kind == "ivf":
+        centres = faiss.IndexFlatIP(DIMENSION)
+        index = faiss.IndexIVFFlat(centres, DIMENSION, 1, faiss.METRIC_INNER_PRODUCT)
+        index.train(vectors)
+    index.add(vectors)
+    return FaissCollection(index, ROWS)
+
+
+class Small(Collection):
+    """All that a collection of one's own needs."""
+
+    name, metric, dimension = "the list", "cosine", DIMENSION
+
+    def __init__(self, vectors):
+        self._vectors = vectors
+
+    def nearest(self, queries, n, conditions=()):
+        rows = [row for row, values in enumerate(ROWS) if self._passes(values, conditions)]
+        order = np.argsort(-(queries @ self._vectors[rows].T), axis=1, kind="stable")[:, :n]
+        chosen = [[rows[place] for place in own] for own in order]
+        return [Neighbours(own, self._vectors[own]) for own in chosen]
+
+    def vectors(self, ids):
+        return {name: self._vectors[name] for name in ids if name in range(len(ROWS))}
+
+    def rows(self, ids):
+        return {name: ROWS[name] for name in ids if name in range(len(ROWS))}
+
+    def _passes(self, values, conditions):
+        compare = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
+        for condition in conditions:
+            value, wanted = values.get(condition.name), condition.values
+            holds = {
+                "in": value in wanted,
+                "not": value not in wanted,
+                "exists": (value is not None) == wanted[:1][0],
+                "contains": str(wanted[:1][0]).lower() in str(value).lower(),
+            }.get(condition.kind)
+            if condition.kind in compare:
+                holds = value is not None and compare[condition.kind](value, wanted[0])
+            if holds == condition.is_negated:
+                return False
+        return True
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def store(request, vectors, tmp_path_factory):
+    kind = request.param
+    if kind == "small":
+        return Small(vectors)
+    if kind == "array":
+        return ArrayCollection(vectors, ROWS)
+    if kind in ("hnsw", "ivf"):
+        return faiss_collection(vectors, kind)
+    if kind in ("qdrant", "named"):
+        client, using = QdrantClient(":memory:"), "own" if kind == "named" else ""
+        fill_qdrant(client, "items", vectors, using=using)
+        return QdrantCollection(client, "items", vector=using)
+    if kind == "milvus":
+        return milvus_collection(tmp_path_factory.mktemp("milvus") / "items.db", vectors)
+    address = request.getfixturevalue("postgres").get_uri()
+    table = kind.replace("-", "_")
+    fill_postgres(address, table, vectors)
+    if kind == "pgvector-hnsw":
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(f"CREATE INDEX ON {table} USING hnsw (e vector_ip_ops)")
+    return PostgresCollection(address, table)
+
+
+def milvus_collection(path, vectors):
+    from pymilvus import DataType, MilvusClient
+
+    client = MilvusClient(str(path))
+    schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
+    schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=64)
+    for name in ("title", "text", "place"):
+        schema.add_field(name, DataType.VARCHAR, max_length=1024)
+    schema.add_field("year", DataType.INT64, nullable=True)
+    schema.add_field("is_old", DataType.BOOL, nullable=True)
+    schema.add_field("e", DataType.FLOAT_VECTOR, dim=DIMENSION)
+    index = client.prepare_index_params()
+    index.add_index("e", index_type="HNSW", metric_type="COSINE", params={"M": 8})
+    client.create_collection("items", schema=schema, index_params=index)
+    names = ("id", "title", "text", "place", "year", "is_old")
+    entries = [{name: row.get(name) for name in names} for row in ROWS]
+    client.insert("items", [e | {"e": v} for e, v in zip(entries, vectors, strict=True)])
+    return MilvusCollection(client, "items")
+
+
+def of(result):
+    return [hit.metadata["id"] for hit in result.hits]
+
+
+def scores(result):
+    return [hit.score for hit in result.hits]
+
+
+def test_a_store_answers_as_an_index_does(store, retriever, shared):
+    own = BooleanRetriever(store, retriever, parser=None)
+    for query in QUERIES:
+        for filters in FILTERS:
+            found = own.search(query, k=8, filters=filters)
+            right = shared.search(query, k=8, filters=filters, hybrid=False)
+            assert scores(found) == pytest.approx(scores(right), abs=1e-4)
+            # Other places may be shared by rows that the query does not tell apart.
+            assert of(found)[:1] == [hit.id for hit in right.hits[:1]]
+            assert found.is_composed == right.is_composed
+    hit = own.search("moths AND Borneo NOT Sumatra", k=1, explain=True).hits[0]
+    assert (hit.title, hit.metadata["place"]) == ("moths Borneo", "Borneo")
+    assert hit.text.startswith("moths moths")
+    assert "text" not in hit.metadata
+
+
+def test_a_store_gives_vectors_of_its_ids(store, vectors):
+    found = store.nearest(vectors[:1], 3)[0]
+    own = store.vectors(found.ids)
+    np.testing.assert_allclose([own[name] for name in found.ids], found.vectors, atol=1e-6)
+    assert set(store.rows(found.ids)) == set(found.ids)
+
+
+def test_words_that_an_operand_must_not_have(store, retriever):
+    own = BooleanRetriever(store, retriever, parser=None)
+    query = "moths AND Borneo NOT Sumatra"
+    assert "both" not in of(own.search(query, k=25))
+    assert "both" in of(own.search(query, k=25, strict_not=False))
+    assert of(own.search("moths", k=1, filters={"place": {"contains": "sum"}})) or isinstance(
+        store, QdrantCollection | MilvusCollection
+    )
+
+
+def test_a_row_is_an_operand(store, retriever):
+    own = BooleanRetriever(store, retriever, parser=None)
+    [first, second] = own.search("moths AND Borneo", k=2).hits
+    found = own.search(f"like:{first.id} NOT birds", k=3)
+    assert first.id not in [hit.id for hit in found.hits]
+    assert second.id in [hit.id for hit in found.hits]
+    again = own.search(positive=[f"like:{first.id}"], negative=["birds"], k=3)
+    assert scores(again) == pytest.approx(scores(found), abs=1e-4)
+    missing = str(uuid.uuid4()) if isinstance(store, QdrantCollection) else "999"
+    with pytest.raises(QueryError, match=f"like:{missing}: no document has the id"):
+        own.search(f"like:{missing} NOT birds")
+
+
+CONDITIONS = (
+    ("year>=1990", {"year": {"gte": 1990}}),
+    ("year:1990..2000", {"year": {"gte": 1990, "lte": 2000}}),
+    ("year=1990", {"year": 1990}),
+    ("place:Java", {"place": "Java"}),
+    ("place!=Java", {"place": {"not": "Java"}}),
+    ("NOT place=Java", {"place": {"not": "Java"}}),
+    ("year=*", {"year": {"exists": True}}),
+    ("NOT year=*", {"year": {"exists": False}}),
+)
+
+
+def test_a_condition_that_every_row_must_meet_is_a_filter(store, retriever, shared):
+    own = BooleanRetriever(store, retriever, parser=None)
+    for condition, filters in CONDITIONS:
+        found = own.search(f"moths AND Borneo AND {condition}", k=25)
+        right = own.search("moths AND Borneo", k=25, filters=filters)
+        assert set(of(found)) == set(of(right)) != set()
+        assert scores(found) == pytest.approx(scores(right), abs=1e-4)
+    # A row without a year does not hold the condition, which is what NOT asks for.
+    for condition in ("NOT year<1990", "NOT year>=1990", "NOT place~av"):
+        query = f"(moths AND {condition}) NOT Sumatra"
+        found, right = (one.search(query, k=25, strict_not=False) for one in (own, shared))
+        is_known = "~" not in condition or not isinstance(
+            store, QdrantCollection | MilvusCollection
+        )
+        assert set(of(found)) == {hit.id for hit in right.hits} != set() or not is_known
+    assert "both" in of(own.search("moths NOT year<1990", k=25))
+    batch = own.search_many(["moths AND year>=1990", "moths", "moths AND year<1990"], k=25)
+    assert [len(result.hits) for result in batch] == [16, 25, 8]
+    for query in ("moths OR year>=1990", "(moths AND year>=1990) OR birds"):
+        with pytest.raises(
+            QueryError, match=r"year.*1990: a collection takes .* an index of ours$"
+        ):
+            own.search(query)
+    for query in ("moths NOT (birds OR year<1990)", "(moths OR birds) AND year>=1990"):
+        found, right = (one.search(query, k=25, strict_not=False) for one in (own, shared))
+        assert set(of(found)) == {hit.id for hit in right.hits} != set()
+    with pytest.raises(QueryError, match="'old' is neither a number nor a date; between quotes"):
+        own.search("moths AND year>=old")
+    assert own.search("moths AND year>=1990 NOT year>=1990").hits == ()
+
+
+def test_weights_count_in_a_store_as_in_an_index(store, retriever, shared):
+    own = BooleanRetriever(store, retriever, parser=None)
+    for query in ("moths^5 AND Peru", "moths AND Peru^5", "moths^3 OR birds", "moths NOT Java^4"):
+        found = own.search(query, k=8, strict_not=False)
+        right = shared.search(query, k=8, hybrid=False, strict_not=False)
+        assert scores(found) == pytest.approx(scores(right), abs=1e-4)
+        without = own.search(query.split("^")[0] + query.split("^")[1][1:], k=8, strict_not=False)
+        assert scores(found) != pytest.approx(scores(without), abs=1e-4)
+    lists = {"positive": ["moths^5", "Peru"], "negative": ["Java^4"], "k": 8}
+    right = shared.search(**lists, hybrid=False)
+    assert scores(own.search(**lists)) == pytest.approx(scores(right), abs=1e-4)
+
+
+class Counted(ArrayCollection):
+    """Remembers what it is asked."""
+
+    def nearest(self, queries, n, conditions=()):
+        self.asked = [*getattr(self, "asked", []), (len(queries), n)]
+        return super().nearest(queries, n, conditions)
+
+    def rows(self, ids):
+        self.read = [*getattr(self, "read", []), len(ids)]
+        return super().rows(ids)
+
+
+class Topics:
+    """Rows about two topics each, and an encoder that knows the topics."""
+
+    def __init__(self, n, n_topics=20, dimension=384):
+        generator = np.random.default_rng(3)
+        self.topics = unit(generator.standard_normal((n_topics, dimension)).astype(np.float32))
+        pairs = generator.integers(0, n_topics, (n, 2))
+        noise = generator.standard_normal((n, dimension)) / dimension**0.5
+        self.vectors = unit((self.topics[pairs].sum(1) + noise).astype(np.float32))
+        self.rows = [{"text": f"topic{a} topic{b}", "n": i} for i, (a, b) in enumerate(pairs)]
+
+    def embed(self, texts):
+        named = [[int(w[5:]) for w in text.split() if w.startswith("topic")] for text in texts]
+        return np.stack([self.topics[numbers].sum(0) for numbers in named])
+
+    def queries(self, n):
+        generator = np.random.default_rng(4)
+        shapes = ("{} NOT {}", "{} AND {}", "{} AND {} NOT {}", "{} OR {}")
+        for number in range(n):
+            chosen = generator.choice(len(self.topics), 3, replace=False)
+            yield shapes[number % len(shapes)].format(*(f"topic{topic}" for topic in chosen))
+
+
+def test_few_candidates_find_what_composing_every_row_finds():
+    corpus = Topics(6000)
+    store = Counted(corpus.vectors, corpus.rows)
+    own = BooleanRetriever(store, corpus.embed, parser=None)
+    found = 0
+    for text in (queries := list(corpus.queries(24))):
+        plans = plan_queries(read_trees([parse(text)]), own.encoder)
+        right = set(rank_plans(plans, corpus.vectors, 10).rows[0].tolist())
+        found += len(right & {hit.metadata["n"] for hit in own.search(text, strict_not=False).hits})
+    assert found >= 0.98 * 10 * len(queries)
+    # One request for the neighbours of all probes, one for the rows.
+    assert len(store.asked) == len(store.read) == len(queries)
+    assert {n for _, n in store.asked} == {CANDIDATES}
+    assert max(store.read) == 10
+    n_read = len(store.read)
+    own.search("topic1 NOT topic2")
+    assert len(store.read) == n_read + 1
+    assert store.read[-1] <= 32
+    assert store.asked[-1] == (2, CANDIDATES)
+
+
+def test_what_needs_an_index_or_cannot_be_is_one_line(store, retriever, shared):
+    own = BooleanRetriever(store, retriever, parser=None)
+    with pytest.raises(
+        ConfigError, match=r"has no words of its own: leave out hybrid, or make an index of it"
+    ):
+        own.search("moths", hybrid=True)
+    with pytest.raises(ConfigError, match="cannot compare every document: leave out exhaustive"):
+        own.search("moths NOT birds", exhaustive=True)
+    with pytest.raises(QueryError, match="k must be at least 1"):
+        own.search("moths", k=0)
+    other = BooleanRetriever(store, lambda texts: np.ones((len(texts), 3)), parser=None)
+    with pytest.raises(IndexMismatchError, match=r"vectors of length 32, and .* has 3; use"):
+        other.search("moths NOT birds")
+    found = asyncio.run(own.asearch("moths AND Borneo", k=2, offset=1))
+    assert of(found) == of(own.search("moths AND Borneo", k=3))[1:]
+
+
+def test_plain_text_is_parsed_by_the_shipped_parser(vectors, retriever):
+    own = BooleanRetriever(ArrayCollection(vectors, ROWS), retriever)
+    found = own.search("moths of Borneo but not Sumatra", k=25, strict_not=False)
+    assert found.is_composed
+    assert found.hits[0].verdict == "kept"
+    assert of(found)[0] == "moths-borneo"
+    assert of(found).index("both") > 2
+
+
+@pytest.mark.parametrize("metric", ["dot", "l2"])
+def test_other_metrics_rank_as_cosine_for_vectors_of_length_one(metric, vectors, retriever):
+    right = BooleanRetriever(ArrayCollection(vectors, ROWS), retriever, parser=None)
+    own = BooleanRetriever(ArrayCollection(vectors, ROWS, metric=metric), retriever, parser=None)
+    for query in QUERIES:
+        assert scores(own.search(query)) == pytest.approx(scores(right.search(query)), abs=1e-4)
+
+
+def test_a_ranking_that_would_be_wrong_is_refused(vectors, retriever, postgres):
+    longer = vectors * np.linspace(1, 3, len(vectors))[:, None].astype(np.float32)
+    l2 = faiss.IndexFlatL2(DIMENSION)
+    l2.add(longer)
+    for store in (ArrayCollection(longer, ROWS, metric="l2"), FaissCollection(l2, ROWS)):
+        with pytest.raises(IndexMismatchError, match="L2 ranks as cosine does only"):
+            BooleanRetriever(store, retriever, parser=None).search("moths NOT birds")
+    # Cosine does not mind the length.
+    own = BooleanRetriever(ArrayCollection(longer, ROWS), retriever, parser=None)
+    right = BooleanRetriever(ArrayCollection(vectors, ROWS), retriever, parser=None)
+    expected = pytest.approx(scores(right.search(QUERIES[1])), abs=1e-4)
+    assert scores(own.search(QUERIES[1])) == expected
+    with pytest.raises(ConfigError, match="compares vectors by hamming; composed search needs"):
+        ArrayCollection(vectors, ROWS, metric="hamming")
+    client = QdrantClient(":memory:")
+    fill_qdrant(client, "far", vectors, distance="Manhattan")
+    with pytest.raises(ConfigError, match="compares vectors by manhattan"):
+        QdrantCollection(client, "far")
+    with pytest.raises(DataError, match="25 rows need an array of as many vectors"):
+        ArrayCollection(vectors[1:], ROWS)
+
+
+def test_rows_without_a_vector_are_not_found(vectors, retriever, postgres):
+    address = postgres.get_uri()
+    fill_postgres(address, "holes", [None, *vectors[1:]])
+    own = BooleanRetriever(PostgresCollection(address, "holes"), retriever, parser=None)
+    assert len(own.search("moths NOT birds", k=25, strict_not=False).hits) == 24
+    own = BooleanRetriever(
+        PostgresCollection(address, "holes", where="place = 'Peru' AND text LIKE '%moths%'"),
+        retriever,
+        parser=None,
+    )
+    assert of(own.search("moths NOT birds")) == ["moths-peru"]
+
+
+def test_columns_of_lists_and_json_are_filtered(vectors, retriever, postgres):
+    address = postgres.get_uri()
+    fill_postgres(address, "halves", vectors, kind="halfvec")
+    own = BooleanRetriever(PostgresCollection(address, "halves"), retriever, parser=None)
+    for filters in ({"tags": "Peru"}, {"place": {"contains": "pE"}, "more.group": "moths"}):
+        assert of(own.search("moths NOT birds", k=1, filters=filters)) == ["moths-peru"]
+    found = own.search("moths NOT birds", k=25, filters={"tags": {"not": "Peru"}}, strict_not=False)
+    assert len(found.hits) == 21
+    with pytest.raises(QueryError, match="no column 'colour'; there are: id, title"):
+        own.search("moths", filters={"colour": "red"})
+    with pytest.raises(ConfigError, match="vector='x': no column 'x' of this kind"):
+        PostgresCollection(address, "halves", vector="x")
+
+
+def test_a_server_that_is_killed_is_one_line_and_found_again(vectors, retriever, own_postgres):
+    address = own_postgres.get_uri()
+    fill_postgres(address, "items", vectors)
+    own = BooleanRetriever(PostgresCollection(address, "items", timeout=5), retriever, parser=None)
+    before = of(own.search(QUERIES[1]))
+    crash(own_postgres)
+    with pytest.raises(ServerError, match=r"Postgres \(items\): ") as caught:
+        own.search(QUERIES[1])
+    assert "\n" not in str(caught.value)
+    own_postgres.start()
+    assert of(own.search(QUERIES[1])) == before
+
+
+def test_a_slow_or_deleted_store_is_one_line(vectors, retriever, postgres):
+    address = postgres.get_uri()
+    fill_postgres(address, "busy", vectors)
+    own = BooleanRetriever(PostgresCollection(address, "busy", timeout=0.3), retriever, parser=None)
+    with psycopg.connect(address) as other:
+        other.execute("LOCK TABLE busy IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(ServerError, match="statement timeout"):
+            own.search("moths NOT birds")
+    assert len(own.search("moths NOT birds").hits) == 10
+    with psycopg.connect(address) as other:
+        other.execute("DROP TABLE busy")
+    with pytest.raises(ServerError, match='relation "busy" does not exist'):
+        own.search("moths NOT birds")
+    client = QdrantClient(":memory:")
+    fill_qdrant(client, "items", vectors)
+    own = BooleanRetriever(QdrantCollection(client, "items"), retriever, parser=None)
+    client.delete_collection("items")
+    with pytest.raises(ServerError, match=r"Qdrant \(items\): .*not found"):
+        own.search("moths NOT birds")
+    for missing in (
+        lambda: QdrantCollection(client, "gone"),
+        lambda: QdrantCollection("http://127.0.0.1:9", "items", timeout=1),
+        lambda: PostgresCollection("postgresql://127.0.0.1:9/x", "items", timeout=1),
+    ):
+        with pytest.raises(ServerError) as caught:
+            missing()
+        assert "\n" not in str(caught.value)
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """Answers as an embedding endpoint does, as the path says."""
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "/slow/" in self.path:
+            time.sleep(1)
+        code = 401 if "/locked/" in self.path and "Authorization" not in self.headers else 200
+        data = [
+            {"index": place, "embedding": vector.tolist()}
+            for place, vector in enumerate(self.server.encode(asked["input"]))
+        ]
+        body = json.dumps({"data": data[::-1]} if "/odd/" not in self.path else {}).encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def endpoint(retriever):
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        server.encode = retriever.encode_queries
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_an_endpoint_encodes(endpoint, vectors, retriever, monkeypatch):
+    store = ArrayCollection(vectors, ROWS)
+    right = BooleanRetriever(store, retriever, parser=None).search(QUERIES[1])
+    assert of(BooleanRetriever(store, f"{endpoint}/v1/", parser=None).search(QUERIES[1])) == of(
+        right
+    )
+    with pytest.raises(ServerError, match=r"answers 401 .*is SOME_KEY set"):
+        EmbeddingEndpoint(f"{endpoint}/locked/v1", key_variable="SOME_KEY")(["moths"])
+    monkeypatch.setenv("SOME_KEY", "k")
+    assert len(EmbeddingEndpoint(f"{endpoint}/locked/v1", key_variable="SOME_KEY")(["moths"])) == 1
+    with pytest.raises(ServerError, match="does not answer"):
+        EmbeddingEndpoint(f"{endpoint}/slow/v1", timeout=0.2)(["moths"])
+    with pytest.raises(ServerError, match="not with embeddings"):
+        EmbeddingEndpoint(f"{endpoint}/odd/v1")(["moths"])
+    with pytest.raises(ServerError, match="does not answer"):
+        EmbeddingEndpoint("http://127.0.0.1:9/v1")(["moths"])
+    with pytest.raises(ConfigError, match="begins with http"):
+        EmbeddingEndpoint("ftp://x")
+
+
+def test_encoders_that_are_none_are_refused(vectors):
+    store = ArrayCollection(vectors, ROWS)
+    for embed, what in ((lambda _: [[1.0]], "shape"), (lambda _: "no", "no array of numbers")):
+        with pytest.raises(DataError, match=what):
+            BooleanRetriever(store, embed, parser=None).search("moths NOT birds")
+    with pytest.raises(BoolattnError, match="does not encode"):
+        BooleanRetriever(store, 7)
+
+
+def test_texts_are_searched_without_a_folder(retriever):
+    texts = [d.text for d in DOCUMENTS]
+    searcher = Searcher.from_texts(texts, retriever)
+    folder, found = searcher.store.folder, searcher.search(QUERIES[1], k=3)
+    assert DOCUMENTS[int(found.hits[0].id)].id == "moths-borneo"
+    assert boolattn.search(texts, QUERIES[1], k=3, encoder=retriever).hits == found.hits
+    rows = boolattn.search(ROWS, "moths", k=1, encoder=retriever, filters={"year": {"gte": 2005}})
+    assert rows.hits[0].id == "moths-kenya"
+    own = CallableEncoder(lambda own: retriever.encode_queries(own))
+    assert len(Searcher.from_texts(texts, own)) == 25
+    del searcher
+    assert not Path(folder).exists()
+    with pytest.raises(DataError, match="document 1 has no text; give texts"):
+        Searcher.from_texts(["moths", {"title": "x"}], retriever)
+
+
+def test_an_encoder_of_long_vectors_gives_cosines(vectors, retriever):
+    collection = ArrayCollection(vectors, ROWS)
+    right = BooleanRetriever(collection, retriever, parser=None)
+    long = CallableEncoder(lambda texts: 7 * retriever.encode_queries(texts), similarity="dot")
+    own = BooleanRetriever(collection, long, parser=None)
+    for query in QUERIES:
+        assert scores(own.search(query)) == pytest.approx(scores(right.search(query)), abs=1e-4)
+    # An inner product counts the length.
+    dot = BooleanRetriever(ArrayCollection(vectors, ROWS, metric="dot"), long, parser=None)
+    expected = [7 * score for score in scores(right.search("moths Borneo"))]
+    assert scores(dot.search("moths Borneo")) == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_collection_is_read_and_never_written(vectors, retriever):
+    own = BooleanRetriever(ArrayCollection(vectors, ROWS), retriever, parser=None)
+    assert len(own) == 0
+    assert (own.has_words, own.fields, own.facets, own.examples) == (False, [], (), ())
+    assert own.document("3").metadata["place"] == "Peru"
+    with pytest.raises(DataError, match="no document '999' in the array"):
+        own.document("999")
+    for change in (lambda: own.add([DOCUMENTS[0]]), lambda: own.delete(["3"])):
+        with pytest.raises(ConfigError, match="the array is only read; make an index of it"):
+            change()
+    assert own.store.info()["dimension"] == DIMENSION
+
+
+class Worded(ArrayCollection):
+    """Has a word index of its own, which knows whole words alone."""
+
+    has_words = True
+
+    def words(self, texts, n, conditions=()):
+        self.asked = [*getattr(self, "asked", []), (list(texts), n, len(conditions))]
+        answers = []
+        for text in texts:
+            terms = set(text.split())
+            counts = {
+                row: float(
+                    len(terms & set(values["text"].lower().replace("moths", "moth").split()))
+                )
+                for row, values in enumerate(ROWS)
+            }
+            best = sorted((row for row in counts if counts[row]), key=lambda row: -counts[row])[:n]
+            answers.append((best, [counts[row] for row in best]))
+        return answers
+
+
+def test_a_word_index_of_the_collection_counts(vectors, retriever):
+    collection = Worded(np.roll(vectors, 1, axis=0), ROWS)  # the vectors are of other rows
+    own = BooleanRetriever(collection, retriever, parser=None)
+    assert own.has_words
+    by_vector = own.search("moths AND Borneo", k=3, hybrid=False)
+    assert not by_vector.hybrid
+    assert not hasattr(collection, "asked")
+    both = own.search("moths AND Borneo", k=3, filters={"place": "Borneo"})
+    assert both.hybrid
+    assert both.warnings[-1] == "words are those of the array's own index"
+    # All operands and conjunctions in one request, with the conditions.
+    [(texts, n, n_conditions)] = collection.asked
+    assert texts == ["moth", "borneo", "moth borneo"]
+    assert (n, n_conditions) == (Reader.max_words, 1)
+    assert scores(both) != scores(by_vector)

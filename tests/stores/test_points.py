@@ -1,0 +1,991 @@
+"""Stores in vector databases: Qdrant's local mode, and Milvus Lite as a file and as a server."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from boolattn.data.records import Document
+from boolattn.errors import (
+    ConfigError,
+    DataError,
+    IndexBusyError,
+    IndexFolderError,
+    IndexMismatchError,
+    QueryError,
+    ServerError,
+)
+from boolattn.stores.analysis import term_counts, term_weights
+from boolattn.stores.base import Claim, StoreSettings
+from boolattn.stores.batches import Batch
+from boolattn.stores.filters import Filter, read_filters
+from boolattn.stores.points import database as points_database
+from boolattn.stores.points import draft as points_draft
+from boolattn.stores.points import milvus, milvus_connection, qdrant, qdrant_connection
+from boolattn.stores.points.database import STATE, key_of, parse_address, passage_keys
+from boolattn.stores.points.milvus import MilvusStore
+from boolattn.stores.points.milvus_collection import MilvusCollection
+from boolattn.stores.points.qdrant import QdrantStore
+from boolattn.stores.points.qdrant_collection import QdrantCollection
+from tests.stores.databases import MilvusServer
+
+pytest.importorskip("qdrant_client")
+pytest.importorskip("milvus_lite")
+from qdrant_client import QdrantClient, models
+
+DIMENSION = 8
+SETTINGS = StoreSettings(fingerprint="f", dimension=DIMENSION, model="shipped")
+LONG = replace(SETTINGS, passages=4)
+TEXTS = {
+    "soup": "Tomato soup with garlic and basil",
+    "cake": "Chocolate cake without nuts or eggs",
+    "moth": "Moths of Borneo fly at night",
+    "salad": "Garlic salad, garlic bread and tomato",
+}
+META = {
+    "soup": {"year": 1990, "tags": ["vegan", "quick"], "on": "2024-03-01"},
+    "cake": {"year": [1980, 2005], "tags": ["sweet"]},
+    "moth": {"country": "Malaysia"},
+    "salad": {"year": 2010, "tags": ["vegan"]},
+}
+STORES = {"qdrant": QdrantStore, "milvus": MilvusStore}
+EVERYTHING = Filter()
+
+
+def vector_of(text):
+    vector = np.random.default_rng(sum(map(ord, text))).standard_normal(DIMENSION)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def batch_of(texts, n_passages=1, meta=META):
+    """Return a batch, and a vector for each passage."""
+    batch, vectors = Batch(), []
+    for name, text in texts.items():
+        spans = [*pairwise(np.linspace(0, len(text), n_passages + 1).astype(int).tolist())]
+        batch.add(Document(id=name, text=text, title=name, metadata=meta.get(name, {})), spans)
+        vectors += [vector_of(text[start:end]) for start, end in spans]
+    return batch, np.stack(vectors)
+
+
+@pytest.fixture(scope="module")
+def milvus_file(tmp_path_factory):
+    return tmp_path_factory.mktemp("milvus") / "notes.db"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = MilvusServer(tmp_path_factory.mktemp("server"))
+    yield server
+    server.crash()
+
+
+@pytest.fixture(params=STORES)
+def address(request, tmp_path, milvus_file):
+    name = "".join(c if c.isalnum() else "_" for c in request.node.name)
+    yield {"qdrant": f"qdrant:{tmp_path}/data", "milvus": f"milvus:{milvus_file}"}[
+        request.param
+    ] + f"/{name}"
+    close_folders()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The address of a store in a folder of Qdrant's."""
+    yield f"qdrant:{tmp_path}/data/recipes"
+    close_folders()
+
+
+def close_folders():
+    """Close folders, as if the process had ended."""
+    for client in qdrant_connection._folders.values():
+        client.close()
+    qdrant_connection._folders.clear()
+
+
+def store_type(address):
+    return STORES[address.partition(":")[0]]
+
+
+def database_of(address):
+    return store_type(address).database_type(address)
+
+
+def opened(address):
+    return store_type(address).open(address)
+
+
+def create(address, settings=SETTINGS, **options):
+    return store_type(address).create(address, settings, **options)
+
+
+def build(address, texts=TEXTS, settings=SETTINGS, n_passages=1, **options):
+    with create(address, settings, **options) as draft:
+        draft.write(*batch_of(texts, n_passages))
+    return opened(address)
+
+
+def add(store, texts, n_passages=1, **options):
+    with store.adding(**options) as draft:
+        draft.write(*batch_of(texts, n_passages))
+
+
+def ids_of(store, keys):
+    return [document.id for document in store.documents(np.asarray(keys)) if document]
+
+
+def nearest(store, text, n=10, where=EVERYTHING):
+    [ranked] = store.nearest(vector_of(text)[None], n, where)
+    return ids_of(store, ranked.rows)
+
+
+def passing(store, where):
+    names = {*nearest(store, "x", where=where)}
+    assert store.count(where) == len(names)
+    return names
+
+
+def text_of(store, name):
+    [document] = store.documents(np.array([key_of(name)]))
+    return document and document.text
+
+
+def conditions(store, filters):
+    return tuple(map(store.resolve, read_filters(filters)))
+
+
+def fail_on(monkeypatch, address, method, *, after=0):
+    """Make a database fail, after some calls of a method; return what mends it."""
+    owner, left = store_type(address).database_type, [after]
+    call = getattr(owner, method)
+
+    def failing(self, *values, **options):
+        left[0] -= 1
+        if left[0] < 0:
+            raise ServerError("the server is gone")
+        return call(self, *values, **options)
+
+    monkeypatch.setattr(owner, method, failing)
+    return lambda: monkeypatch.setattr(owner, method, call)
+
+
+def builds_of(address):
+    database = database_of(address)
+    return [name for name in database.names() if name.startswith(f"{database.name}__")]
+
+
+def stop_a_build(address, *batches, settings=SETTINGS, n_passages=1):
+    def write():
+        with create(address, settings) as draft:
+            for texts in batches:
+                draft.write(*batch_of(texts, n_passages))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+
+
+def test_a_store_holds_everything(address):
+    build(address)
+    close_folders()
+    store = opened(address)
+    assert store.settings == SETTINGS
+    assert store.count(EVERYTHING) == 4
+    assert nearest(store, TEXTS["soup"])[0] == "soup"
+    assert len(nearest(store, "x")) == 4
+    keys = store.find([*TEXTS, "none"])
+    assert keys == {name: key_of(name) for name in TEXTS}
+    [document] = store.documents(np.array([keys["soup"]]))
+    assert document == Document(id="soup", text=TEXTS["soup"], title="soup", metadata=META["soup"])
+    assert store.documents(np.array([7])) == [None]
+    vectors = store.vectors(["soup", "none"])
+    np.testing.assert_allclose(vectors["soup"], vector_of(TEXTS["soup"]), rtol=1e-6)
+    assert [*vectors] == ["soup"]
+    fields = store.fields()
+    assert fields.keys() == {"year", "tags", "on", "country"}
+    assert fields["year"].numbers == (1980, 2010)
+    assert fields["on"].dates[0] == fields["on"].dates[1] > 1e9
+    assert fields["country"] == (None, None)
+    assert store.sample(2) == opened(address).sample(2)
+    assert (len(store.sample(2)), len(store.sample(9))) == (2, 4)
+    assert store.info() == {
+        "documents": 4,
+        "passages": 4,
+        "model": "shipped",
+        "dimension": DIMENSION,
+        "similarity": "cosine",
+        "vectors": "exact",
+        "words": True,
+        "precision": "float32",
+    }
+    assert not store.refresh()
+    assert builds_of(address) == [database_of(address).target()]
+
+
+def test_similarities_are_inner_products(address):
+    store = build(address)
+    keys = np.array([5] + [key_of(name) for name in (*TEXTS, "soup")])
+    vectors = np.stack([vector_of("a"), vector_of("b")])
+    rows = np.stack([vector_of(text) for text in (*TEXTS.values(), TEXTS["soup"])])
+    similarities = store.similarities(vectors, keys)
+    np.testing.assert_allclose(similarities[:, 1:], vectors @ rows.T, atol=1e-6)
+    assert not similarities[:, 0].any()
+    assert store.similarities(vectors, keys[:0]).shape == (2, 0)
+    assert store.best_passages(vectors[0], keys[:2]) == [None, None]
+    rankings = store.nearest(vectors, 3, EVERYTHING)
+    for vector, ranked in zip(vectors, rankings, strict=True):
+        order = np.argsort(-(rows[:4] @ vector))[:3]
+        assert ids_of(store, ranked.rows) == [[*TEXTS][row] for row in order]
+        np.testing.assert_allclose(ranked.scores, (rows @ vector)[order], atol=1e-6)
+
+
+def test_many_vectors_are_searched_at_once(address):
+    store = build(address)
+    vectors = np.stack([vector_of(text) for text in TEXTS.values()] * 20)
+    rankings = store.nearest(vectors, 1, EVERYTHING)
+    assert [ranked.rows[0] for ranked in rankings] == [key_of(name) for name in TEXTS] * 20
+
+
+def test_words_are_scored_by_bm25(address):
+    store = build(address)
+    counts = {name: term_counts(f"{name}\n{text}") for name, text in TEXTS.items()}
+    mean = np.mean([terms.total() for terms in counts.values()])
+    for terms in (["garlic", "tomato"], ["moth"], ["soup", "garlic", "nut"]):
+        expected = {}
+        for name, words in counts.items():
+            weights, score = term_weights(words, mean), 0.0
+            for term in terms:
+                df = sum(term in other for other in counts.values())
+                score += math.log(1 + (4 - df + 0.5) / (df + 0.5)) * weights.get(term, 0)
+            if score:
+                expected[key_of(name)] = score
+        [ranked] = store.words([terms], 10, EVERYTHING)
+        scores = dict(zip(ranked.rows.tolist(), ranked.scores.tolist(), strict=True))
+        assert scores == pytest.approx(expected, rel=1e-3)
+        assert ranked.scores.tolist() == sorted(ranked.scores.tolist(), reverse=True)
+    some, none, unknown = store.words([["garlic"], [], ["zzz"]], 1, EVERYTHING)
+    assert (len(some.rows), len(none.rows), len(unknown.rows)) == (1, 0, 0)
+    assert store.frequencies(["garlic", "nut", "zzz"]) == [2, 1, 0]
+    assert store.has_title("Soup")
+    assert not store.has_title("nothing of the kind")
+
+
+def test_a_store_without_words(address):
+    store = build(address, settings=replace(SETTINGS, words=False))
+    assert not store.has_words
+    with pytest.raises(ConfigError, match="no words"):
+        store.words([["garlic"]], 1, EVERYTHING)
+    assert store.frequencies(["garlic"]) == [2]
+    assert passing(store, Filter(lacking=(("garlic",),))) == {"cake", "moth"}
+
+
+def test_claims(address):
+    store = build(address)
+    keys = np.array([key_of(name) for name in (*TEXTS, "none")])
+    assert store.claims(["nut"], keys).tolist() == [0, Claim.DENIED, 0, 0, 0]
+    assert store.claims(["chocol", "nut"], keys).tolist() == [0, Claim.DENIED, 0, 0, 0]
+    assert store.claims(["garlic"], keys).tolist() == [2, 0, 0, 2, 0]
+    assert store.claims([], keys).tolist() == [0] * 5
+    assert store.claims(["nut"], keys[:0]).tolist() == []
+
+
+FILTERS = (
+    ({"country": "Malaysia"}, {"moth"}),
+    ({"tags": ["vegan", "sweet"]}, {"soup", "cake", "salad"}),
+    ({"tags": {"not": "vegan"}}, {"cake", "moth"}),
+    ({"year": {"gte": 2005}}, {"cake", "salad"}),
+    ({"year": {"gt": 1990, "lt": 2010}}, {"cake"}),
+    ({"year": {"lte": 1985}}, {"cake"}),
+    ({"year": {"exists": False}}, {"moth"}),
+    ({"year": {"exists": True}}, {"soup", "cake", "salad"}),
+    ({"on": {"gte": "2024"}}, {"soup"}),
+    ({"country": []}, set()),
+)
+
+
+def test_filters(address):
+    store = build(address)
+    keys = np.array([key_of(name) for name in TEXTS])
+    malaysia = conditions(store, {"country": "Malaysia"})
+    for filters, expected in FILTERS:
+        required = conditions(store, filters)
+        assert passing(store, Filter(required)) == expected
+        for condition in required:
+            negated = replace(condition, is_negated=True)
+            both = store.matching(condition, keys).astype(int) + store.matching(negated, keys)
+            assert both.tolist() == [1] * 4
+        assert passing(store, Filter(alternatives=(required, malaysia))) == expected | {"moth"}
+    [recent] = conditions(store, {"year": {"gt": 2000}})
+    assert passing(store, Filter((replace(recent, is_negated=True),))) == {"soup", "moth"}
+    vegan = conditions(store, {"tags": "vegan"})
+    assert passing(store, Filter((recent,), (vegan, malaysia))) == {"salad"}
+    assert store.matching(recent, keys[:0]).tolist() == []
+    with pytest.raises(QueryError, match="cannot filter by contains; use ="):
+        conditions(store, {"tags": {"contains": "veg"}})
+
+
+def test_what_is_left_out(address):
+    store = build(address)
+    without = Filter(without=(key_of("soup"),), lacking=(("garlic",), ("nut",), ()))
+    assert passing(store, without) == {"cake", "moth"}  # the cake has no nuts
+    [ranked] = store.words([["garlic"]], 5, Filter(without=(key_of("soup"),)))
+    assert ids_of(store, ranked.rows) == ["salad"]
+    assert "salad" in passing(store, Filter(lacking=(("garlic", "basil"),)))
+
+
+def test_passages(address):
+    store = build(address, settings=LONG, n_passages=3)
+    assert store.count(EVERYTHING) == 4
+    assert store.info()["passages"] == 12
+    text = TEXTS["moth"]
+    cut = [text[start:end] for start, end in batch_of({"m": text}, 3)[0].spans[0]]
+    for passage in cut:
+        [ranked] = store.nearest(vector_of(passage)[None], 4, EVERYTHING)
+        assert ids_of(store, ranked.rows)[0] == "moth"
+        assert len({*ranked.rows.tolist()}) == 4
+        assert ranked.scores[0] == pytest.approx(1, abs=1e-5)
+        keys = ranked.rows[:1]
+        [[similarity]] = store.similarities(vector_of(passage)[None], keys)
+        assert similarity == pytest.approx(1, abs=1e-5)
+        [(start, end)] = store.best_passages(vector_of(passage), keys)
+        assert text[start:end] == passage
+    mean = np.mean([vector_of(passage) for passage in cut], axis=0)
+    mean /= np.linalg.norm(mean)
+    np.testing.assert_allclose(store.vectors(["moth"])["moth"], mean, atol=1e-5)
+    where = Filter(without=(key_of("moth"),), lacking=(("garlic",),))
+    assert passing(store, where) == {"cake"}
+    store.delete(["moth"])
+    assert store.info()["passages"] == 9
+
+
+def test_an_update_replaces_passages(address):
+    store = build(address, settings=LONG, n_passages=3)
+    add(store, {"moth": "Moths of Sumatra"}, n_passages=2, replace_old=True)
+    assert store.info()["passages"] == 11
+    assert store.count(EVERYTHING) == 4
+    assert nearest(store, "Moths of")[0] == "moth"
+    assert store.frequencies(["borneo", "sumatra"]) == [0, 1]
+
+
+@pytest.mark.parametrize(("method", "after"), [("insert", 0), ("insert", 1), ("remove_rest", 0)])
+def test_an_update_that_stops_is_masked_and_can_be_repeated(
+    address, monkeypatch, caplog, method, after
+):
+    store = build(address, settings=LONG, n_passages=3)
+    text = "Beetles of Java live in wood"
+    mend = fail_on(monkeypatch, address, method, after=after)
+    if method == "insert":
+        with pytest.raises(ServerError, match="gone"):
+            add(store, {"moth": text}, n_passages=3, replace_old=True)
+        mend()
+        assert text_of(store, "moth") == TEXTS["moth"]
+        masked = vector_of(text[0 : len(text) // 3])
+    else:
+        add(store, {"moth": text}, n_passages=3, replace_old=True)
+        mend()
+        assert "masked" in caplog.text
+        masked = vector_of(TEXTS["moth"][9:18])
+    # A passage of the version that does not count is the nearest point, but is not found.
+    [ranked] = store.nearest(masked[None], 4, EVERYTHING)
+    assert ranked.scores[0] < 0.999
+    assert len(ranked.rows) == 4
+    add(store, {"moth": text}, n_passages=3, replace_old=True)
+    assert store.info()["passages"] == 12
+    assert text_of(store, "moth") == text
+
+
+def test_add_and_delete(address, monkeypatch, caplog):
+    store = build(address, settings=LONG, n_passages=2)
+    with store.adding() as draft:
+        assert draft.known(["soup", "new"]) == {"soup"}
+        draft.write(*batch_of({"new": "Rice with peas"}, 2, {"new": {"year": 3000, "size": 4}}))
+    assert store.fields()["year"].numbers == (1980, 3000)
+    assert store.fields()["size"].numbers == (4, 4)
+    with pytest.raises(DataError, match=r"no document 'none' in .*; nothing was deleted"):
+        store.delete(["new", "none"])
+    assert store.count(EVERYTHING) == 5
+    mend = fail_on(monkeypatch, address, "delete")
+    with pytest.raises(ServerError, match="gone"):
+        store.delete(["new"])
+    mend()
+    assert store.count(EVERYTHING) == 5
+    mend = fail_on(monkeypatch, address, "remove_rest")
+    store.delete(["new"])
+    mend()
+    assert "which is masked" in caplog.text
+    assert passing(store, EVERYTHING) == {*TEXTS}
+    assert "new" not in nearest(store, "h peas")
+    assert store.frequencies(["basil"]) == [1]
+    store.delete(["soup"])
+    store.delete([])
+    assert store.find(["soup", "new"]) == {}
+    assert store.frequencies(["basil"]) == [0]
+
+
+def test_a_deletion_whose_answer_is_lost_is_done(address, monkeypatch):
+    store = build(address)
+    owner = store_type(address).database_type
+    delete = owner.delete
+
+    def unanswered(self, keys):
+        delete(self, keys)
+        raise ServerError("no answer")
+
+    monkeypatch.setattr(owner, "delete", unanswered)
+    store.delete(["soup"])
+    assert store.find(["soup"]) == {}
+
+
+def test_two_ids_with_one_key(address, monkeypatch):
+    store = build(address)
+    monkeypatch.setattr(points_draft, "key_of", lambda _: 5)
+    with pytest.raises(DataError, match="'a' and 'b' have the same key"):
+        add(store, {"a": "rice", "b": "peas"})
+    add(store, {"a": "rice"})
+    with pytest.raises(DataError, match="have the same key"):
+        add(store, {"b": "peas"})
+    assert store.find(["b"]) == {}
+    with pytest.raises(ServerError, match="1 of 2 documents: the keys of two ids are the same"):
+        build(address, {"a": "rice", "b": "peas"}, replace=True)
+    assert store.count(EVERYTHING) == 5
+
+
+def test_an_index_is_replaced_whole_or_not_at_all(address, monkeypatch):
+    store = build(address)
+    with pytest.raises(IndexFolderError, match="holds an index: add to it with boolattn add"):
+        build(address)
+    for method, after in (("insert", 2), ("finish", 0), ("switch", 0)):
+        mend = fail_on(monkeypatch, address, method, after=after)
+        with pytest.raises(ServerError):
+            build(address, {"new": "Rice"}, replace=True)
+        mend()
+        assert passing(store, EVERYTHING) == {*TEXTS}
+    mend = fail_on(monkeypatch, address, "drop", after=1)  # the stopped build is removed
+    with create(address, replace=True) as draft:
+        draft.write(*batch_of({"new": "Rice"}))
+        assert passing(store, EVERYTHING) == {*TEXTS}
+        assert not draft.known(["soup"])
+    mend()
+    assert nearest(store, "x") == ["new"]
+    assert store.refresh()
+    close_folders()
+    assert nearest(opened(address), "x") == ["new"]
+    build(address, {"newer": "Rice"}, replace=True)
+    assert len(builds_of(address)) == 1
+    wide = replace(SETTINGS, fingerprint="g", dimension=DIMENSION + 1)
+    with create(address, wide, replace=True) as draft:
+        draft.write(batch_of({"new": "Rice"})[0], np.ones((1, DIMENSION + 1), np.float32))
+    assert store.refresh()
+    assert store.settings == wide
+    with store.adding() as draft:
+        draft.write(batch_of({"newer": "Peas"})[0], np.ones((1, DIMENSION + 1), np.float32))
+    assert store.count(EVERYTHING) == 2
+
+
+def test_a_stopped_build_goes_on(address):
+    first, second = dict([*TEXTS.items()][:2]), dict([*TEXTS.items()][2:])
+    stop_a_build(address, first, {"stale": "not in the corpus any more"}, settings=LONG)
+    close_folders()
+    with pytest.raises(IndexFolderError, match=r"there is no index at .*; make one with"):
+        opened(address)
+    with pytest.raises(IndexFolderError, match=r"a build was stopped in .* go on with --resume"):
+        build(address)
+    with pytest.raises(IndexMismatchError, match="other settings"):
+        build(address, resume=True)
+    with create(address, LONG, resume=True) as draft:
+        assert draft.known([*first]) == set()
+        assert draft.has(batch_of(first)[0])
+        assert not draft.has(batch_of({**first, "cake": "Another cake"})[0])
+        assert not draft.has(batch_of(second)[0])
+        draft.write(*batch_of(second, 2))
+    store = opened(address)
+    assert passing(store, EVERYTHING) == {*TEXTS}
+    assert store.info()["passages"] == 6
+    assert store.find(["stale"]) == {}
+    assert store.fields().keys() == {"year", "tags", "on", "country"}
+
+
+def test_a_build_that_wrote_nothing_leaves_nothing(address):
+    with pytest.raises(ValueError, match="x"), create(address):
+        raise ValueError("x")
+    assert builds_of(address) == []
+
+
+def test_an_empty_store_is_searched(address):
+    with create(address):
+        pass
+    store = opened(address)
+    assert store.count(EVERYTHING) == 0
+    assert store.sample(3) == []
+    assert nearest(store, "x") == []
+    assert len(store.words([["moth"]], 3, EVERYTHING)[0].rows) == 0
+    add(store, TEXTS)
+    assert passing(store, EVERYTHING) == {*TEXTS}
+    assert len(store.words([["moth"]], 3, EVERYTHING)[0].rows) == 1
+
+
+def test_vectors_that_are_left_to_the_store(address):
+    store = build(address, settings=replace(SETTINGS, vectors=""))
+    assert store.settings.vectors == "hnsw"
+    assert nearest(store, TEXTS["moth"])[0] == "moth"
+    for change in ({"vectors": "ivf"}, {"precision": "int2"}):
+        with pytest.raises(ConfigError, match=r"takes float32.*, not 'int2'|takes exact or hnsw"):
+            build(address, settings=replace(SETTINGS, **change), replace=True)
+
+
+def test_what_else_can_be_wrong(address):
+    with pytest.raises(IndexFolderError, match="there is no index"):
+        opened(address)
+    store = build(address)
+    with pytest.raises(IndexMismatchError, match="vectors of length 8, and a query's has 3"):
+        store.nearest(np.zeros((1, 3), np.float32), 1, EVERYTHING)
+    database, state = database_of(address), store._state
+    database.settings = SETTINGS
+    wrong = {**state["settings"], "dimension": DIMENSION + 1}
+    for change, message in (
+        ({"settings": wrong}, "other vectors than its settings say"),
+        ({"format": 9}, "format 9, and this version reads 1"),
+    ):
+        database.write_state({**state, **change})
+        with pytest.raises(IndexMismatchError, match=message):
+            opened(address)
+    assert database.get([STATE], ["version"]) == {STATE: {"version": ""}}
+
+
+def test_a_collection_of_another_name_is_left_alone(address):
+    database = database_of(address)
+    database.settings = SETTINGS
+    database.create()
+    with pytest.raises(IndexFolderError, match="did not make; choose another name"):
+        build(address, replace=True)
+    assert database.name in database.names()
+
+
+def test_a_collection_that_was_dropped_is_one_line(address):
+    store = build(address)
+    drop_all(address)
+    for action in (
+        lambda: nearest(store, "x"),
+        lambda: store.words([["moth"]], 3, EVERYTHING),
+        lambda: store.delete(["soup"]),
+        lambda: add(store, TEXTS),
+        store.info,
+        lambda: opened(address),
+    ):
+        with pytest.raises(IndexFolderError) as caught:
+            action()
+        assert "\n" not in str(caught.value)
+
+
+def drop_all(address):
+    """Remove a store without asking it."""
+    database = database_of(address)
+    target = database.target()
+    if isinstance(database, milvus.MilvusDatabase):
+        database.call("drop_alias", database.name)
+    database.drop(target)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "qdrant:x",
+        "qdrant://host",
+        "qdrant://host/a/b",
+        "qdrant://:1/a",
+        "qdrant://h:x/a",
+        "http:x/y",
+        "milvus://host:19530/",
+        "milvus://host:x/a",
+        "milvus://host/db/a",
+        "milvus:a.db/a b",
+    ],
+)
+def test_addresses_that_are_none(address):
+    kind = address.partition(":")[0]
+    with pytest.raises(ConfigError, match="is no address of a store"):
+        parse_address(address, kind if kind in STORES else "qdrant", "KEY")
+
+
+def test_addresses():
+    for address, target in {
+        "x://host:6334/a": "http://host:6334",
+        "x+https://host/a": "https://host",
+        "x://[::1]:1/a": "http://[::1]:1",
+        "x:data/x/a": "data/x",
+    }.items():
+        assert parse_address(address, "x", "KEY") == (target, "a")
+    for secret in ("x://me:key@host/a", "x://host/a?api_key=x"):
+        with pytest.raises(ConfigError, match="set KEY in the environment") as caught:
+            parse_address(secret, "x", "KEY")
+        assert "me" not in str(caught.value).split()
+    with pytest.raises(ConfigError, match=r"ends in \.db"):
+        MilvusStore.open("milvus:notes/a")
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_a_server_that_does_not_answer_is_one_line(kind, monkeypatch):
+    monkeypatch.setattr(milvus_connection, "TIMEOUT", 0.5)
+    address = f"{kind}://127.0.0.1:9/a"
+    for action in (opened, build):
+        with pytest.raises(ServerError, match=rf"^{address}: ") as caught:
+            action(address)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 400
+
+
+def test_keys_differ():
+    keys = [key_of("a"), *passage_keys("a", "v", 3), *passage_keys("a", "w", 2)]
+    assert len({*keys}) == 4
+
+
+def test_points_are_written_some_at_a_time(address, monkeypatch):
+    monkeypatch.setattr(points_database, "_MAX_POINTS", 3)
+    store = build(address, settings=LONG, n_passages=3)
+    monkeypatch.setattr(points_database, "_MAX_BYTES", 1)
+    add(store, {"new": "Rice with peas"}, n_passages=3)
+    assert store.info()["passages"] == 15
+    assert passing(store, EVERYTHING) == {*TEXTS, "new"}
+
+
+# Qdrant alone.
+
+
+KILLED_BUILD = """
+import os, sys
+import numpy as np
+from boolattn.data.records import Document
+from boolattn.stores.base import StoreSettings
+from boolattn.stores.batches import Batch
+from boolattn.stores.points.qdrant import QdrantStore
+batch = Batch()
+batch.add(Document(id="new", text="Rice", title="new"), [(0, 4)])
+settings = StoreSettings(fingerprint="f", dimension=8, model="shipped")
+with QdrantStore.create(sys.argv[1], settings, replace=True) as draft:
+    draft.write(batch, np.ones((1, 8), np.float32))
+    os._exit(9)
+"""
+OPEN = """
+import sys
+from boolattn.stores.points.qdrant import QdrantStore
+QdrantStore.open(sys.argv[1])
+print("open", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_killed_build_leaves_the_old_store(folder):
+    build(folder)
+    close_folders()
+    command = [sys.executable, "-c", KILLED_BUILD, folder]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 9, done.stderr
+    assert {*nearest(opened(folder), "x")} == {*TEXTS}
+    with create(folder, resume=True) as draft:
+        assert draft.has(batch_of({"new": "Rice"})[0])
+    assert nearest(opened(folder), "x") == ["new"]
+
+
+def test_a_held_folder_is_one_line(folder):
+    build(folder)
+    close_folders()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", OPEN, folder], **pipes) as other:
+        assert other.stdout.readline() == "open\n"
+        with pytest.raises(IndexBusyError, match="another process holds the folder"):
+            opened(folder)
+        with pytest.raises(IndexBusyError), create(folder, replace=True):
+            pass
+        other.communicate("\n")
+    assert opened(folder).count(EVERYTHING) == 4
+
+
+def test_a_folder_that_is_not_there_stays_so(folder, tmp_path):
+    with pytest.raises(IndexFolderError, match="there is no index"):
+        opened(folder)
+    assert not (tmp_path / "data").exists()
+    with pytest.raises(IndexFolderError, match="there is no index"):
+        opened(f"milvus:{tmp_path}/none.db/a")
+    assert not (tmp_path / "none.db").exists()
+
+
+@pytest.mark.parametrize("raw", ["", "{", "[]", '{"collections": {"x": 1}, "aliases": {}}'])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_damaged_folder_is_one_line(folder, tmp_path, raw):
+    build(folder)
+    close_folders()
+    (tmp_path / "data" / "meta.json").write_text(raw)
+    with pytest.raises(ServerError) as caught:
+        opened(folder)
+    assert "\n" not in str(caught.value)
+
+
+class Evil:
+    def __reduce__(self):
+        return (print, ("code runs",))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_folder_cannot_run_code(folder, tmp_path, capsys):
+    from qdrant_client.local import persistence
+
+    build(folder)
+    close_folders()
+    [path] = (tmp_path / "data").rglob("storage.sqlite")
+    with sqlite3.connect(path) as database:
+        database.execute("update points set point = ?", (pickle.dumps(Evil()),))
+    database.close()
+    with pytest.raises(ServerError, match="which is no point"):
+        opened(folder)
+    assert "code runs" not in capsys.readouterr().out
+    assert persistence.pickle is pickle  # of other clients
+
+
+def test_another_distance_is_refused(folder):
+    store = build(folder)
+    database = database_of(folder)
+    target = database.target()
+    database.drop(target)
+    vector = models.VectorParams(size=DIMENSION, distance=models.Distance.COSINE)
+    database.connection.call("create_collection", target, vectors_config={"vector": vector})
+    database, database.settings = database.at(target), SETTINGS
+    database.write_state(store._state)
+    database.switch("")
+    with pytest.raises(IndexMismatchError, match="other vectors than its settings say"):
+        opened(folder)
+
+
+def test_a_server_gets_indexes_and_compares_by_itself(folder, monkeypatch):
+    """Local mode behind a connection that takes itself for a server."""
+    calls = []
+    call, init = qdrant_connection.Connection.call, qdrant_connection.Connection.__init__
+
+    def recorded(self, name, *values, **options):
+        calls.append((name, *values))
+        if name == "create_payload_index":
+            return None
+        if name == "query_batch_points":
+            for request in values[1]:
+                request.params = None
+        if name == "get_collection" and calls.count(calls[-1]) == 1:
+            return SimpleNamespace(status="yellow")
+        return call(self, name, *values, **options)
+
+    def as_server(self, *values, **options):
+        init(self, *values, **options)
+        self.is_local = False
+
+    monkeypatch.setattr(qdrant_connection.Connection, "__init__", as_server)
+    monkeypatch.setattr(qdrant_connection.Connection, "call", recorded)
+    monkeypatch.setattr(qdrant.time, "sleep", lambda _: None)
+    with create(folder, replace(LONG, vectors="hnsw", precision="int8")) as draft:
+        draft.write(*batch_of(TEXTS, 3))
+    fields = [listed[2] for listed in calls if listed[0] == "create_payload_index"]
+    assert fields[:6] == ["document", "part", "version", "tags", "asserted", "denied"]
+    assert len(fields) == 10  # numbers and dates have two each
+    monkeypatch.setattr(qdrant_connection.Connection, "call", call)
+    store = opened(folder)
+    keys = np.array([key_of(name) for name in TEXTS])
+    vectors = np.stack([vector_of("a"), vector_of("b")])
+    connection = store._database.connection
+    connection.is_local = True
+    expected = store.similarities(vectors, keys)
+    connection.is_local = False
+    with pytest.warns(UserWarning, match="exact"):
+        np.testing.assert_allclose(store.similarities(vectors, keys), expected, atol=1e-6)
+
+
+def test_a_foreign_collection_of_qdrant():
+    client = QdrantClient(":memory:")
+    vector = models.VectorParams(size=2, distance=models.Distance.COSINE)
+    client.create_collection("items", vectors_config={"dense": vector})
+    rows = [{"text": "a", "year": 1990}, {"text": "b", "year": 2005}, {"text": "c"}]
+    vectors = [[1.0, 0.0], [0.6, 0.8], None]
+    points = [
+        models.PointStruct(id=n, vector={"dense": values} if values else {}, payload=row)
+        for n, (values, row) in enumerate(zip(vectors, rows, strict=True))
+    ]
+    client.upsert("items", points)
+    collection = QdrantCollection(client, "items")
+    assert (collection.metric, collection.dimension, collection.has_words) == ("cosine", 2, False)
+    query = np.array([[1, 0]], np.float32)
+    [neighbours] = collection.nearest(query, 5)
+    assert neighbours.ids == [0, 1]
+    np.testing.assert_allclose(neighbours.vectors, [[1, 0], [0.6, 0.8]], atol=1e-6)
+    for filters, expected in (
+        ({"year": {"gt": 1990}}, [1]),
+        ({"year": {"not": 2005}}, [0]),
+        ({"text": {"contains": "b"}}, [1]),
+        ({"year": {"exists": False}}, []),
+    ):
+        assert collection.nearest(query, 5, read_filters(filters))[0].ids == expected
+    assert [*collection.vectors([1, 2, 9])] == [1]
+    assert collection.rows([2, 9]) == {2: {"text": "c"}}
+    assert collection.key("17") == 17
+    far = models.VectorParams(size=2, distance=models.Distance.MANHATTAN)
+    client.create_collection("far", vectors_config=far)
+    with pytest.raises(ConfigError, match="manhattan"):
+        QdrantCollection(client, "far")
+    with pytest.raises(ConfigError, match="has no vector 'x'"):
+        QdrantCollection(client, "far", vector="x")
+    with pytest.raises(ServerError, match="not found"):
+        QdrantCollection(client, "none")
+    client.close()
+    with pytest.raises(ServerError, match="closed"):
+        collection.rows([2])
+    with pytest.raises(ServerError, match="refused"):
+        QdrantCollection("http://127.0.0.1:9", "items")
+
+
+# Milvus alone.
+
+
+@pytest.fixture
+def lite(milvus_file, request):
+    """The address of a store in the file that the tests share."""
+    return f"milvus:{milvus_file}/{request.node.name}"
+
+
+def test_a_long_document_comes_back_whole(lite):
+    text = "Ein Käfer \U0001f98b\0 of Java. " * 10_000
+    long = Document(id="long", text=text, title="title " * 12_000, metadata={"x": "y" * 20_000})
+    store = build(lite)
+
+    def write(document):
+        batch = Batch()
+        batch.add(document, [(0, len(document.text))])
+        with store.adding(replace_old=True) as draft:
+            draft.write(batch, vector_of("x")[None])
+
+    write(long)
+    assert store.documents(np.array([key_of("long"), key_of("soup")]))[0] == long
+    write(replace(long, text=text + "end"))
+    assert text_of(store, "long").endswith("end")
+    wordy = Document(id="wordy", text=" ".join(f"word{n}" for n in range(5000)))
+    write(wordy)
+    assert text_of(store, "wordy") == wordy.text
+    assert store.frequencies(["word10"]) == [1]
+    store.delete(["long", "wordy"])
+    assert store._database.query("key >= 0", ["count(*)"]) == [{"count(*)": 5}]  # with the state
+
+
+def test_many_fields_are_remembered(lite):
+    meta = {"soup": {f"field {n} with a long name": n for n in range(1000)}}
+    with create(lite) as draft:
+        draft.write(*batch_of({"soup": "Soup"}, 1, meta))
+    assert opened(lite).fields()["field 999 with a long name"].numbers == (999, 999)
+
+
+def test_a_server_that_comes_back_is_used_again(server, monkeypatch):
+    address = f"milvus://{server.address}/again"
+    store = build(address, settings=LONG, n_passages=2)
+    assert passing(store, Filter(lacking=(("garlic",),))) == {"cake", "moth"}
+    server.crash()
+    monkeypatch.setattr(milvus_connection, "TIMEOUT", 1.0)
+    with pytest.raises(ServerError) as caught:
+        nearest(store, "x")
+    assert "\n" not in str(caught.value)
+    server.start()
+    for _ in range(60):
+        try:
+            names = nearest(store, "x")
+            break
+        except ServerError:
+            time.sleep(0.25)
+    assert {*names} == {*TEXTS}
+    store.delete(["soup"])
+    assert store.count(EVERYTHING) == 3
+
+
+def test_a_file_that_is_open_elsewhere_is_one_line(lite):
+    build(lite)
+    code = (
+        "from boolattn.stores.points.milvus import MilvusStore\n"
+        "from boolattn.errors import ServerError\n"
+        f"try: MilvusStore.open({lite!r})\n"
+        "except ServerError as error: print(error)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "a file allows one process; is it open in another?" in run.stdout
+    assert run.stdout.count("\n") == 1
+
+
+def test_a_cut_graph_is_made_anew(tmp_path):
+    from milvus_lite.server_manager import server_manager_instance
+
+    address = f"milvus:{tmp_path}/cut.db/notes"
+    build(address, settings=replace(SETTINGS, vectors="hnsw"))
+    server_manager_instance.release_server(str(tmp_path / "cut.db"))
+    milvus_connection.connect.cache_clear()
+    graphs = [*tmp_path.glob("cut.db/collections/*/partitions/*/indexes/*.idx")]
+    for graph in graphs:
+        graph.write_bytes(graph.read_bytes()[:20])
+    assert graphs
+    assert nearest(opened(address), TEXTS["moth"])[0] == "moth"
+
+
+@pytest.mark.parametrize("precision", ["int8", "float16"])
+def test_a_file_stores_floats(lite, precision):
+    with pytest.raises(ConfigError, match=f"takes float32, not '{precision}'"):
+        build(lite.partition("[")[0], settings=replace(SETTINGS, precision=precision))
+
+
+def foreign(path, metric="COSINE"):
+    from pymilvus import DataType, Function, FunctionType, MilvusClient
+
+    client = milvus_connection.connect(str(path))
+    schema = MilvusClient.create_schema(auto_id=False)
+    schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=64)
+    schema.add_field("text", DataType.VARCHAR, max_length=1024, enable_analyzer=True)
+    schema.add_field("year", DataType.INT64, nullable=True)
+    schema.add_field("e", DataType.FLOAT_VECTOR, dim=DIMENSION)
+    schema.add_field("bm25", DataType.SPARSE_FLOAT_VECTOR)
+    fields = {"input_field_names": ["text"], "output_field_names": ["bm25"]}
+    schema.add_function(Function(name="f", function_type=FunctionType.BM25, **fields))
+    index = client.prepare_index_params()
+    index.add_index("e", index_type="FLAT", metric_type=metric)
+    index.add_index("bm25", index_type="SPARSE_INVERTED_INDEX", metric_type="BM25")
+    client.create_collection(metric, schema=schema, index_params=index)
+    rows = enumerate(TEXTS.items())
+    entries = [{"id": n, "text": t, "year": y, "e": vector_of(t)} for y, (n, t) in rows]
+    client.insert(metric, entries)
+    return MilvusCollection(client, metric)
+
+
+def test_a_foreign_collection_of_milvus(milvus_file):
+    collection, query = foreign(milvus_file), vector_of(TEXTS["soup"])[None]
+    about = collection.metric, collection.dimension, collection.has_words
+    assert about == ("cosine", DIMENSION, True)
+    [neighbours] = collection.nearest(query, 3)
+    assert neighbours.ids[0] == "soup"
+    np.testing.assert_allclose(neighbours.vectors[0], query[0], atol=1e-6)
+    late = read_filters({"year": {"gte": 2}})
+    assert sorted(collection.nearest(query, 5, late)[0].ids) == ["moth", "salad"]
+    answers = collection.words(["garlic tomato", "moths"], 5)
+    assert {*answers[0][0]} == {"soup", "salad"}
+    assert answers[1][0] == ["moth"]
+    assert all(score > 0 for _, scores in answers for score in scores)
+    assert collection.words(["garlic"], 5, late)[0][0] == ["salad"]
+    assert collection.rows(["soup", "x"]) == {
+        "soup": {"id": "soup", "text": TEXTS["soup"], "year": 0}
+    }
+    assert collection.vectors(["soup", "x"]).keys() == {"soup"}
+    some = MilvusCollection(str(milvus_file), "COSINE", where="year < 2")
+    assert sorted(some.nearest(query, 5)[0].ids) == ["cake", "soup"]
+    assert foreign(milvus_file, "IP").metric == "dot"
+    with pytest.raises(ConfigError, match="words='x' must be a field that a BM25 function fills"):
+        MilvusCollection(str(milvus_file), "IP", words="x")
+    with pytest.raises(ServerError) as caught:
+        MilvusCollection(str(milvus_file), "none")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(IndexFolderError, match="did not make"):
+        build(f"milvus:{milvus_file}/IP", replace=True)

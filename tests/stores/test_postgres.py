@@ -1,0 +1,557 @@
+"""A store in Postgres: built, changed, searched, stopped, and its errors."""
+
+import math
+import threading
+
+import numpy as np
+import psycopg
+import pytest
+
+from boolattn.data.records import Document
+from boolattn.errors import (
+    ConfigError,
+    DataError,
+    IndexBusyError,
+    IndexFolderError,
+    IndexMismatchError,
+    QueryError,
+    ServerError,
+)
+from boolattn.stores.analysis import term_counts, term_weights
+from boolattn.stores.base import Claim, StoreSettings, mean_vector
+from boolattn.stores.batches import batches
+from boolattn.stores.filters import Condition, Filter, read_filters, resolve
+from boolattn.stores.foreign import L2
+from boolattn.stores.postgres import PostgresStore, reader
+from boolattn.stores.postgres.collection import PostgresCollection
+from boolattn.stores.postgres.database import parse_address
+from tests.search.conftest import crash
+
+DIMENSION = 32
+SETTINGS = StoreSettings(fingerprint="abc", dimension=DIMENSION, model="tiny", vectors="hnsw")
+TEXTS = (
+    "Moths of Borneo. They fly at night and rest by day.",
+    "Birds of Peru, without moths.",
+    "A cake without eggs. Bake it for an hour in an oven.",
+    "Eggs of birds, and of moths: eggs, eggs, eggs.",
+    "Nut-free bread from Kenya",
+    "100% of snow_leopards are cats",
+)
+METADATA = (
+    {"year": 1990, "place": "Borneo", "tags": ["insects", "night"], "on": "2024-03-01"},
+    {"year": 2000, "place": "Peru", "tags": ["birds"], "on": "2024-04-15"},
+    {"place": "Kitchen", "is_old": True},
+    {"year": [1980, 2010], "place": ["Java", "Peru"]},
+    {"place": "Kenya", "on": "2023-01-01T12:00:00Z"},
+    {},
+)
+DOCUMENTS = [
+    Document(id=f"d{number}", title=f"Title {number}", text=text, metadata=metadata)
+    for number, (text, metadata) in enumerate(zip(TEXTS, METADATA, strict=True))
+]
+
+
+@pytest.fixture(scope="module")
+def server(postgres):
+    return postgres
+
+
+@pytest.fixture
+def address(server, request):
+    return f"{server.get_uri()}&table={request.node.name.split('[')[0][:40]}"
+
+
+def encoded(text):
+    """A vector of a text alone."""
+    vector = np.random.default_rng(list(text.encode())).normal(size=DIMENSION)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def passage_vectors(batch):
+    rows = [
+        encoded(document.text[start:end])
+        for document, spans in zip(batch.documents, batch.spans, strict=True)
+        for start, end in spans
+    ]
+    return np.stack(rows)
+
+
+def fill(draft, documents, size=2, n_tokens=0):
+    n_written = 0
+    for batch in batches(documents, size, n_tokens):
+        if not draft.has(batch):
+            draft.write(batch, passage_vectors(batch))
+            n_written += len(batch.documents)
+    return n_written
+
+
+def build(address, documents=DOCUMENTS, settings=SETTINGS, **options):
+    with PostgresStore.create(address, settings, **options) as draft:
+        fill(draft, documents, n_tokens=settings.passages)
+    return PostgresStore.open(address)
+
+
+def ids(store, keys):
+    return [document.id for document in store.documents(np.asarray(keys, np.int64))]
+
+
+def execute(server, statement):
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        return connection.execute(statement)
+
+
+@pytest.fixture(scope="module")
+def store(server):
+    """A store that no test changes."""
+    return build(f"{server.get_uri()}&table=shared")
+
+
+def test_a_store_holds_what_was_written(store):
+    assert store.info() == {
+        "documents": 6, "passages": 6, "model": "tiny", "dimension": 32, "similarity": "cosine",
+        "vectors": "hnsw", "precision": "float32", "words": True,
+    }  # fmt: skip
+    assert store.settings == SETTINGS
+    keys = np.array(list(store.find([d.id for d in DOCUMENTS] + ["none"]).values()))
+    assert store.documents(keys) == DOCUMENTS
+    assert store.documents(np.array([keys[2], 999])) == [DOCUMENTS[2], None]
+    assert store.sample(100) == DOCUMENTS
+    assert [d.id for d in store.sample(3)] == ["d0", "d2", "d4"]
+    fields = store.fields()
+    assert sorted(fields) == ["is_old", "on", "place", "tags", "year"]
+    assert fields["year"].numbers == (1980, 2010)
+    assert fields["on"].dates == (1672574400, 1713139200)
+    assert store.best_passages(encoded("x"), keys) == [None] * 6
+
+
+@pytest.mark.parametrize("vectors", ["hnsw", "exact"])
+def test_neighbours_are_those_of_all_vectors(address, vectors):
+    documents = [Document(id=f"d{n}", text=f"text {n}") for n in range(300)]
+    settings = StoreSettings(fingerprint="f", dimension=DIMENSION, vectors=vectors)
+    store = build(address, documents, settings, replace=True)
+    matrix = np.stack([encoded(document.text) for document in documents])
+    queries = np.stack([encoded(f"query {n}") for n in range(3)])
+    products = queries @ matrix.T
+    first = store.find(["d0"])["d0"]
+    for scores, ranked in zip(products, store.nearest(queries, 20, Filter()), strict=True):
+        assert (ranked.rows - first).tolist() == np.argsort(-scores)[:20].tolist()
+        np.testing.assert_allclose(ranked.scores, np.sort(scores)[::-1][:20], atol=1e-5)
+    keys = np.array([first + 7, first + 3, first + 299, 10**6])
+    right = np.column_stack([products[:, [7, 3, 299]], np.zeros(3)])
+    np.testing.assert_allclose(store.similarities(queries, keys), right, atol=1e-5)
+    assert store.similarities(queries, keys[:0]).shape == (3, 0)
+    scanned, scores = store.scan(queries, Filter(without=(first,)))
+    assert first not in scanned
+    np.testing.assert_allclose(scores, products[:, scanned - first], atol=1e-5)
+    assert len(store.nearest(queries, 1000, Filter())[0].rows) == 300
+    np.testing.assert_allclose(store.vectors(["d5", "x"])["d5"], matrix[5], atol=1e-6)
+
+
+def test_vectors_are_stored_in_half_the_bytes(address, server):
+    # Not searched: the tests' pgvector computes these with instructions that not every ARM has.
+    settings = StoreSettings(
+        fingerprint="f", dimension=DIMENSION, vectors="exact", precision="float16"
+    )
+    store = build(address, settings=settings)
+    np.testing.assert_allclose(store.vectors(["d1"])["d1"], encoded(TEXTS[1]), atol=1e-3)
+    table = address.partition("table=")[2]
+    with psycopg.connect(server.get_uri()) as connection:
+        sizes = f"SELECT DISTINCT pg_column_size(vector) FROM {table}_passages"
+        assert connection.execute(sizes).fetchone()[0] < 3 * DIMENSION
+
+
+def test_a_long_document_is_as_near_as_its_nearest_passage(address):
+    text = "Red moths fly over Java. Old birds rest in Peru. Few whales swim north. Cats hunt mice."
+    long = Document(id="long", text=text)
+    settings = StoreSettings(fingerprint="f", dimension=DIMENSION, passages=8, vectors="hnsw")
+    store = build(address, [long, *DOCUMENTS], settings)
+    [batch] = batches([long], 1, 8)
+    vectors, spans = passage_vectors(batch), batch.spans[0]
+    assert len(spans) > 2
+    [ranked] = store.nearest(vectors[1:2], 7, Filter())
+    assert ids(store, ranked.rows)[0] == "long"
+    assert len(set(ranked.rows.tolist())) == 7
+    assert ranked.scores[0] == pytest.approx(1, abs=1e-5)
+    assert store.best_passages(vectors[1], ranked.rows[:1]) == [spans[1]]
+    scores = store.similarities(encoded("x")[None], ranked.rows[:1])
+    assert scores[0, 0] == pytest.approx((vectors @ encoded("x")).max(), abs=1e-5)
+    np.testing.assert_allclose(store.vectors(["long"])["long"], mean_vector(vectors), atol=1e-5)
+
+
+def right_scores(terms, documents=DOCUMENTS):
+    counts = [term_counts(f"{document.title}\n{document.text}") for document in documents]
+    mean = sum(c.total() for c in counts) / len(counts)
+    scores = {}
+    for document, own in zip(documents, counts, strict=True):
+        weights = term_weights(own, mean)
+        for term in terms:
+            n = sum(term in c for c in counts)
+            if term in own:
+                idf = math.log(1 + (len(counts) - n + 0.5) / (n + 0.5))
+                scores[document.id] = scores.get(document.id, 0) + idf * weights[term]
+    return scores
+
+
+def test_words_are_scored_as_bm25(store):
+    queries = [["moth", "bird", "egg"], [], ["nothing"], ["titl", "kenya"]]
+    for terms, ranked in zip(queries, store.words(queries, 10, Filter()), strict=True):
+        right = right_scores(terms)
+        assert dict(zip(ids(store, ranked.rows), ranked.scores, strict=True)) == pytest.approx(
+            right, abs=1e-4
+        )
+        assert (np.diff(ranked.scores) <= 0).all()
+    [ranked] = store.words([["titl"]], 2, Filter(without=(int(store.find(["d0"])["d0"]),)))
+    assert len(ranked.rows) == 2
+    assert "d0" not in ids(store, ranked.rows)
+    assert store.frequencies(["titl", "moth", "none", "moth"]) == [6, 3, 0, 3]
+    assert store.has_title("title 3")
+
+
+FILTERS = (
+    ({"place": "Peru"}, "13"),
+    ({"place": ["Borneo", "Kenya"]}, "04"),
+    ({"place": {"not": "Peru"}}, "0245"),
+    ({"tags": "night"}, "0"),
+    ({"year": {"gte": 1990}}, "013"),
+    ({"year": {"lt": 1990}}, "3"),
+    ({"year": {"gt": 1990, "lte": 2000}}, "13"),
+    ({"on": {"gte": "2024-03", "lt": "2024-04"}}, "0"),
+    ({"on": {"lte": "2023"}}, "4"),
+    ({"on": "2024-03-01"}, "0"),
+    ({"place": {"contains": "KE"}}, "4"),
+    ({"place": {"contains": "ava"}}, "3"),
+    ({"place": {"contains": "%"}}, ""),
+    ({"year": {"exists": True}}, "013"),
+    ({"year": {"exists": False}}, "245"),
+    ({"is_old": True}, "2"),
+    ({"place": []}, ""),
+)
+
+
+def conditions(store, filters):
+    return tuple(resolve(condition, store.fields()) for condition in read_filters(filters))
+
+
+@pytest.mark.parametrize(("filters", "right"), FILTERS)
+def test_filters_are_the_servers(store, filters, right):
+    tests = conditions(store, filters)
+    assert passing(store, Filter(tests)) == right
+    if len(tests) == 1:
+        negated = Condition(**{**vars(tests[0]), "is_negated": True})
+        assert passing(store, Filter((negated,))) == "".join(sorted(set("012345") - set(right)))
+        keys = np.array(list(store.find([f"d{n}" for n in range(6)]).values()))
+        is_right = [str(number) in right for number in range(6)]
+        assert store.matching(tests[0], keys).tolist() == is_right
+
+
+def passing(store, where):
+    """Digits of the documents that pass, by every kind of search."""
+    [near] = store.nearest(encoded("x")[None], 10, where)
+    [words] = store.words([["titl"]], 10, where)
+    keys, _ = store.scan(encoded("x")[None], where)
+    assert store.count(where) == len(near.rows)
+    assert set(near.rows.tolist()) == set(words.rows.tolist()) == set(keys.tolist())
+    return "".join(sorted(name[1:] for name in ids(store, near.rows)))
+
+
+def test_alternatives_and_terms_that_a_document_must_lack(store):
+    [peru] = conditions(store, {"place": "Peru"})
+    both = conditions(store, {"year": {"gte": 1990}, "place": "Borneo"})
+    assert passing(store, Filter(alternatives=((peru,), both))) == "013"
+    recent = conditions(store, {"year": {"gte": 1995}})
+    assert passing(store, Filter(recent, alternatives=((peru,), both))) == "13"
+    # d1 and d2 have the words, but negated.
+    assert passing(store, Filter(lacking=(("moth",),))) == "1245"
+    assert passing(store, Filter(lacking=(("egg", "bird"), ("kenya",)))) == "0125"
+    first = store.find(["d1"])["d1"]
+    assert passing(store, Filter(lacking=(("moth",),), without=(first,))) == "245"
+
+
+def test_a_graph_is_asked_with_a_filter(store, monkeypatch):
+    monkeypatch.setattr(reader, "_FEW", 0)
+    for filters, right in FILTERS:
+        assert passing(store, Filter(conditions(store, filters))) == right
+    assert passing(store, Filter(lacking=(("moth",),))) == "1245"
+
+
+def test_claims_are_asserted_denied_or_absent(store):
+    keys = np.array([*store.find([f"d{n}" for n in range(6)]).values(), 999])
+    absent, denied, asserted = Claim.ABSENT, Claim.DENIED, Claim.ASSERTED
+    right = [asserted, denied, absent, asserted, absent, absent, absent]
+    assert store.claims(["moth"], keys).tolist() == right
+    right = [absent, denied, absent, asserted, absent, absent, absent]
+    assert store.claims(["bird", "moth"], keys).tolist() == right
+    assert not store.claims([], keys).any()
+
+
+def test_a_stopped_build_is_resumed_or_begun_again(address):
+    def stopped(**options):
+        with PostgresStore.create(address, SETTINGS, **options) as draft:
+            fill(draft, DOCUMENTS[:4])
+            raise KeyError("stopped")
+
+    with pytest.raises(KeyError):
+        stopped()
+    with pytest.raises(IndexFolderError, match=r"there is no index at postgres.*boolattn index"):
+        PostgresStore.open(address)
+    with pytest.raises(IndexFolderError, match=r"a build was stopped in Postgres \(.*--resume, or"):
+        build(address)
+    other = StoreSettings(fingerprint="other", dimension=DIMENSION)
+    with pytest.raises(IndexMismatchError, match="has another model or other settings; begin"):
+        build(address, settings=other, resume=True)
+    # One document changed, one is gone, the others were written.
+    changed = Document(id="d1", text="Moths of Java")
+    with PostgresStore.create(address, SETTINGS, resume=True) as draft:
+        assert draft.known(["d0"]) == set()
+        corpus = [DOCUMENTS[2], DOCUMENTS[3], changed, *DOCUMENTS[4:]]
+        assert fill(draft, corpus) == 3
+    store = PostgresStore.open(address)
+    assert sorted(d.id for d in store.sample(9)) == ["d1", "d2", "d3", "d4", "d5"]
+    assert store.info()["documents"] == store.info()["passages"] == 5
+    assert store.frequencies(["borneo", "java"]) == [0, 1]
+    with pytest.raises(KeyError):
+        stopped(replace=True)
+    assert store.count(Filter()) == 5
+    with pytest.raises(IndexFolderError, match=r"holds an index: add .*, or build it anew with"):
+        build(address)
+    assert build(address, resume=True).count(Filter()) == 6
+
+
+def test_the_old_store_is_searched_until_the_new_one_is_complete(address):
+    store = build(address)
+    old = store.find(["d0"])["d0"]
+    with PostgresStore.create(address, SETTINGS, replace=True) as draft:
+        fill(draft, DOCUMENTS[:3])
+        assert store.count(Filter()) == 6
+        assert store.words([["kenya"]], 5, Filter())[0].rows.size == 1
+        with pytest.raises(IndexBusyError, match="is being written by another process; wait"):
+            store.delete(["d0"])
+        errors = []
+        thread = threading.Thread(target=search_until, args=(store, errors))
+        thread.start()
+    thread.join()
+    assert errors == []
+    assert store.refresh()
+    assert not store.refresh()
+    assert store.count(Filter()) == 3
+    # A number that a search remembers never becomes another document's.
+    assert store.documents(np.array([old])) == [None]
+    with pytest.raises(DataError, match="the corpus holds no documents"):
+        build(address, [], replace=True)
+    assert store.count(Filter()) == 3
+
+
+def search_until(store, errors):
+    """Search while the tables are replaced."""
+    try:
+        while store.count(Filter()) == 6:
+            store.nearest(encoded("x")[None], 3, Filter(lacking=(("moth",),)))
+    except ServerError as error:
+        errors.append(error)
+
+
+def test_documents_are_added_replaced_and_deleted(address, server):
+    store = build(address, DOCUMENTS[:4])
+    before = store.fields()
+    with store.adding() as draft:
+        assert draft.known(["d0", "d5"]) == {"d0"}
+        fill(draft, DOCUMENTS[4:])
+        assert store.count(Filter()) == 4
+        with pytest.raises(IndexBusyError), store.adding():
+            pass
+    assert store.count(Filter()) == 6
+    new = Document(id="d3", text="Whales of Java, whales", metadata={"depth": 7})
+    with store.adding(replace_old=True) as draft:
+        fill(draft, [new])
+    corpus = [*DOCUMENTS[:3], *DOCUMENTS[4:], new]
+    [ranked] = store.words([["whale", "moth"]], 9, Filter())
+    found = dict(zip(ids(store, ranked.rows), ranked.scores, strict=True))
+    assert found == pytest.approx(right_scores(["whale", "moth"], corpus), abs=1e-4)
+    assert store.fields()["depth"].numbers == (7, 7)
+    with pytest.raises(DataError, match=r"no document 'x' in Postgres \(.*; nothing was deleted"):
+        store.delete(["d0", "x"])
+    assert store.count(Filter()) == 6
+    store.delete(["d3", "d3", "d4", "d5"])
+    assert store.info()["documents"] == store.info()["passages"] == 3
+    assert store.frequencies(["whale", "moth"]) == [0, 2]
+    assert set(store.fields()) == set(before)
+    assert store.vectors(["d3"]) == {}
+    table = address.partition("table=")[2]
+    for name in ("passages", "terms"):
+        orphans = f"document NOT IN (SELECT number FROM {table})"
+        sql = f"SELECT count(*) FROM {table}_{name} WHERE {orphans}"
+        with psycopg.connect(server.get_uri()) as connection:
+            assert connection.execute(sql).fetchone() == (0,)
+
+
+def test_an_addition_that_was_cut_off_leaves_nothing(address, server):
+    store = build(address)
+    idle = "FROM pg_stat_activity WHERE state = 'idle in transaction'"
+
+    def cut_off():
+        with store.adding(replace_old=True) as draft:
+            fill(draft, [Document(id="d0", text="whales"), Document(id="d9", text="whales")])
+            execute(server, f"SELECT pg_terminate_backend(pid) {idle}")
+            fill(draft, [Document(id="d8", text="whales")])
+
+    with pytest.raises(ServerError, match=r"^Postgres \(test_an_addition.*\): ") as error:
+        cut_off()
+    assert "\n" not in str(error.value)
+    assert store.count(Filter()) == 6
+    assert store.frequencies(["whale"]) == [0]
+    assert store.documents(np.array([store.find(["d0"])["d0"]])) == [DOCUMENTS[0]]
+    store.delete(["d0"])
+
+
+def test_text_that_postgres_does_not_take_is_replaced(address):
+    odd = Document(id="a\0b", text="x\0y 'quoted' \\ %s", metadata={"n\0": ["\0", "\\u0000"]})
+    store = build(address, [odd])
+    assert store.documents(np.array([store.find(["a\0b"])["a\0b"]]))[0].text[:3] == "x\ufffdy"
+    assert store.sample(1)[0].metadata == {"n\ufffd": ["\ufffd", "\\u0000"]}
+    store.delete(["a\0b"])
+    assert store.count(Filter()) == 0
+    assert store.nearest(encoded("x")[None], 3, Filter())[0].rows.size == 0
+    assert store.sample(3) == []
+    with store.adding() as draft:
+        fill(draft, DOCUMENTS)
+    assert store.count(Filter()) == 6
+
+
+def test_a_store_without_words(address):
+    settings = StoreSettings(fingerprint="f", dimension=DIMENSION, words=False, vectors="")
+    store = build(address, settings=settings)
+    assert store.info()["vectors"] == "hnsw"
+    with pytest.raises(ConfigError, match="has no words; index again without --no-words"):
+        store.words([["moth"]], 3, Filter())
+    key = np.array([store.find(["d1"])["d1"]])
+    assert store.claims(["moth"], key).tolist() == [Claim.DENIED]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("postgresql://host/db", r"a Postgres address is postgresql://.*table=NAME, not"),
+        ("postgresql://me:secret@host/db?table=t", "no password: set the password in PGPASSWORD"),
+        ("postgresql://host/db?table=t&password=secret", "set the password in PGPASSWORD"),
+        ("postgresql://host/db?table=a;b", "a table's name is made of letters"),
+        (f"postgresql://host/db?table={'x' * 41}", "a table's name is made of letters"),
+        ("postgresql://[host/db?table=t", "a Postgres address is"),
+    ],
+)
+def test_addresses_that_are_refused(wrong, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        PostgresStore.open(wrong)
+    assert "secret" not in str(error.value)
+
+
+def test_an_address_keeps_what_is_libpqs():
+    address = parse_address("postgres:///db?host=/tmp/a%20b&table=s.docs&sslmode=disable")
+    assert address == ("postgres:///db?host=%2Ftmp%2Fa%20b&sslmode=disable", "s.docs")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"precision": "int8"}, "float32 or float16, not 'int8'"),
+        ({"vectors": "ivf"}, "hnsw or exact, not 'ivf'"),
+        ({"dimension": 3000}, "vectors of 2000 dimensions"),
+    ],
+)
+def test_settings_that_pgvector_has_not(address, changes, message):
+    settings = StoreSettings(**{"fingerprint": "f", "dimension": 32, "vectors": "hnsw"} | changes)
+    with pytest.raises(ConfigError, match=message), PostgresStore.create(address, settings):
+        pass
+
+
+def test_what_cannot_be_searched_is_one_line(address, server):
+    store = build(address)
+    with pytest.raises(IndexMismatchError, match="vectors of length 32, and a query's has 3"):
+        store.nearest(np.ones((1, 3), np.float32), 3, Filter())
+    with pytest.raises(QueryError, match="like:x: no document has the id 'x'"):
+        store.known_vectors(["x"])
+    table = address.partition("table=")[2]
+    execute(server, f"UPDATE {table}_settings SET format = 99")
+    with pytest.raises(IndexMismatchError, match="is in format 99, not 1; index again"):
+        PostgresStore.open(address)
+    execute(server, f"DROP TABLE {table}, {table}_passages, {table}_settings")
+    with pytest.raises(ServerError, match=r'^Postgres \(.*\): relation ".*" does not exist$'):
+        store.nearest(encoded("x")[None], 3, Filter())
+    with pytest.raises(IndexFolderError, match="there is no index at"):
+        store.count(Filter())
+    # What is left is not known to be ours.
+    with pytest.raises(IndexFolderError, match="is a table of someone else; choose another name"):
+        build(address, replace=True)
+
+
+def test_a_server_that_was_stopped_is_asked_again(own_postgres):
+    server = own_postgres
+    store = build(f"{server.get_uri()}&table=docs")
+    crash(server)
+    for _ in range(2):
+        with pytest.raises(ServerError, match=r"^Postgres \(docs\): ") as error:
+            store.words([["moth"]], 3, Filter())
+        assert "\n" not in str(error.value)
+    server.start()
+    assert store.words([["moth"]], 3, Filter())[0].rows.size == 3
+    execute(server, "CREATE DATABASE empty")
+    with pytest.raises(IndexFolderError, match="there is no index at"):
+        PostgresStore.open(server.get_uri().replace("/postgres?", "/empty?") + "&table=docs")
+
+
+def test_several_threads_search_at_once(store):
+    errors = []
+
+    def search():
+        try:
+            for _ in range(10):
+                assert store.nearest(encoded("x")[None], 3, Filter())[0].rows.size == 3
+        except Exception as error:  # noqa: BLE001 - shown by the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=search) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def fill_foreign(server, table):
+    words = "words tsvector GENERATED ALWAYS AS (to_tsvector('english', body)) STORED"
+    columns = f"id int PRIMARY KEY, body text, year int, e vector({DIMENSION}), {words}"
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        connection.execute(f"CREATE TABLE {table} ({columns})")
+        for number, text in enumerate(TEXTS):
+            row = (number, text, 1990 + number, str(encoded(text).tolist()))
+            connection.execute(f"INSERT INTO {table} VALUES (%s, %s, %s, %s)", row)
+
+
+def test_a_foreign_table_has_words_of_its_own(server, store):
+    fill_foreign(server, "foreign_words")
+    collection = PostgresCollection(server.get_uri(), "foreign_words")
+    assert (collection.has_words, collection.dimension, collection.metric) == (
+        True,
+        DIMENSION,
+        "cosine",
+    )
+    [(moths, scores), (none, _)] = collection.words(["moth kenya", "xyz"], 5)
+    assert set(moths) == {0, 1, 3, 4}
+    assert sorted(scores, reverse=True) == scores
+    assert none == []
+    [(moths, _)] = collection.words(["moth kenya"], 5, read_filters({"year": {"gte": 1993}}))
+    assert set(moths) == {3, 4}
+    assert collection.rows([2])[2] == {"id": 2, "body": TEXTS[2], "year": 1992}
+    [near] = collection.nearest(encoded(TEXTS[4])[None], 2)
+    assert near.ids[0] == 4
+    np.testing.assert_allclose(collection.vectors(["4"])[4], encoded(TEXTS[4]), atol=1e-6)
+    with pytest.raises(ConfigError, match="words='body': no column 'body' of this kind"):
+        PostgresCollection(server.get_uri(), "foreign_words", words="body")
+    with pytest.raises(ConfigError, match="compares vectors by l1"):
+        PostgresCollection(server.get_uri(), "foreign_words", metric="l1")
+    assert PostgresCollection(server.get_uri(), "foreign_words", metric=L2).metric == L2
+    with pytest.raises(QueryError, match="has no column 'zip'"):
+        collection.nearest(encoded("x")[None], 2, read_filters({"zip": 1}))
+    with pytest.raises(ServerError, match='relation "nowhere" does not exist'):
+        PostgresCollection(server.get_uri(), "nowhere")
+    assert not PostgresCollection(server.get_uri(), "shared_passages", id="document").has_words

@@ -1,0 +1,152 @@
+"""Vectors of the local store in half and in quarter precision."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from boolattn.data.records import Document
+from boolattn.encoders.callables import unit
+from boolattn.errors import IndexFolderError
+from boolattn.search import Searcher
+from boolattn.stores.base import StoreSettings
+from boolattn.stores.batches import Batch
+from boolattn.stores.filters import Filter
+from boolattn.stores.local.manifest import MANIFEST
+from boolattn.stores.local.store import LocalStore
+from tests.search import word_model
+
+N, DIMENSION, K = 5000, 384, 100
+#: Bytes of a stored number.
+SIZES = {"float32": 4, "float16": 2, "int8": 1}
+ROUNDED = ("float16", "int8")
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    """Documents, and queries at the end."""
+    generator = np.random.default_rng(0)
+    return unit(generator.standard_normal((N + 50, DIMENSION)).astype(np.float32))
+
+
+def batch(names):
+    documents = Batch()
+    for name in names:
+        documents.add(Document(id=str(name), text="moths"), [(0, 5)])
+    return documents
+
+
+@pytest.fixture(scope="module")
+def stores(vectors, tmp_path_factory):
+    """The same vectors in each precision, in two segments."""
+    built = {}
+    for precision in SIZES:
+        folder = tmp_path_factory.mktemp("precision") / precision
+        settings = StoreSettings(
+            fingerprint="f", dimension=DIMENSION, precision=precision, words=False
+        )
+        with LocalStore.create(str(folder), settings) as draft:
+            draft.write(batch(range(3000)), vectors[:3000])
+            draft.write(batch(range(3000, N)), vectors[3000:N])
+        built[precision] = LocalStore.open(str(folder))
+    return built
+
+
+def nearest(store, queries, n=K):
+    with store.reading() as reader:
+        return [answer.rows.tolist() for answer in reader.nearest(queries, n, Filter())]
+
+
+@pytest.mark.parametrize("precision", ROUNDED)
+def test_rankings_are_nearly_the_same(stores, vectors, precision):
+    queries = vectors[N:]
+    right, rounded = (nearest(stores[name], queries) for name in ("float32", precision))
+    shares = [len(set(a) & set(b)) / K for a, b in zip(right, rounded, strict=True)]
+    assert np.mean(shares) >= 0.99
+    assert rounded != right
+    with stores[precision].reading() as reader:
+        products = reader.similarities(queries, np.arange(N))
+        scores = reader.scan(queries, Filter())[1]
+    np.testing.assert_allclose(products, queries @ vectors[:N].T, atol=0.004)
+    np.testing.assert_allclose(products, scores, atol=1e-6)
+
+
+def test_files_are_a_half_and_a_quarter_of_the_size(stores):
+    for precision, store in stores.items():
+        sizes = [path.stat().st_size for path in store.folder.rglob("vectors.npy")]
+        assert len(sizes) == 2
+        assert sum(sizes) - 2 * 128 == N * DIMENSION * SIZES[precision]
+        assert store.info()["precision"] == precision
+
+
+@pytest.mark.parametrize("precision", ROUNDED)
+def test_vectors_of_other_lengths_keep_theirs(precision, tmp_path):
+    """Each row has a scale of its own."""
+    generator = np.random.default_rng(1)
+    lengths = np.array([1e-4, 0.0, 1, 300], np.float32)
+    vectors = lengths[:, None] * unit(generator.standard_normal((4, 8)).astype(np.float32))
+    settings = StoreSettings(
+        fingerprint="f", dimension=8, similarity="dot", precision=precision, words=False
+    )
+    with LocalStore.create(str(tmp_path / "index"), settings) as draft:
+        draft.write(batch(range(4)), vectors)
+    with LocalStore.open(str(tmp_path / "index")).reading() as reader:
+        restored = reader.rows.vectors(np.arange(4))
+    np.testing.assert_allclose(restored, vectors, rtol=0.02, atol=0.005 * lengths.max())
+    np.testing.assert_allclose(np.linalg.norm(restored, axis=1), lengths, rtol=0.02, atol=1e-7)
+
+
+@pytest.mark.parametrize("vectors", ["exact", "hnsw", "ivf"])
+@pytest.mark.parametrize("precision", ROUNDED)
+def test_documents_are_added_replaced_and_deleted(precision, vectors, folder, retriever):
+    options = {"parser": None, "vectors": vectors, "precision": precision, "segment_size": 10}
+    searcher = Searcher.build(folder, word_model.corpus(), retriever, **options)
+    right = Searcher.from_texts(word_model.corpus(), retriever, parser=None)
+
+    def ids(own, query, k=5):
+        return [hit.id for hit in own.search(query, k=k).hits]
+
+    for query in ("moths Borneo", "moths AND Borneo NOT Sumatra", "birds AND (Peru OR Kenya)"):
+        assert ids(searcher, query, 2) == ids(right, query, 2)
+    [own, exact] = (one.search("moths Borneo", k=5, hybrid=False) for one in (searcher, right))
+    expected = [hit.score for hit in exact.hits]
+    assert [hit.score for hit in own.hits] == pytest.approx(expected, abs=0.02)
+    searcher.add([Document(id="new", text="red beetles")])
+    assert ids(searcher, "red", 1) == ["new"]
+    searcher.add([Document(id="new", text="old orchids")], replace_old=True)
+    assert ids(searcher, "old", 1) == ["new"]
+    searcher.delete(["new", "both"])
+    again = Searcher.open(folder, retriever, parser=None, verify=True)
+    assert again.settings.precision == precision
+    assert len(again) == 24
+    assert not {"new", "both"} & set(ids(again, "old moths Borneo Sumatra", 99))
+    kinds = {np.load(path, mmap_mode="r").dtype for path in folder.rglob("vectors.npy")}
+    assert kinds == {np.dtype(precision)}
+
+
+@pytest.mark.parametrize("precision", ROUNDED)
+def test_a_file_that_was_tampered_with_is_refused(precision, folder, retriever):
+    options = {"parser": None, "precision": precision}
+    Searcher.build(folder, word_model.corpus(), retriever, **options)
+    for name in ("vectors.npy", "rows.safetensors"):
+        [path] = folder.rglob(name)
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        with pytest.raises(IndexFolderError, match=f"{name} was altered: its hash differs"):
+            Searcher.open(folder, retriever)
+        path.write_bytes(content)
+    # A manifest that states another precision, with the right hash of itself.
+    for other in set(SIZES) - {precision}:
+        saved = (folder / MANIFEST).read_text()
+        body = json.loads(saved)["index"]
+        body["settings"]["precision"] = other
+        text = json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        (folder / MANIFEST).write_text(json.dumps({"index": body, "sha256": digest}))
+        with pytest.raises(IndexFolderError, match="does not fit its manifest; build the index"):
+            Searcher.open(folder, retriever)
+        (folder / MANIFEST).write_text(saved)
+    assert len(Searcher.open(folder, retriever, verify=True)) == 25
