@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float32]
 
 DIMENSION, TOPICS, VOCABULARY, N_WORDS, K = 384, 400, 50_000, 30, 10
+N_NOISES = 4093
 SHAPES = ("{} NOT {}", "{} AND {}", "{} AND {} NOT {}", "{} OR {}", "{}")
 #: Settings of each store, and its address by a folder for its files.
 STORES: dict[str, tuple[dict[str, str], Callable[[Path], str]]] = {
@@ -71,6 +73,8 @@ class TopicEncoder(Encoder):
     def __init__(self) -> None:
         generator = np.random.default_rng(0)
         self._topics = unit(generator.standard_normal((TOPICS, DIMENSION)).astype(np.float32))
+        noise = generator.standard_normal((N_NOISES, DIMENSION), np.float32)
+        self._noise = noise / (2 * DIMENSION) ** 0.5
 
     def encode_queries(self, texts: Sequence[str]) -> Array:
         """Sum topics."""
@@ -86,9 +90,9 @@ class TopicEncoder(Encoder):
         batch_size: int | None = None,
         progress: Callable[[int], None] = ignore,
     ) -> Array:
-        """Sum topics and noise, which depends on the batch's first text."""
-        generator = np.random.default_rng(len(texts) + int(texts[0].split()[0][5:]))
-        noise = generator.standard_normal((len(texts), DIMENSION), np.float32) / DIMENSION**0.5
+        """Sum topics and noise, which depends on the text alone."""
+        numbers = np.array([zlib.crc32(text.encode()) for text in texts], np.int64)
+        noise = self._noise[numbers % N_NOISES] + self._noise[numbers // N_NOISES % N_NOISES]
         progress(len(texts))
         return unit(2**0.5 * self.encode_queries(texts) + noise)
 

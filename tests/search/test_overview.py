@@ -107,3 +107,17 @@ def test_a_reader_that_stays_the_same_is_described_again_when_its_size_changes()
         assert (overview.facets(live), overview.examples(live), overview.facets(live)) == ((),) * 3
         assert live.n_read == n_documents
     assert overview.facets(Live()) == ()
+
+
+def test_facets_of_a_result_count_what_is_not_left_out(shared):
+    everything = shared.search("moths OR beetles OR orchids OR birds", k=3, facets=True)
+    [places] = [facet for facet in everything.facets if facet.field == "place"]
+    assert places.is_exact
+    assert {value: n for value, n, _ in places.values}["Peru"] == 4
+    result = shared.search("moths NOT Peru", k=3, facets=True)
+    [places] = [facet for facet in result.facets if facet.field == "place"]
+    assert "Peru" not in {value for value, _, _ in places.values}
+    filtered = shared.search("moths", k=3, facets=True, filters={"place": ["Peru", "Java"]})
+    [places] = [facet for facet in filtered.facets if facet.field == "place"]
+    assert {value for value, _, _ in places.values} == {"Peru", "Java"}
+    assert shared.search("moths", k=3).facets == ()

@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from boolattn.errors import QueryError
 from boolattn.query.tree import And, Atom, Not, Or
 from boolattn.stores.analysis import terms_of
+from boolattn.stores.base import count_values
 from boolattn.stores.filters import Filter, parse_filters
 from boolattn.stores.values import is_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from boolattn.data.records import Document
     from boolattn.query.tree import QueryTree
-    from boolattn.stores.base import Reader
+    from boolattn.stores.base import Reader, ValueCounts
 
     _Score = Callable[[set[int], set[int], int], float]
 
@@ -116,9 +117,21 @@ class Overview:
 
 def find_facets(reader: Reader) -> tuple[Facet, ...]:
     """Return the fields that divide the documents, those that most documents have first."""
+    names = sorted(reader.fields())[:_LOOKED]
+    return _facets({name: reader.value_counts(name, _VALUES) for name in names})
+
+
+def count_facets(documents: Sequence[Document], *, is_exact: bool) -> tuple[Facet, ...]:
+    """Return the fields that divide some documents; ``is_exact`` if there are no others."""
+    rows = [document.metadata for document in documents]
+    names = sorted({name for row in rows for name in row})[:_LOOKED]
+    counts = {name: count_values(rows, name, _VALUES) for name in names}
+    return _facets({name: c._replace(is_exact=is_exact) for name, c in counts.items()})
+
+
+def _facets(counts: Mapping[str, ValueCounts]) -> tuple[Facet, ...]:
     facets = []
-    for name in sorted(reader.fields())[:_LOOKED]:
-        n_documents, n_different, frequent, is_exact = reader.value_counts(name, _VALUES)
+    for name, (n_documents, n_different, frequent, is_exact) in counts.items():
         if not 1 < n_different <= min(_DIFFERENT, n_documents / 2):
             continue
         values = [

@@ -17,6 +17,7 @@ from boolattn.query.tree import Where, atoms
 from boolattn.scoring.exact import Ranked
 from boolattn.search.candidates import NOTHING, PlanRanking, Ranker, Selected
 from boolattn.search.exclusion import Exclusion
+from boolattn.search.overview import count_facets
 from boolattn.search.result import RANKED_LOWER, Hit, SearchResult
 from boolattn.search.verdicts import explain_lower_rank, judge
 from boolattn.settings import build, check_types
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from boolattn.query.parser import Parser
     from boolattn.query.plan import Plan
     from boolattn.query.reading import Reading
+    from boolattn.search.overview import Facet
     from boolattn.stores.base import Keys, Reader
     from boolattn.stores.filters import Condition
 
@@ -36,6 +38,7 @@ _MORE = 100  # documents ranked beyond twice the results, where words leave some
 #: How the warning begins that there are too few results.
 SHORTENED = "strict NOT left"
 FAR = "all results are less than half as close to the rest of the query as what NOT excludes"
+_FACETED = 500  # best documents among which values of the metadata are counted
 _COMPARED = 10  # first results with which a later one is compared
 _NO_OPERATOR = "no operator was found in it"
 
@@ -59,6 +62,7 @@ class SearchOptions:
     verdicts: bool = True  # whether each result is explained; costs time in long rankings
     offset: int = 0  # better documents to pass over, for the next page
     explain: bool = False  # whether to add the documents that composition ranks lower
+    facets: bool = False  # whether to count values of the metadata among the best documents
 
 
 def read_options(options: Mapping[str, Any], k: int) -> SearchOptions:
@@ -147,7 +151,10 @@ class Pipeline:
             self.reader,
             k=self.k,
             # Before some are left out.
-            depth=2 * self.k + _MORE if self._is_strict else self.k,
+            depth=max(
+                2 * self.k + _MORE if self._is_strict else self.k,
+                _FACETED if self.options.facets else 0,
+            ),
             hybrid=bool(self.options.hybrid),
             strict=self._is_strict,
             exhaustive=self.options.exhaustive,
@@ -175,6 +182,7 @@ class Pipeline:
             )
         with self._timed("documents"):
             is_strict = self.options.strict_not is not False and plan.has_negation
+            facets = self._facets(query, ranking, total) if self.options.facets else ()
             if is_strict:
                 ranking, shortened = self._leave_out(query, ranking)
                 warnings += shortened
@@ -204,10 +212,20 @@ class Pipeline:
             n_compared=fitted.n_documents if fitted else 0,
             hits=hits[self.options.offset :],
             ranked_lower=ranked_lower,
+            facets=facets,
             warnings=warnings,
             total=total,
             offset=self.options.offset,
         )
+
+    def _facets(self, query: Selected, ranking: PlanRanking, total: int) -> tuple[Facet, ...]:
+        """Count values among the best documents that pass filters and exclusions."""
+        keys = ranking.ranked.rows[:_FACETED]
+        if self.options.strict_not is not False and query.plan.has_negation:
+            keys = keys[Exclusion(query.plan.tree).keeps(self.reader, keys)]
+        documents = [document for document in self.reader.documents(keys) if document]
+        is_all = self.reader.counts and len(ranking.ranked.rows) >= total
+        return count_facets(documents, is_exact=is_all and total <= _FACETED)
 
     def _leave_out(
         self, query: Selected, ranking: PlanRanking

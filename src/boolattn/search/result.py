@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from boolattn.query.tree import QueryTree
+    from boolattn.search.overview import Facet
 
 KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "ranked lower"
 #: Attributes that JSON has under another name.
@@ -64,6 +65,8 @@ class SearchResult:
     #: With ``explain``: what the whole text's vector would have found among the first, and
     #: composition ranks lower.
     ranked_lower: tuple[Hit, ...] = ()
+    #: With ``facets``: values of the metadata among the best documents that are not left out.
+    facets: tuple[Facet, ...] = ()
     #: What a user may not expect: cue words that became no operator, operands that were ignored.
     warnings: tuple[str, ...] = ()
     total: int = 0  # documents that pass the filters; all of them are ranked, in principle
