@@ -162,9 +162,8 @@ def main() -> None:
     parser.add_argument("--way", action="append", default=[], choices=[*WAYS])
     parser.add_argument("--split", action="append", default=[], choices=_SPLITS)
     parser.add_argument("--domain", action="append", default=[], choices=[*DOMAINS])
-    parser.add_argument(
-        "--parser", default=SHIPPED, help="folder of another query parser; give another --out too"
-    )
+    parser.add_argument("--parser", default=SHIPPED, help="folder of another query parser")
+    parser.add_argument("--store", default="", help="address of a store, without the last name")
     parser.add_argument("--device")
     parser.add_argument("--against", default="shipped, composed", help="system to compare with")
     options = parser.parse_args()

@@ -97,9 +97,10 @@ class SearchRanker:
         encode: Replaces the encoder for documents.
         words: Whether to index words too, for hybrid search.
         progress: Called while documents are encoded.
+        address: Of another store than a scratch folder; what is there is replaced.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a ranking may need
         self,
         encoder: Encoder,
         documents: Sequence[Document],
@@ -108,6 +109,7 @@ class SearchRanker:
         encode: Encode | None = None,
         words: bool = True,
         progress: Progress | None = None,
+        address: str = "",
     ) -> None:
         if not documents:
             raise DataError("there are no documents to rank")
@@ -123,9 +125,10 @@ class SearchRanker:
         with ExitStack() as stack:
             folder = stack.enter_context(scratch_folder())
             self.searcher = Searcher.build(
-                folder / "index",
+                address or folder / "index",
                 documents,
                 encoder,
+                replace=bool(address),
                 parser=parser,
                 encode=encode,
                 progress=count,
@@ -156,7 +159,7 @@ def rank_by_search(
 
     ``options`` are those of a search.
     """
-    options = {"mode": "plain", **options, "exhaustive": True, "verdicts": False}
+    options = {"mode": "plain", **options, "verdicts": False}
     ranked, scores = _empty_ranking(len(texts), min(depth, len(rows)))
     for start in range(0, len(texts), _QUERIES):
         results = searcher.search_many(list(texts[start : start + _QUERIES]), depth, **options)
