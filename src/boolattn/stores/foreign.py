@@ -144,6 +144,7 @@ class ForeignReader(Reader):
     """A collection during one search."""
 
     counts = False
+    max_words = 1000  # each hit is a row that someone else's server sends
 
     def __init__(self, collection: Collection, settings: StoreSettings) -> None:
         self.settings, self.label = settings, collection.name
