@@ -29,7 +29,7 @@ def running():
 
         def with_towers(**settings) -> str:
             searcher = WordSearcher()
-            searcher.retriever.towers = towers
+            searcher.encoder.towers = towers
             return start(searcher, JUDGED, **settings)
 
         yield with_towers
