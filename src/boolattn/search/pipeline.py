@@ -12,7 +12,7 @@ import numpy as np
 
 from boolattn.errors import ConfigError, QueryError
 from boolattn.query.plan import plan_queries
-from boolattn.query.reading import ReadingOptions, added_operands, read_queries
+from boolattn.query.reading import IS_OFF, ReadingOptions, added_operands, read_queries
 from boolattn.query.tree import Where, atoms
 from boolattn.scoring.exact import Ranked
 from boolattn.search.candidates import NOTHING, PlanRanking, Ranker, Selected
@@ -200,7 +200,7 @@ class Pipeline:
         return SearchResult(
             query=plan.reading.text,
             tree=plan.tree,
-            parsed=plan.reading.parsed if plan.fallback != "composition is off" else plan.tree,
+            parsed=plan.reading.parsed if plan.fallback != IS_OFF else plan.tree,
             operands=plan.atoms,
             is_negated=plan.is_negated,
             spans=plan.spans,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from boolattn.search.overview import Example, Facet
     from boolattn.search.result import SearchResult
     from boolattn.stores.writer import Encode
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
