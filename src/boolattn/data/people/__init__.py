@@ -1,0 +1,71 @@
+"""People's queries: short ones as typed into a search box, over six small collections.
+
+Their writers had seen neither the parser nor the lexicon of kinds, and labelled every document by
+reading it. Each collection has ``documents.jsonl``, ``labels.jsonl``, ``queries.jsonl`` and
+``source.md``, which names its origin, licence and rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from boolattn.data.records import Document
+from boolattn.jsonl import read_jsonl
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Collections by split. A choice is made on the first; the second is looked at once.
+SPLITS = {
+    "validation": ("recipes", "places", "software"),
+    "test": ("films", "animals", "goods"),
+}
+#: Results of a query that are judged, and the share that must be relevant.
+DEPTH, _SHARE = 5, 0.8
+_DOCUMENT = {"id": str, "title": str, "text": str, "metadata": dict}
+_QUERY = {"query": str, "type": str, "relevant": list, "excluded": list, "undecided": list}
+
+
+@dataclass(frozen=True)
+class PeopleQuery:
+    """A query, and which documents answer it."""
+
+    text: str
+    type: str  # plain, not-kind, exclusion-only, …
+    relevant: frozenset[str]
+    excluded: frozenset[str]  # what the query says that it does not want
+    undecided: frozenset[str]  # left out of every ranking
+
+    def judge(self, ranking: Sequence[str]) -> str:
+        """Say whether the first results answer the query: right, wrong or inverted.
+
+        As many results are judged as there are relevant documents, at most five. Four of five are
+        relevant and none is excluded: right. Most are excluded: inverted.
+        """
+        depth = min(DEPTH, len(self.relevant))
+        first = [name for name in ranking if name not in self.undecided][:depth]
+        n_relevant = len(self.relevant.intersection(first))
+        n_excluded = len(self.excluded.intersection(first))
+        if 2 * n_excluded > depth:
+            return "inverted"
+        return "right" if not n_excluded and n_relevant >= _SHARE * depth else "wrong"
+
+
+def load_collection(name: str) -> tuple[list[Document], list[PeopleQuery]]:
+    """Read the documents and queries of a collection."""
+    folder = Path(__file__).parent / name
+    documents = [
+        Document(**{key: row[key] for key in _DOCUMENT})
+        for _, row in read_jsonl(folder / "documents.jsonl", _DOCUMENT)
+    ]
+    queries = [
+        PeopleQuery(
+            row["query"],
+            row["type"],
+            *(frozenset(row[key]) for key in ("relevant", "excluded", "undecided")),
+        )
+        for _, row in read_jsonl(folder / "queries.jsonl", _QUERY)
+    ]
+    return documents, queries
