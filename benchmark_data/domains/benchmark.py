@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from benchmark_data.domains import wordings
+from benchmark_data.domains import single, wordings
 from benchmark_data.domains.items import Value, choose, decide
-from benchmark_data.domains.queries import Planner, generate
+from benchmark_data.domains.kinds import STRUCTURES, find_kinds
+from benchmark_data.domains.queries import Planner, generate, numbered
+from benchmark_data.domains.readers import everyday, science
 from benchmark_data.domains.sources import fetch_file
 from boolattn.data.built.domains import FORMAT, SPLITS, Manifest
 from boolattn.data.tables import package_table
@@ -33,6 +34,7 @@ DOMAINS: Mapping[str, Mapping[str, Any]] = package_table("benchmark_data.domains
 SIZES = {"small": (2000, 150, 12), "full": (20_000, 300, 60)}
 #: Structures with other numbers of queries than the others, as multiples.
 _MORE = {"known": 4, "name": 2}
+_SINGLE = 250  # questions with one relevant document
 _TRAINING = 5  # training splits have so many times as many queries
 _STRUCTURES = (*wordings.STRUCTURES, "explicit", *_MORE)
 
@@ -87,8 +89,8 @@ def build(
 def _build_domain(name: str, files: Sequence[Path], size: str, folder: Path) -> dict[str, Any]:
     row = DOMAINS[name]
     n_documents, max_judged, n_queries = SIZES[size]
-    reader = import_module(f"benchmark_data.domains.readers.{name}")
-    documents = choose(decide(reader.read(files, size), row["kinds"], name), n_documents)
+    read = getattr(science, name, None) or getattr(everyday, name)
+    documents = choose(decide(read(files, size), row["kinds"], name), n_documents)
     rows = (_document_row(name, one) for one in documents)
     write_jsonl(folder / "corpus.jsonl", rows)
     planner = Planner(name, documents, max_judged)
@@ -97,6 +99,21 @@ def _build_domain(name: str, files: Sequence[Path], size: str, folder: Path) -> 
         times = _TRAINING if split == "train" else 1
         numbers = {one: n_queries * times * _MORE.get(one, 1) for one in _STRUCTURES}
         queries = generate(planner, documents, split, numbers)
+        counts[split] = write_jsonl(folder / f"{split}.jsonl", queries)
+    kinds = list(find_kinds(name, documents))
+    if kinds:
+        write_jsonl(folder / "kinds.jsonl", (kind.row() for kind in kinds))
+    for role in sorted({kind.role for kind in kinds}):
+        asked = Planner(name, documents, max_judged, [kind for kind in kinds if kind.role == role])
+        for split in [f"{role}_kinds", f"{role}_kinds_unseen"][: 2 - (role == "train")]:
+            times = _TRAINING if role == "train" else 2
+            queries = generate(
+                asked, documents, split, dict.fromkeys(STRUCTURES, n_queries * times)
+            )
+            counts[split] = write_jsonl(folder / f"{split}.jsonl", queries)
+    if name in single.TABLE:
+        split = f"{single.TABLE[name]['role']}_single"
+        queries = numbered(single.questions(name, documents), f"{name}-{split}", _SINGLE)
         counts[split] = write_jsonl(folder / f"{split}.jsonl", queries)
     return {
         "role": row["role"],

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+
+    Name = tuple[str, ...]  # the stems of its words
+    Names = Mapping[Name, Sequence["Value"]]
+    Kinds = Mapping[str, Mapping[str, Any]]
 
 #: Words of a document; short enough for encoders of 256 tokens.
 MAX_WORDS = 180
-_MIN_LABELS = 5
-_LONGEST = 5
-_ENOUGH = 4
+_MIN_LABELS, _LONGEST, _ENOUGH = 5, 5, 4
 _WORD = re.compile(r"[^\W_]+[+#]*")
 
 
@@ -33,13 +35,17 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One document with its labels by kind; ``undecided`` labels may or may not be in the text."""
+    """One document with its labels by kind; ``undecided`` labels may or may not be in the text.
+
+    ``wider`` has what holds by the hierarchy of the source where the text names narrower things.
+    """
 
     id: str
     title: str
     text: str
     labels: Mapping[str, Iterable[str]] = field(default_factory=dict)
     undecided: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    wider: Mapping[str, Iterable[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +55,6 @@ class Decided:
     item: Item
     yes: frozenset[Value]
     maybe: frozenset[Value]
-
-
-class _Names(dict[tuple[str, ...], list[Value]]):
-    """Values by the stems of their names, and the first stems of all names."""
-
-    def __init__(self) -> None:
-        self.firsts: set[str] = set()
-
-    def add(self, name: tuple[str, ...], value: Value) -> None:
-        """Add a name of a value."""
-        if name:
-            self.setdefault(name, []).append(value)
-            self.firsts.add(name[0])
 
 
 def stems(text: str) -> list[str]:
@@ -90,9 +83,7 @@ def cut(text: str, n_words: int = MAX_WORDS) -> str:
     return " ".join(words[: ends[-1] + 1 if ends else n_words])
 
 
-def decide(
-    items: Iterable[Item], kinds: Mapping[str, Mapping[str, Any]], domain: str = ""
-) -> list[Decided]:
+def decide(items: Iterable[Item], kinds: Kinds, domain: str = "") -> list[Decided]:
     """Decide the facets of all documents; ``kinds`` has the policy of each kind.
 
     Of several items with one id, the first counts.
@@ -103,41 +94,46 @@ def decide(
     read = list(first.values())
     counts = Counter(v for item in read for v in _values(item.labels, kinds))
     known = {value for value, n in counts.items() if n >= _MIN_LABELS}
-    names = _Names()
+    names = defaultdict(list)
     for value in sorted(known):
         if kinds[value.kind]["policy"] != "closed":
             for name in kinds[value.kind].get("variants", {}).get(value.name, [value.name]):
-                names.add(tuple(stems(name)), value)
+                names[tuple(stems(name))].append(value)
     return [_decide(item, known, names, kinds) for item in read]
 
 
-def _decide(
-    item: Item,
-    known: set[Value],
-    names: _Names,
-    kinds: Mapping[str, Mapping[str, Any]],
-) -> Decided:
+def _decide(item: Item, known: set[Value], names: Names, kinds: Kinds) -> Decided:
     labels = known.intersection(_values(item.labels, kinds))
     maybe = known.intersection(_values(item.undecided, kinds))
-    named = set(_named(item.text, names))
+    named = set(named_values(item.text, names))
     yes = {v for v in labels if kinds[v.kind]["policy"] == "closed" or v in named}
     return Decided(item, frozenset(yes), frozenset((labels | named | maybe) - yes))
 
 
-def _values(
-    labels: Mapping[str, Iterable[str]], kinds: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Value]:
+def _values(labels: Mapping[str, Iterable[str]], kinds: Kinds) -> Iterator[Value]:
     for kind, names in labels.items():
         left_out = kinds[kind].get("leave_out", ())
         yield from (Value(kind, name) for name in names if name not in left_out)
 
 
-def _named(text: str, names: _Names) -> Iterator[Value]:
+def longest_names(words: Sequence[str], names: Container[Name]) -> Iterator[Name]:
+    """Find names, the longest at each word."""
+    at = 0
+    while at < len(words):
+        for end in range(min(at + _LONGEST, len(words)), at, -1):
+            if (name := tuple(words[at:end])) in names:
+                yield name
+                at = end - 1
+                break
+        at += 1
+
+
+def named_values(text: str, names: Names) -> Iterator[Value]:
+    """Find the values that a text names."""
     words = stems(text)
-    for start, word in enumerate(words):
-        if word in names.firsts:
-            for end in range(start + 1, min(start + _LONGEST, len(words)) + 1):
-                yield from names.get(tuple(words[start:end]), ())
+    for start in range(len(words)):
+        for end in range(start + 1, min(start + _LONGEST, len(words)) + 1):
+            yield from names.get(tuple(words[start:end]), ())
 
 
 def choose(decided: Sequence[Decided], n_documents: int) -> list[Decided]:
@@ -151,3 +147,14 @@ def choose(decided: Sequence[Decided], n_documents: int) -> list[Decided]:
 
     chosen = sorted((one for one in decided if one.yes), key=key)[:n_documents]
     return sorted(chosen, key=lambda one: one.item.id)
+
+
+def ancestors(term: Hashable, parents: Mapping[Any, Sequence[Any]]) -> set[Any]:
+    """Return a term with all that are above it."""
+    found: set[Any] = set()
+    waiting = [term]
+    while waiting:
+        if (up := waiting.pop()) not in found:
+            found.add(up)
+            waiting += parents.get(up, ())
+    return found

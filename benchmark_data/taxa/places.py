@@ -40,42 +40,9 @@ class Place:
 
 
 _TABLE = ("benchmark_data.taxa", "places.toml")
-_DENIED_PHRASE = re.compile(
-    r"\b(?:no longer|once|lost from|extinct in|known as|related to|similar to|different from|"
-    r"non-native|used (?:in|for|by|as)|opposite|"
-    r"state (?:bird|flower|tree|insect|fish|reptile|mammal|butterfly)|"
-    r"has spread|spread to|became established|far from|society of|grown (?:in|for|as))\b"
-)
-# Explicit statements of occurrence. Only words near or after the last of these can deny it:
-# "called mother of thousands, is native to Madagascar" is not a denial.
-_STRONG = re.compile(
-    r"\b(?:found|occurs?|occur|native|endemic|indigenous|distributed|lives?|living|known|recorded|restricted|"
-    r"ranges?|ranging|widespread|grows?|growing|occurring|resident|breeds?|confined|reported|present)"
-    r"(?: \w+ly)? (?:in|from|to|throughout|across|on|at|over|along|through|off|around|near|"
-    r"within|only|mainly|as far)\b|\binhabits?\b|\bis an? (?:[\w-]+ ){1,8}(?:from|of|in)\b"
-)
+_PATTERNS = {name: re.compile(text) for name, text in package_table(*_TABLE)["patterns"].items()}
+_DENIALS = frozenset(" ".join(package_table(*_TABLE)["denials"].values()).split())
 _BEFORE_STRONG = 24
-_LOCATED = re.compile(
-    r"\b(?:in|from|of|to|throughout|across|within|including|between|through|on|off|over|along|around|"
-    r"into|inhabits?|covers?|spans?|includes?|ranges?|distribution|habitat|locality|localities|"
-    r"as far)\b|"
-    r" [-–] "  # a genus's list of species: "Miers - southern Brazil"
-)
-# Words right after a mention that make it an institution, a sea or an introduction.
-_OTHER_SENSE = re.compile(
-    r"(?:'s|’s)?\s(?:Museum|University|Institute|Society|Academy|Zoo|College|Herbarium|Expedition|Agricultural|"
-    r"Department|State University|Company|Sea\b|Trench|Basin|River|Current|Strait|Ridge|Plateau)|"
-    r",? where it (?:is|was|has been) (?:introduced|cultivated|naturali|invasive)|"
-    r",? as an? (?:introduced|invasive|exotic|weed)"
-)
-# A full stop ends a sentence when a capital follows and no abbreviation precedes it.
-_SENTENCE = re.compile(
-    r"(?<![ .(][A-Z])(?<!\bSt)(?<!\bMt)(?<!\bca)(?<!\bcf)(?<!\bvar)\.\s+(?=[A-Z\"])"
-)
-_CLAUSE = re.compile(
-    r"\b(?:but|whereas|while|although|though)\b|"
-    r", (?:where|and (?:is|was|has|it|they|are|named|described))\b"
-)
 _ASIDE = re.compile(r"\(([^()]*)\)?")
 _WORD = re.compile(r"[a-z]+")
 
@@ -110,10 +77,10 @@ def places_of(text: str) -> tuple[str, ...]:
     found: set[str] = set()
     if not pattern.search(text):
         return ()
-    for sentence in _SENTENCE.split(text):
+    for sentence in _PATTERNS["sentence"].split(text):
         if not pattern.search(sentence):
             continue
-        for clause in _CLAUSE.split(sentence):
+        for clause in _PATTERNS["clause"].split(sentence):
             found.update(_occurrences(clause, pattern, owner))
     return tuple(sorted(found))
 
@@ -138,15 +105,15 @@ def _occurrences(clause: str, pattern: re.Pattern[str], owner: Mapping[str, str]
 def _is_occurrence(clause: str, start: int, end: int) -> bool:
     """Say whether the words around a mention state an occurrence."""
     before = clause[:start].lower()
-    statements = [match.start() for match in _STRONG.finditer(before)]
+    statements = [match.start() for match in _PATTERNS["strong"].finditer(before)]
     if statements:
         before = before[max(0, statements[-1] - _BEFORE_STRONG) :]
-    elif not _LOCATED.search(before):
+    elif not _PATTERNS["located"].search(before):
         return False
     return (
-        _denials().isdisjoint(_WORD.findall(before))
-        and not _DENIED_PHRASE.search(before)
-        and not _OTHER_SENSE.match(clause, end)
+        _DENIALS.isdisjoint(_WORD.findall(before))
+        and not _PATTERNS["denied_phrase"].search(before)
+        and not _PATTERNS["other_sense"].match(clause, end)
     )
 
 
@@ -163,10 +130,3 @@ def _names() -> tuple[re.Pattern[str], Mapping[str, str]]:
         for initial in initials
     )
     return re.compile(rf"(?<![\w-])(?:{branches})(?![\w-])"), owner
-
-
-@lru_cache(maxsize=1)
-def _denials() -> frozenset[str]:
-    return frozenset(
-        word for row in package_table(*_TABLE)["denials"].values() for word in row.split()
-    )

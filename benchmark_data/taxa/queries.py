@@ -8,6 +8,7 @@ from benchmark_data.taxa.phrases import Builder, fill, slots_of
 from benchmark_data.taxa.places import places
 from benchmark_data.taxa.wordings import Wording, families, links, requests, wordings
 from boolattn.data import records
+from boolattn.data.tables import package_table
 from boolattn.query.structure import template_operators
 
 if TYPE_CHECKING:
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
     from benchmark_data.taxa.sets import Group, Operand
     from benchmark_data.taxa.wordings import Parts
 
-#: Verbs by domain.
-_VERBS: Mapping[str, tuple[str, ...]] = {
-    "animals": ("live", "live", "occur"),
-    "plants": ("grow", "grow", "occur"),
-    "fungi": ("grow", "occur"),
-}
 # Plain names are the commonest, so they are repeated.
 _COMMON_FORMS = ("{0}",) * 6 + ("species of {0}",)
 _SCIENTIFIC_FORMS = ("{0}",) * 5 + ("{0} species", "species of {0}", "members of {0}")
@@ -101,13 +96,14 @@ class Speaker:
         lead, _, prep = link.partition("|")
         first = operands[0]
         domains = {operand.group.domain for operand in operands}
+        verbs = package_table("benchmark_data.taxa", "wordings.toml")["verbs"]
         slots = {
             "G": heads[first.group],
             "in": f"{lead} {prep}".strip(),
             "lead": lead,
             "prep": prep,
             # Plants and animals together can only occur.
-            "live": self._rng.choice(_VERBS[domains.pop()]) if len(domains) == 1 else "occur",
+            "live": self._rng.choice(verbs[domains.pop()]) if len(domains) == 1 else "occur",
         }
         for index, operand in enumerate(operands):
             slots[f"G{index}"] = heads[operand.group]

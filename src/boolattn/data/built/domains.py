@@ -1,7 +1,7 @@
 """The domains benchmark: queries over many kinds of documents, read from a built folder.
 
-The folder has ``manifest.json`` and for each domain ``corpus.jsonl`` and one file of queries a
-split.
+The folder has ``manifest.json`` and for each domain ``corpus.jsonl``, one file of queries a split
+and, for queries with kinds of things, ``kinds.jsonl`` with the documents of each kind.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 #: Format of the folder; another one is refused.
 FORMAT = "boolattn-domains-1"
-#: Hash of the wordings that this version builds; part of the name of the cached folder.
-WORDINGS_SHA256 = "4c02e757061254a54998263463cb626aa44f4b661941d55aa00554bdaf63beaa"
+#: Hash of the wordings and kinds that this version builds; part of the name of the cached folder.
+WORDINGS_SHA256 = "f3df9839774ef1805d674dd8ddf75001a4ec0820731ee258394a9919ab575103"
 #: Splits by the role of a domain: first with training wordings, then with unseen ones.
 SPLITS = {
     "train": ("train",),
@@ -30,6 +30,7 @@ SPLITS = {
     "test": ("test", "unseen"),
 }
 _DOCUMENT = {"id": str, "title": str, "text": str, "metadata": dict}
+_KIND = {"value": str, "documents": list}
 _FIELDS = {"id": str, "text": str, "template": str, "operands": list, "gold": list}
 
 
@@ -63,8 +64,10 @@ class DomainsBenchmark:
                 continue
             part = _Part(self.folder / name)
             documents += part.documents
-            for split in SPLITS[role]:
-                splits.setdefault(split, []).extend(part.queries(split))
+            for split in dict.fromkeys((*SPLITS[role], *about.get("queries", ()))):
+                # Some kinds of a training domain are for the test.
+                if not (training and split.startswith("test")):
+                    splits.setdefault(split, []).extend(part.queries(split))
         return records.Dataset(
             name=f"domains-{self.manifest.size}",
             documents=documents,
@@ -99,6 +102,8 @@ class _Part:
         for document in self.documents:
             for value in str(document.metadata["facets"]).split("|"):
                 members.setdefault(value, set()).add(document.id)
+        if (path := self.folder / "kinds.jsonl").is_file():
+            members |= {row["value"]: row["documents"] for _, row in read_jsonl(path, _KIND)}
         return {value: frozenset(ids) for value, ids in members.items()}
 
 
