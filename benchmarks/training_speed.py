@@ -1,14 +1,16 @@
 """Training steps with the plug-in, without it, and of sentence-transformers' trainer.
 
-    python -m benchmarks.training_speed --encoder FOLDER --data FOLDER [--json FILE] [--steps 30]
-        [--quick] [--only NAME ...] [--seconds 150] [--compile] [--profile] [--set KEY=VALUE ...]
+    python -m benchmarks.training_speed [--encoder FOLDER] [--data FOLDER] [--json FILE]
+        [--steps 30] [--quick] [--only NAME ...] [--seconds 150] [--compile] [--profile]
+        [--set KEY=VALUE ...]
 
-FOLDER of --data is written by ``boolattn data build taxa --out FOLDER``. Everything runs in the
-real trainer: sampling, batches, both towers, loss, backward, clipping, AdamW, schedule, log; no
-evaluation and no checkpoint. A few batches are repeated, so that tokenising, compiling and graph
-capture are not timed. The table shows the median block of steps. A ratio compares rows of
-equal settings. Rows that capture CUDA graphs come last; after a failed capture each further row
-runs in its own process.
+FOLDER of --data is written by ``boolattn data build taxa --out FOLDER``; without it documents are
+128 random tokens, and queries 64 with all three operators. ``--encoder random`` has MiniLM's shape.
+Everything runs in the real trainer: sampling, batches, both towers, loss, backward, clipping,
+AdamW, schedule, log; no evaluation and no checkpoint. A few batches are repeated, so that
+tokenising, compiling and graph capture are not timed. The table shows the median block of steps. A
+ratio compares rows of equal settings. Rows that capture CUDA graphs come last; after a failed
+capture each further row runs in its own process.
 """
 
 from __future__ import annotations
@@ -25,19 +27,30 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from random import Random
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 from transformers.utils.logging import disable_progress_bar
 
 from benchmarks import training_peer
+from benchmarks.encoding import SIZES
 from benchmarks.resource_usage import operator_count, profile_summary, show_profile
+from boolattn.data.records import Dataset, Document, Query
 from boolattn.encoder import query_encoder
+from boolattn.encoders.models import shipped_model
 from boolattn.training.batches.sampling import Steps
 from boolattn.training.corpus import Corpus
-from boolattn.training.graphs.capture import Captured
 from boolattn.training.launch import make_steps, open_data
 from boolattn.training.preset_files import load_preset
 from boolattn.training.retrieval.trainer import Job, RetrievalTrainer
@@ -85,6 +98,7 @@ VARIANTS = [
     Variant("sentence-transformers, 4 workers", plugin=False, peer=True, workers=4),
     Variant("sentence-transformers", plugin=False, peer=True),
     *_pair("worker, chunk 192", workers=1, chunk=192),
+    *_pair("worker, no padding", workers=1, chunk=0),
     *_pair("worker", workers=1),
     Variant("plug-in, query encoder compiled", compiled=True),
     *_pair("all captured, worker, chunk 192", captured="all", workers=1, chunk=192),
@@ -99,6 +113,8 @@ QUICK = (
     "plug-in, default",
     "sentence-transformers, 4 workers",
     "plain, all captured, worker, chunk 192",
+    "plain, worker, no padding",
+    "plug-in, worker, no padding",
     "plain, all captured, worker, no padding",
     "plug-in, all captured, worker, no padding",
 )
@@ -208,6 +224,30 @@ def measure(
     return row
 
 
+def random_encoder(folder: Path) -> str:
+    """Write an encoder of MiniLM's shape with random weights; return its folder."""
+    AutoModel.from_config(AutoConfig.for_model("bert", **SIZES["minilm"])).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(shipped_model()).save_pretrained(folder)
+    return str(folder)
+
+
+def random_dataset(tokenizer: Any) -> Dataset:  # noqa: ANN401 - any tokenizer
+    """Return documents of 128 tokens, and queries of 64 with all three operators."""
+    random = Random(0)
+    words = sorted(word for word in tokenizer.get_vocab() if word.isalpha() and len(word) > 3)
+    texts = [" ".join(random.choices(words, k=126)) for _ in range(2000)]
+    documents = [Document(id=str(row), text=text) for row, text in enumerate(texts)]
+    queries = [
+        Query(
+            id=str(number),
+            text=" ".join([*random.choices(words, k=59), "and", "or", "not"]),
+            gold=frozenset(random.sample([one.id for one in documents], 5)),
+        )
+        for number in range(32 * PERIOD)
+    ]
+    return Dataset(name="random", documents=documents, splits={"train": tuple(queries)})
+
+
 def with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add ratios: with the plug-in to without, and of the peer's best to ours."""
     done = [row for row in rows if row.get("ms")]
@@ -275,10 +315,10 @@ def measure_apart(variant: Variant, options: argparse.Namespace) -> dict[str, An
     with TemporaryDirectory(prefix="boolattn-speed-") as folder:
         file = Path(folder) / "rows.json"
         command = [sys.executable, "-m", "benchmarks.training_speed", "--row", variant.name]
-        command += ["--json", str(file), "--data", str(options.data)]
+        command += ["--json", str(file)]
+        command += ["--data", str(options.data)] if options.data else []
         command += ["--encoder", options.encoder, "--preset", options.preset]
         command += ["--steps", str(options.steps), *["--profile"][: options.profile]]
-        command += ["--one-stream"][: options.one_stream]
         command += [word for change in options.set for word in ("--set", change)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # errors are seen
         row: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))["rows"][0]
@@ -324,14 +364,16 @@ def main() -> None:
     options = _options()
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     disable_progress_bar()
-    Captured.is_overlapped = not options.one_stream
     n_steps = WARM + max(BLOCK, -(-options.steps // BLOCK) * BLOCK) + PROFILED * options.profile
+    if options.encoder == "random":
+        options.encoder = random_encoder(Path(mkdtemp(prefix="boolattn-speed-")))
     changes = [f"model.encoder={options.encoder}", f"max_steps={n_steps}", "keep=last"]
     changes += ["data.validation=", f"save_every={10 * n_steps}", *options.set]
     preset = load_preset(options.preset, changes)
     started = time.perf_counter()
     _, tokenizer = load_encoder(preset.model.encoder)
-    corpus = Corpus(open_data(preset, options.data), tokenizer, preset.model.document_length)
+    dataset = open_data(preset, options.data) if options.data else random_dataset(tokenizer)
+    corpus = Corpus(dataset, tokenizer, preset.model.document_length)
     steps = make_steps(replace(preset, train=replace(preset.train, max_steps=1)), corpus)
     for step in range(PERIOD):  # tokenise before anything is timed
         steps.collator(steps.sampler.batch(step))
@@ -363,11 +405,10 @@ def _options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--encoder", default="minilm", help="folder; default: the installed MiniLM")
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--preset", default="minilm-taxa")
     parser.add_argument("--steps", type=int, default=30, help="timed steps of each row")
     parser.add_argument("--quick", action="store_true", help="only the main rows")
-    parser.add_argument("--one-stream", action="store_true", help="queries after documents")
     parser.add_argument("--row", help=argparse.SUPPRESS)
     parser.add_argument("--only", nargs="*", default=[], help="rows with these words in the name")
     parser.add_argument("--seconds", type=float, default=150, help="start no row after this time")

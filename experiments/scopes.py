@@ -1,12 +1,9 @@
-r"""Scopes and the attention that excluded tokens receive, by layer; and the runs that compare them.
+"""Scopes and the attention that excluded tokens receive, by layer.
 
-    python -m experiments.scopes measure shipped heads=FOLDER trained=FOLDER --out FOLDER
-    python -m experiments.scopes run --data taxa-full --encoder bge-small=FOLDER \
-        --out results --work work --time-limit 560
+    python -m experiments.scopes heads=FOLDER trained=FOLDER --out FOLDER
 
-``measure`` writes ``scopes.json``, ``scopes.md`` and ``scopes.png``. ``run`` trains the corrected
-variant with bounded and with unbounded scopes beside plain towers, measures all, and can be
-repeated until nothing is left to do; its run files are in ``runs.tar``.
+writes ``scopes.json``, ``scopes.md`` and ``scopes.png``; ``--unseen`` measures on wordings that
+training has not. ``python -m experiments run --keep`` leaves the models of systems.
 """
 
 from __future__ import annotations
@@ -15,14 +12,12 @@ import argparse
 import json
 import logging
 import sys
-import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 
-from boolattn.data.sentences import HELD_OUT_SEED, generate
-from boolattn.encoders.models import shipped_model
+from boolattn.data.sentences import HELD_OUT_SEED, Mixture, generate
 from boolattn.errors import BoolattnError
 from boolattn.evaluation import figures
 from boolattn.evaluation.tables import markdown, short
@@ -31,7 +26,6 @@ from boolattn.plugin import plugin_of, recording
 from boolattn.reproduction.reproduce import load_query_encoder
 from boolattn.training.batches.sentences import LabelledSentences
 from boolattn.training.pretrain import f1, token_counts
-from experiments.__main__ import main as experiments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,11 +39,8 @@ if TYPE_CHECKING:
     #: By name: a value for each layer.
     Measured = dict[str, list[float]]
 
-SYSTEMS = ("plain", "corrected-frozen", "corrected-unbounded")
 N_SENTENCES = 200
 _AT_ONCE = 50
-#: When a model is measured, by the folder of its run.
-_STAGES = {"heads": "pretrained", "models": "trained"}
 _TITLES = {
     "scope_f1": "scope F1, all operators",
     "scope_f1_not": "scope F1 of NOT",
@@ -58,9 +49,9 @@ _TITLES = {
 }
 
 
-def held_out_sentences() -> list[Sentence]:
-    """Return generated sentences with a NOT that no training saw."""
-    every = generate(10 * N_SENTENCES, HELD_OUT_SEED)
+def held_out_sentences(*, unseen: bool = False) -> list[Sentence]:
+    """Return generated sentences with a NOT that no training saw, also in unseen wordings."""
+    every = generate(10 * N_SENTENCES, HELD_OUT_SEED, Mixture(unseen=unseen))
     return [one for one in every if "not" in one.operators][:N_SENTENCES]
 
 
@@ -134,9 +125,10 @@ def report(found: Mapping[str, Measured], out: Path) -> str:
     return text
 
 
-def measure(models: Mapping[str, Path]) -> dict[str, Measured]:
+def measure(models: Mapping[str, Path], *, unseen: bool = False) -> dict[str, Measured]:
     """Measure models by name."""
-    sentences, device = held_out_sentences(), "cuda" if torch.cuda.is_available() else "cpu"
+    sentences = held_out_sentences(unseen=unseen)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     found = {}
     for name, home in models.items():
         encoder, tokenizer = load_query_encoder(home)
@@ -144,80 +136,22 @@ def measure(models: Mapping[str, Path]) -> dict[str, Measured]:
     return found
 
 
-def _measure(options: argparse.Namespace) -> str:
-    models = {}
-    for one in options.models:
-        name, _, folder = one.partition("=")
-        models[name] = Path(folder) if folder else shipped_model()
-    return report(measure(models), options.out)
-
-
-def _run(options: argparse.Namespace) -> str:
-    """Do the runs that are left, then measure the models of all runs."""
-    runs, work = options.work / "results", options.work / "work"
-    if (packed := options.out / "runs.tar").is_file():
-        with tarfile.open(packed) as archive:
-            archive.extractall(runs, filter="data")
-    words = ["run", "--systems", ",".join(SYSTEMS), "--on", options.on, "--seeds", options.seeds]
-    words += ["--encoders", options.encoder.partition("=")[0], "--encoder", options.encoder]
-    words += ["--out", runs, "--work", work, "--keep", "--time-limit", options.time_limit]
-    words += ["--workers", options.workers]
-    for name in ("data", "preset", "size", "done"):
-        if value := getattr(options, name):
-            words += [f"--{name}", value]
-    words += [word for change in options.set for word in ("--set", change)]
-    # The command that run files record.
-    sys.argv = ["experiments", *map(str, words)]
-    code = experiments(sys.argv[1:])
-    options.out.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(packed, "w") as archive:
-        for path in sorted(runs.rglob("*")):
-            if path.is_file():
-                archive.add(path, path.relative_to(runs))
-    # Models of an earlier call may be gone.
-    written = options.out / "scopes.json"
-    found = json.loads(written.read_text("utf-8")) if written.is_file() else {}
-    for stage in ("heads", "models"):
-        for path in sorted(work.glob(f"{stage}/*/run.json")):
-            settings = json.loads(path.read_text("utf-8"))["settings"]
-            if (path.parent / "model").is_dir() and settings["model"]["use_plugin"]:
-                kind = "bounded" if settings["plugin"]["bounded_scope"] else "unbounded"
-                name = f"{kind}, {_STAGES[stage]}, seed {settings['train']['seed']}"
-                found |= measure({name: path.parent / "model"})
-    text = report(found, options.out) if found else "no model is trained yet"
-    return f"{text}\n\nexit status of the runs: {code}"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the table goes to stdout."""
+    """Measure models; the table goes to stdout."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.scopes",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verbs: Any = parser.add_subparsers(required=True, metavar="VERB")
-    verb = verbs.add_parser("measure", help="measure models")
-    verb.set_defaults(command=_measure)
-    verb.add_argument("models", nargs="+", metavar="NAME=FOLDER", help='or "shipped"')
-    verb.add_argument("--out", type=Path, required=True, help="folder to write to")
-    verb = verbs.add_parser("run", help="train and measure bounded and unbounded scopes")
-    verb.set_defaults(command=_run)
-    verb.add_argument("--on", default="taxa", help="data set")
-    verb.add_argument("--data", help="folder of the data set")
-    verb.add_argument("--encoder", required=True, metavar="NAME=FOLDER")
-    verb.add_argument("--out", type=Path, required=True, help="folder of results: a few files")
-    verb.add_argument("--work", type=Path, required=True, help="folder of models and corpora")
-    verb.add_argument("--done", help="folder of more finished runs")
-    verb.add_argument("--seeds", default="0,42,1234")
-    verb.add_argument("--workers", type=int, default=3)
-    verb.add_argument("--time-limit", type=float, default=0, metavar="SECONDS")
-    verb.add_argument("--preset", default="")
-    verb.add_argument("--size", default="")
-    verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("models", nargs="+", metavar="NAME=FOLDER")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write to")
+    parser.add_argument("--unseen", action="store_true", help="on unseen wordings")
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    pairs = (model.partition("=") for model in options.models)
+    models = {name: Path(folder) for name, _, folder in pairs}
     try:
-        text = options.command(options)
+        text = report(measure(models, unseen=options.unseen), options.out)
     except BoolattnError as error:
         sys.stderr.write(f"experiments.scopes: {error}\n")
         return 2

@@ -1,21 +1,24 @@
 """A torch model on whole corpora, several seeds.
 
 ``parse`` writes the parsed queries once, where the query parser is; ``rank`` needs torch and
-sentence-transformers only, ranks by one vector and composed, and writes the results::
+sentence-transformers only, ranks by one vector and, with parsed queries, composed, and writes the
+results. A number after the folder shuffles BoolAttn's cues::
 
     python -m experiments.general.evaluate parse --on taxa --data FOLDER --parses FILE
     python -m experiments.general.evaluate rank --on taxa --data FOLDER --parses FILE \
-        --model NAME=FOLDER --out OUT
+        --model bare=shipped --model plug-in=FOLDER --model shuffled=FOLDER@0 --out OUT
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.data.catalog import Options, open_dataset
+from boolattn.encoders.models import torch_source
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
@@ -31,6 +34,7 @@ from boolattn.scoring.exact import rank_plans
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from boolattn.encoder.torch_encoder import TorchEncoder
     from boolattn.encoders.base import Encoder
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.query.plan import Plan
@@ -56,14 +60,29 @@ def write_parses(benchmark: Benchmark, path: Path) -> None:
         json.dump(found, file, ensure_ascii=False, indent=0)
 
 
-def rank(benchmark: Benchmark, models: list[str], parses: Path, out: Path) -> str:
-    """Rank every split by every model, write the results, and return a table of means."""
+def load(source: str) -> TorchEncoder:
+    """Load a model by name or folder; ``@`` and a seed after it shuffle BoolAttn's cues."""
+    from boolattn.encoder import query_encoder
     from boolattn.encoder.torch_encoder import TorchEncoder
+    from boolattn.plugin import plugin_of
 
-    trees = {text: parse(tree) for text, tree in json.loads(parses.read_text("utf-8")).items()}
+    folder, _, seed = source.partition("@")
+    encoder = TorchEncoder.load(torch_source(folder))
+    if seed:
+        plugin = plugin_of(query_encoder(encoder.towers))
+        plugin.config = replace(plugin.config, cue_seed=int(seed))
+    return encoder
+
+
+def rank(benchmark: Benchmark, models: list[str], parses: Path | None, out: Path) -> str:
+    """Rank every split by every model, write the results, and return a table of means."""
+    ways: dict[str, dict[str, QueryTree]] = {"one vector": {}}
+    if parses:
+        composed = json.loads(parses.read_text("utf-8"))
+        ways["composed"] = {text: parse(tree) for text, tree in composed.items()}
     rows = []
-    for name, _, folder in (model.partition("=") for model in models):
-        encoder = TorchEncoder.load(folder)
+    for name, _, source in (model.partition("=") for model in models):
+        encoder = load(source)
         documents: Any = encoder.encode_documents(benchmark.texts)
         if encoder.towers.device.type != "cpu":
             import torch
@@ -71,7 +90,7 @@ def rank(benchmark: Benchmark, models: list[str], parses: Path, out: Path) -> st
             documents = torch.from_numpy(documents).to(encoder.towers.device)
         for split, judged in benchmark.splits.items():
             depth = needed_depth(judged, METRICS)
-            for way, used in (("one vector", {}), ("composed", trees)):
+            for way, used in ways.items():
                 plans = _plans(encoder, judged.texts, used)
                 values = measure(Ranking(*rank_plans(plans, documents, depth)), judged, METRICS)
                 details = {"way": way, "is_composed": way == "composed"}
@@ -100,8 +119,8 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[], help="a domain of domains")
     parser.add_argument("--data", type=Path, required=True, help="folder of the data set")
     parser.add_argument("--split", action="append", default=[])
-    parser.add_argument("--parses", type=Path, required=True, help="file of parsed queries")
-    parser.add_argument("--model", action="append", default=[], help="NAME=FOLDER; repeatable")
+    parser.add_argument("--parses", type=Path, help="file of parsed queries")
+    parser.add_argument("--model", action="append", default=[], help="NAME=FOLDER[@SEED]")
     parser.add_argument("--out", type=Path, help="folder of the results")
     options = parser.parse_args()
     data = open_dataset(

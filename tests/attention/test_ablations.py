@@ -7,8 +7,8 @@ import torch
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.cue import shuffle
-from boolattn.plugin import attach
 from boolattn.plugin.recording import recording
+from tests.conftest import attach_trained
 
 LABELS = torch.tensor([[1, 0, 1], [0, 1, 1], [1, 1, 0]])
 VARIANTS = pytest.mark.parametrize("variant", ["paper", "corrected"])
@@ -18,7 +18,7 @@ def encode(tiny_encoder, batch, labels=LABELS, **settings):
     """Return the last hidden state and what was recorded, always of the same weights."""
     encoder = tiny_encoder("bert").eval()
     torch.manual_seed(3)
-    attach(encoder, BoolAttnConfig(**settings))
+    attach_trained(encoder, BoolAttnConfig(**settings))
     with torch.no_grad(), recording() as record:
         hidden = encoder(**batch, operators=labels).last_hidden_state
     return hidden[batch["attention_mask"].bool()], record
@@ -48,7 +48,7 @@ def test_a_fixed_bias_is_the_same_on_every_token_in_scope(tiny_encoder, batch, v
 
 def test_a_fixed_bias_leaves_a_gradient_of_0(tiny_encoder, batch):
     encoder = tiny_encoder("bert")
-    plugin = attach(encoder, BoolAttnConfig(fixed_bias=1.0, use_noise=False))
+    plugin = attach_trained(encoder, BoolAttnConfig(fixed_bias=1.0, use_noise=False))
     encoder(**batch, operators=LABELS).last_hidden_state.square().sum().backward()
     [first, *_] = (layer.bias.outer_weight.grad for layer in plugin.layers.values())
     assert torch.equal(first, torch.zeros_like(first))

@@ -11,9 +11,9 @@ from boolattn.settings import build
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"operators": ()}, "at least one of and, or, not"),
-        ({"operators": ("and", "xor")}, "unknown operator 'xor'"),
-        ({"operators": ("not", "and")}, "in the order and, or, not"),
+        ({"operators": ()}, "must be some of and, or, not, in this order; got none"),
+        ({"operators": ("and", "xor")}, "in this order; got and, xor"),
+        ({"operators": ("not", "and")}, "in this order; got not, and"),
         ({"variant": "fixed"}, "variant must be one of corrected, paper"),
         ({"gate": "open"}, "gate must be one of"),
         ({"gate_reads": "all"}, "gate_reads must be one of mean, context"),
@@ -24,10 +24,10 @@ from boolattn.settings import build
             "paper variant's learned gate needs gate_reads='mean'",
         ),
         ({"form": "sparse"}, "form must be one of"),
-        ({"d_o": 0}, "d_o must be an integer"),
+        ({"d_o": 0}, "d_o must be above 0"),
         ({"kernel": 4}, "kernel must be odd"),
         ({"cue_kernel": 2}, "cue_kernel must be odd"),
-        ({"rank": -1}, "rank must be an integer"),
+        ({"rank": -1}, "rank must be above 0"),
         ({"sigma": 0.0}, "sigma must be above 0"),
         ({"threshold": 1.0}, "threshold must be above 0 and below 1"),
         ({"gate_temperature": -1.0}, "gate_temperature must be above 0"),
@@ -48,7 +48,7 @@ def test_lists_and_integers_are_accepted():
     assert config == BoolAttnConfig(operators=("and", "not"), layers=(0, 1), sigma=2.0)
     assert hash(config)
     BoolAttn(config, hidden_size=8, n_heads=2, n_layers=2)
-    with pytest.raises(ConfigError, match="rank must be an integer"):
+    with pytest.raises(ConfigError, match="rank is of the type int"):
         BoolAttnConfig(rank=True)
 
 
@@ -62,7 +62,7 @@ def test_default_of_gate_reads():
 
 
 def test_index_of_a_missing_operator_names_it():
-    with pytest.raises(GateError, match="no expert for 'or'; it has and, not"):
+    with pytest.raises(GateError, match="no expert for 'or'; this model has and, not"):
         BoolAttnConfig(operators=("and", "not")).index("or")
     with pytest.raises(GateError, match="unknown operator 'xor'"):
         BoolAttnConfig().index("xor")

@@ -1,4 +1,4 @@
-"""The six errors of the paper: present in the paper variant, absent in the corrected one."""
+"""The seven errors of the paper: present in the paper variant, absent in the corrected one."""
 
 import torch
 from torch import nn
@@ -9,6 +9,8 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.cue import cue_predictor
 from boolattn.attention.gate import Gate
 from boolattn.attention.position import position_weight, words
+from boolattn.plugin import attach
+from tests.conftest import trained
 
 HIDDEN, HEADS, TOKENS = 24, 4, 8
 
@@ -19,6 +21,7 @@ def attention_change(variant: str) -> float:
     plugin = BoolAttn(
         BoolAttnConfig(variant=variant), hidden_size=HIDDEN, n_heads=HEADS, n_layers=1
     ).eval()
+    trained(plugin)
     hidden, mask = torch.randn(2, TOKENS, HIDDEN), torch.ones(2, TOKENS)
     cues = plugin.find_cues(hidden, mask, Gate(torch.tensor([[0.0, 0.0, 1.0]]).expand(2, -1)))
     bias = plugin(0, hidden, cues).factors.dense()
@@ -136,6 +139,21 @@ def test_error_6_paper_threshold_leaves_the_range_of_a_probability():
     # Moved without end it is still a probability, and special tokens are still outside.
     assert not scopes_of("corrected", -50)[[0, 5, 6, 7]].any()
     assert scopes_of("corrected", -50)[1:5].all()
+
+
+def test_error_7_the_papers_bias_disturbs_before_it_is_trained(tiny_encoder, batch):
+    labels = torch.ones(3, 3)
+    for variant in ("paper", "corrected"):
+        encoder = tiny_encoder("bert")
+        with torch.no_grad():
+            before = encoder(**batch).last_hidden_state
+            torch.manual_seed(0)
+            plugin = attach(encoder, BoolAttnConfig(variant=variant))
+            after = encoder(**batch, operators=labels).last_hidden_state
+            assert torch.equal(after, before) == (variant == "corrected")
+            # Its strength is log 2 or so from the start; corrected, a factor of 0 multiplies it.
+            trained(plugin)
+            assert not torch.equal(encoder(**batch, operators=labels).last_hidden_state, before)
 
 
 def test_the_decision_is_what_scope_supervision_sees():

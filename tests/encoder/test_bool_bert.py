@@ -10,7 +10,7 @@ from boolattn import BoolAttnConfig, attach
 from boolattn.encoder import BoolBertConfig, BoolBertModel
 from boolattn.errors import ConfigError, GateError, UnsupportedEncoderError
 from boolattn.plugin import plugin_of
-from tests.conftest import FAMILIES, TEXTS
+from tests.conftest import FAMILIES, TEXTS, trained
 
 OPEN = [["and"], ["not", "or"], ["not"]]
 LIGHT = BoolAttnConfig(rank=4)
@@ -25,7 +25,7 @@ def vectors(model, batch, **options):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_is_saved_and_loaded_by_auto_classes(tiny_encoder, batch, tmp_path, family):
     bare = vectors(tiny_encoder(family), batch)
-    model = BoolBertModel.wrap(tiny_encoder(family), LIGHT).eval()
+    model = trained(BoolBertModel.wrap(tiny_encoder(family), LIGHT)).eval()
     expected = vectors(model, batch, operators=OPEN)
     assert not torch.equal(expected, bare)  # operators reach the encoder
     model.save_pretrained(tmp_path)
@@ -44,7 +44,7 @@ def test_the_gate_is_saved_with_the_model(tiny_encoder, tokenizer, tmp_path, gat
     model = BoolBertModel.wrap(
         tiny_encoder(), BoolAttnConfig(gate=gate, rank=4), tokenizer=tokenizer
     ).eval()
-    plugin = plugin_of(model)
+    plugin = trained(plugin_of(model))
     if gate == "learned":
         plugin.gate.outer.bias.data.fill_(9)  # open
     batch = dict(tokenizer(list(TEXTS), return_tensors="pt", padding=True))
@@ -142,6 +142,7 @@ def test_checkpointed_gradients_are_the_same(tiny_encoder, batch):
         model = BoolBertModel.wrap(
             tiny_encoder(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0), config
         ).train()
+        trained(model)
         if is_checkpointed:
             model.gradient_checkpointing_enable()
             assert model.is_gradient_checkpointing

@@ -22,19 +22,22 @@ from boolattn.encoders.models import load_model, torch_folder
 from boolattn.encoders.onnx_encoder import OnnxEncoder
 from boolattn.errors import ConfigError, MissingDataError, UnsupportedEncoderError
 from boolattn.plugin import plugin_of
+from tests.conftest import trained
 
 TEXTS = ["moths but not birds", "a and b", "plain words", "but not", "x", "not " * 60]
 
 
 @pytest.fixture
 def towers(tiny_encoder, tokenizer):
-    def build(gate, **options):
+    def build(gate, is_trained=True, **options):
         encoder = tiny_encoder(num_hidden_layers=1)
         config = BoolAttnConfig(gate=gate, rank=4) if gate else None
         model = build_towers(encoder, config, tokenizer=tokenizer, **options)
         if not gate:
             return model
         plugin = plugin_of(query_encoder(model))
+        if is_trained:
+            trained(plugin)
         # Large weights, so that a missing bias is visible.
         for part in query_encoder(model).backbone.encoder.layer[0].attention.modules():
             if isinstance(part, torch.nn.Linear):
@@ -93,6 +96,13 @@ def test_every_graph_gives_the_vectors_of_torch(saved, tmp_path, gate, options):
     moved = np.abs(ours.encode_queries(TEXTS) - ours.encode_operands(TEXTS)).max(1)
     is_boolean = [gate == "learned" or "not" in text or "and" in text for text in TEXTS]
     assert (moved > 1e-3 * size).tolist() == is_boolean
+
+
+def test_an_untrained_plugin_is_exported_without_effect(saved, tmp_path):
+    export_model(saved("learned", is_trained=False), tmp_path / "out", int8=False)
+    ours = OnnxEncoder.load(tmp_path / "out")
+    assert len(set(ours.manifest.graphs.values())) == 2
+    assert _far(ours.encode_queries(TEXTS), ours.encode_operands(TEXTS)) < 1e-6
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from boolattn import BoolAttnConfig, attach, detach, load, save
 from boolattn.encoder import build_towers, query_encoder, save_towers
 from boolattn.errors import ConfigError
 from boolattn.plugin import plugin_of
+from tests.conftest import attach_trained
 
 peft = pytest.importorskip("peft")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
@@ -17,14 +18,16 @@ LORA = {"target_modules": ["query", "value"], "r": 2}
 TEXTS = ["moths of Borneo but not Sumatra", "moths"]
 
 
-def test_a_plugin_is_trained_saved_and_loaded(tiny_encoder, batch, tmp_path):
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_a_plugin_is_trained_saved_and_loaded(tiny_encoder, batch, tmp_path, is_trained):
     encoder = tiny_encoder()
     torch.manual_seed(1)
-    attach(encoder)
+    (attach_trained if is_trained else attach)(encoder)
     model = peft.get_peft_model(encoder, peft.LoraConfig(modules_to_save=["boolattn"], **LORA))
     with torch.no_grad():
         before = model(**batch, **OPEN).last_hidden_state
         closed = model(**batch).last_hidden_state
+    assert torch.equal(before, closed) != is_trained
     plugin = plugin_of(model)
     optimizer = torch.optim.SGD(plugin.parameters(), lr=1.0)
     (model(**batch, **OPEN).last_hidden_state * torch.randn(32)).sum().backward()

@@ -12,13 +12,15 @@ from boolattn.encoder import build_towers, query_encoder
 from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.errors import MissingDataError
 from boolattn.plugin.attach import plugin_of
+from tests.conftest import trained
 
 NOT_TEXT, PLAIN_TEXT = "moths of Borneo but not Sumatra", "moths of Borneo"
 
 
 def test_queries_are_encoded_with_folded_weights_and_training_is_not(tiny_encoder, tokenizer):
     config = BoolAttnConfig(gate="lexicon", rank=4)
-    towers = build_towers(tiny_encoder(initializer_range=0.3), config, tokenizer=tokenizer).eval()
+    encoder = tiny_encoder(initializer_range=0.3)
+    towers = trained(build_towers(encoder, config, tokenizer=tokenizer)).eval()
     texts = [NOT_TEXT, PLAIN_TEXT]
     before = towers.encode_query(texts)
     encoder = TorchEncoder(towers)
@@ -38,7 +40,7 @@ def test_queries_are_encoded_with_folded_weights_and_training_is_not(tiny_encode
 
 @pytest.mark.parametrize("config", [None, BoolAttnConfig(gate="lexicon", rank=4)])
 def test_a_saved_model_has_the_same_vectors(config, tiny_encoder, tokenizer, tmp_path):
-    towers = build_towers(tiny_encoder(), config, tokenizer=tokenizer, query_length=32)
+    towers = trained(build_towers(tiny_encoder(), config, tokenizer=tokenizer, query_length=32))
     first = TorchEncoder(towers)
     first.save(tmp_path / "model")
     second = TorchEncoder.load(tmp_path / "model")

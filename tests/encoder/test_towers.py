@@ -23,7 +23,7 @@ from boolattn.encoder import (
 )
 from boolattn.errors import ConfigError, DataError, GateError, MissingDataError
 from boolattn.plugin import plugin_of
-from tests.conftest import TEXTS
+from tests.conftest import TEXTS, trained
 
 LEXICON = BoolAttnConfig(gate="lexicon", rank=4)
 PLAIN_TEXTS = ["moths of borneo", "large beetles"]
@@ -49,7 +49,7 @@ def test_documents_and_plain_queries_equal_the_plain_model(
     tiny_encoder, tokenizer, plain, is_shared, pooling, similarity
 ):
     options = {"is_shared": is_shared, "pooling": pooling, "similarity": similarity}
-    model = build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer, **options)
+    model = trained(build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer, **options))
     reference = plain(pooling, similarity)
     expected = reference.encode(BOOLEAN)
     assert (model.encode_document(BOOLEAN) == expected).all()
@@ -62,7 +62,7 @@ def test_documents_and_plain_queries_equal_the_plain_model(
 
 
 def test_a_text_without_a_task_is_a_document(tiny_encoder, tokenizer):
-    model = build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer, is_shared=False)
+    model = trained(build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer, is_shared=False))
     own = model[0].sub_modules["document"][0].model.embeddings.word_embeddings.weight
     own.data.mul_(-1)  # as separate weights differ after training
     assert (model.encode(BOOLEAN) == model.encode_document(BOOLEAN)).all()
@@ -80,7 +80,7 @@ def test_towers_without_plugin(tiny_encoder, tokenizer, plain):
 
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_a_saved_folder_is_loaded_bit_for_bit(tiny_encoder, tokenizer, tmp_path, is_shared):
-    model = build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer, is_shared=is_shared)
+    model = trained(build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer, is_shared=is_shared))
     folder = tmp_path / "model"
     for _ in range(2):  # a second save replaces the first
         save_towers(model, folder)
@@ -118,7 +118,7 @@ def test_shared_weights_are_saved_once(tiny_encoder, tokenizer, tmp_path, monkey
         config.write_text(json.dumps(values))
 
     monkeypatch.setattr(Router, "save", save_twice)
-    model = build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer)
+    model = trained(build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer))
     save_towers(model, tmp_path / "model")
     assert len(list((tmp_path / "model").rglob("*.safetensors"))) == 1
     other = SentenceTransformer(str(tmp_path / "model"))
@@ -127,7 +127,7 @@ def test_shared_weights_are_saved_once(tiny_encoder, tokenizer, tmp_path, monkey
 
 
 def test_a_failed_save_keeps_the_previous_one(tiny_encoder, tokenizer, tmp_path, monkeypatch):
-    model = build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer)
+    model = trained(build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer))
     save_towers(model, tmp_path / "model")
     expected = model.encode_query(BOOLEAN)
 
@@ -143,7 +143,7 @@ def test_a_failed_save_keeps_the_previous_one(tiny_encoder, tokenizer, tmp_path,
 
 
 def test_labels_override_the_gate(tiny_encoder, tokenizer):
-    model = build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer)
+    model = trained(build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer))
     texts = [*BOOLEAN, *PLAIN_TEXTS]
     by_gate = model.encode_query(texts, convert_to_tensor=True)
     bare = model.encode_document(texts, convert_to_tensor=True)
@@ -169,7 +169,7 @@ def test_each_route_truncates_to_its_length(tiny_encoder, tokenizer):
 
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_gradients_reach_both_towers_and_the_plugin(tiny_encoder, tokenizer, is_shared):
-    model = build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer, is_shared=is_shared)
+    model = trained(build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer, is_shared=is_shared))
     model.train()
     plugin = plugin_of(query_encoder(model))
     for task, reaches in (("document", False), ("query", True)):
@@ -216,7 +216,7 @@ def test_an_encoder_with_a_plugin_keeps_it(tiny_encoder, tokenizer, tmp_path, ca
 
 def test_the_given_encoder_is_not_changed(tiny_encoder, tokenizer):
     encoder = tiny_encoder(attention="eager")
-    model = build_towers(encoder, LEXICON, tokenizer=tokenizer)
+    model = trained(build_towers(encoder, LEXICON, tokenizer=tokenizer))
     assert not hasattr(encoder, "boolattn")
     assert encoder.config._attn_implementation == "eager"
     assert query_encoder(model).backbone.config._attn_implementation == "boolattn_eager"

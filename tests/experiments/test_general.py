@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 
+from boolattn.attention.config import BoolAttnConfig
 from boolattn.data.beir import read_beir, write_beir
 from boolattn.data.records import Dataset, Document, Operand, Query
 from boolattn.encoder import build_towers
 from boolattn.encoder.tower_storage import save_towers
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.results import Results
-from boolattn.query.operators import Operator
+from boolattn.query.tree import Operator
 from experiments.general import evaluate
 from experiments.general.mixture import Limits, domain_part
+from tests.conftest import trained
 
 DOCUMENTS = [
     Document(id=f"d{n}", title=f"Title {n}", text=f"Title {n}. The species {n} lives in Borneo.")
@@ -93,6 +95,15 @@ def test_whole_corpora_are_ranked_by_one_vector_and_composed(tiny_encoder, token
     found = {path.name: Results.load(path) for path in out.iterdir()}
     assert [*sorted(found)] == ["test.tiny.composed.json", "test.tiny.one-vector.json"]
     assert found["test.tiny.composed.json"].details["is_composed"]
+    config = BoolAttnConfig(gate="lexicon", rank=4)
+    towers = trained(build_towers(tiny_encoder(), config, tokenizer=tokenizer))
+    save_towers(towers, tmp_path / "plug-in")
+    vectors = [
+        evaluate.load(f"{tmp_path / 'plug-in'}{seed}").encode_queries([query.text])
+        for seed in ("", "@0", "@1")
+    ]
+    assert not any((vectors[0] == shuffled).all() for shuffled in vectors[1:])
+    assert "composed" not in evaluate.rank(benchmark, [f"a={tmp_path / 'model'}"], None, out)
 
 
 def test_parses_are_written_for_composed_queries_alone(tmp_path):

@@ -9,8 +9,9 @@ import pytest
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.data.sentences import generate
-from boolattn.plugin import attach, save
+from boolattn.plugin import save
 from experiments.scopes import held_out_sentences, main, measure_scopes, report
+from tests.conftest import attach_trained
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def test_a_not_with_all_words_in_scope_takes_attention_from_them(
     tiny_encoder, tokenizer, sentences
 ):
     encoder = tiny_encoder(vocab_size=len(tokenizer))
-    plugin = attach(encoder, BoolAttnConfig(rank=4, operators=("not",)))
+    plugin = attach_trained(encoder, BoolAttnConfig(rank=4, operators=("not",)))
     for moved, change in ((-50.0, -1), (50.0, 0)):
         for layer in plugin.layers.values():
             layer.scope.threshold.data.fill_(moved)
@@ -40,9 +41,9 @@ def test_a_not_with_all_words_in_scope_takes_attention_from_them(
 
 def test_models_are_measured_by_name(tiny_encoder, tokenizer, tmp_path, capsys):
     encoder = tiny_encoder(vocab_size=len(tokenizer))
-    attach(encoder, BoolAttnConfig(rank=4))
+    attach_trained(encoder, BoolAttnConfig(rank=4))
     save(encoder, tmp_path / "model", tokenizer=tokenizer)
-    assert main(["measure", f"own={tmp_path / 'model'}", "--out", str(tmp_path / "out")]) == 0
+    assert main([f"own={tmp_path / 'model'}", "--out", str(tmp_path / "out")]) == 0
     assert "| own | ." in capsys.readouterr().out
     found = json.loads((tmp_path / "out" / "scopes.json").read_text())
     assert report(found, tmp_path / "again").startswith("| model |")

@@ -9,12 +9,12 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
-from boolattn import BoolAttnConfig, attach, detach
+from boolattn import BoolAttnConfig, detach
 from boolattn.attention.config import OPERATORS
 from boolattn.errors import ConfigError, GateError, UnsupportedEncoderError
 from boolattn.plugin import plugin_of, recording
 from boolattn.plugin.backend import SHORT
-from tests.conftest import FAMILIES, VOCABULARY
+from tests.conftest import FAMILIES, VOCABULARY, attach_trained
 
 CLOSED = [[], [], []]
 OPEN = [["and"], ["not", "or"], ["not"]]
@@ -46,7 +46,7 @@ def run(encoder, batch, *, is_training=False, **options):
 def test_closed_gates_change_no_bit(tiny_encoder, batch, family, attention, is_training):
     encoder = tiny_encoder(family, attention)
     before, gradients = run(encoder, batch, is_training=is_training)
-    attach(encoder)
+    attach_trained(encoder)
     for options in ({}, {"operators": CLOSED}, {"operators": torch.zeros(3, 3)}):
         after, others = run(encoder, batch, is_training=is_training, **options)
         assert torch.equal(after, before)
@@ -61,7 +61,7 @@ def test_open_gates_change_output_and_gradients(
 ):
     encoder = tiny_encoder(family, attention)
     before, gradients = run(encoder, batch, is_training=is_training)
-    attach(encoder)
+    attach_trained(encoder)
     after, others = run(encoder, batch, is_training=is_training, operators=OPEN)
     assert (after - before).abs().max() > 1e-4
     assert any(not torch.equal(gradients[name], others[name]) for name in gradients)
@@ -72,7 +72,7 @@ def test_only_the_texts_whose_gate_is_open_change(tiny_encoder, batch, family):
     encoder = tiny_encoder(family)
     with torch.no_grad():
         before = encoder(**batch).last_hidden_state
-        attach(encoder)
+        attach_trained(encoder)
         after = encoder(**batch, operators=[[], ["not"], []]).last_hidden_state
     # On tokens only: the output on padding is undefined and differs between kernels.
     for row, length in ((0, 11), (2, 4)):
@@ -85,14 +85,14 @@ def test_detach_restores_the_encoder(tiny_encoder, batch, family):
     encoder = tiny_encoder(family)
     names = set(encoder.state_dict())
     before, gradients = run(encoder, batch)
-    plugin = attach(encoder)
+    plugin = attach_trained(encoder)
     assert plugin_of(encoder) is plugin
     assert detach(encoder) is plugin
     after, others = run(encoder, batch)
     assert torch.equal(after, before)
     assert all(torch.equal(gradients[name], others[name]) for name in gradients)
     assert set(encoder.state_dict()) == names
-    attach(encoder)  # a second time
+    attach_trained(encoder)  # a second time
 
 
 SUBSETS = [subset for size in (1, 2, 3) for subset in itertools.combinations(OPERATORS, size)]
@@ -108,7 +108,7 @@ def test_factored_and_dense_agree_in_output_and_every_gradient(
     for form, attention in (("factored", "sdpa"), ("dense", "sdpa"), ("dense", "eager")):
         encoder = tiny_encoder("bert", attention)
         torch.manual_seed(7)
-        attach(
+        attach_trained(
             encoder,
             BoolAttnConfig(
                 operators=operators, variant=variant, form=form, rank=rank, use_noise=False
@@ -138,7 +138,7 @@ def test_factored_and_dense_agree_in_output_and_every_gradient(
 def test_every_parameter_gets_a_gradient(tiny_encoder, batch, family, rank, gate):
     encoder = tiny_encoder(family)
     torch.manual_seed(1)
-    plugin = attach(encoder, BoolAttnConfig(rank=rank, gate=gate))
+    plugin = attach_trained(encoder, BoolAttnConfig(rank=rank, gate=gate))
     encoder.requires_grad_(False)
     plugin.requires_grad_(True)  # a frozen encoder whose plug-in alone trains
     encoder.train()
@@ -159,7 +159,7 @@ def test_every_parameter_gets_a_gradient(tiny_encoder, batch, family, rank, gate
 def test_a_closed_learned_gate_gets_gradients_from_the_output(tiny_encoder, batch):
     encoder = tiny_encoder()
     torch.manual_seed(1)
-    plugin = attach(encoder, BoolAttnConfig(gate="learned"))
+    plugin = attach_trained(encoder, BoolAttnConfig(gate="learned"))
     plugin.gate.outer.weight.data.mul_(0.01)
     plugin.gate.outer.bias.data.fill_(-0.05)
     encoder.train()
@@ -175,7 +175,7 @@ def test_a_closed_learned_gate_gets_gradients_from_the_output(tiny_encoder, batc
 @pytest.mark.parametrize("variant", ["corrected", "paper"])
 def test_a_text_alone_or_padded_has_the_same_vectors(tiny_encoder, batch, family, variant, gate):
     encoder = tiny_encoder(family)
-    plugin = attach(encoder, BoolAttnConfig(variant=variant, gate=gate))
+    plugin = attach_trained(encoder, BoolAttnConfig(variant=variant, gate=gate))
     if gate == "learned":
         plugin.gate.outer.bias.data.fill_(5.0)
     for row, length in enumerate((11, 7, 4)):
@@ -194,7 +194,7 @@ def test_the_same_seed_gives_the_same_run(tiny_encoder, batch):
     for _ in range(2):
         encoder = tiny_encoder()
         torch.manual_seed(11)
-        attach(encoder)
+        attach_trained(encoder)
         runs.append(run(encoder, batch, is_training=True, operators=OPEN))
     assert torch.equal(runs[0][0], runs[1][0])
     assert all(torch.equal(runs[0][1][name], runs[1][1][name]) for name in runs[0][1])
@@ -202,7 +202,7 @@ def test_the_same_seed_gives_the_same_run(tiny_encoder, batch):
 
 def test_training_samples_scopes_and_evaluation_does_not(tiny_encoder, batch):
     encoder = tiny_encoder()
-    attach(encoder)
+    attach_trained(encoder)
     scopes = []
     for is_training in (True, True, False, False):
         encoder.train(is_training)
@@ -215,7 +215,7 @@ def test_training_samples_scopes_and_evaluation_does_not(tiny_encoder, batch):
 
 def check_recomputed(encoder, call, batch):
     """Compare the gradients of two passes with and without gradient checkpointing."""
-    attach(encoder)
+    attach_trained(encoder)
     gradients = []
     for is_on in (False, True):
         if is_on:
@@ -246,7 +246,7 @@ def test_gradient_checkpointing_changes_no_gradient(tiny_encoder, batch, family)
 )
 def test_compiles_into_one_graph(tiny_encoder, batch, family):
     encoder = tiny_encoder(family)
-    attach(encoder)
+    attach_trained(encoder)
     gate = torch.tensor([[1.0, 0, 0], [0, 1, 1], [0, 0, 1]])
     torch._dynamo.reset()
     compiled = torch.compile(encoder, backend="eager", fullgraph=True)
@@ -264,7 +264,7 @@ def test_compiles_into_one_graph(tiny_encoder, batch, family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_autocast_moves_the_output_the_same_way(tiny_encoder, batch, family):
     encoder = tiny_encoder(family, initializer_range=0.3)
-    attach(encoder)
+    attach_trained(encoder)
     moved = []
     for is_on in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled=is_on):
@@ -285,7 +285,7 @@ def test_a_model_in_half_precision_moves_the_same_way(
     for dtype in (torch.float32, torch.bfloat16):
         encoder = tiny_encoder("bert", attention, initializer_range=0.3)
         torch.manual_seed(3)
-        attach(encoder, BoolAttnConfig(operators=operators, form=form))
+        attach_trained(encoder, BoolAttnConfig(operators=operators, form=form))
         encoder.to(dtype)
         gate = torch.ones(3, len(operators))
         bare, _ = run(encoder, batch)
@@ -298,7 +298,7 @@ def test_a_model_in_half_precision_moves_the_same_way(
 @pytest.mark.parametrize("family", ["bert", "mpnet", "modernbert"])
 def test_a_copy_is_independent(tiny_encoder, batch, family):
     encoder = tiny_encoder(family)
-    attach(encoder)
+    attach_trained(encoder)
     expected, _ = run(encoder, batch, operators=OPEN)
     for other in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
         for parameter in plugin_of(other).parameters():
@@ -312,7 +312,7 @@ def test_a_copy_is_independent(tiny_encoder, batch, family):
 @pytest.mark.parametrize("family", ["bert", "mpnet", "modernbert"])
 def test_threads_do_not_mix_their_gates(tiny_encoder, batch, family):
     encoder = tiny_encoder(family)
-    attach(encoder)
+    attach_trained(encoder)
     gates = [[["and"]] * 3, [["not"]] * 3, CLOSED]
 
     def encode(gate):
@@ -340,7 +340,7 @@ def test_attaches_to_a_task_head(tiny_encoder, batch, family):
     model = AutoModelForMaskedLM.from_config(tiny_encoder(family).config).eval()
     with torch.no_grad():
         before = model(**batch).logits
-        attach(model)
+        attach_trained(model)
         assert torch.equal(model(**batch).logits, before)
         assert not torch.equal(model(**batch, operators=OPEN).logits, before)
 
@@ -348,8 +348,8 @@ def test_attaches_to_a_task_head(tiny_encoder, batch, family):
 def test_a_task_head_that_drops_labels_is_rejected(tiny_encoder):
     model = AutoModelForMaskedLM.from_config(tiny_encoder("mpnet").config)
     with pytest.raises(UnsupportedEncoderError, match=r"attach to model.base_model"):
-        attach(model)
-    attach(model.base_model)
+        attach_trained(model)
+    attach_trained(model.base_model)
 
 
 def test_another_implementation_of_a_family_is_rejected(tiny_encoder):
@@ -357,14 +357,14 @@ def test_another_implementation_of_a_family_is_rejected(tiny_encoder):
     for layer in encoder.encoder.layer:
         layer.attention.self.__class__ = type("OwnAttention", (type(layer.attention.self),), {})
     with pytest.raises(UnsupportedEncoderError, match="0 modules of the class BertSelf"):
-        attach(encoder)
+        attach_trained(encoder)
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert", "mpnet"])
 def test_an_encoder_can_run_inside_another(tiny_encoder, batch, family):
     outer, inner = tiny_encoder(family), tiny_encoder(family)
-    attach(outer)
-    attach(inner)
+    attach_trained(outer)
+    attach_trained(inner)
     with torch.no_grad():
         expected = outer(**batch, operators=OPEN).last_hidden_state
         outer.embeddings.register_forward_hook(lambda *_: inner(**batch) and None)
@@ -376,7 +376,7 @@ def test_an_interrupted_pass_leaves_no_state(tiny_encoder, batch, family):
     encoder = tiny_encoder(family)
     with torch.no_grad():
         bare = encoder(**batch).last_hidden_state
-        attach(encoder)
+        attach_trained(encoder)
 
         def stop(*_):
             raise KeyboardInterrupt
@@ -393,7 +393,7 @@ def test_an_interrupted_pass_leaves_no_state(tiny_encoder, batch, family):
 @pytest.mark.parametrize("family", ["mpnet", "modernbert"])
 def test_a_part_compiled_alone_drops_no_bias(tiny_encoder, batch, family):
     encoder = tiny_encoder(family)
-    attach(encoder)
+    attach_trained(encoder)
     torch._dynamo.reset()
     with torch.no_grad():
         expected = encoder(**batch, operators=OPEN).last_hidden_state
@@ -407,7 +407,7 @@ def test_a_part_compiled_alone_drops_no_bias(tiny_encoder, batch, family):
 @pytest.mark.parametrize("kind", ["bool", "float"])
 def test_a_mask_with_more_axes_hides_the_same_padding(tiny_encoder, batch, kind):
     encoder = tiny_encoder()
-    attach(encoder)
+    attach_trained(encoder)
     visible = batch["attention_mask"].bool()[:, None, None].expand(-1, 1, 11, -1)
     low = torch.finfo(torch.float32).min
     mask = visible if kind == "bool" else torch.zeros(visible.shape).masked_fill(~visible, low)
@@ -424,7 +424,7 @@ def test_a_mask_with_more_axes_hides_the_same_padding(tiny_encoder, batch, kind)
 
 def test_labels_with_positional_embeddings(tiny_encoder, batch):
     encoder = tiny_encoder()
-    attach(encoder)
+    attach_trained(encoder)
     embedded = encoder.get_input_embeddings()(batch["input_ids"])
     mask = batch["attention_mask"]
     with torch.no_grad():
@@ -438,15 +438,15 @@ def test_two_encoders_may_share_a_config(tiny_encoder, batch):
     twin = AutoModel.from_config(encoder.config).eval()
     twin.load_state_dict(encoder.state_dict())
     bare, _ = run(twin, batch)
-    attach(encoder)
+    attach_trained(encoder)
     assert torch.equal(run(twin, batch)[0], bare)
-    attach(twin)
+    attach_trained(twin)
     assert not torch.equal(run(twin, batch, operators=OPEN)[0], bare)
 
 
 def test_padding_on_the_left(tiny_encoder, batch):
     encoder = tiny_encoder()
-    attach(encoder)
+    attach_trained(encoder)
     ids = batch["input_ids"][1:2, :7]
     left = torch.nn.functional.pad(ids, (4, 0), value=0)
     mask = torch.nn.functional.pad(torch.ones_like(ids), (4, 0))
@@ -461,7 +461,7 @@ def test_padding_on_the_left(tiny_encoder, batch):
 
 def test_only_the_named_layers_get_a_bias(tiny_encoder, batch):
     encoder = tiny_encoder()
-    plugin = attach(encoder, BoolAttnConfig(layers=(1,)))
+    plugin = attach_trained(encoder, BoolAttnConfig(layers=(1,)))
     with recording() as record:
         encoder(**batch, operators=OPEN)
     assert list(record.biases) == [1]
@@ -472,7 +472,7 @@ def test_only_the_named_layers_get_a_bias(tiny_encoder, batch):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_short_and_long_texts_work(tiny_encoder, family, n_tokens):
     encoder = tiny_encoder(family)
-    attach(encoder)
+    attach_trained(encoder)
     ids = torch.randint(5, VOCABULARY, (1, n_tokens))
     hidden = encoder(input_ids=ids, operators=torch.ones(1, 3)).last_hidden_state
     assert hidden.shape == (1, n_tokens, 32)
@@ -485,7 +485,7 @@ def test_without_gradients_both_forms_agree_on_either_side_of_short(tiny_encoder
     for attention in ("sdpa", "eager"):
         encoder = tiny_encoder("bert", attention)
         torch.manual_seed(7)
-        attach(encoder)
+        attach_trained(encoder)
         ids = torch.randint(
             5, VOCABULARY, (2, n_tokens), generator=torch.Generator().manual_seed(1)
         )
@@ -499,7 +499,7 @@ def test_without_gradients_both_forms_agree_on_either_side_of_short(tiny_encoder
 
 def test_a_text_of_padding_alone_works(tiny_encoder, batch):
     encoder = tiny_encoder()
-    attach(encoder)
+    attach_trained(encoder)
     nothing = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"] * 0}
     with recording() as record:
         hidden = encoder(**nothing, operators=torch.ones(3, 3)).last_hidden_state
@@ -524,7 +524,7 @@ def test_a_text_of_padding_alone_works(tiny_encoder, batch):
 )
 def test_invalid_labels_are_rejected_in_one_line(tiny_encoder, batch, operators, message):
     encoder = tiny_encoder()
-    attach(encoder)
+    attach_trained(encoder)
     with pytest.raises(GateError, match=message) as caught:
         encoder(**batch, operators=operators)
     assert "\n" not in str(caught.value)
@@ -533,8 +533,8 @@ def test_invalid_labels_are_rejected_in_one_line(tiny_encoder, batch, operators,
 
 def test_a_label_without_an_expert_is_rejected(tiny_encoder, batch):
     encoder = tiny_encoder()
-    attach(encoder, BoolAttnConfig(operators=("and",)))
-    with pytest.raises(GateError, match="no expert for 'not'; it has and"):
+    attach_trained(encoder, BoolAttnConfig(operators=("and",)))
+    with pytest.raises(GateError, match="no expert for 'not'; this model has and"):
         encoder(**batch, operators=[["not"], [], []])
 
 
@@ -545,31 +545,31 @@ def test_unsupported_families_are_rejected():
         with torch.device("meta"):
             model = AutoModel.from_config(config)
         with pytest.raises(UnsupportedEncoderError, match=f"cannot attach to '{family}'; supp"):
-            attach(model)
+            attach_trained(model)
 
 
 def test_a_decoder_is_rejected(tiny_encoder):
     with pytest.raises(UnsupportedEncoderError, match="decoder"):
-        attach(tiny_encoder(is_decoder=True))
+        attach_trained(tiny_encoder(is_decoder=True))
 
 
 def test_attaching_twice_and_detaching_nothing_are_rejected(tiny_encoder):
     encoder = tiny_encoder()
     with pytest.raises(ConfigError, match="has no BoolAttn"):
         detach(encoder)
-    attach(encoder)
+    attach_trained(encoder)
     with pytest.raises(ConfigError, match="already has BoolAttn"):
-        attach(encoder)
+        attach_trained(encoder)
 
 
 def test_a_missing_layer_is_rejected(tiny_encoder):
     with pytest.raises(ConfigError, match="layer 7, but the encoder has 2: 0 to 1"):
-        attach(tiny_encoder(), BoolAttnConfig(layers=(0, 7)))
+        attach_trained(tiny_encoder(), BoolAttnConfig(layers=(0, 7)))
 
 
 def test_attention_changed_after_attach_is_rejected(tiny_encoder, batch):
     encoder = tiny_encoder()
-    attach(encoder)
+    attach_trained(encoder)
     encoder.set_attn_implementation("sdpa")
     with pytest.raises(UnsupportedEncoderError, match="set to 'sdpa' after attach"):
         encoder(**batch, operators=OPEN)
@@ -589,7 +589,7 @@ def test_parameter_counts_of_the_paper(size, expected, added):
         encoder = AutoModel.from_config(AutoConfig.for_model("bert", **size))
         bare = sum(p.numel() for p in encoder.parameters())
         variant = "paper" if expected else "corrected"
-        attach(
+        attach_trained(
             encoder, BoolAttnConfig(variant=variant, gate="learned", rank=None if expected else 16)
         )
     total = sum(p.numel() for p in encoder.parameters())
@@ -603,7 +603,7 @@ def test_parameter_counts_of_the_paper(size, expected, added):
 @pytest.mark.parametrize("form", ["factored", "dense"])
 def test_gpu_and_cpu_agree(tiny_encoder, batch, form):
     encoder = tiny_encoder()
-    attach(encoder, BoolAttnConfig(form=form))
+    attach_trained(encoder, BoolAttnConfig(form=form))
     expected, _ = run(encoder, batch, operators=OPEN)
     encoder.cuda()
     moved = {name: value.cuda() for name, value in batch.items()}

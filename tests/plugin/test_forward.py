@@ -8,11 +8,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-from boolattn import BoolAttnConfig, attach, detach
+from boolattn import BoolAttnConfig, detach
 from boolattn.errors import GateError, UnsupportedEncoderError
 from boolattn.plugin import recording
 from boolattn.plugin.recording import current
-from tests.conftest import FAMILIES
+from tests.conftest import FAMILIES, attach_trained
 from tests.plugin.test_attach import ATTENTIONS, CLOSED, OPEN, check_recomputed, run
 
 PASSES_LABELS = [pair for pair in ATTENTIONS if pair[0] != "mpnet"]
@@ -37,7 +37,7 @@ class Forward:
 def test_forward_with_labels_is_the_call(tiny_encoder, batch, family, attention, is_training):
     encoder = tiny_encoder(family, attention)
     before, gradients = run(encoder, batch, is_training=is_training)
-    attach(encoder)
+    attach_trained(encoder)
     for options in ({}, {"operators": CLOSED}, {"operators": OPEN, "is_bare": True}):
         after, others = run(Forward(encoder), batch, is_training=is_training, **options)
         assert torch.equal(after, before)
@@ -61,7 +61,7 @@ def test_forward_opens_the_models_own_gate(tiny_encoder, tokenizer, family, gate
     batch.pop("token_type_ids", None)
     before, _ = run(encoder, batch, is_training=is_training)
     torch.manual_seed(1)
-    plugin = attach(encoder, BoolAttnConfig(gate=gate), tokenizer=tokenizer)
+    plugin = attach_trained(encoder, BoolAttnConfig(gate=gate), tokenizer=tokenizer)
     if gate == "learned":
         plugin.gate.outer.bias.data.fill_(5.0)
     expected, _ = run(encoder, batch, is_training=is_training)
@@ -79,7 +79,7 @@ def test_forward_opens_the_models_own_gate(tiny_encoder, tokenizer, family, gate
 
 def test_forward_finds_padding_and_records(tiny_encoder, batch):
     encoder = tiny_encoder("modernbert")
-    attach(encoder, BoolAttnConfig(layers=(1,)))  # the first layer has no bias
+    attach_trained(encoder, BoolAttnConfig(layers=(1,)))  # the first layer has no bias
     records = []
     for call in (encoder, encoder.forward):
         with recording() as record, torch.no_grad():
@@ -92,7 +92,7 @@ def test_forward_finds_padding_and_records(tiny_encoder, batch):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_calls_and_forwards_take_turns(tiny_encoder, batch, tokenizer, family):
     encoder = tiny_encoder(family)
-    attach(encoder, tokenizer=tokenizer)
+    attach_trained(encoder, tokenizer=tokenizer)
     with torch.no_grad():
         expected = encoder(**batch).last_hidden_state
         encoder.embeddings(batch["input_ids"])  # by itself, begins nothing that stays
@@ -104,7 +104,7 @@ def test_calls_and_forwards_take_turns(tiny_encoder, batch, tokenizer, family):
 
 def test_labels_that_forward_would_drop_are_refused(tiny_encoder, batch):
     encoder = tiny_encoder("mpnet")
-    attach(encoder)
+    attach_trained(encoder)
     with pytest.raises(GateError, match=r"MPNetModel.forward drops operators=.* call the encoder"):
         encoder.forward(**batch, operators=OPEN)
     encoder(**batch, operators=OPEN)
@@ -112,7 +112,7 @@ def test_labels_that_forward_would_drop_are_refused(tiny_encoder, batch):
 
 def test_recomputed_layers_without_a_pass_are_refused(tiny_encoder, batch):
     encoder = tiny_encoder("modernbert").train()
-    attach(encoder)
+    attach_trained(encoder)
     encoder.gradient_checkpointing_enable()
     with pytest.raises(UnsupportedEncoderError, match="needs a call of ModernBertModel itself"):
         encoder.forward(**batch, operators=OPEN)
@@ -126,7 +126,7 @@ def test_recomputed_layers_keep_their_pass(tiny_encoder, batch, family):
 
 def test_a_compiled_forward_is_refused(tiny_encoder, batch):
     encoder = tiny_encoder()
-    attach(encoder)
+    attach_trained(encoder)
     torch._dynamo.reset()
     compiled = torch.compile(encoder.forward, backend="eager", fullgraph=True)
     with pytest.raises(Exception, match="compile the encoder, not its forward"):
@@ -152,7 +152,7 @@ def test_inside_a_sentence_transformer(sentence_model, tokenizer, family):
     model = sentence_model(family)
     before = model.encode(TEXTS, convert_to_tensor=True)
     alone = model.encode(TEXTS[1:], convert_to_tensor=True)
-    attach(model[0].model, tokenizer=tokenizer)
+    attach_trained(model[0].model, tokenizer=tokenizer)
     after = model.encode(TEXTS, convert_to_tensor=True)
     assert (after - before)[0].abs().max() > 1e-4
     # The second text has no operator: equal alone, to the bit.
@@ -164,7 +164,7 @@ def test_inside_a_sentence_transformer(sentence_model, tokenizer, family):
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
 def test_a_sentence_transformer_passes_labels_and_gradients(sentence_model, family):
     model = sentence_model(family).train()
-    plugin = attach(model[0].model)
+    plugin = attach_trained(model[0].model)
     features = model.preprocess(TEXTS)
     torch.manual_seed(0)
     closed = model(dict(features))["sentence_embedding"]
@@ -179,4 +179,4 @@ def test_a_sentence_transformer_passes_labels_and_gradients(sentence_model, fami
 def test_a_sentence_transformer_itself_is_refused(sentence_model):
     model = sentence_model("bert")
     with pytest.raises(UnsupportedEncoderError, match=r"SentenceTransformer: model\[0\].model"):
-        attach(model)
+        attach_trained(model)

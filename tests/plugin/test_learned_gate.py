@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from boolattn import BoolAttnConfig, attach
+from boolattn import BoolAttnConfig
 from boolattn.plugin import recording
-from tests.conftest import FAMILIES
+from tests.conftest import FAMILIES, attach_trained
 
 READS = ["mean", "context"]
 
@@ -31,7 +31,9 @@ def hidden(encoder, batch, *, is_training):
 
 def gated(encoder, bias, reads="context", **changes):
     torch.manual_seed(5)
-    plugin = attach(encoder, BoolAttnConfig(gate="learned", gate_reads=reads, rank=8, **changes))
+    plugin = attach_trained(
+        encoder, BoolAttnConfig(gate="learned", gate_reads=reads, rank=8, **changes)
+    )
     plugin.gate.outer.bias.data.fill_(bias)
     return plugin
 
@@ -99,6 +101,6 @@ def test_compiles_for_every_length(tiny_encoder):
 def test_the_light_form_has_fewer_parameters(tiny_encoder):
     sizes = {}
     for rank in (None, 8):
-        plugin = attach(tiny_encoder(), BoolAttnConfig(gate="learned", rank=rank))
+        plugin = attach_trained(tiny_encoder(), BoolAttnConfig(gate="learned", rank=rank))
         sizes[rank] = sum(p.numel() for p in plugin.gate.parameters())
     assert sizes[8] < sizes[None] / 3

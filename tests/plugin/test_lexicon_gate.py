@@ -4,13 +4,13 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertTokenizer
 
-from boolattn import BoolAttnConfig, attach
+from boolattn import BoolAttnConfig
 from boolattn.encoders.models import minilm_folder
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin import recording
 from boolattn.plugin.vocabulary import lexicon_gate
 from boolattn.query.lexicon import CUES, NOT_CUES
-from tests.conftest import TEXTS, VOCABULARY, cue_labels
+from tests.conftest import TEXTS, VOCABULARY, attach_trained, cue_labels
 
 SENTENCES = (
     *TEXTS,
@@ -153,7 +153,7 @@ def test_plain_text_opens_the_gate_and_labels_override_it(tiny_encoder, tokenize
     batch.pop("token_type_ids", None)
     with torch.no_grad():
         bare = encoder(**batch).last_hidden_state
-        attach(encoder, tokenizer=tokenizer)
+        attach_trained(encoder, tokenizer=tokenizer)
         with recording() as record:
             plain = encoder(**batch).last_hidden_state
             labelled = encoder(**batch, operators=[["not"], []]).last_hidden_state
@@ -170,15 +170,15 @@ def test_text_without_cues_changes_no_bit(tiny_encoder, tokenizer):
     batch.pop("token_type_ids", None)
     with torch.no_grad():
         bare = encoder(**batch).last_hidden_state
-        attach(encoder, tokenizer=tokenizer)
+        attach_trained(encoder, tokenizer=tokenizer)
         assert torch.equal(encoder(**batch).last_hidden_state, bare)
 
 
 def test_missing_tokenizer_or_ids_are_rejected(tiny_encoder, tokenizer):
     with pytest.raises(ConfigError, match="needs the encoder's tokenizer"):
-        attach(tiny_encoder(), BoolAttnConfig(gate="lexicon"))
+        attach_trained(tiny_encoder(), BoolAttnConfig(gate="lexicon"))
     encoder = tiny_encoder()
-    attach(encoder, tokenizer=tokenizer)
+    attach_trained(encoder, tokenizer=tokenizer)
     with pytest.raises(GateError, match="needs input_ids"):
         encoder(inputs_embeds=torch.zeros(1, 3, 32))
     encoder(inputs_embeds=torch.zeros(1, 3, 32), operators=[["and"]])
@@ -195,7 +195,7 @@ def test_a_slow_tokenizer_is_rejected(tokenizer):
 
 def test_tokens_added_after_attach(tiny_encoder, tokenizer):
     encoder = tiny_encoder()
-    attach(encoder, tokenizer=tokenizer)
+    attach_trained(encoder, tokenizer=tokenizer)
     encoder.resize_token_embeddings(VOCABULARY + 5)
     ids = torch.cat(
         [tokenizer("a not b", return_tensors="pt")["input_ids"], torch.tensor([[224]])], 1

@@ -7,12 +7,12 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
 import boolattn
-from boolattn import BoolAttnConfig, attach
+from boolattn import BoolAttnConfig
 from boolattn.attention.config import OLDER
 from boolattn.errors import ConfigError, DataError, PluginMismatchError
 from boolattn.plugin import plugin_of
 from boolattn.plugin.storage import FILE
-from tests.conftest import FAMILIES
+from tests.conftest import FAMILIES, attach_trained
 
 OPEN = [["and"], ["not", "or"], ["not"]]
 
@@ -25,7 +25,7 @@ def vectors(encoder, batch, **options):
 @pytest.mark.parametrize("gate", ["label", "lexicon", "learned"])
 def test_a_saved_plugin_is_loaded_bit_for_bit(tiny_encoder, tokenizer, batch, tmp_path, gate):
     encoder = tiny_encoder()
-    attach(encoder, BoolAttnConfig(gate=gate, rank=4), tokenizer=tokenizer)
+    attach_trained(encoder, BoolAttnConfig(gate=gate, rank=4), tokenizer=tokenizer)
     path = boolattn.save_plugin(encoder, tmp_path / "plugin")
     assert [p.name for p in (tmp_path / "plugin").iterdir()] == [path.name]
     other = tiny_encoder()
@@ -40,7 +40,7 @@ def test_a_saved_plugin_is_loaded_bit_for_bit(tiny_encoder, tokenizer, batch, tm
 
 def test_a_learned_gate_of_an_older_version_is_loaded(tiny_encoder, batch, tmp_path):
     encoder = tiny_encoder()
-    attach(encoder, BoolAttnConfig(gate="learned", rank=4, **OLDER))
+    attach_trained(encoder, BoolAttnConfig(gate="learned", rank=4, **OLDER))
     plugin = plugin_of(encoder)
     plugin.gate.outer.bias.data.fill_(5.0)
     for layer in plugin.layers.values():
@@ -59,7 +59,7 @@ def test_a_learned_gate_of_an_older_version_is_loaded(tiny_encoder, batch, tmp_p
 def test_encoder_and_plugin_saved_together_are_loaded(tiny_encoder, batch, tmp_path, family):
     encoder = tiny_encoder(family)
     bare = vectors(encoder, batch)
-    attach(encoder)
+    attach_trained(encoder)
     for _ in range(2):  # a second save replaces the first
         boolattn.save(encoder, tmp_path / "model")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model"]
@@ -76,7 +76,7 @@ def test_encoder_and_plugin_saved_together_are_loaded(tiny_encoder, batch, tmp_p
 
 def test_a_plugin_for_another_encoder_is_rejected(tiny_encoder, tmp_path):
     encoder = tiny_encoder()
-    attach(encoder)
+    attach_trained(encoder)
     boolattn.save_plugin(encoder, tmp_path)
     with pytest.raises(
         PluginMismatchError, match="saved for an encoder with hidden_size 32; this one has 16"
@@ -88,7 +88,7 @@ def test_a_plugin_for_another_encoder_is_rejected(tiny_encoder, tmp_path):
 
 def test_damaged_files_are_rejected_in_one_line(tiny_encoder, tmp_path):
     encoder = tiny_encoder()
-    attach(encoder)
+    attach_trained(encoder)
     path = boolattn.save_plugin(encoder, tmp_path)
     whole = path.read_bytes()
     for damage, message in (
@@ -119,7 +119,7 @@ def rewritten_header(path, **changes):
 
 def test_settings_of_another_version_are_rejected(tiny_encoder, tmp_path):
     encoder = tiny_encoder()
-    attach(encoder)
+    attach_trained(encoder)
     path = boolattn.save_plugin(encoder, tmp_path)
     rewritten_header(path, format=9)
     with pytest.raises(PluginMismatchError, match="has format 9; this version reads 1"):
@@ -137,7 +137,7 @@ def test_settings_of_another_version_are_rejected(tiny_encoder, tmp_path):
 
 def test_saving_never_deletes_other_files(tiny_encoder, tokenizer, tmp_path):
     encoder = tiny_encoder()
-    attach(encoder)
+    attach_trained(encoder)
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "thesis.txt").write_text("years", encoding="utf-8")
@@ -155,7 +155,7 @@ def test_saving_never_deletes_other_files(tiny_encoder, tokenizer, tmp_path):
 
 def test_a_failed_save_keeps_the_previous_one(tiny_encoder, batch, tmp_path, monkeypatch):
     encoder = tiny_encoder()
-    attach(encoder)
+    attach_trained(encoder)
     boolattn.save(encoder, tmp_path / "model")
     expected = vectors(encoder, batch, operators=OPEN)
 
@@ -175,7 +175,7 @@ def test_a_failed_save_keeps_the_previous_one(tiny_encoder, batch, tmp_path, mon
 def test_an_encoder_is_loaded_by_its_name_on_the_hub(tiny_encoder, batch, tmp_path):
     """From the hub's cache, laid out as a download leaves it."""
     encoder = tiny_encoder()
-    attach(encoder)
+    attach_trained(encoder)
     home = tmp_path / "models--us--moths"
     boolattn.save(encoder, home / "snapshots" / ("0" * 40))
     (home / "refs").mkdir()

@@ -10,8 +10,8 @@ import torch
 
 from boolattn.data.labelled_queries import write_labelled_queries
 from boolattn.data.records import Dataset, Document, Operand, Query
-from boolattn.query.operators import Operator
 from boolattn.query.parsed_query import LabelledQuery
+from boolattn.query.tree import Operator
 from boolattn.training.corpus import Corpus
 from boolattn.training.preset_files import make_preset
 from tests.parses import flat

@@ -11,7 +11,7 @@ from boolattn.encoder import query_encoder, save_towers
 from boolattn.encoder.tower_storage import load_towers
 from boolattn.errors import ConfigError
 from boolattn.training.averaging import average
-from boolattn.training.towers import freeze_embeddings, load_encoder, make_towers
+from boolattn.training.towers import freeze, load_encoder, make_towers
 
 
 @pytest.fixture
@@ -67,9 +67,10 @@ def test_other_encoders_and_two_towers_are_refused(trained, tiny_encoder, tokeni
 
 
 def test_frozen_embeddings_take_no_gradient(preset):
-    towers = make_towers(preset("model.use_plugin=false"))
+    chosen = preset("model.use_plugin=false", freeze_embeddings=True)
+    towers = make_towers(chosen)
     weight = query_encoder(towers).get_input_embeddings().weight
     assert weight.requires_grad
-    freeze_embeddings(towers)
+    freeze(towers, chosen.train)
     assert not weight.requires_grad
     assert sum(one.requires_grad for one in towers.parameters()) > 5

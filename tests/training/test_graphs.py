@@ -22,14 +22,15 @@ from boolattn.training.graphs.cuda_graph import Recording, Weights
 from boolattn.training.launch import make_steps
 from boolattn.training.retrieval import trainer
 from boolattn.training.tower_pass import TowerPass, encode
-from boolattn.training.towers import make_towers
+from boolattn.training.towers import freeze, make_towers
+from tests.conftest import trained
 
 
 @pytest.fixture
 def parts(preset, corpus):
     # Where there is a GPU, sentence-transformers puts the towers there; batches are made here.
     preset = preset("plugin.use_noise=false")
-    towers = make_towers(preset).cpu().eval()
+    towers = trained(make_towers(preset)).cpu().eval()
     return towers, make_steps(preset, corpus)
 
 
@@ -59,7 +60,10 @@ class Strict(TorchDispatchMode):
 
 def test_padding_changes_no_scope_loss(preset, corpus):
     preset = preset("plugin.use_noise=false", "pretrain.n_sentences=20", scope_weight=1.0)
-    towers, features = make_towers(preset).cpu().eval(), make_steps(preset, corpus)[0]["scoped"]
+    towers, features = (
+        trained(make_towers(preset)).cpu().eval(),
+        make_steps(preset, corpus)[0]["scoped"],
+    )
     n_tokens = features["input_ids"].shape[1] + 5
     wide = padded(features, n_tokens, 0)
     assert wide["scopes"].shape == (4, 3, n_tokens)
@@ -107,6 +111,15 @@ def test_without_a_gpu_passes_run_as_usual(parts):
         assert all(torch.equal(a, b) for a, b in zip(plain, found, strict=True))
 
 
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_documents_of_a_frozen_encoder_are_not_recorded(preset, is_frozen):
+    chosen = preset(freeze_encoder=is_frozen)
+    towers = make_towers(chosen)
+    freeze(towers, chosen.train)
+    tasks = {"query", "scope", "document"}
+    assert capture(towers, "all").tasks == (tasks - {"document"} if is_frozen else tasks)
+
+
 def test_a_worker_makes_batches_where_a_gpu_waits_for_them(preset, monkeypatch):
     settings = preset().train
     assert trainer._n_workers(settings, has_gpu=True) == 1
@@ -150,7 +163,7 @@ def test_a_pass_asks_the_device_nothing(preset, corpus, monkeypatch, task, use_p
         "scope": steps[0].get("scoped"),
     }[task]
     n_tokens = max(48, features["input_ids"].shape[1])
-    towers = make_towers(preset).cpu().train()
+    towers = trained(make_towers(preset)).cpu().train()
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     # It looks at a gate on a CPU, and not at one on a GPU that records.
     monkeypatch.setattr(hooks, "_may_open", lambda gate: True)
@@ -258,14 +271,18 @@ def test_passes_before_a_recording_do_all_it_must_do(parts):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("is_frozen", [False, True])
 @pytest.mark.parametrize(("is_bf16", "is_packed"), [(False, False), (True, False), (True, True)])
-def test_recorded_passes_give_the_same_vectors_and_gradients(preset, corpus, is_bf16, is_packed):
-    preset = preset("plugin.use_noise=false")
-    towers = quiet(make_towers(preset).cuda())
+def test_recorded_passes_give_the_same_vectors_and_gradients(
+    preset, corpus, is_bf16, is_packed, is_frozen
+):
+    preset = preset("plugin.use_noise=false", freeze_encoder=is_frozen)
+    towers = quiet(trained(make_towers(preset)).cuda())
+    freeze(towers, preset.train)
     steps = make_steps(preset, corpus)
     if is_packed:
         steps.collator.chunk = 0
-    captured = Captured(towers, ("query", "document"))
+    captured = capture(towers, "all")
     for number in (0, 1, 2, 0):
         batch = steps[number]
         inputs = {
@@ -290,7 +307,7 @@ def test_recorded_passes_give_the_same_vectors_and_gradients(preset, corpus, is_
 @pytest.mark.gpu
 def test_a_failed_recording_leaves_the_process_usable(preset, corpus, monkeypatch):
     preset = preset()
-    towers = make_towers(preset).cuda().train()
+    towers = trained(make_towers(preset)).cuda().train()
     features = {name: v.cuda() for name, v in make_steps(preset, corpus)[0]["queries"].items()}
     captured = Captured(towers, ("query",))
 

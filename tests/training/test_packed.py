@@ -12,6 +12,7 @@ from boolattn.training.retrieval.trainer import Job, RetrievalTrainer
 from boolattn.training.run_folder import RunFolder
 from boolattn.training.tower_pass import TowerPass
 from boolattn.training.towers import make_towers
+from tests.conftest import trained
 from tests.training.test_graphs import quiet
 
 
@@ -41,7 +42,7 @@ def compare(towers, both, device="cpu", *, is_half=False):
 @pytest.mark.parametrize("change", ["", "use_plugin=false", "pooling=cls", "is_shared=false"])
 def test_packed_documents_give_the_same_vectors_and_gradients(preset, corpus, change):
     preset = preset(*([f"model.{change}"] if change else []))
-    towers = quiet(make_towers(preset).cpu())
+    towers = quiet(trained(make_towers(preset)).cpu())
     padded, packed = batches(preset, corpus)
     assert len(padded["documents"]) > 1
     assert len(packed["documents"]) == 1
@@ -51,7 +52,7 @@ def test_packed_documents_give_the_same_vectors_and_gradients(preset, corpus, ch
 
 def test_a_text_does_not_see_its_neighbours(preset, corpus):
     preset = preset()
-    towers = quiet(make_towers(preset).cpu())
+    towers = quiet(trained(make_towers(preset)).cpu())
     _, batch = batches(preset, corpus)
     [features] = batch["documents"]
     places = batch["places"]
@@ -67,7 +68,7 @@ def test_a_text_does_not_see_its_neighbours(preset, corpus):
 
 def test_attention_dropout_acts(preset, corpus):
     preset = preset()
-    towers = quiet(make_towers(preset).cpu())
+    towers = quiet(trained(make_towers(preset)).cpu())
     _, batch = batches(preset, corpus)
     documents, places = batch["documents"], batch["places"]
     plain, again = (TowerPass(towers).encode_documents(documents, places) for _ in range(2))
@@ -102,7 +103,7 @@ def test_what_packs(tiny_encoder, tokenizer, monkeypatch, family, capability, ch
 
 
 def test_a_cpu_pads(preset, corpus, tmp_path):
-    towers = make_towers(preset()).cpu()
+    towers = trained(make_towers(preset())).cpu()
     steps = make_steps(preset(chunk=0), corpus)
     RetrievalTrainer(Job(preset(chunk=0), towers, steps, RunFolder(tmp_path)))
     assert steps.collator.chunk == 64
@@ -110,7 +111,7 @@ def test_a_cpu_pads(preset, corpus, tmp_path):
 
 def test_a_saved_model_names_no_attention_of_ours(preset, corpus, tmp_path):
     preset = preset("model.use_plugin=false")
-    towers = make_towers(preset).cpu()
+    towers = trained(make_towers(preset)).cpu()
     _, packed = batches(preset, corpus)
     TowerPass(towers).encode_documents(packed["documents"], packed["places"])
     towers.save(str(tmp_path / "model"))
@@ -123,7 +124,7 @@ def test_a_saved_model_names_no_attention_of_ours(preset, corpus, tmp_path):
 def test_a_training_packs_where_it_can(preset, corpus, monkeypatch, tmp_path, chunk, used):
     preset = preset(chunk=chunk, use_bf16=True)
     monkeypatch.setattr(trainer, "can_pack", lambda towers: True)
-    towers, steps = make_towers(preset).cpu(), make_steps(preset, corpus)
+    towers, steps = trained(make_towers(preset)).cpu(), make_steps(preset, corpus)
     calls = []
     own = packed.encode_packed
     monkeypatch.setattr(
@@ -139,7 +140,7 @@ def test_a_training_packs_where_it_can(preset, corpus, monkeypatch, tmp_path, ch
 
 def test_the_attention_of_other_passes_is_unchanged(preset, corpus):
     preset = preset("model.use_plugin=false")
-    towers = make_towers(preset).cpu().eval()
+    towers = trained(make_towers(preset)).cpu().eval()
     padded, packed = batches(preset, corpus)
     with torch.no_grad():
         before = TowerPass(towers).encode_documents(padded["documents"], padded["places"])
@@ -159,7 +160,7 @@ def packed_encoder(towers):
 @pytest.mark.parametrize("change", ["", "use_plugin=false"])
 def test_a_gpu_gives_the_same_vectors_and_gradients(preset, corpus, change):
     preset = preset(*([f"model.{change}"] if change else []))
-    towers = quiet(make_towers(preset).cuda())
+    towers = quiet(trained(make_towers(preset)).cuda())
     assert can_pack(towers)
     expected, found = compare(towers, batches(preset, corpus), "cuda", is_half=True)
     torch.testing.assert_close(found, expected, atol=2e-2, rtol=5e-2)

@@ -77,6 +77,22 @@ def test_heads_learn_and_the_encoder_stays(tiny_encoder, tokenizer):
     assert all(p.requires_grad for p in trainer.encoder.parameters())
 
 
+@pytest.mark.parametrize("triplet_weight", [0.0, 0.2])
+def test_only_a_loss_of_vectors_moves_the_factors(tiny_encoder, tokenizer, batch, triplet_weight):
+    trainer = _pretrainer(
+        *(tiny_encoder, tokenizer),
+        **{"max_steps": 3, "learning_rate": 1e-2, "scope_weight": 1},
+        **{"train_embeddings": False, "triplet_weight": triplet_weight},
+    )
+    encoder, labels = trainer.encoder.eval(), {"operators": torch.ones(3, 3)}
+    with torch.no_grad():
+        before = encoder(**batch).last_hidden_state
+    trainer.run()
+    with torch.no_grad():
+        after = encoder.eval()(**batch, **labels).last_hidden_state
+    assert torch.equal(after, before) == (triplet_weight == 0)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_heads_learn_from_the_wordings_of_the_settings(tiny_encoder, tokenizer, monkeypatch, share):
     trainer = _pretrainer(

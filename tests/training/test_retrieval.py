@@ -20,6 +20,7 @@ from boolattn.training.retrieval.training import train_towers
 from boolattn.training.run_folder import RunFolder
 from boolattn.training.tower_pass import TowerPass
 from boolattn.training.towers import make_towers
+from tests.conftest import trained
 
 
 def _weights(folder):
@@ -188,16 +189,33 @@ def test_heads_are_frozen_by_the_setting(preset, corpus, tmp_path, is_frozen):
     assert any(".layers." in name and "boolattn" in name for name in moved), "experts are trained"
 
 
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_only_the_plug_in_is_trained_over_a_frozen_encoder(preset, corpus, tmp_path, is_frozen):
+    chosen = preset(max_steps=4, freeze_encoder=is_frozen, keep="last", plugin_learning_rate=0.1)
+    torch.manual_seed(chosen.train.seed)
+    towers = make_towers(chosen)
+    before, texts = towers.state_dict(), ["moths of Borneo but not Sumatra", "moths"]
+    documents, queries = towers.encode_document(texts), towers.encode_query(texts)
+    result = train(chosen, Launch(out=tmp_path / "run"), corpus)
+    after = _weights(result.model)
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert any(name.endswith(".factor") for name in moved)
+    assert all("boolattn" in name for name in moved) == is_frozen
+    model = SentenceTransformer(str(result.model), device="cpu")
+    assert (model.encode_document(texts) == documents).all() == is_frozen
+    assert not (model.encode_query(texts)[0] == queries[0]).all()
+
+
 def test_plain_towers_have_no_heads(preset, corpus, tmp_path):
     chosen = preset("model.use_plugin=false", freeze_heads=True)
-    with pytest.raises(ConfigError, match="freeze_heads freezes heads of the plug-in"):
+    with pytest.raises(ConfigError, match="freeze_heads and freeze_encoder need the plug-in"):
         train(chosen, Launch(out=tmp_path / "run"), corpus)
 
 
 def test_documents_are_encoded_without_the_plug_in(preset, corpus):
     """Documents have many an "and", which would open the gate."""
     chosen = preset()
-    towers = make_towers(chosen).eval()
+    towers = trained(make_towers(chosen)).eval()
     step = make_steps(chosen, corpus)[0]
     before = TowerPass(towers)(step["queries"], step["documents"], step["places"])
     [plugin] = {part for part in towers.modules() if isinstance(part, BoolAttn)}

@@ -14,6 +14,7 @@ NAMES = {
     "demo",
     "minilm-taxa",
     "bge-small-general",
+    "bge-small-plugin",
     "minilm-quest-intro",
     "bert-base-taxa",
     "bert-base-quest-intro",

@@ -9,11 +9,10 @@ from torch import Tensor, nn
 
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 from boolattn.attention.cue import cue_predictor, shuffle
-from boolattn.attention.experts import ExpertCues, near_function
-from boolattn.attention.folding import FoldedWeights, Parts, are_own
+from boolattn.attention.folding import FoldedWeights, are_foldable, current_state, kernels
 from boolattn.attention.gate import Gate, LexiconGate, learned_gate
 from boolattn.attention.layer import BoolAttnLayer, CueState
-from boolattn.attention.position import N_CACHED, position_precision, position_weight, words
+from boolattn.attention.position import is_traced, words
 
 if TYPE_CHECKING:
     from boolattn.attention.cue import CuePredictor
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from boolattn.attention.gpu.kernel_bias import KernelCues
 
 
-#: Cues of the reference, of training, of folded weights, and of the GPU kernels.
-AnyCues: TypeAlias = "CueState | ExpertCues | FoldedCues | KernelCues"
+#: Cues of the reference, of folded weights, and of the GPU kernels.
+AnyCues: TypeAlias = "CueState | FoldedCues | KernelCues"
 
 
 class BoolAttn(nn.Module):
@@ -48,10 +47,10 @@ class BoolAttn(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self._fold_on, self._folded = (
-            cast("tuple[str, ...]", ()),
-            cast("FoldedWeights | None", None),
-        )
+        self._fold_on: tuple[str, ...] = ()
+        self._folded: FoldedWeights | None = None
+        #: Addresses and versions of the factors, and the layers where all are 0.
+        self._idle: tuple[list[int], frozenset[int]] | None = None
         self.operators = nn.Parameter(torch.randn(config.n_operators, config.d_o))
         self.cue = cue_predictor(config, hidden_size)
         self.gate = learned_gate(config, hidden_size) if config.gate == "learned" else lexicon
@@ -79,54 +78,49 @@ class BoolAttn(nn.Module):
         cue = torch.sigmoid(logits.float()) * mask[:, None]
         if self.config.cue_seed is not None:
             cue = shuffle(cue, mask, self.config.cue_seed)
-        may_fold = may_fold and torch.is_grad_enabled() and hidden.device.type in self._fold_on
-        if torch.compiler.is_compiling() or not (may_fold and are_own(self.layers.modules())):
-            may_fold = False
-        positions = self._positions(cue, near_function(cue) if may_fold else None)
-        found = CueState(mask, scopable, gate, logits, cue, positions)
-        if not may_fold:
-            return found
-        layers: dict[int, Any] = {int(name): layer for name, layer in self.layers.items()}
-        return ExpertCues.find(found, layers, self.operators)
+        return CueState(mask, scopable, gate, logits, cue)
 
-    def _positions(self, cue: Tensor, function: Any = None) -> dict[str, Tensor]:  # noqa: ANN401
-        """Compute the position weights of all layers at once; layers differ only in sigma.
+    def idle_layers(self) -> frozenset[int]:
+        """Return the layers that a pass leaves out: without gradients those with factors of 0.
 
-        Only in training, where it saves many small GPU kernels; without a ``function`` of kernels
-        only for short texts, where the pairs of tokens of all layers take little memory.
+        The factors are looked at once, and again after they change or after a pass with gradients,
+        because a look makes a GPU wait. A compiler and a CUDA graph get every layer. A write to
+        ``factor.data`` in ``eval`` mode is not noticed.
         """
-        if function is not None:
-            sigmas = torch.stack([cast("Any", layer).bias.sigma for layer in self.layers.values()])
-            near = function.apply(cue, position_precision(sigmas), self.config)
-            return dict(zip(self.layers, near.unbind(), strict=True))
-        is_short = not torch.compiler.is_compiling() and cue.shape[-1] <= N_CACHED
-        if not (is_short and torch.is_grad_enabled()):
-            return {}
-        layers: dict[str, Any] = dict(self.layers.items())
-        n = len(layers)
-        sigma = torch.cat([layer.bias.sigma for layer in layers.values()])
-        weights = position_weight(self.config, cue.repeat(1, n, 1), sigma)
-        return dict(zip(layers, weights.chunk(n, 1), strict=True))
+        if is_traced(self.operators.device):
+            return frozenset()
+        if torch.is_grad_enabled():
+            # A step may follow, and fused optimizers do not count their changes.
+            self._folded = self._idle = None
+        if torch.is_grad_enabled() or not self.config.use_factor:
+            return frozenset()
+        factors = [cast("Any", layer).factor for layer in self.layers.values()]
+        # Tensors of inference mode do not count their changes.
+        has_counts = not any(map(Tensor.is_inference, factors))
+        state = current_state(factors) if has_counts else []
+        if self._idle is None or self._idle[0] != state or not state:
+            are_set = torch.stack(factors).flatten(1).any(1).tolist()
+            layers = zip(self.layers, are_set, strict=True)
+            self._idle = state, frozenset(int(name) for name, is_set in layers if not is_set)
+        return self._idle[1]
 
     def fold(self, *devices: str) -> None:
-        """Fold the weights, for faster encoding and training; on all devices by default.
+        """Fold the weights, for faster encoding; on all devices by default.
 
         Retrievers do so on a CPU. On a GPU it is for those who ask: of all GPUs the kernels were
-        run on an H200 alone. With gradients the weights of all layers are put together in every
-        pass, for fewer operations; not while recording or compiling.
+        run on an H200 alone.
 
         Kept in ``eval`` mode without gradients, autocast, recording or a compiler, and made anew
         after ``train()`` or when a parameter or a module was changed, replaced or moved; not used
         with modules that are not BoolAttn's own, or with hooks. A write to ``parameter.data`` in
         ``eval`` mode is not noticed: call this again.
         """
-        own = (*self._fold_on, *(devices or ("cpu", "cuda")))
-        self._fold_on, self._folded = own if self.config.can_fold else (), None
+        self._fold_on, self._folded = (*self._fold_on, *(devices or ("cpu", "cuda"))), None
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode; folded weights do not outlive training, not even in recorded graphs."""
+        """Set the mode; what was computed of the weights does not outlive recorded training."""
         if mode:
-            self._folded = None
+            self._folded = self._idle = None
         return super().train(mode)
 
     def _current_fold(self) -> FoldedWeights | None:
@@ -136,20 +130,24 @@ class BoolAttn(nn.Module):
             return None
         if torch.compiler.is_compiling() or torch.is_autocast_enabled(device):
             return None
-        if self.operators.is_inference():
-            return None  # such tensors do not count their changes
-        if self._folded is None or not self._folded.is_current():
-            cue = cast("CuePredictor", self.cue)
+        # Tensors of inference mode do not count their changes; GPU kernels need Triton.
+        is_counted = not self.operators.is_inference()
+        if not (is_counted and self.config.can_fold) or (device == "cuda" and kernels() is None):
+            return None
+        modules = [*self.cue.modules(), *self.layers.modules()]
+        if not are_foldable(modules):
+            return None
+        weights = [w for module in modules for w in module._parameters.values() if w is not None]
+        state = current_state([self.operators, *weights])
+        if self._folded is None or self._folded.state != state:
             layers: dict[int, Any] = {int(name): layer for name, layer in self.layers.items()}
-            modules = [self, *cue.modules(), *self.layers.modules()]
-            self._folded = FoldedWeights(Parts(self.config, self.operators, cue, layers), modules)
-        return self._folded if self._folded.is_own else None
+            cue = cast("CuePredictor", self.cue)
+            self._folded = FoldedWeights(state, self.config, self.operators, cue, layers)
+        return self._folded
 
     def forward(self, index: int, hidden: Tensor, cues: AnyCues) -> AttentionBias:
         """Compute the bias of the encoder layer ``index``."""
         if not isinstance(cues, CueState):
             return cues.bias(index, hidden)
-        name = str(index)
-        position = cues.positions.get(name)
-        bias: AttentionBias = self.layers[name](hidden, cues, self.operators, position)
+        bias: AttentionBias = self.layers[str(index)](hidden, cues, self.operators)
         return bias

@@ -17,13 +17,12 @@ _CHOICES = {
     "form": ("factored", "dense"),
 }
 #: Settings that files of older versions lack, as they were then.
-OLDER = {"gate_reads": "mean", "bounded_scope": False, "operator_bias": True}
-_KERNELS = ("kernel", "cue_kernel", "gate_kernel")
-_COUNTS = (*_KERNELS, "d_o", "cue_channels", "gate_channels", "window", "rank")
-#: Upper limits of values above 0.
-_LIMITS = dict.fromkeys(("sigma", "scope_temperature", "gate_temperature"), math.inf)
-_LIMITS |= dict.fromkeys(("threshold", "gate_threshold"), 1)
-#: Upper limits of values of at least 0, or ``None``.
+OLDER = {"gate_reads": "mean", "bounded_scope": False, "operator_bias": True, "use_factor": False}
+_ODD = ("kernel", "cue_kernel", "gate_kernel")
+_COUNTS = (*_ODD, "d_o", "cue_channels", "gate_channels", "window", "rank")
+#: Upper limits of values above 0, and of values of at least 0, or ``None``.
+_ABOVE_0 = dict.fromkeys((*_COUNTS, "sigma", "scope_temperature", "gate_temperature"), math.inf)
+_ABOVE_0 |= dict.fromkeys(("threshold", "gate_threshold"), 1)
 _FROM_0 = {"gate_dropout": 1, "gate_token_dropout": 1, "fixed_bias": math.inf, "cue_seed": math.inf}
 
 
@@ -35,7 +34,7 @@ class BoolAttnConfig:
 
     Attributes:
         operators: The experts, in the order AND, OR, NOT.
-        variant: ``corrected``, or ``paper``: as published, with its six errors.
+        variant: ``corrected``, or ``paper``: as published, with its seven errors.
         gate: What opens the experts in a call without operator labels: nothing (``label``, for
             oracle labels), the cue lexicon (``lexicon``), or a trained classifier (``learned``).
         gate_reads: Input of a learned gate: the ``mean`` of the tokens, as in the paper, or their
@@ -51,6 +50,9 @@ class BoolAttnConfig:
         threshold: Initial scope probability above which a token is in scope; trainable.
         bounded_scope: Whether that threshold stays between 0 and 1, and a text's first and last
             token ([CLS], [SEP]) are never in scope. Default: only in the corrected variant.
+        use_factor: Whether a learned factor of each operator and head, 0 at first, multiplies
+            the strength, so that an untrained plug-in changes nothing. Default: only in the
+            corrected variant, without a ``fixed_bias``.
         operator_bias: Whether the factor of an operator's bias has a constant, as in files of
             older versions; the paper has none.
         scope_temperature: Temperature of the Gumbel-sigmoid (*ours*).
@@ -66,7 +68,7 @@ class BoolAttnConfig:
             light form); ``None`` for the paper's size.
         layers: Encoder layers with a bias, from 0; ``None`` for all.
         fixed_bias: Strength of every bias instead of the predicted one, for ablations: 0 leaves
-            attention as it is, log 2 is that of an untrained predictor; ``None`` predicts.
+            attention as it is, log 2 is an untrained predictor's; ``None`` predicts.
         cue_seed: Seed of an order in which cue probabilities move to other tokens of their text,
             for ablations; ``None`` leaves them where they were predicted.
     """
@@ -84,6 +86,7 @@ class BoolAttnConfig:
     sigma: float = 2.0
     threshold: float = 0.5
     bounded_scope: bool | None = None
+    use_factor: bool | None = None
     operator_bias: bool = False
     scope_temperature: float = 1.0
     use_noise: bool = True
@@ -99,7 +102,6 @@ class BoolAttnConfig:
     cue_seed: int | None = None
 
     def __post_init__(self) -> None:
-        self._check_counts()
         check_types(self)
         # A file or a caller may give lists, which cannot be hashed.
         object.__setattr__(self, "operators", tuple(self.operators))
@@ -110,48 +112,41 @@ class BoolAttnConfig:
             value = getattr(self, name)
             if value not in choices and (name, value) != ("gate_reads", None):
                 raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
-        self._set_gate_reads()
-        if self.bounded_scope is None:
-            object.__setattr__(self, "bounded_scope", not self.is_paper)
+        self._set_defaults()
         self._check_numbers()
         layers = (0,) if self.layers is None else self.layers
         if not layers or layers[0] < 0 or list(layers) != sorted(set(layers)):
             raise ConfigError(f"layers must be layer numbers from 0, in order; got {layers}")
 
     def _check_operators(self) -> None:
-        if not (own := self.operators):
-            raise ConfigError(f"operators must name at least one of {', '.join(OPERATORS)}")
-        if unknown := [name for name in own if name not in OPERATORS]:
-            raise ConfigError(f"unknown operator {unknown[0]!r}; known: {', '.join(OPERATORS)}")
-        if list(own) != [name for name in OPERATORS if name in own]:
+        known = [name for name in OPERATORS if name in self.operators]
+        if not known or list(self.operators) != known:
             raise ConfigError(
-                f"operators must be in the order {', '.join(OPERATORS)}; got {', '.join(own)}"
+                f"operators must be some of {', '.join(OPERATORS)}, in this order; got "
+                f"{', '.join(map(str, self.operators)) or 'none'}"
             )
 
-    def _set_gate_reads(self) -> None:
+    def _set_defaults(self) -> None:
+        """Set what depends on the variant, the gate and a fixed bias."""
         default = "mean" if self.is_paper else "context"
         reads = (self.gate_reads or default) if self.gate == "learned" else None
         object.__setattr__(self, "gate_reads", reads)
         if self.is_paper and reads == "context":
             raise ConfigError("the paper variant's learned gate needs gate_reads='mean'")
-
-    def _check_counts(self) -> None:
-        for name in _COUNTS:
-            value = getattr(self, name)
-            if name == "rank" and value is None:
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"{name} must be an integer of at least 1; got {value!r}")
-            if name in _KERNELS and value % 2 == 0:
-                raise ConfigError(f"{name} must be odd; got {value}")
+        if self.bounded_scope is None:
+            object.__setattr__(self, "bounded_scope", not self.is_paper)
+        if self.use_factor is None:
+            is_used = not self.is_paper and self.fixed_bias is None
+            object.__setattr__(self, "use_factor", is_used)
 
     def _check_numbers(self) -> None:
-        for name, limit in _LIMITS.items():
-            if not 0 < (value := getattr(self, name)) < limit:
-                raise ConfigError(f"{name} must be above 0 and below {limit}; got {value}")
-        for name, limit in _FROM_0.items():
-            if not 0 <= ((value := getattr(self, name)) or 0) < limit:
-                raise ConfigError(f"{name} must be at least 0 and below {limit}; got {value}")
+        for name, limit in (_ABOVE_0 | _FROM_0).items():
+            is_above, value = name in _ABOVE_0, getattr(self, name)
+            if value is not None and (not 0 <= value < limit or (is_above and value == 0)):
+                least = "above 0" if is_above else "at least 0"
+                raise ConfigError(f"{name} must be {least} and below {limit}; got {value}")
+            if name in _ODD and value % 2 == 0:
+                raise ConfigError(f"{name} must be odd; got {value}")
 
     @property
     def n_operators(self) -> int:
@@ -170,10 +165,7 @@ class BoolAttnConfig:
 
     def index(self, operator: str) -> int:
         """Position of an operator on the operator axis."""
-        if operator not in OPERATORS:
-            raise GateError(f"unknown operator {operator!r}; known: {', '.join(OPERATORS)}")
         if operator not in self.operators:
-            raise GateError(
-                f"this model has no expert for {operator!r}; it has {', '.join(self.operators)}"
-            )
+            known = "no expert for" if operator in OPERATORS else "unknown operator"
+            raise GateError(f"{known} {operator!r}; this model has {', '.join(self.operators)}")
         return self.operators.index(operator)

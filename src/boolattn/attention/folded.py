@@ -33,28 +33,24 @@ class FoldedCues:
     Attributes:
         rows: Texts with an open expert, if not all. Shape ``(open,)``.
         n_texts: Of the batch.
-        layers: Weights of the experts that a text opens, by layer.
         mask: 1 for tokens and 0 for padding, if there is any. Shape ``(open * tokens, 1)``.
-        inputs: By layer, of what is not the hidden state: cues, tokens that cannot be in scope,
-            ones, position weights; with zeros around the text, as many as the convolution
-            reaches. Shape ``(open, reach + tokens + reach, 3 experts + 1)``.
-        is_summed: Whether the inputs are multiplied by their weights already, as of few tokens.
+        layers: Weights of the experts that a text opens, and their inputs beside the hidden state,
+            by layer: cues, tokens that cannot be in scope, ones, position weights; with zeros
+            around the text, as many as the convolution reaches. Shape
+            ``(open, reach + tokens + reach, 3 experts + 1)``.
     """
 
     rows: Tensor | None
     n_texts: int
-    layers: dict[int, FoldedLayer]
     mask: Tensor | None
-    inputs: dict[int, Tensor]
-    is_summed: bool
+    layers: dict[int, tuple[FoldedLayer, Tensor]]
 
     def bias(self, index: int, hidden: Tensor) -> FoldedBias:
         """Compute the bias of layer ``index``; ``hidden`` as in :meth:`BoolAttnLayer.forward`."""
-        layer, out = self.layers[index], self.inputs[index]
-        out = out.clone() if self.is_summed else out @ layer.rest  # the layer changes it
+        layer, inputs = self.layers[index]
         if self.rows is not None:
             hidden = hidden[self.rows]
-        return FoldedBias(*layer(hidden, out, self.mask), self, layer)
+        return FoldedBias(*layer(hidden, inputs, self.mask), self, layer)
 
 
 @dataclass
@@ -102,6 +98,7 @@ class FoldedLayer:
         rest: The same for :attr:`FoldedCues.inputs`.
         second: The experts' second layers, with 0 between different experts.
         bias: Added to the second layers' scores.
+        factor: Of the strengths. Shape ``(experts * heads,)``.
     """
 
     def __init__(
@@ -111,23 +108,29 @@ class FoldedLayer:
         experts: tuple[int, ...],
         dtype: torch.dtype | None = None,
     ) -> None:
-        self.reduce, self.head_size = reduction(layer, dtype or operators.dtype), layer.head_size
-        self.n_kernel, self.n_heads = layer.config.kernel, layer.scope.shape[-1]
+        dtype, chosen, linear = dtype or operators.dtype, list(experts), layer.reduce
+        self.reduce: tuple[Tensor, Tensor] | None = None
+        if isinstance(linear, nn.Linear):
+            self.reduce = linear.weight.T.to(dtype).contiguous(), linear.bias.to(dtype)
+        self.n_kernel, _, self.n_heads = layer.scope.shape
         self.has_not = layer.config.operators[experts[-1]] == "not"
-        dtype, own = dtype or operators.dtype, list(experts)
-        eye = torch.eye(len(own), device=operators.device)
-        parts = (_taps(layer, operators, own, eye), _first_layers(layer, own, eye))
-        first, rest = torch.cat(parts).to(dtype).tensor_split([-3 * len(own) - 1], 1)
+        self.head_size = layer.head_size
+        eye = torch.eye(len(chosen), device=operators.device)
+        rows = (_taps(layer, operators, chosen, eye), _first_layers(layer, chosen, eye))
+        first, rest = torch.cat(rows).to(dtype).tensor_split([-3 * len(chosen) - 1], 1)
         # Rows of features: a CPU multiplies few tokens by them several times as fast.
         self.first, self.rest = first.T.contiguous(), rest.T.contiguous()
-        factor = torch.sigmoid(layer.bias.operator(operators))[own].float()
-        outer = layer.bias.outer_weight.float()[own] * factor[:, None]
+        scale = torch.sigmoid(layer.bias.operator(operators))[chosen].float()
+        outer = layer.bias.outer_weight.float()[chosen] * scale[:, None]
         self.second = torch.einsum("ein,ef->eifn", outer, eye).flatten(0, 1).flatten(1).to(dtype)
-        self.bias = (layer.bias.outer_bias.float()[own, 0] * factor).flatten().to(dtype)
-        self.zero = self.bias.new_zeros(())
+        self.bias = (layer.bias.outer_bias.float()[chosen, 0] * scale).flatten().to(dtype)
+        factor = torch.ones_like(scale) if layer.factor is None else layer.factor[chosen]
+        self.factor, self.zero = factor.flatten().to(dtype), self.bias.new_zeros(())
 
-    def __call__(self, hidden: Tensor, out: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return scopes and strengths; ``out`` is a product of the inputs, and is changed."""
+    def __call__(
+        self, hidden: Tensor, inputs: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return scopes and strengths."""
         n_texts, n_tokens, n_features = hidden.shape
         hidden = hidden.reshape(-1, n_features)
         if self.reduce is not None:
@@ -135,6 +138,7 @@ class FoldedLayer:
         if mask is not None:
             hidden = hidden * mask  # padding must not change its neighbours
         reach, n_taps = self.n_kernel // 2, self.n_kernel * len(self.bias)
+        out = inputs @ self.rest
         tokens = out[:, reach : reach + n_tokens]
         if n_texts == 1:
             tokens[0].addmm_(hidden, self.first)
@@ -143,54 +147,45 @@ class FoldedLayer:
         inside = torch.heaviside(sum_taps(out, self.n_kernel, n_taps), self.zero)
         inner = torch.relu(tokens[..., n_taps:]).view(n_texts * n_tokens, -1)
         weight = F.softplus(torch.addmm(self.bias, inner, self.second)).view_as(inside)
-        return inside, weight.mul_(inside)
+        return inside, weight.mul_(inside).mul_(self.factor)
 
 
-def reduction(layer: BoolAttnLayer, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
-    """Return weight and bias of a layer's projection, if it has one."""
-    if not isinstance(own := layer.reduce, nn.Linear):
-        return None
-    return own.weight.T.to(dtype).contiguous(), own.bias.to(dtype)
-
-
-def _taps(layer: BoolAttnLayer, operators: Tensor, own: list[int], eye: Tensor) -> Tensor:
+def _taps(layer: BoolAttnLayer, operators: Tensor, chosen: list[int], eye: Tensor) -> Tensor:
     """Return scope weights, ``(kernel * experts * heads, inputs)``; above 0 is in scope."""
-    scope, n_experts = layer.scope, len(own)
+    scope, n_experts = layer.scope, len(chosen)
     n_kernel, _, n_heads = scope.shape
-    scale, shift = scope.film(operators)[own].float().chunk(2, -1)
-    shift = torch.addcmul(shift, scale, scope.bias.float()[own])
+    scale, shift = scope.film(operators)[chosen].float().chunk(2, -1)
+    shift = torch.addcmul(shift, scale, scope.bias.float()[chosen])
     scale, shift = (part / layer.config.scope_temperature for part in (scale, shift))
-    threshold = scope.threshold.float()[own]
+    threshold = scope.threshold.float()[chosen]
     if not layer.config.bounded_scope:
         limit = OUT_OF_SCOPE / 4
         threshold = torch.logit(threshold.clamp(0, 1)).clamp(-limit, limit)
     shift = shift - threshold[:, None]
-    hidden = scope.hidden_weight.float().unflatten(0, scope.shape)[:, own] * scale[..., None]
-    cue = (scope.cue_weight.float()[:, own] * scale)[..., None] * eye[:, None]
+    hidden = scope.hidden_weight.float().unflatten(0, scope.shape)[:, chosen] * scale[..., None]
+    cue = (scope.cue_weight.float()[:, chosen] * scale)[..., None] * eye[:, None]
     constant = eye.new_zeros(n_kernel, n_experts, n_heads, 2 * n_experts + 1)
     constant[n_kernel // 2, ..., :n_experts] = -OUT_OF_SCOPE * eye[:, None]
     constant[n_kernel // 2, ..., n_experts] = shift
     return torch.cat([hidden, cue, constant], -1).flatten(0, 2)
 
 
-def _first_layers(layer: BoolAttnLayer, own: list[int], eye: Tensor) -> Tensor:
+def _first_layers(layer: BoolAttnLayer, chosen: list[int], eye: Tensor) -> Tensor:
     """Return the first layers of the bias experts, ``(experts * inner, inputs)``."""
     bias = layer.bias
-    near = bias.position_weight.float()[own][..., None] * eye[:, None]
+    near = bias.position_weight.float()[chosen][..., None] * eye[:, None]
     if bias.inner is None:
-        start = bias.inner_bias.float()[own]
-        weight = torch.eye(start.shape[1], device=start.device).expand(len(own), -1, -1)
+        start = bias.inner_bias.float()[chosen]
+        weight = torch.eye(start.shape[1], device=start.device).expand(len(chosen), -1, -1)
     else:
         shape = bias.position_weight.shape
-        weight = bias.inner.weight.float().unflatten(0, shape)[own]
-        start = bias.inner.bias.float().unflatten(0, shape)[own]
-    none = near.new_zeros(*near.shape[:2], 2 * len(own))
+        weight = bias.inner.weight.float().unflatten(0, shape)[chosen]
+        start = bias.inner.bias.float().unflatten(0, shape)[chosen]
+    none = near.new_zeros(*near.shape[:2], 2 * len(chosen))
     return torch.cat([weight, none, start[..., None], near], -1).flatten(0, 1)
 
 
-def sum_taps(
-    padded: Tensor, n_kernel: int, n_taps: int, dtype: torch.dtype | None = None
-) -> Tensor:
+def sum_taps(padded: Tensor, n_kernel: int, n_taps: int) -> Tensor:
     """Add the taps of a convolution, the first columns: ``(batch, tokens, n_taps / n_kernel)``.
 
     ``(batch, reach + tokens + reach, columns)``, with zeros around the tokens.
@@ -198,4 +193,4 @@ def sum_taps(
     n_texts, n_rows, _ = padded.shape
     (text, row, _), n = padded.stride(), n_taps // n_kernel
     shape = (n_texts, n_rows - n_kernel + 1, n_kernel, n)
-    return padded.as_strided(shape, (text, row, row + n, 1)).sum(2, dtype=dtype)
+    return padded.as_strided(shape, (text, row, row + n, 1)).sum(2)

@@ -158,8 +158,8 @@ class LexiconGate(nn.Module):
         )
         covered = _extend(reach, longest)
         wins = (covered == covered.amax(1, keepdim=True)) & (covered > 0)
-        own = [OPERATORS.index(name) for name in self.config.operators]
-        return torch.stack([wins[:, owners.index(o)] for o in own], 1)
+        owned = [OPERATORS.index(name) for name in self.config.operators]
+        return torch.stack([wins[:, owners.index(o)] for o in owned], 1)
 
     def _is_whole_word(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """Whether a cue of each length may start at each token. ``(batch, tokens, cues)``."""

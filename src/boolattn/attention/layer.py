@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from boolattn.attention.bias import BiasPredictor
@@ -24,8 +25,6 @@ class CueState:
         gate: Which experts are open.
         cue_logits: Shape ``(batch, operators, tokens)``.
         cue: Cue probabilities, 0 on padding. Same shape.
-        positions: Weights around the cues by layer, ``(batch, operators, tokens)`` each; empty
-            if each layer computes its own.
     """
 
     mask: Tensor
@@ -33,7 +32,6 @@ class CueState:
     gate: Gate
     cue_logits: Tensor
     cue: Tensor
-    positions: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,13 @@ class LayerBias(AttentionBias):
 
 
 class BoolAttnLayer(nn.Module):
-    """Scope and bias experts of one encoder layer."""
+    """Scope and bias experts of one encoder layer.
+
+    A strength that is above 0 from the start disturbs the encoder before anything is learned
+    (error 7); corrected, a learned factor of each operator and head multiplies it, 0 at first.
+    """
+
+    factor: Tensor | None
 
     def __init__(self, config: BoolAttnConfig, hidden_size: int, n_heads: int) -> None:
         super().__init__()
@@ -55,30 +59,30 @@ class BoolAttnLayer(nn.Module):
         self.reduce = nn.Linear(hidden_size, config.rank) if config.rank else nn.Identity()
         self.scope = ScopePredictor(config, n_features, n_heads)
         self.bias = BiasPredictor(config, n_features, n_heads)
+        factor = nn.Parameter(torch.zeros(config.n_operators, n_heads))
+        self.register_parameter("factor", factor if config.use_factor else None)
 
-    def forward(
-        self, hidden: Tensor, cues: CueState, operators: Tensor, position: Tensor | None = None
-    ) -> LayerBias:
+    def forward(self, hidden: Tensor, cues: CueState, operators: Tensor) -> LayerBias:
         r"""Compute the bias that is added to this layer's scores.
 
-        .. math:: \sum_{e \in \{and, or\}} G_e\, s_i s_j b_j \;-\; G_{not}\, s_j b_j
+        .. math:: \sum_{e \in \{and, or\}} G_e\, f_e\, s_i s_j b_j \;-\; G_{not}\, f_{not}\, s_j b_j
 
         Args:
             hidden: Input of self-attention. Shape ``(batch, tokens, hidden)``.
             cues: From :meth:`BoolAttn.find_cues`.
             operators: Operator embeddings. Shape ``(operators, d_o)``.
-            position: This layer's entry of ``cues.positions``.
         """
         hidden = self.reduce(hidden)
         cue = cues.cue.transpose(1, 2).to(hidden.dtype)
         mask, scopable = (part.to(hidden.dtype) for part in (cues.mask, cues.scopable))
         scope = self.scope(hidden, cue, mask, operators, scopable)
-        if position is None:
-            position = position_weight(self.config, cues.cue, self.bias.sigma)
+        position = position_weight(self.config, cues.cue, self.bias.sigma)
         strength = self.bias(hidden, position, operators)
         if self.config.fixed_bias is not None:
             # The predictor keeps a gradient, of 0.
             strength = 0.0 * strength + self.config.fixed_bias
+        if self.factor is not None:
+            strength = strength * self.factor
         weight = strength * cues.gate.open[:, None, :, None]
         weight = scope.inside * weight.to(scope.inside.dtype)
         has_not, is_paper = "not" in self.config.operators, self.config.is_paper

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from itertools import cycle
 
 import torch
 from torch import Tensor
@@ -22,22 +21,21 @@ _UNDERFLOW = 104.0
 
 def squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
     """Return :func:`_squared_distance`, cached for short texts."""
-    if _is_traced(device) or n_tokens > N_CACHED:
-        return _squared_distance(config, n_tokens, device)
-    return _cached(config, n_tokens, device)
+    is_cached = n_tokens <= N_CACHED and not is_traced(device)
+    return (_cached if is_cached else _squared_distance)(config, n_tokens, device)
 
 
-def _is_traced(device: torch.device) -> bool:
+def is_traced(device: torch.device) -> bool:
     """Whether a compiler or a CUDA graph records; a graph's tensors live in its own memory."""
     is_captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
     return torch.compiler.is_compiling() or is_captured
 
 
+# Made outside inference mode, or a later training step could not use it.
 @lru_cache(maxsize=N_CACHED)
+@torch.inference_mode(False)
 def _cached(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
-    # Made outside inference mode, or a later training step could not use it.
-    with torch.inference_mode(False):
-        return _squared_distance(config, n_tokens, device)
+    return _squared_distance(config, n_tokens, device)
 
 
 def _squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
@@ -79,22 +77,20 @@ def position_weight(config: BoolAttnConfig, cue: Tensor, sigma: Tensor) -> Tenso
 
     Args:
         config: The settings.
-        cue: Cue probabilities. Shape ``(batch, n * operators, tokens)``.
-        sigma: Width for each row of cues. Shape ``(n * operators,)``.
+        cue: Cue probabilities. Shape ``(batch, operators, tokens)``.
+        sigma: Width for each operator. Shape ``(operators,)``.
     """
     precision = position_precision(sigma)
     n_tokens = cue.shape[-1]
-    if n_tokens > N_CACHED and not config.is_paper and not _is_traced(cue.device):
-        rows = zip(cue.unbind(1), precision, cycle(config.operators), strict=False)
+    if n_tokens > N_CACHED and not config.is_paper and not is_traced(cue.device):
+        rows = zip(cue.unbind(1), precision, config.operators, strict=True)
         return torch.stack([_along(*row, config.window) for row in rows], 1)
     squared = squared_distance(config, n_tokens, cue.device)
-    if len(sigma) > len(squared):
-        squared = squared.repeat(len(sigma) // len(squared), 1, 1)
     if config.is_paper:
-        # (operators, cues, tokens) at each row's most probable cue.
-        nearest = cue.argmax(-1)
-        rows_ = torch.arange(len(sigma), device=cue.device)
-        return torch.exp(-squared.transpose(1, 2)[rows_, nearest] * precision[:, None])
+        # (operators, cues, tokens) at each operator's most probable cue.
+        at = torch.arange(len(sigma), device=cue.device)
+        distance = squared.transpose(1, 2)[at, cue.argmax(-1)]
+        return torch.exp(-distance * precision[:, None])
     reach = torch.exp(-squared * precision[:, None, None])
     if not torch.is_grad_enabled():
         return (reach * cue[:, :, None]).amax(-1)

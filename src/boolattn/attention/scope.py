@@ -95,8 +95,6 @@ class ScopePredictor(nn.Module):
         taps = F.linear(hidden, self.hidden_weight).view(*hidden.shape[:2], *self.shape)
         taps = torch.addcmul(taps, cue[:, :, None, :, None], self.cue_weight)
         reach = self.config.kernel // 2
-        if reach == 0:
-            return taps[:, :, 0]
         # Padding must not change its neighbours.
         taps = F.pad(taps * mask[:, :, None, None, None], (0, 0, 0, 0, 0, 0, reach, reach))
         n_tokens = hidden.shape[1]
@@ -105,16 +103,11 @@ class ScopePredictor(nn.Module):
         return torch.stack(shifted).sum(0) if len(shifted) > 3 else sum(shifted[1:], shifted[0])
 
 
-def gumbel_noise(shape: tuple[int, ...], device: torch.device) -> Tensor:
-    """Draw the difference of two Gumbel draws, which is one logistic draw.
-
-    It comes from torch's global generator, which gradient checkpointing restores.
-    """
-    uniform = torch.rand(shape, device=device, dtype=torch.float32)
-    return torch.logit(uniform, eps=NOISE_EPS)
-
-
 def gumbel_sigmoid(logits: Tensor, temperature: float) -> Tensor:
-    r"""Sample a relaxed Bernoulli: :math:`\sigma((z + g_1 - g_2)/\tau)`, g standard Gumbel."""
-    noise = gumbel_noise(tuple(logits.shape), logits.device).to(logits.dtype)
-    return torch.sigmoid((logits + noise) / temperature)
+    r"""Sample a relaxed Bernoulli: :math:`\sigma((z + g_1 - g_2)/\tau)`, g standard Gumbel.
+
+    The difference of two Gumbel draws is one logistic draw. It comes from torch's global
+    generator, which gradient checkpointing restores.
+    """
+    noise = torch.logit(torch.rand_like(logits, dtype=torch.float32), eps=NOISE_EPS)
+    return torch.sigmoid((logits + noise.to(logits.dtype)) / temperature)

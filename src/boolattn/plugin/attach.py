@@ -35,12 +35,13 @@ def attach(
 ) -> BoolAttn:
     """Give an encoder's self-attention layers a Boolean bias, in place.
 
-    While no gate is open the encoder's output does not change by a bit. The encoder then also
-    takes ``operators=``, oracle labels that override the gate: a list of operator names for each
-    text, or 0 and 1 of the shape ``(batch, operators)``.
+    No output changes by a bit until the plug-in is trained (with gradients it does by rounding),
+    and after that while no gate is open. The encoder also takes ``operators=``, oracle labels that
+    override the gate: a list of operator names for each text, or 0 and 1 of the shape
+    ``(batch, operators)``.
 
     By default the gate is the lexicon if the encoder's own tokenizer is given, and else no gate
-    but labels. The plug-in that is returned is now a module of the encoder. It is untrained.
+    but labels. The plug-in that is returned is now a module of the encoder.
 
     Inside a ``SentenceTransformer``, which calls ``forward``, it acts too: attach to
     ``model[0].model``. Only MPNet's ``forward`` ignores ``operators=``.

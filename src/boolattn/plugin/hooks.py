@@ -233,13 +233,16 @@ class ModelHooks:
             return Gate(closed, is_open=False)
         if input_ids is None:
             raise GateError("the lexicon gate needs input_ids; with inputs_embeds give operators=")
-        found: Gate = gate(input_ids, mask)
-        return found
+        return cast("Gate", gate(input_ids, mask))
 
     def _find_cues(self, this: ForwardPass, hidden: Tensor) -> None:
         record = None if torch.compiler.is_compiling() else current.record
         if this is NO_BIAS:
             return
+        if record is None:
+            this.idle = self.plugin.idle_layers()
+            if len(this.idle) == len(self.plugin.layers):
+                return
         if this.gate is None and isinstance(self.plugin.gate, LearnedGate):
             this.gate = self.plugin.gate(hidden, this.mask)
         is_open = this.gate is not None and _may_open(this.gate)
@@ -258,7 +261,7 @@ class ModelHooks:
     ) -> Arguments:
         """Compute the bias of layer ``index`` and pass it to the attention function."""
         this = self._layer_pass(kwargs)
-        if this is None or this.cues is None:
+        if this is None or this.cues is None or index in this.idle:
             return args, kwargs  # also a layer called outside its model
         hidden, plugin = args[0] if args else kwargs["hidden_states"], self.plugin
         layer = plugin(index, hidden, this.cues)

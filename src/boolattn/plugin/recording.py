@@ -38,6 +38,7 @@ class ForwardPass:
     mask: Tensor  # 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
     gate: Gate | None  # from labels or the lexicon; a learned gate sets it before the first layer
     cues: AnyCues | None = None  # ``None`` if no expert is open; then the layers are not changed
+    idle: frozenset[int] = frozenset()  # layers that are not changed
 
 
 @dataclass

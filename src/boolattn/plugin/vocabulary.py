@@ -11,7 +11,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from boolattn.attention.gate import NO_OWNER, LexiconGate
 from boolattn.errors import ConfigError
 from boolattn.query.lexicon import CUES, NOT_CUES, cue_words
-from boolattn.query.operators import OPERATORS
+from boolattn.query.tree import OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -27,7 +27,7 @@ from boolattn.training.pretrain import Pretrainer
 from boolattn.training.retrieval.trainer import Job
 from boolattn.training.retrieval.training import Result, release_memory, require_gpu, train_towers
 from boolattn.training.run_folder import RunFolder, data_hashes, save_model
-from boolattn.training.towers import freeze_embeddings, freeze_heads, load_encoder, make_towers
+from boolattn.training.towers import freeze, load_encoder, make_towers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -111,10 +111,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
     if is_main_process():
         run.open(preset, data_hashes(dataset), command=launch.command, resume=launch.resume)
     towers = make_towers(preset, launch.pretrained)
-    if preset.train.freeze_heads:
-        freeze_heads(towers)
-    if preset.train.freeze_embeddings:
-        freeze_embeddings(towers)
+    freeze(towers, preset.train)
     if corpus is None:
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
     steps = make_steps(preset, corpus, launch.rankings)

@@ -123,7 +123,12 @@ class Pretrainer:
             chosen.append(self.encoder.base_model.get_submodule("embeddings"))
         if self.aux_gate is not None:
             chosen.append(self.aux_gate)
-        return chosen.requires_grad_(True)
+        chosen.requires_grad_(True)
+        if not self.settings.triplet_weight:
+            # No loss is of vectors: retrieval training shall begin at the encoder's.
+            for name, parameter in self.plugin.named_parameters():
+                parameter.requires_grad_(not name.endswith("factor"))
+        return chosen
 
     def _batches(
         self, data: PretrainingSet, per_epoch: int, n_steps: int

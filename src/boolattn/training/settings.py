@@ -105,6 +105,7 @@ class TrainSettings(_Checked):
     schedule: str = "linear"  # Then it falls to 0, "linear", or is "constant" (*ours*)
     learning_rate: float = 5e-5  # Highest learning rate of the encoders
     plugin_learning_rate: float = 0.0  # Of plug-in and query parser; 0: the encoders' (*ours*)
+    freeze_encoder: bool = False  # Whether only the plug-in is trained, without dropout (*ours*)
     freeze_embeddings: bool = False  # Whether the word embeddings stay as they are (*ours*)
     freeze_heads: bool = False  # Whether gate and cue predictor stay as pretrained (*ours*)
     scope_weight: float = 0.0  # Weight of the scope loss of as many generated sentences (*ours*)

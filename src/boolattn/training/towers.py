@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.encoder import BoolBertModel, build_towers, query_encoder, settings_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerBase
 
-    from boolattn.training.settings import Preset
+    from boolattn.training.settings import Preset, TrainSettings
 
 _TOWERS = ("pooling", "is_shared", "similarity", "query_length", "document_length")
 _SHAPE = ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")
@@ -73,27 +74,28 @@ def _load_towers(preset: Preset, folder: Path) -> SentenceTransformer:
     return towers.float()
 
 
-def freeze_heads(towers: SentenceTransformer) -> None:
-    """Freeze the learned gate and the cue predictor.
+def freeze(towers: SentenceTransformer, settings: TrainSettings) -> None:
+    """Freeze what the settings name.
 
-    Retrieval training would move both by what a vector gains, away from the query's operators.
+    Retrieval training would move gate and cue predictor by what a vector gains, away from the
+    query's operators. A frozen encoder has no dropout: documents keep their vectors.
     """
     encoder = query_encoder(towers)
-    if not isinstance(encoder, BoolBertModel):
-        raise ConfigError(
-            "train.freeze_heads freezes heads of the plug-in; set model.use_plugin=true"
-        )
-    plugin = plugin_of(encoder.backbone)
-    for part in (plugin.cue, plugin.gate):
-        if part is not None:
-            part.requires_grad_(requires_grad=False)
-
-
-def freeze_embeddings(towers: SentenceTransformer) -> None:
-    """Freeze the word embeddings, so that several models can share the table on disk."""
-    for encoder in towers.modules():
-        if isinstance(encoder, PreTrainedModel):
-            encoder.get_input_embeddings().requires_grad_(requires_grad=False)
+    plugin = plugin_of(encoder.backbone) if isinstance(encoder, BoolBertModel) else None
+    if settings.freeze_encoder:
+        towers.requires_grad_(False)
+    if plugin is not None:
+        plugin.requires_grad_(True)
+        for head in (plugin.cue, plugin.gate) if settings.freeze_heads else ():
+            if head is not None:
+                head.requires_grad_(False)
+    elif settings.freeze_heads or settings.freeze_encoder:
+        raise ConfigError("freeze_heads and freeze_encoder need the plug-in: model.use_plugin=true")
+    for part in towers.modules():
+        if settings.freeze_encoder and isinstance(part, nn.Dropout):
+            part.p = 0.0
+        if settings.freeze_embeddings and isinstance(part, PreTrainedModel):
+            part.get_input_embeddings().requires_grad_(False)
 
 
 def _differences(preset: Preset, towers: SentenceTransformer) -> Iterator[str]:

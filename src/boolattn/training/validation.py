@@ -15,7 +15,7 @@ import torch
 from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import mean, measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
-from boolattn.query.operators import OPERATORS
+from boolattn.query.tree import OPERATORS
 from boolattn.scoring.exact import exact_search
 from boolattn.training import tower_pass
 from boolattn.training.batches.sampling import label_columns

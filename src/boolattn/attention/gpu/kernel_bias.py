@@ -10,15 +10,9 @@ import torch
 from torch.nn import functional as F
 from triton import cdiv, next_power_of_2
 
-from boolattn.attention.factors import AttentionBias, Factors
+from boolattn.attention.factors import AttentionBias, Factors, bias_factors
 from boolattn.attention.folded import SHORT
-from boolattn.attention.gpu.kernels import (
-    attention_kernel,
-    cue_kernel,
-    near_kernel,
-    scope_kernel,
-    wide_kernel,
-)
+from boolattn.attention.gpu.kernels import attention_kernel, cue_kernel, near_kernel, scope_kernel
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -99,49 +93,45 @@ class KernelCues:
         return KernelBias(inputs, layer)
 
 
-def find_cues(
-    out: Tensor, second: Tensor, mask: Tensor, opened: Tensor, weights: KernelWeights
-) -> KernelCues:
-    """Find the cues of a batch and all layers' position weights.
-
-    Args:
-        out: Of the cue predictor's first matrix: taps, then operators.
-        second: Its second matrix. Shape ``(channels, operators)``.
-        mask: Not 0 for tokens. Shape ``(batch, tokens)``.
-        opened: 1 for open experts. Shape ``(batch, operators)``.
-        weights: Of all layers.
-    """
-    layers, precisions, config = weights
-    n_texts, n_tokens = mask.shape
-    n_channels, n = second.shape
-    shape = (2 + len(layers), -(-n_texts // 4) * 4, n, n_tokens)  # multiples of 16 bytes
-    own = out.new_empty(shape, dtype=torch.float32)
-    cue, allowed, near = own[0], own[1], own[2:]
-    block = min(1024, int(next_power_of_2(n_tokens)))
-    n_tiles, n_lanes = cdiv(n_tokens, _TILE), next_power_of_2(n_channels)
-    launch(
-        cue_kernel,
-        (n_texts, n_tiles, 1),
-        (out, mask, opened, second, cue, allowed),
-        (n_tokens,),
-        (n, n_channels, n_lanes, config.cue_kernel, config.bounded_scope, _TILE, block),
-    )
-    launch(
-        near_kernel,
-        (n_texts, n_tiles, precisions.numel()),
-        (cue, precisions, near, near),
-        (n_tokens,),
-        (n, config.operators[-1] == "not", config.window, _TILE, block, False),
-    )
-    return KernelCues(mask, cue, allowed, dict(zip(layers, near.unbind(), strict=True)), layers)
-
-
 class KernelWeights(NamedTuple):
     """All layers' weights, the precisions of their position weights, and the settings."""
 
     layers: dict[int, KernelLayer]
     precisions: Tensor  # shape ``(layers, operators)``
     config: BoolAttnConfig
+
+    def find_cues(self, out: Tensor, second: Tensor, mask: Tensor, opened: Tensor) -> KernelCues:
+        """Find the cues of a batch and all layers' position weights.
+
+        Args:
+            out: Of the cue predictor's first matrix: taps, then operators.
+            second: Its second matrix. Shape ``(channels, operators)``.
+            mask: Not 0 for tokens. Shape ``(batch, tokens)``.
+            opened: 1 for open experts. Shape ``(batch, operators)``.
+        """
+        layers, precisions, config = self
+        n_texts, n_tokens = mask.shape
+        n_channels, n = second.shape
+        shape = (2 + len(layers), -(-n_texts // 4) * 4, n, n_tokens)  # multiples of 16 bytes
+        values = out.new_empty(shape, dtype=torch.float32)
+        cue, allowed, near = values[0], values[1], values[2:]
+        block = min(1024, int(next_power_of_2(n_tokens)))
+        n_tiles, n_lanes = cdiv(n_tokens, _TILE), next_power_of_2(n_channels)
+        launch(
+            cue_kernel,
+            (n_texts, n_tiles, 1),
+            (out, mask, opened, second, cue, allowed),
+            (n_tokens,),
+            (n, n_channels, n_lanes, config.cue_kernel, config.bounded_scope, _TILE, block),
+        )
+        launch(
+            near_kernel,
+            (n_texts, n_tiles, precisions.numel()),
+            (cue, precisions, near),
+            (n_tokens,),
+            (n, config.operators[-1] == "not", config.window, _TILE, block),
+        )
+        return KernelCues(mask, cue, allowed, dict(zip(layers, near.unbind(), strict=True)), layers)
 
 
 class KernelLayer:
@@ -159,21 +149,21 @@ class KernelLayer:
         tap_starts, inner_starts = starts.split(sizes)
         taps, inner = rest.split(sizes)
         taps, inner = taps.view(n_kernel, n, n_heads, -1), inner.view(n, n_inner, -1)
-        own = torch.arange(n, device=weight.device)
-        parts = (
-            taps[:, own, :, own].transpose(0, 1),  # indexing moved the operators first
+        experts = torch.arange(n, device=weight.device)
+        constants = (
+            taps[:, experts, :, experts].transpose(0, 1),  # indexing moved the operators first
             tap_starts,
             inner_starts,
-            inner[own, :, 2 * n + 1 + own],
-            folded.second.view(n, n_inner, n, n_heads)[own, :, own],
+            inner[experts, :, 2 * n + 1 + experts],
+            folded.second.view(n, n_inner, n, n_heads)[experts, :, experts],
             folded.bias,
+            folded.factor,
         )
-        self.constants = torch.cat([part.flatten() for part in parts])
-        n_columns = len(weight)
-        weight = F.pad(weight, (0, 0, 0, -n_columns % _ALIGNED))
+        self.constants = torch.cat([part.flatten() for part in constants])
+        weight = F.pad(weight, (0, 0, 0, -len(weight) % _ALIGNED))
         self.weight = weight.to(layer.scope.hidden_weight.dtype)
         self.n_operators, self.n_heads, self.head_size = n, n_heads, head_size
-        self.n_extra = n + -(head_size + n) % 8  # fused attention needs multiples of 8
+        self.has_not = folded.has_not
         n_lanes = max(16, next_power_of_2(n_inner))
         self.sizes = (
             *(n, n_heads, len(weight), n_kernel, n_inner, min(64, n_lanes), folded.has_not),
@@ -190,29 +180,27 @@ class KernelBias(AttentionBias):
     layer: KernelLayer
 
     @cached_property
+    def scopes(self) -> Tensor:
+        """Strengths, -3e38 out of scope. Shape ``(batch, operators, heads, tokens)``."""
+        layer, (n_texts, n_tokens, _) = self.layer, self.inputs[0].shape
+        scopes = self.inputs[1].new_empty(n_texts, layer.n_operators, layer.n_heads, n_tokens)
+        launch(
+            scope_kernel,
+            (n_texts, cdiv(n_tokens, _TILE), layer.n_operators),
+            (*self.inputs, scopes),
+            (n_tokens,),
+            (*layer.sizes[:6], max(16, next_power_of_2(layer.n_heads)), _TILE),
+        )
+        return scopes
+
+    @cached_property
     def factors(self) -> Factors:
         """The bias as factors."""
-        layer, out = self.layer, self.inputs[0]
-        nothing = out.new_zeros(len(out), layer.n_heads, out.shape[1], layer.head_size)
-        query, key = (part[..., layer.head_size :] for part in self.append(nothing, nothing))
-        return Factors(query, key, layer.head_size**-0.5)
-
-    def append(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Return queries and keys with the factors as extra dimensions."""
-        layer = self.layer
-        query, key = alike(query, key)
-        n_texts, n_heads, n_tokens, head_size = query.shape
-        wide = query.new_empty(2, n_texts, n_tokens, n_heads, head_size + layer.n_extra)
-        n_lanes = max(16, next_power_of_2(n_heads))
-        extra = (layer.n_extra, next_power_of_2(layer.n_extra))
-        launch(
-            wide_kernel,
-            (n_texts, cdiv(n_tokens, _TILE), layer.n_operators),
-            (*self.inputs, query, key, wide),
-            (n_tokens, *query.stride()[:3]),
-            (*layer.sizes, n_lanes, _TILE, *extra),
-        )
-        return wide[0].transpose(1, 2), wide[1].transpose(1, 2)
+        scopes, layer = self.scopes.permute(0, 3, 1, 2), self.layer
+        inside = scopes > -1e38
+        weight = torch.where(inside, scopes, 0.0)
+        inside = inside.to(weight.dtype)
+        return bias_factors(inside, weight, layer.head_size, has_not=layer.has_not)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
@@ -232,11 +220,12 @@ class KernelBias(AttentionBias):
                 0 if n == 1 else step for n, step in zip(mask.shape, mask.stride(), strict=True)
             ]
             pairs, strides = mask, (steps[0], steps[2], steps[3])
-        query, key = alike(query, key)
+        if query.stride() != key.stride() or query.stride(-1) != 1:
+            query, key = query.contiguous(), key.contiguous()
         if value.stride(-1) != 1:
             value = value.contiguous()
         layer, result = self.layer, query.new_empty(n_texts, n_tokens, n_heads, head_size)
-        inputs = self._scopes(n_texts, n_tokens) if layer.is_split else self.inputs
+        inputs = (self.scopes, *self.inputs[1:]) if layer.is_split else self.inputs
         tile = 16 if n_tokens <= 16 else 1 << (n_tokens - 1).bit_length()
         launch(
             attention_kernel,
@@ -247,23 +236,3 @@ class KernelBias(AttentionBias):
             8 if tile > 64 else 4,  # 8 warps of fewer rows read beyond their tile
         )
         return result
-
-    def _scopes(self, n_texts: int, n_tokens: int) -> tuple[Tensor, ...]:
-        """Return the inputs of attention, the first replaced by strengths."""
-        layer, rest = self.layer, self.inputs[1:]
-        scopes = rest[0].new_empty(n_texts, layer.n_operators, layer.n_heads, n_tokens)
-        launch(
-            scope_kernel,
-            (n_texts, cdiv(n_tokens, _TILE), layer.n_operators),
-            (*self.inputs, scopes),
-            (n_tokens,),
-            (*layer.sizes[:6], max(16, next_power_of_2(layer.n_heads)), _TILE),
-        )
-        return (scopes, *rest)
-
-
-def alike(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-    """Return queries and keys with the same strides, and columns beside each other."""
-    if query.stride() != key.stride() or query.stride(-1) != 1:
-        return query.contiguous(), key.contiguous()
-    return query, key

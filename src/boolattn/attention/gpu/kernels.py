@@ -1,8 +1,8 @@
 """Triton kernels of the folded experts, for encoding on a GPU; launched by ``kernel_bias``.
 
-The first two find the cues of a batch and all layers' position weights. The others compute one
-layer's scopes and strengths: one appends the factors to queries and keys; another runs the
-attention of short texts with the bias, of large experts after a kernel that writes the strengths.
+The first two find the cues of a batch and all layers' position weights. The third writes one
+layer's strengths; the last runs the attention of short texts with the bias, of large experts after
+the third.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def cue_kernel(
         first, last = n_tokens, 0
         for start in range(0, n_tokens, BLOCK):
             token = start + tl.arange(0, BLOCK)
-            found = tl.load(mask + token, token < n_tokens, 0) != 0
-            first = tl.minimum(first, tl.min(tl.where(found, token, n_tokens)))
-            last = tl.maximum(last, tl.max(tl.where(found, token, 0)))
+            is_text = tl.load(mask + token, token < n_tokens, 0) != 0
+            first = tl.minimum(first, tl.min(tl.where(is_text, token, n_tokens)))
+            last = tl.maximum(last, tl.max(tl.where(is_text, token, 0)))
         scopable = is_token & (rows != first) & (rows != last)
     for e in tl.static_range(N_OPERATORS):
         weight = tl.load(second + channels * N_OPERATORS + e, channels < N_CHANNELS, 0)
         logit = tl.sum(context * weight.to(tl.float32)[None], 1)
-        own = out + rows * width + N_KERNEL * N_CHANNELS + e
-        logit += tl.load(own, is_row, 0).to(tl.float32)
+        direct = out + rows * width + N_KERNEL * N_CHANNELS + e
+        logit += tl.load(direct, is_row, 0).to(tl.float32)
         to = (text * N_OPERATORS + e) * n_tokens + rows
         tl.store(cue + to, tl.where(is_token, tl.sigmoid(logit), 0), is_row)
         is_open = tl.load(opened + text * N_OPERATORS + e).to(tl.float32)
@@ -59,55 +59,42 @@ def cue_kernel(
 
 @triton.jit
 def near_kernel(
-    cue, precisions, out, nearest,
+    cue, precisions, out,
     n_tokens,
     N_OPERATORS: tl.constexpr, HAS_NOT: tl.constexpr, WINDOW: tl.constexpr,
-    TILE: tl.constexpr, BLOCK: tl.constexpr, IS_TRAINED: tl.constexpr,
+    TILE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Write all layers' position weights, ``(layers, batch, operators, tokens)``.
 
-    Only cues whose weight is not 0 in float32 are compared. In training also the cues'
-    places, -1 without a cue in reach.
+    Only cues whose weight is not 0 in float32 are compared.
     """
-    text, place = tl.program_id(0), tl.program_id(2)
-    e = place % N_OPERATORS
+    text, expert = tl.program_id(0), tl.program_id(2)
+    e = expert % N_OPERATORS
     rows = tl.program_id(1) * TILE + tl.arange(0, TILE)
     is_row = rows < n_tokens
-    precision = tl.load(precisions + place)
+    precision = tl.load(precisions + expert)
     cue += (text * N_OPERATORS + e) * n_tokens
-    near, place_of = tl.zeros_like(rows).to(tl.float32), tl.zeros_like(rows) - 1
+    near = tl.zeros_like(rows).to(tl.float32)
     if e == (N_OPERATORS - 1 if HAS_NOT else -1):
         reach = tl.minimum(n_tokens - 1, (tl.sqrt(104.0 / precision) + 1).to(tl.int32))
         for back in range(0, reach + 1):
             at = rows - back
             probability = tl.load(cue + at, is_row & (at >= 0), 0)
-            weight = probability * tl.exp(-precision * back * back)
-            place_of = tl.where(weight > near, at, place_of)
-            near = tl.maximum(near, weight)
+            near = tl.maximum(near, probability * tl.exp(-precision * back * back))
     else:
         for offset in tl.static_range(-WINDOW, WINDOW + 1):
             at = rows + offset
             probability = tl.load(cue + at, is_row & (at >= 0) & (at < n_tokens), 0)
-            weight = probability * tl.exp(-precision * offset * offset)
-            place_of = tl.where(weight > near, at, place_of)
-            near = tl.maximum(near, weight)
-        most, where = 0.0, 0
+            near = tl.maximum(near, probability * tl.exp(-precision * offset * offset))
+        most = 0.0
         for start in range(0, n_tokens, BLOCK):
             token = start + tl.arange(0, BLOCK)
-            found = tl.load(cue + token, token < n_tokens, 0)
-            highest = tl.max(found)
-            if IS_TRAINED:
-                where = tl.where(highest > most, start + tl.argmax(found, 0), where)
-            most = tl.maximum(most, highest)
-        far = most * tl.exp(-precision * WINDOW * WINDOW)
-        place_of = tl.where(far > near, where, place_of)
-        near = tl.maximum(near, far)
+            most = tl.maximum(most, tl.max(tl.load(cue + token, token < n_tokens, 0)))
+        near = tl.maximum(near, most * tl.exp(-precision * WINDOW * WINDOW))
     # Every layer starts at a multiple of 4 texts, and so of 16 bytes.
-    layer = (place // N_OPERATORS).to(tl.int64) * ((tl.num_programs(0) + 3) // 4 * 4)
+    layer = (expert // N_OPERATORS).to(tl.int64) * ((tl.num_programs(0) + 3) // 4 * 4)
     to = ((layer + text) * N_OPERATORS + e) * n_tokens + rows
     tl.store(out + to, near, is_row)
-    if IS_TRAINED:
-        tl.store(nearest + to, place_of, is_row)
 
 
 @triton.jit
@@ -120,16 +107,17 @@ def _expert(
     is_row = rows < n_tokens
     n_taps: tl.constexpr = N_KERNEL * N_OPERATORS * N_HEADS
     out += text.to(tl.int64) * n_tokens * WIDTH
-    own = (text * N_OPERATORS + e) * n_tokens
-    cue += own
-    allowed += own
+    offset = (text * N_OPERATORS + e) * n_tokens
+    cue += offset
+    allowed += offset
     mask += text * n_tokens
-    # Constants: cue weights and starts of the taps, then the bias predictor's.
+    # Constants: cue weights and starts of the taps, the bias predictor's, then the factors.
     starts = constants + n_taps
     inner_starts = starts + n_taps
     near_weights = inner_starts + N_OPERATORS * N_INNER
     outer = near_weights + N_OPERATORS * N_INNER
     outer_bias = outer + N_OPERATORS * N_INNER * N_HEADS
+    factors = outer_bias + N_OPERATORS * N_HEADS
 
     logit = rows[:, None] * 0.0 + heads[None] * 0.0
     score = logit + tl.load(outer_bias + e * N_HEADS + heads, is_head, 0)[None]
@@ -146,85 +134,23 @@ def _expert(
         logit += tl.where(where, tap, 0)
     is_inside = (logit > 0) & (tl.load(allowed + rows, is_row, 0) != 0)[:, None]
 
-    position = tl.load(near + own + rows, is_row, 0)
+    position = tl.load(near + offset + rows, is_row, 0)
     for first in tl.static_range(0, N_INNER, INNER):
         inner = first + tl.arange(0, INNER)
         is_inner = inner < N_INNER
-        place = e * N_INNER + inner
+        channel = e * N_INNER + inner
         there = is_row[:, None] & is_inner[None]
-        value = tl.load(out + rows[:, None] * WIDTH + n_taps + place[None], there, 0)
-        value = value.to(tl.float32) + tl.load(inner_starts + place, is_inner, 0)[None]
-        value += position[:, None] * tl.load(near_weights + place, is_inner, 0)[None]
+        value = tl.load(out + rows[:, None] * WIDTH + n_taps + channel[None], there, 0)
+        value = value.to(tl.float32) + tl.load(inner_starts + channel, is_inner, 0)[None]
+        value += position[:, None] * tl.load(near_weights + channel, is_inner, 0)[None]
         value = tl.maximum(value, 0)
-        matrix = outer + place[:, None] * N_HEADS + heads[None]
+        matrix = outer + channel[:, None] * N_HEADS + heads[None]
         matrix = tl.load(matrix, is_inner[:, None] & is_head[None], 0)
         kind = out.dtype.element_ty
         score = tl.dot(value.to(kind), matrix.to(kind), score, input_precision="ieee")
     strength = tl.where(score > 20, score, tl.log(1 + tl.exp(tl.minimum(score, 20))))
+    strength *= tl.load(factors + e * N_HEADS + heads, is_head, 0)[None]
     return is_inside.to(tl.float32), tl.where(is_inside, strength, 0)
-
-
-@triton.jit
-def widen(
-    query, key, wide, inside, weight, text, e, rows, heads, is_head, n_tokens,
-    text_stride, head_stride, row_stride,
-    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, HEAD_SIZE: tl.constexpr,
-    DIM: tl.constexpr, TILE: tl.constexpr, N_EXTRA: tl.constexpr, EXTRA: tl.constexpr,
-):  # fmt: skip
-    """Write one operator's factors, and its share of queries and keys."""
-    is_row = rows < n_tokens
-    # Both outputs are of the shape batch, tokens, heads, columns.
-    n_columns: tl.constexpr = HEAD_SIZE + N_EXTRA
-    wide_key = wide + tl.num_programs(0).to(tl.int64) * n_tokens * N_HEADS * n_columns
-    wide += text.to(tl.int64) * n_tokens * N_HEADS * n_columns
-    wide_key += text.to(tl.int64) * n_tokens * N_HEADS * n_columns
-    to = (rows[:, None] * N_HEADS + heads[None]) * n_columns + HEAD_SIZE + e
-    where = is_row[:, None] & is_head[None]
-    tl.store(wide + to, inside.to(wide.dtype.element_ty), where)
-    tl.store(wide_key + to, weight.to(wide.dtype.element_ty), where)
-    # Each operator's program copies its share of the heads.
-    columns, extra = tl.arange(0, DIM), tl.arange(0, EXTRA)
-    is_column = is_row[:, None] & (columns < HEAD_SIZE)[None]
-    is_padding = is_row[:, None] & ((extra >= N_OPERATORS) & (extra < N_EXTRA))[None]
-    nothing = tl.zeros([TILE, EXTRA], wide.dtype.element_ty)
-    for head in range(e, N_HEADS, N_OPERATORS):
-        source = text.to(tl.int64) * text_stride + head * head_stride
-        source += rows[:, None] * row_stride + columns[None]
-        row = (rows[:, None] * N_HEADS + head) * n_columns
-        tl.store(wide + row + columns[None], tl.load(query + source, is_column, 0), is_column)
-        tl.store(wide_key + row + columns[None], tl.load(key + source, is_column, 0), is_column)
-        tl.store(wide + row + HEAD_SIZE + extra[None], nothing, is_padding)
-        tl.store(wide_key + row + HEAD_SIZE + extra[None], nothing, is_padding)
-
-
-@triton.jit
-def wide_kernel(
-    out, cue, allowed, mask, near, constants, query, key, wide,
-    n_tokens, text_stride, head_stride, row_stride,
-    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, WIDTH: tl.constexpr,
-    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr, HAS_NOT: tl.constexpr,
-    HEAD_SIZE: tl.constexpr, DIM: tl.constexpr, HEADS: tl.constexpr, TILE: tl.constexpr,
-    N_EXTRA: tl.constexpr, EXTRA: tl.constexpr,
-):  # fmt: skip
-    """Write queries and keys with the factors of one operator appended."""
-    text, e = tl.program_id(0), tl.program_id(2)
-    rows = tl.program_id(1) * TILE + tl.arange(0, TILE)
-    heads = tl.arange(0, HEADS)
-    is_head = heads < N_HEADS
-    is_not = e == (N_OPERATORS - 1 if HAS_NOT else -1)
-    inside, weight = _expert(
-        out, cue, allowed, mask, near, constants, text, e, rows, heads, is_head, n_tokens,
-        N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER,
-    )  # fmt: skip
-    # Attention multiplies the factors by its scale.
-    weight *= tl.sqrt(HEAD_SIZE * 1.0)
-    if is_not:
-        inside, weight = inside * 0 + 1, -weight
-    widen(
-        query, key, wide, inside, weight, text, e, rows, heads, is_head, n_tokens,
-        text_stride, head_stride, row_stride,
-        N_OPERATORS, N_HEADS, HEAD_SIZE, DIM, TILE, N_EXTRA, EXTRA,
-    )  # fmt: skip
 
 
 @triton.jit
@@ -235,7 +161,7 @@ def scope_kernel(
     N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr,
     HEADS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Write strengths, -1 out of scope: ``(batch, operators, heads, tokens)``."""
+    """Write strengths, -3e38 out of scope: ``(batch, operators, heads, tokens)``."""
     text, e = tl.program_id(0), tl.program_id(2)
     rows = tl.program_id(1) * TILE + tl.arange(0, TILE)
     heads = tl.arange(0, HEADS)
@@ -246,7 +172,7 @@ def scope_kernel(
     )  # fmt: skip
     to = ((text * N_OPERATORS + e) * N_HEADS + heads[None]) * n_tokens + rows[:, None]
     where = (rows < n_tokens)[:, None] & is_head[None]
-    tl.store(scopes + to, tl.where(inside > 0, weight, -1), where)
+    tl.store(scopes + to, tl.where(inside > 0, weight, -3e38), where)
 
 
 @triton.jit
@@ -257,9 +183,10 @@ def _of_head(
 ):  # fmt: skip
     """Return one head's scope and strength of one operator; ``out`` can be the other kernel's."""
     if IS_SPLIT:
-        place = ((text * N_OPERATORS + e) * N_HEADS + head) * n_tokens + rows
-        found = tl.load(out + place, rows < n_tokens, -1)
-        inside, weight = (found >= 0).to(tl.float32), tl.maximum(found, 0)
+        offset = ((text * N_OPERATORS + e) * N_HEADS + head) * n_tokens + rows
+        weight = tl.load(out + offset, rows < n_tokens, -3e38)
+        inside = (weight > -1e38).to(tl.float32)
+        weight = tl.where(inside > 0, weight, 0)
     else:
         lane = tl.arange(0, 16)  # the fewest columns of a product
         both = _expert(
@@ -287,8 +214,8 @@ def attention_kernel(
     is_row = rows < n_tokens
     where = is_row[:, None] & (columns < HEAD_SIZE)[None]
     start = text.to(tl.int64) * text_stride + head * head_stride
-    place = start + rows[:, None] * row_stride + columns[None]
-    q, k = tl.load(query + place, where, 0), tl.load(key + place, where, 0)
+    offset = start + rows[:, None] * row_stride + columns[None]
+    q, k = tl.load(query + offset, where, 0), tl.load(key + offset, where, 0)
     score = tl.dot(q, tl.trans(k), input_precision="ieee") * (HEAD_SIZE**-0.5)
     for e in tl.static_range(N_OPERATORS):
         inside, weight = _of_head(
@@ -301,8 +228,8 @@ def attention_kernel(
             score += inside[:, None] * weight[None]
     is_seen = is_row[:, None] & is_row[None]
     if HAS_PAIRS:
-        place = rows[:, None] * pair_row_stride + rows[None] * pair_column_stride
-        is_seen = tl.load(pairs + text.to(tl.int64) * pair_text_stride + place, is_seen, 0) != 0
+        offset = rows[:, None] * pair_row_stride + rows[None] * pair_column_stride
+        is_seen = tl.load(pairs + text.to(tl.int64) * pair_text_stride + offset, is_seen, 0) != 0
     # Finite, or a token that sees none would be NaN.
     score = tl.where(is_seen, score, -3e38)
     score = tl.exp(score - tl.max(score, 1)[:, None])
@@ -310,6 +237,6 @@ def attention_kernel(
     total = tl.sum(score, 1)
     start = text.to(tl.int64) * value_text_stride + head * value_head_stride
     v = tl.load(value + start + rows[:, None] * value_row_stride + columns[None], where, 0)
-    found = tl.dot(score.to(v.dtype), v, input_precision="ieee") / total[:, None]
+    attended = tl.dot(score.to(v.dtype), v, input_precision="ieee") / total[:, None]
     to = ((text.to(tl.int64) * n_tokens + rows[:, None]) * N_HEADS + head) * HEAD_SIZE
-    tl.store(result + to + columns[None], found.to(v.dtype), where)
+    tl.store(result + to + columns[None], attended.to(v.dtype), where)

@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import Dataset
 
 from boolattn.errors import DataError
-from boolattn.query.operators import OPERATORS, Operator
+from boolattn.query.tree import OPERATORS, Operator
 from boolattn.training.batches.tokens import Features, Tokens
 
 if TYPE_CHECKING:

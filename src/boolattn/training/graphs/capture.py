@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 
+from boolattn.plugin.attach import NAME as PLUGIN
 from boolattn.training.graphs.cuda_graph import Recorder, Weights
 from boolattn.training.tower_pass import SCOPE, encode
 
@@ -38,13 +39,15 @@ _TASKS = {"none": (), "queries": ("query", SCOPE), "all": ("query", SCOPE, "docu
 
 def capture(towers: SentenceTransformer, which: str) -> Captured | None:
     """Return what encodes batches by graphs ("queries" or "all"); None for "none"."""
-    return Captured(towers, _TASKS[which]) if _TASKS[which] else None
+    tasks = set(_TASKS[which])
+    trained = (name for name, weight in towers.named_parameters() if weight.requires_grad)
+    if all(f"{PLUGIN}." in name for name in trained):
+        tasks.discard("document")  # of a frozen encoder: there is no backward pass
+    return Captured(towers, tasks) if tasks else None
 
 
 class Captured:
     """Encodes batches like :func:`encode`, by graphs where that is possible."""
-
-    is_overlapped = True  # Whether queries are encoded on a stream beside the documents'
 
     def __init__(self, towers: SentenceTransformer, tasks: Collection[str]) -> None:
         self.towers = towers
@@ -89,7 +92,7 @@ class Captured:
         Autograd runs backward on the same streams, and waits where they meet.
         """
         main = torch.cuda.current_stream()
-        if task != "query" or not self.is_overlapped:
+        if task != "query":
             if slot == 0:
                 self._began = main.record_event()
             return found(features, self._pad)

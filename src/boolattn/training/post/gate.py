@@ -17,8 +17,7 @@ from boolattn.attention.gate import LearnedGate
 from boolattn.encoder import BoolBertModel, query_encoder
 from boolattn.errors import ConfigError
 from boolattn.plugin import plugin_of
-from boolattn.query.operators import OPERATORS
-from boolattn.query.tree import operators_of
+from boolattn.query.tree import OPERATORS, operators_of
 from boolattn.training.batches.sampling import label_columns
 from boolattn.training.batches.tokens import Tokens, pad
 from boolattn.training.loop import LoopSettings, run_loop

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from boolattn.training.settings import Preset
 
-#: Parameters without weight decay, by the end of their own name: constants that are added, and
-#: widths and thresholds. The name of their module says nothing: the bias predictor has weights.
-_NO_DECAY_NAMES = ("bias", "sigma", "threshold")
+#: Parameters without weight decay, by the end of their own name: constants that are added, widths,
+#: thresholds and factors. The name of their module says nothing: the bias predictor has weights.
+_NO_DECAY_NAMES = ("bias", "sigma", "threshold", "factor")
 
 
 def parameter_groups(model: nn.Module, preset: Preset) -> Iterator[dict[str, Any]]:
