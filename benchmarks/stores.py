@@ -57,7 +57,6 @@ STORES: dict[str, tuple[dict[str, str], Callable[[Path], str]]] = {
     "float16": ({"precision": "float16"}, lambda folder: str(folder / "index")),
     "int8": ({"precision": "int8"}, lambda folder: str(folder / "index")),
     "hnsw": ({"vectors": "hnsw"}, lambda folder: str(folder / "index")),
-    "ivf": ({"vectors": "ivf"}, lambda folder: str(folder / "index")),
     "postgres": ({}, lambda folder: _postgres(folder)),
     "postgres-exact": ({"vectors": "exact"}, lambda folder: _postgres(folder)),
     "qdrant": ({}, lambda folder: f"qdrant:{folder}/qdrant/items"),

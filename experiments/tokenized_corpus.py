@@ -16,7 +16,7 @@ import numpy as np
 from boolattn.data.records import Dataset, Document, Operand, Query
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_folder
-from boolattn.query.operators import Operator
+from boolattn.query.tree import Operator
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.corpus import Corpus
 from experiments.corpus_folder import CORPUS_FORMAT

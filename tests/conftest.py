@@ -21,11 +21,14 @@ from tokenizers import (
     processors,
     trainers,
 )
+from torch import nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
+from boolattn import attach
+from boolattn.attention.layer import BoolAttnLayer
 from boolattn.query.lexicon import CUES, find_cues
-from boolattn.query.operators import OPERATORS
 from boolattn.query.parsed_query import span_labels
+from boolattn.query.tree import OPERATORS
 
 with suppress(ImportError):  # GPU tests run without it
     from hypothesis import settings
@@ -93,6 +96,20 @@ def batch() -> dict[str, torch.Tensor]:
     mask[1, 7:] = 0
     mask[2, 4:] = 0
     return {"input_ids": ids, "attention_mask": mask}
+
+
+def trained(model: nn.Module) -> nn.Module:
+    """Set all factors to 1; at 0, where training begins, a plug-in changes nothing."""
+    with torch.no_grad():
+        for part in model.modules():
+            if isinstance(part, BoolAttnLayer) and part.factor is not None:
+                part.factor.fill_(1.0)
+    return model
+
+
+def attach_trained(encoder: PreTrainedModel, *args: object, **options: object) -> nn.Module:
+    """Attach a plug-in that has an effect."""
+    return trained(attach(encoder, *args, **options))
 
 
 def cue_labels(text: str, offsets: list[tuple[int, int]]) -> list[list[bool]]:

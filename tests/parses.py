@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from boolattn.query.decoding import ParserOutput
-from boolattn.query.operators import Operator
 from boolattn.query.parsed_query import form_tree, label_tree
+from boolattn.query.tree import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,3 +54,7 @@ class KnownParses:
     def parse(self, texts: Sequence[str]) -> list[ParserOutput]:
         """Return the known parses."""
         return [ParserOutput(self.parses.get(text), self.confidence) for text in texts]
+
+    def is_word(self, _text: str) -> bool:
+        """Correct no spelling."""
+        return True

@@ -27,7 +27,7 @@ from boolattn.query.syntax import is_explicit
 from boolattn.query.syntax import parse as parse_query
 from boolattn.search import load_model
 from boolattn.search.ranker import Bm25Ranker
-from boolattn.stores.arrays import ArrayCollection, FaissCollection
+from boolattn.stores.arrays import ArrayCollection
 from boolattn.stores.points.milvus_collection import MilvusCollection
 from boolattn.stores.points.qdrant_collection import QdrantCollection
 from boolattn.stores.postgres.collection import PostgresCollection
@@ -222,7 +222,6 @@ OTHER_CALLS = {
     "Postgres": lambda _, odd: PostgresCollection(odd, "moths"),
     "vectors": lambda _, odd: ArrayCollection(odd, ROWS),
     "rows": lambda _, odd: ArrayCollection(np.eye(1), odd),
-    "faiss": lambda _, odd: FaissCollection(odd, ROWS),
 }
 #: Of no use to any of the calls above.
 NOTHING = [*(b"moths", object(), np.zeros(3), torch.zeros(2), {3: 4}, [3], PureWindowsPath("a"))]

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from boolattn import attach, explain
-from tests.conftest import FAMILIES
+from boolattn import explain
+from tests.conftest import FAMILIES, attach_trained
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_explanation_with_an_open_gate(tiny_encoder, tokenizer, family):
     encoder = tiny_encoder(family)
-    attach(encoder, tokenizer=tokenizer)
+    attach_trained(encoder, tokenizer=tokenizer)
     result = explain(encoder, tokenizer, "cats but not dogs")
     n_tokens = len(result.tokens)
     assert result.gate == {"and": False, "or": False, "not": True}
@@ -31,7 +31,7 @@ def test_explanation_with_an_open_gate(tiny_encoder, tokenizer, family):
 @pytest.mark.parametrize("family", ["bert", "mpnet"])
 def test_explanation_with_closed_gates(tiny_encoder, tokenizer, family):
     encoder = tiny_encoder(family)
-    attach(encoder, tokenizer=tokenizer)
+    attach_trained(encoder, tokenizer=tokenizer)
     result = explain(encoder, tokenizer, "plain cats")
     assert not any(result.gate.values())
     assert not result.bias.any()
@@ -43,7 +43,7 @@ def test_attention_change_is_the_difference_made_by_the_bias(tiny_encoder, token
     inputs = dict(tokenizer("cats or dogs", return_tensors="pt"))
     with torch.no_grad():
         before = encoder(**inputs, output_attentions=True).attentions[0]
-        attach(encoder, tokenizer=tokenizer)
+        attach_trained(encoder, tokenizer=tokenizer)
         after = encoder(**inputs, output_attentions=True).attentions[0]
     change = (after - before)[0].mean((0, 1)).numpy()
     result = explain(encoder, tokenizer, "cats or dogs")
@@ -52,7 +52,7 @@ def test_attention_change_is_the_difference_made_by_the_bias(tiny_encoder, token
 
 def test_given_operators_open_their_gates(tiny_encoder, tokenizer):
     encoder = tiny_encoder()
-    attach(encoder, tokenizer=tokenizer)
+    attach_trained(encoder, tokenizer=tokenizer)
     encoder.train()
     result = explain(encoder, tokenizer, "plain cats", operators=["and"])
     assert result.gate["and"]
@@ -63,7 +63,7 @@ def test_given_operators_open_their_gates(tiny_encoder, tokenizer):
 
 def test_figure(tiny_encoder, tokenizer, tmp_path):
     encoder = tiny_encoder()
-    attach(encoder, tokenizer=tokenizer)
+    attach_trained(encoder, tokenizer=tokenizer)
     figure = explain(encoder, tokenizer, "cats but not dogs").figure()
     figure.savefig(tmp_path / "map.png")
     assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
@@ -74,5 +74,5 @@ def test_figure(tiny_encoder, tokenizer, tmp_path):
 
 def test_explanation_of_an_empty_text(tiny_encoder, tokenizer):
     encoder = tiny_encoder()
-    attach(encoder, tokenizer=tokenizer)
+    attach_trained(encoder, tokenizer=tokenizer)
     assert explain(encoder, tokenizer, "").tokens == ("[CLS]", "[SEP]")

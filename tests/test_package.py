@@ -5,6 +5,7 @@ import pytest
 
 import boolattn
 from boolattn.cli import main
+from tests.conftest import trained
 
 
 def modules_after(code: str) -> set[str]:
@@ -46,7 +47,7 @@ torch.manual_seed(0)  # with some weights no token is in scope
 encoder = BertModel(BertConfig(vocab_size=30, **sizes)).eval()
 batch = dict(input_ids=torch.arange(5, 13)[None], attention_mask=torch.ones(1, 8))
 bare = encoder(**batch).last_hidden_state
-boolattn.attach(encoder)
+boolattn.attach(encoder, boolattn.BoolAttnConfig(use_factor=False))  # has an effect at once
 assert torch.equal(encoder(**batch).last_hidden_state, bare)
 opened = encoder(**batch, operators=[["not"]]).last_hidden_state
 assert not torch.equal(opened, bare)
@@ -79,7 +80,7 @@ assert isinstance(model[0].sub_modules["query"][0].model, BoolBertModel)
 
 def test_importing_boolattn_alone_lets_others_load_its_models(tiny_encoder, tokenizer, tmp_path):
     config = boolattn.BoolAttnConfig(gate="lexicon", rank=4)
-    towers = boolattn.build_towers(tiny_encoder(), config, tokenizer=tokenizer)
+    towers = trained(boolattn.build_towers(tiny_encoder(), config, tokenizer=tokenizer))
     boolattn.save_towers(towers, tmp_path / "model")
     command = [sys.executable, "-W", "error::ImportWarning", "-c", LOADED, str(tmp_path / "model")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

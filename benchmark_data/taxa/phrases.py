@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from boolattn.data.sentences import CueSpan
 from boolattn.errors import DataError
-from boolattn.query.operators import Operator
+from boolattn.query.tree import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

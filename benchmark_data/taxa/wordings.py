@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from benchmark_data.taxa.phrases import families_of, slots_of
 from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError
-from boolattn.query.operators import Operator
 from boolattn.query.structure import TEMPLATES
+from boolattn.query.tree import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

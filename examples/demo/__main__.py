@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,6 @@ from examples.demo.progress import Progress
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from boolattn.data.records import Query
     from examples.demo.queries import DemoQuery
     from examples.demo.setup import Setup
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 N_DOCUMENTS = 1000
 #: Columns where the output is no terminal, and at most.
 _WIDTH, _MAX_WIDTH = 100, 120
-_JUDGEMENTS = "queries.jsonl"
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -128,37 +126,16 @@ def _evaluate(screen: Console, setup: Setup, names: list[str], arguments: str) -
 
 
 def _print_next_steps(setup: Setup) -> None:
-    from boolattn.jsonl import write_jsonl
-    from examples.demo.queries import choose_queries
-
-    path, queries = setup.folder / _JUDGEMENTS, setup.judgements.queries
-    shown = choose_queries(queries, setup.benchmark.documents, len(queries))
-    extra = [query.query for query in shown if not query.is_from_benchmark]
-    write_jsonl(path, (_row(query) for query in (*queries, *extra)))
     command = _command()
     typer.echo("\nStart the page (http://127.0.0.1:8000/):\n")
     typer.echo(f"  {command} serve {_short(Path(setup.boolean.store.address))} \\")
-    typer.echo(f"    --plain-index {_short(Path(setup.plain.store.address))} \\")
-    typer.echo(f"    --judgements {_short(path)}")
+    typer.echo(f"    --plain-index {_short(Path(setup.plain.store.address))}")
     typer.echo("\nOr search from the command line:\n")
     typer.echo(f"  {command} search {_short(Path(setup.boolean.store.address))} \\")
     typer.echo('    "snakes of Peru but not Ecuador" --explain')
     typer.echo("\nYour own table (or JSON, or a folder of texts), from the file to the page:\n")
     typer.echo(f"  {command} index FILE.csv --text-field COLUMN")
     typer.echo(f"  {command} serve FILE.index")
-
-
-def _row(query: Query) -> dict[str, Any]:
-    """Return a query as the page's file of judgements has it."""
-    return {
-        "text": query.text,
-        "template": query.template,
-        "operators": [operator.value for operator in query.operators],
-        "operands": [{"text": one.text, "spans": one.spans} for one in query.operands],
-        "gold": sorted(query.gold),
-        "excluded": sorted(query.excluded),
-        "partial": sorted(query.partial),
-    }
 
 
 def _command() -> str:

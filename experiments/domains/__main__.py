@@ -29,6 +29,7 @@ from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
 from boolattn.query.parser import SHIPPED
 from boolattn.search.ranker import WAYS, SearchRanker, open_system
+from boolattn.stores.writer import titled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -99,14 +100,14 @@ class DocumentVectors:
     """Vectors of documents, from a file or encoded now and written there."""
 
     def __init__(self, path: Path, encoder: Encoder, documents: Sequence[Document]) -> None:
+        texts = [titled(document.title, document.text) for document in documents]
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
-            vectors = encoder.encode_documents([document.text for document in documents])
+            vectors = encoder.encode_documents(texts)
             np.save(path, vectors.astype(np.float16))
         vectors = np.load(path, allow_pickle=False).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        pairs = zip(documents, vectors, strict=True)
-        self._rows = {document.text: vector for document, vector in pairs}
+        self._rows = dict(zip(texts, vectors, strict=True))
 
     def __call__(self, batches: Iterable[list[str]]) -> Iterator[Array]:
         """Look the vectors of texts up."""

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from boolattn.errors import DataError
-from boolattn.query.operators import Operator
 from boolattn.query.parsed_query import (
     LABEL,
     LabelledQuery,
@@ -23,6 +22,7 @@ from boolattn.query.parsed_query import (
     label_tree,
     parse_labelled,
 )
+from boolattn.query.tree import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

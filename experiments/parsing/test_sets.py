@@ -14,7 +14,6 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from boolattn.errors import DataError
-from boolattn.query.operators import Operator
 from boolattn.query.parsed_query import (
     LabelledQuery,
     ParsedQuery,
@@ -22,6 +21,7 @@ from boolattn.query.parsed_query import (
     label_tree,
     parse_labelled,
 )
+from boolattn.query.tree import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -16,8 +16,8 @@ from benchmark_data.taxa.queries import Speaker
 from benchmark_data.taxa.sets import Operand
 from benchmark_data.taxa.wordings import families, requests, wordings
 from boolattn.data.sentences import Mixture, Scope, Sentence, Span, Triplet
-from boolattn.query.operators import Operator
 from boolattn.query.structure import TEMPLATES, template_operators
+from boolattn.query.tree import Operator
 from experiments.sentences.contents import Category, Taxa, domains, groups
 from experiments.sentences.varied import VariedBuilder, VariedWordings
 

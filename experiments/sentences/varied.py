@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterable, Mapping, Sequence
 
-    from boolattn.query.operators import Operator
+    from boolattn.query.tree import Operator
 
 #: How often a sentence has a skeleton of the taxa benchmark, with a varied cue or request.
 _SEEN_SKELETON = 0.35

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from boolattn.errors import BoolattnError
     from boolattn.plugin import attach, detach, load, load_plugin, save, save_plugin
     from boolattn.plugin.explain import explain
-    from boolattn.query.operators import Operator
+    from boolattn.query.tree import Operator
     from boolattn.search import BooleanRetriever, Searcher
 
 __version__ = "0.1.0.dev0"
@@ -31,7 +31,7 @@ _HOME = {
     "BoolAttnConfig": "boolattn.attention.config",
     "BoolattnError": "boolattn.errors",
     "BooleanRetriever": "boolattn.search",
-    "Operator": "boolattn.query.operators",
+    "Operator": "boolattn.query.tree",
     "TorchEncoder": "boolattn.encoder.torch_encoder",
     "Searcher": "boolattn.search",
     "attach": "boolattn.plugin",

@@ -9,7 +9,7 @@ import pytest
 from boolattn.data.beir import read_beir, read_corpus, write_beir
 from boolattn.data.records import Document, Operand, Query, answer_sets
 from boolattn.errors import DataError, MissingDataError
-from boolattn.query.operators import Operator
+from boolattn.query.tree import Operator
 
 DOCUMENTS = (
     Document(id="d1", text="A brown moth.", title="Moth", metadata={"source": "own"}),

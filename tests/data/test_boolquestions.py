@@ -12,7 +12,7 @@ import pytest
 from boolattn.data import boolquestions
 from boolattn.data.boolquestions import fetch_boolquestions, load_boolquestions, read_questions
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.query.operators import Operator
+from boolattn.query.tree import Operator
 
 SAMPLE = Path(__file__).parent / "samples" / "boolquestions"
 

@@ -18,8 +18,8 @@ from boolattn.data.quest import Coverage, fetch_quest, load_quest, load_quest_in
 from boolattn.data.records import Operand
 from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.query.operators import Operator
 from boolattn.query.structure import TEMPLATES
+from boolattn.query.tree import Operator
 from experiments.quest_queries import (
     generate_queries,
     generated_choice,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from boolattn.data.records import Query
-from boolattn.query.operators import Operator
+from boolattn.query.tree import Operator
 
 #: Row of each document, by its id, "0" to "9".
 ROWS = {str(row): row for row in range(10)}

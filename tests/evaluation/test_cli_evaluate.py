@@ -20,7 +20,7 @@ from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
 from boolattn.evaluation import figures
 from boolattn.evaluation.results import Results
-from boolattn.query.operators import Operator
+from boolattn.query.tree import Operator
 
 PLACES = ("Borneo", "Sumatra", "Peru", "Iceland")
 KINDS = ("moth", "orchid", "beetle")

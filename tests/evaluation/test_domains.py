@@ -18,7 +18,7 @@ from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
 from boolattn.evaluation.results import Results, joined, results_of
-from boolattn.query.operators import Operator
+from boolattn.query.tree import Operator
 
 FOODS = ("garlic", "onion", "butter", "rice")
 

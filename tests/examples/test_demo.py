@@ -19,7 +19,6 @@ from boolattn.errors import ConfigError, MissingDataError, QueryError
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure
 from boolattn.search.ranker import SystemOptions, open_system
-from boolattn.service.judgements import read_judgements
 from boolattn.stores.local.manifest import read_manifest
 from examples.demo.queries import (
     CHOSEN,
@@ -96,12 +95,9 @@ def test_the_demo_searches_and_evaluates(first, data):
 
 def test_the_command_for_the_page_names_existing_files(first, cache):
     [index] = re.findall(r"serve '(.*)' \\", first.stdout)
-    [plain, judgements] = re.findall(r"--(?:plain-index|judgements) '(.*)'", first.stdout)
+    [plain] = re.findall(r"--plain-index '(.*)'", first.stdout)
     assert read_manifest(Path(index)).settings.model == "shipped"
     assert read_manifest(Path(plain)).settings.model == "minilm"
-    judged = read_judgements([Path(judgements)])
-    for _, text in QUERIES.values():
-        assert judged.find(text)
 
 
 def test_indexes_are_reused_and_a_broken_one_is_rebuilt(first, data, cache):

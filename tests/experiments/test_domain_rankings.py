@@ -1,4 +1,4 @@
-"""The experiments over the domains benchmark: every way of ranking, and given operands."""
+"""The experiments over the domains benchmark: every way of ranking."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 from boolattn.evaluation.results import Results
 from experiments.domains import __main__ as domains
-from experiments.domains import composition
 from tests.evaluation.test_domains import folder
 
 __all__ = ["folder"]
@@ -42,10 +41,3 @@ def test_ways_are_ranked_and_laid_out(run, tmp_path):
     assert leaks["minilm.hybrid-strict-NOT"] == 0
     run(domains.main, "table", "--out", str(out))
     assert "| minilm, hybrid, strict NOT | " in (out / "table.md").read_text(encoding="utf-8")
-
-
-def test_composition_with_given_operands(run, capsys):
-    run(composition.main, "--model", "minilm", "--domain", "malware")
-    table = capsys.readouterr().out
-    for way in ("one vector", "composed", "from 500 candidates", "from 100 candidates"):
-        assert f"| malware | validation | {way} | " in table

@@ -19,8 +19,8 @@ from boolattn.data.sentences import Mixture, generate, generate_triplets
 from boolattn.data.setbert import read_setbert
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
 from boolattn.query.lexicon import find_cues
-from boolattn.query.operators import Operator
 from boolattn.query.structure import TEMPLATES, template_operators
+from boolattn.query.tree import Operator
 from tests.lazy import Lazy
 
 SEEN = Lazy(lambda: generate(3000, seed=7))

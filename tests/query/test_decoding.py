@@ -14,9 +14,9 @@ from boolattn.query.decoding import (
     decode,
     mark_operators,
 )
-from boolattn.query.operators import Operator
 from boolattn.query.parsed_query import Gap
 from boolattn.query.syntax import parse
+from boolattn.query.tree import Operator
 
 TEXT = "red moths or blue ants, no bees"
 OFFSETS = [(0, 0), (0, 3), (4, 9), (10, 12), (13, 17), (18, 20), (20, 22), (22, 23)]

@@ -1,6 +1,6 @@
 from boolattn.attention import config as attention_config
 from boolattn.query.lexicon import CUES, NOT_CUES, cue_words, find_cues, unused_cues
-from boolattn.query.operators import OPERATORS, Operator
+from boolattn.query.tree import OPERATORS, Operator
 from tests.conftest import cue_labels
 
 

@@ -9,12 +9,11 @@ import torch
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.encoder import build_towers
 from boolattn.encoder.torch_encoder import TorchEncoder
-from boolattn.query.operators import Operator
 from boolattn.query.parsed_query import ParsedQuery
 from boolattn.query.plan import plan_queries
 from boolattn.query.reading import ReadingOptions, read_queries, read_trees
 from boolattn.query.syntax import parse
-from boolattn.query.tree import And, Atom, Not, Or
+from boolattn.query.tree import And, Atom, Not, Operator, Or
 from boolattn.scoring.exact import rank_plans, score
 from tests.parses import KnownParses, flat
 
@@ -64,7 +63,7 @@ def test_operands_are_parsed_encoded_separately_and_composed(encoder):
         "Sumatra",
     ]
     separate = encoder.encode_operands(plan.atoms)
-    assert np.allclose(plan.operand_vectors, separate, atol=1e-6)
+    assert np.allclose(plan.vectors[: len(plan.atoms)], separate, atol=1e-6)
     # Similarity to the negated operand lowers the score, to the positive one raises it.
     similarities = np.random.default_rng(0).random((2, 40)).astype(np.float32)
     similarities[:, :3] = [[0.5, 0.9, 0.5], [0.5, 0.5, 0.9]]
@@ -122,14 +121,16 @@ def test_explicit_and_parsed_trees_have_the_same_scores(encoder):
     [parsed] = plan_texts(encoder, NOT_TEXT)
     [explicit] = plan_trees(encoder, parsed.tree)
     similarities = np.random.default_rng(0).random((2, 7)).astype(np.float32)
-    assert np.allclose(explicit.operand_vectors, parsed.operand_vectors, atol=1e-6)
+    assert np.allclose(
+        explicit.vectors[: len(explicit.atoms)], parsed.vectors[: len(parsed.atoms)], atol=1e-6
+    )
     assert np.allclose(score(parsed, similarities), score(explicit, similarities), atol=1e-5)
 
 
 def test_operands_are_encoded_with_closed_gates(encoder):
     [plan] = plan_trees(encoder, Or((Atom("films and books"), Atom("birds"))))
     closed = encoder.encode_operands(["films and books"])[0]
-    assert np.allclose(plan.operand_vectors[0], closed, atol=1e-6)
+    assert np.allclose(plan.vectors[: len(plan.atoms)][0], closed, atol=1e-6)
 
 
 @pytest.mark.parametrize("is_torch", [True, False])

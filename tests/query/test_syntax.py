@@ -9,7 +9,7 @@ from boolattn.errors import QueryError, QuerySyntaxError
 from boolattn.query.syntax import (
     MAX_DEPTH,
     MAX_OPERANDS,
-    check_anchored,
+    anchored,
     is_anchored,
     is_explicit,
     parse,
@@ -168,12 +168,18 @@ def test_the_door_is_chosen_by_signs_nobody_writes_in_plain_language(text, expec
         ("everything OR NOT a", False),
     ],
 )
-def test_a_query_must_say_what_to_keep(text, expected):
+def test_a_query_that_says_nothing_to_keep_selects_from_everything(text, expected):
     tree = parse(text)
     assert is_anchored(tree) is expected
-    if not expected:
-        with pytest.raises(QueryError, match=r"only negates.*add a positive operand"):
-            check_anchored(tree)
+    assert anchored(tree) == (tree if expected else join_all([Everything("everything"), tree]))
+    assert is_anchored(anchored(tree))
+
+
+def test_conditions_alone_select_from_everything():
+    assert unparse(anchored(parse("year>=1990"))) == "everything AND year>=1990"
+    assert unparse(anchored(parse("NOT year>=1990"))) == "everything NOT year>=1990"
+    assert anchored(parse("a AND year>=1990")) == parse("a AND year>=1990")
+    assert anchored(parse("everything AND year>=1990")) == parse("everything AND year>=1990")
 
 
 def test_everything_is_a_word_between_quotes_and_in_a_phrase():
@@ -183,8 +189,6 @@ def test_everything_is_a_word_between_quotes_and_in_a_phrase():
     for text in ('"everything" NOT a', "everything about a NOT b", "everything else NOT a"):
         assert type(next(atoms(parse(text)))) is Atom
         assert unparse(parse(text)) == text
-    with pytest.raises(QueryError, match="rank nothing"):
-        check_anchored(parse("everything AND year>=1990"))
 
 
 words = st.text('ab AND-("”\\\\蛾\x00\u0301é', min_size=1, max_size=8).map(
@@ -283,6 +287,9 @@ def test_misplaced_signs_are_refused(text):
 
 
 def test_signs_in_plain_language_are_text():
-    for text in ("E=mc^2", "C++ >= 11", "f(x)^2", "things I like: moths", "year>=1990", "a:b"):
+    for text in ("E=mc^2", "C++ >= 11", "f(x)^2", "things I like: moths", "a=b", "a:b", "b^"):
         assert not is_explicit(text)
-    assert is_explicit("like:17")
+    for text in ("like:17", "year>=1990", "films year < 1990", "moths^2 Borneo"):
+        assert is_explicit(text)
+    # A weight ends its operand.
+    assert parse("hawk moths^2 Borneo") == And((Atom("hawk moths", 2.0), Atom("Borneo")))

@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 
 from boolattn.cli import app
 from boolattn.errors import BoolattnError, ConfigError
-from boolattn.reproduction import execution, preflight
+from boolattn.reproduction import execution
 from boolattn.reproduction.execution import run_all
-from boolattn.reproduction.preflight import Needs, Trial, open_corpus, try_steps
 from boolattn.reproduction.reproduce import make_request
 from boolattn.reproduction.requests import Paths, RunRequest, resolve
 from boolattn.reproduction.runs import Run
@@ -152,25 +151,6 @@ def test_other_settings_do_not_go_on(files, monkeypatch):
     request, _, _ = plain_run(files, "train.learning_rate=2e-3")
     [path] = run_all(request, paths, lines.append)
     assert Run.load(path).details["settings"]["train"]["learning_rate"] == 2e-3
-
-
-def test_a_trial_measures_and_keeps_nothing(files):
-    request, spec, paths = plain_run(files)
-    preset = resolve(spec, request)
-    corpus = open_corpus(str(files / "encoder"), 32, request.data_place(spec, preset))
-    before = sorted(files.rglob("*"))
-    trial = try_steps(preset, corpus)
-    assert trial.step > 0
-    assert trial.document > 0
-    assert sorted(files.rglob("*")) == before
-    # Four steps and 48 documents; twice 10 more where half of the steps are validated.
-    known = Trial(step=2.0, document=0.5, memory=0.0)
-    assert preflight._seconds(preset, corpus, known) == 4 * 2.0 + 48 * 0.5
-    train = replace(preset.train, evaluate_every=2, n_validation_documents=10)
-    preset = replace(preset, train=train, data=replace(preset.data, validation="test"))
-    assert preflight._seconds(preset, corpus, known) == 4 * 2.0 + (48 + 2 * 10) * 0.5
-    assert str(Needs(2e9, 3e9, 5400)).startswith("about 1.5 h by a trial of 2 steps on the CPU")
-    del paths
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from pathlib import Path
 from boolattn.data.beir import write_beir
 from boolattn.data.built.taxa import FORMAT, Manifest
 from boolattn.data.records import Document, Operand, Query
-from boolattn.query.operators import Operator
+from boolattn.query.tree import Operator
 
 PRESET = """
 [model]

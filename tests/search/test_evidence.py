@@ -51,11 +51,11 @@ def test_having_a_word_counts_more_than_repeating_it(reader, monkeypatch):
 def test_documents_beyond_the_limit_are_no_worse_than_the_last(reader):
     [plan] = plan_queries(read_trees([Atom("moths of Borneo")]), ENCODER)
     reader.max_words = 4
-    [every] = LexicalEvidence.of(reader, plan, Filter()).answers
+    [every] = LexicalEvidence.of(reader, plan, Filter(), [[]]).answers
     assert len(every.rows) == 3
     assert every.scores.min() > 0
     # Of three documents with the words two are known: the third may have as much as the second.
     reader.max_words = 2
-    [two] = LexicalEvidence.of(reader, plan, Filter()).answers
+    [two] = LexicalEvidence.of(reader, plan, Filter(), [[]]).answers
     assert scores(two)[2] > 0
     assert sorted(scores(two).values())[0] == 0

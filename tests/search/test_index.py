@@ -24,7 +24,7 @@ from boolattn.errors import (
 from boolattn.search import Document, Searcher
 from boolattn.stores.local.manifest import MANIFEST, Manifest, read_manifest
 from boolattn.stores.local.store import LocalStore
-from boolattn.stores.writer import Writer
+from boolattn.stores.writer import Writer, titled
 from tests.search import word_model
 
 N = len(word_model.corpus())
@@ -72,7 +72,8 @@ def test_two_towers_are_indexed_by_the_document_encoder(
     folder, tiny_encoder, tokenizer, monkeypatch, batch_size
 ):
     towers = build_towers(tiny_encoder(), tokenizer=tokenizer, document_length=40)
-    expected = towers.encode_document([document.text for document in word_model.corpus()])
+    texts = [titled(document.title, document.text) for document in word_model.corpus()]
+    expected = towers.encode_document(texts)
     monkeypatch.setattr(towers, "encode_document", None)  # the slower way
     counts = []
     built = Searcher.build(
@@ -258,7 +259,7 @@ def test_a_stopped_build_is_resumed(folder, retriever):
     searcher = Searcher.build(
         folder, word_model.corpus(), retriever, segment_size=5, resume=True, encode=encode
     )
-    assert encoded == [document.text for document in word_model.corpus()[15:]]
+    assert encoded == [titled(late.title, late.text) for late in word_model.corpus()[15:]]
     assert len(searcher) == N
     # A damaged segment is encoded again.
     encoded.clear()

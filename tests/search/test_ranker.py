@@ -17,11 +17,12 @@ from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.encoders.models import minilm_folder
 from boolattn.errors import ConfigError, DataError, GateError
 from boolattn.evaluation.benchmark import prepare
-from boolattn.query.operators import Operator
 from boolattn.query.plan import plan_queries
 from boolattn.query.reading import read_queries
+from boolattn.query.tree import Operator
 from boolattn.scoring.exact import score
 from boolattn.search.ranker import WAYS, Bm25Ranker, SearchRanker, SystemOptions, open_system
+from tests.conftest import trained
 from tests.parses import KnownParses, flat
 
 TEXTS = [
@@ -140,7 +141,7 @@ def test_queries_are_plain_language_unless_the_mode_says_otherwise(ranker):
 @pytest.fixture
 def labelled(tiny_encoder, tokenizer):
     config = BoolAttnConfig(operators=("and", "not"), gate="label", rank=4)
-    return build_towers(tiny_encoder(), config, tokenizer=tokenizer)
+    return trained(build_towers(tiny_encoder(), config, tokenizer=tokenizer))
 
 
 def test_oracle_labels_open_the_gate(labelled, tmp_path):

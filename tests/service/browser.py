@@ -61,10 +61,10 @@ def services():
     """Give a function that starts a service in a thread; all are stopped at the end."""
     stops = []
 
-    def start(searcher, judged=None, **settings) -> str:
+    def start(searcher, **settings) -> str:
         taken = listen("127.0.0.1", 0)
         is_up = threading.Event()
-        app = create_app(searcher, None, ServiceSettings(**settings), judged)
+        app = create_app(searcher, None, ServiceSettings(**settings))
         server = Server(app, timeout=5, ready=is_up.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})
         thread.start()

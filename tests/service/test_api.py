@@ -8,22 +8,9 @@ import re
 import pytest
 
 from boolattn.errors import ServerError
-from boolattn.service.judgements import JudgedQueries, JudgedQuery
 from boolattn.service.schemas import ErrorReply, SearchReply
 
 QUERY = "moths of Borneo but not Sumatra"
-JUDGED = JudgedQueries(
-    [
-        JudgedQuery(
-            QUERY,
-            "moths of Borneo NOT Sumatra",
-            ("not",),
-            frozenset({"b"}),
-            frozenset({"bs"}),
-            frozenset({"s"}),
-        )
-    ]
-)
 
 
 def refused(response, status, code):
@@ -63,7 +50,6 @@ def test_search_returns_the_tree_and_a_verdict_for_each_result(serve):
     assert [hit["rank"] for hit in reply["hits"]] == [1, 2, 3]
     first = reply["hits"][0]
     assert (first["id"], first["verdict"], first["ranks"]) == ("b", "kept", [3, 99])
-    assert first["judgement"] is None
     assert reply["plain"] is None
     assert reply["took"]["total"] > 0
 
@@ -80,11 +66,15 @@ def test_an_address_has_the_options_of_a_body(serve, searcher, monkeypatch):
     asked = []
     monkeypatch.setattr(searcher, "search_many", lambda *a, **o: asked.append(o) or 1 / 0)
     address = "/search?q=a&hybrid=1&strict_not=true&compose=false&filter=place%3DPeru"
-    serve().get(address)
+    serve().get(f"{address}&kinds=0&allow=cream&allow=milk")
     body = {"hybrid": True, "strict_not": True, "compose": False}
+    body |= {"kinds": False, "allow": ["cream", "milk"]}
     serve().post("/search", json={"query": "a", **body, "filters": {"place": {"in": ["Peru"]}}})
     assert asked[0] == asked[1]
     assert asked[0]["strict_not"]
+    assert (asked[0]["kinds"], asked[0]["allow"]) == (False, ["cream", "milk"])
+    serve().get("/search?q=a")
+    assert (asked[2]["kinds"], asked[2]["allow"]) == (True, [])
 
 
 def test_comparing_returns_ranks_in_the_other_list(serve):
@@ -116,22 +106,6 @@ def test_the_plain_index_is_searched_if_there_is_one(serve, searcher):
     serve(plain=beside).post("/search", json={"query": "moths", "compare": True})
     assert beside.calls == [["moths"]]
     assert searcher.calls == [["moths"]]
-
-
-def test_violations_of_judged_queries_are_marked(serve):
-    client = serve(judged=JUDGED)
-    asked = {"query": f"  {QUERY.upper()} ".replace("BUT NOT", "but not"), "compare": True}
-    reply = client.post("/search", json=asked).json()
-    by_id = {hit["id"]: hit["judgement"] for hit in reply["plain"]["hits"]}
-    assert by_id == {
-        "b": "answers", "bs": "excluded", "s": "partial",
-        "x/y z": "other", "long": "other", "ru": "other",
-    }  # fmt: skip
-    counted = {"answers": 1, "excluded": 1, "answers_found": 1, "excluded_found": 1}
-    assert reply["plain"]["judged"] == counted
-    explicit = client.post("/search", json={"query": "moths of borneo NOT sumatra"}).json()
-    assert explicit["judged"]["answers"] == 1
-    assert client.post("/search", json={"query": "moths"}).json()["judged"] is None
 
 
 def test_filters_reach_the_searcher_and_1_is_not_true(serve, searcher):
@@ -204,6 +178,11 @@ def test_invalid_queries_are_refused(serve, query, status, code, column):
         (b'{"query": "a", "k": %s}' % (b"9" * 5000), 400, "bad_request"),
         (b'{"query": "a", "mode": "sql"}', 422, "bad_field"),
         (b'{"query": "a", "limit": 3}', 422, "bad_field"),
+        (b'{"query": "a", "kinds": "no"}', 422, "bad_field"),
+        (b'{"query": "a", "allow": "cream"}', 422, "bad_field"),
+        (b'{"allow": ["cream"]}', 400, "query_empty"),
+        (b'{"query": "a", "allow": ["\\ud800"]}', 400, "query_not_text"),
+        (b'{"query": "a", "allow": ["%s"]}' % (b"m" * 1000), 400, "query_too_long"),
         (b'{"query": "a", "filters": {"x": {"y": {"z": 1}}}}', 422, "bad_field"),
         (b'{"query": "\\ud800"}', 400, "query_not_text"),
         (b'{"query": "a", "filters": {"x": "\\ud800"}}', 422, "bad_field"),
@@ -311,16 +290,12 @@ def test_the_openapi_description_is_complete(serve):
 
 
 def test_health_and_about(serve):
-    client = serve(judged=JUDGED, label="a model")
+    client = serve(label="a model")
     assert client.head("/health").status_code == client.head("/").status_code == 200
     health = client.get("/health").json()
     assert (health["status"], health["documents"]) == ("ok", 6)
     about = client.get("/about").json()
     assert about["boolean"] == "a model"
-    assert client.get("/examples").json()["examples"] == [
-        {"query": QUERY, "operators": ["not"], "is_judged": True},
-        {"query": "moths of Borneo NOT Sumatra", "operators": ["not"], "is_judged": True},
-    ]
     assert about["plain"] == "the same model, one vector"
     assert serve(compare=False).get("/about").json()["plain"] is None
     refused(

@@ -68,12 +68,39 @@ def test_every_route_has_examples_and_they_are_valid(client):
         kind.model_validate(examples[name])
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(5))
 def test_examples_of_searches_are_answered(client, number):
     request = schemas.SearchRequest.model_config["json_schema_extra"]["examples"][number]
     reply = client.post("/search", json=request)
     assert reply.status_code == 200, reply.text
     assert reply.json()["hits"]
+
+
+def test_what_was_left_out_is_told_and_taken_back(client):
+    def search(**options):
+        reply = client.post("/search", json={"query": "everything NOT insects", **options}).json()
+        left_out = {one["id"]: one for one in reply["left_out"]}
+        assert left_out.keys().isdisjoint(hit["id"] for hit in reply["hits"])
+        return left_out
+
+    found = search()
+    why = "moth is insects"
+    assert found["17"] == {"id": "17", "title": "Hill moth", "why": why, "word": "moth"}
+    assert found["3"]["word"] == "moths"
+    allowed = search(allow=["Moth", "hawk moths"])
+    assert "17" not in allowed
+    assert "3" in allowed
+    assert search(kinds=False) == {}
+
+
+def test_a_number_that_became_a_condition_is_noted(client):
+    reply = client.get("/search", params={"q": "moths before 1950"}).json()
+    assert (reply["tree"], reply["total"]) == ("moths AND year<1950", 1)
+    assert reply["notes"] == ["'before 1950' was read as year<1950; between quotes it is text"]
+    explained = client.get("/explain", params={"q": "moths before 1950"}).json()
+    assert explained["notes"] == reply["notes"]
+    quoted = client.get("/search", params={"q": '"moths before 1950"'}).json()
+    assert (quoted["notes"], quoted["total"]) == ([], len(quoted["hits"]))
 
 
 def test_examples_have_the_fields_of_real_replies(client):

@@ -9,7 +9,6 @@ import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import faiss
 import numpy as np
 import psycopg
 import pytest
@@ -31,11 +30,12 @@ from boolattn.query.reading import read_trees
 from boolattn.query.syntax import parse
 from boolattn.scoring.exact import rank_plans
 from boolattn.search import BooleanRetriever, Searcher
-from boolattn.stores.arrays import ArrayCollection, FaissCollection
+from boolattn.stores.arrays import ArrayCollection
 from boolattn.stores.foreign import CANDIDATES, Collection, ForeignReader, Neighbours
 from boolattn.stores.points.milvus_collection import MilvusCollection
 from boolattn.stores.points.qdrant_collection import QdrantCollection
 from boolattn.stores.postgres.collection import PostgresCollection
+from boolattn.stores.writer import titled
 from tests.search import word_model
 from tests.search.conftest import crash
 
@@ -50,12 +50,12 @@ FILTERS = (
     {"place": {"not": ["Peru", "Java"]}},
     {"year": {"exists": True}, "is_old": True},
 )
-KINDS = ("small", "array", "hnsw", "ivf", "qdrant", "named", "pgvector", "pgvector-hnsw", "milvus")
+KINDS = ("small", "array", "qdrant", "named", "pgvector", "pgvector-hnsw", "milvus")
 
 
 @pytest.fixture(scope="module")
 def vectors(retriever):
-    return retriever.encode_documents([d.text for d in DOCUMENTS])
+    return retriever.encode_documents([titled(d.title, d.text) for d in DOCUMENTS])
 
 
 def fill_postgres(address, table, vectors, kind="vector"):
@@ -84,16 +84,6 @@ def fill_qdrant(client, name, vectors, *, distance="Cosine", using=""):
             models.PointStruct(id=key, vector={using: own} if using else own, payload=row)
         )
     client.upsert(name, points)
-
-
-def faiss_collection(vectors, kind):
-    index = faiss.IndexHNSWFlat(DIMENSION, 16, faiss.METRIC_INNER_PRODUCT)
-    if kind == "ivf":
-        centres = faiss.IndexFlatIP(DIMENSION)
-        index = faiss.IndexIVFFlat(centres, DIMENSION, 1, faiss.METRIC_INNER_PRODUCT)
-        index.train(vectors)
-    index.add(vectors)
-    return FaissCollection(index, ROWS)
 
 
 class Small(Collection):
@@ -140,8 +130,6 @@ def store(request, vectors, tmp_path_factory):
         return Small(vectors)
     if kind == "array":
         return ArrayCollection(vectors, ROWS)
-    if kind in ("hnsw", "ivf"):
-        return faiss_collection(vectors, kind)
     if kind in ("qdrant", "named"):
         client, using = QdrantClient(":memory:"), "own" if kind == "named" else ""
         fill_qdrant(client, "items", vectors, using=using)
@@ -213,6 +201,10 @@ def test_words_that_an_operand_must_not_have(store, retriever):
     query = "moths AND Borneo NOT Sumatra"
     assert "both" not in of(own.search(query, k=25))
     assert "both" in of(own.search(query, k=25, strict_not=False))
+    # No tags of kinds are stored: the texts are read.
+    far = {hit.metadata["place"] for hit in own.search("moths NOT Asia", k=25).hits}
+    assert far == {"Peru", "Ecuador", "Kenya"}
+    assert len(own.search("moths NOT Asia", k=25, kinds=False).hits) == 25
     assert of(own.search("moths", k=1, filters={"place": {"contains": "sum"}})) or isinstance(
         store, QdrantCollection | MilvusCollection
     )
@@ -379,11 +371,9 @@ def test_other_metrics_rank_as_cosine_for_vectors_of_length_one(metric, vectors,
 
 def test_a_ranking_that_would_be_wrong_is_refused(vectors, retriever, postgres):
     longer = vectors * np.linspace(1, 3, len(vectors))[:, None].astype(np.float32)
-    l2 = faiss.IndexFlatL2(DIMENSION)
-    l2.add(longer)
-    for store in (ArrayCollection(longer, ROWS, metric="l2"), FaissCollection(l2, ROWS)):
-        with pytest.raises(IndexMismatchError, match="L2 ranks as cosine does only"):
-            BooleanRetriever(store, retriever, parser=None).search("moths NOT birds")
+    store = ArrayCollection(longer, ROWS, metric="l2")
+    with pytest.raises(IndexMismatchError, match="L2 ranks as cosine does only"):
+        BooleanRetriever(store, retriever, parser=None).search("moths NOT birds")
     # Cosine does not mind the length.
     own = BooleanRetriever(ArrayCollection(longer, ROWS), retriever, parser=None)
     right = BooleanRetriever(ArrayCollection(vectors, ROWS), retriever, parser=None)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-WAYS = ("exact", "hnsw", "ivf")
+WAYS = ("exact", "hnsw")
 OLD = {"both", *(f"old-{n}" for n in range(20))}
 NEW = {f"new-{n}" for n in range(4)}
 #: What the index holds before and after.
@@ -28,7 +28,7 @@ COMMIT = r"^(open|os.rename|os.remove) .*manifest\.json"
 #: A kill of each other way to search, amid its rows.
 AMID = (
     ("hnsw", "add", r"os.rename .*lexical", 1),
-    ("ivf", "update", COMMIT, 1),
+    ("hnsw", "update", COMMIT, 1),
 )
 
 

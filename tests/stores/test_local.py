@@ -15,6 +15,7 @@ from boolattn.stores.base import Claim
 from boolattn.stores.filters import Filter, read_filters
 from boolattn.stores.local.graphs import VECTORS
 from tests.search import word_model
+from tests.stores.kinds import check_kinds
 
 N = 160
 QUERIES = ("moths Borneo", "moths AND Borneo NOT Sumatra", "birds AND (Peru OR Kenya)")
@@ -199,7 +200,7 @@ def test_vectors_that_are_gone_are_one_line(build, retriever, folder):
         ("index", {"file": "engine-1.faiss", "effort": {}}),
         ("index", {"file": "engine-1.faiss", "effort": 3}),
         ("index", {"file": "engine-1.faiss", "effort": {"10": "x"}}),
-        ("vectors", "ivf"),
+        ("vectors", "hnsw"),
         ("dimension", 9),
         ("precision", "moths"),
     ],
@@ -356,3 +357,7 @@ def test_an_open_store_stays_as_it_was_while_another_writes(build, retriever, fo
             )
             == 24
         )
+
+
+def test_things_of_a_negated_kind_are_left_out(folder, retriever):
+    check_kinds(folder, retriever)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from boolattn.data.records import Document
+from boolattn.encoders.callables import CallableEncoder
 from boolattn.errors import (
     ConfigError,
     DataError,
@@ -27,7 +28,7 @@ from boolattn.errors import (
 )
 from boolattn.stores.analysis import term_counts, term_weights
 from boolattn.stores.base import Claim, StoreSettings
-from boolattn.stores.batches import Batch
+from boolattn.stores.batches import Batch, indexed_text
 from boolattn.stores.filters import Filter, read_filters
 from boolattn.stores.points import database as points_database
 from boolattn.stores.points import draft as points_draft
@@ -38,6 +39,7 @@ from boolattn.stores.points.milvus_collection import MilvusCollection
 from boolattn.stores.points.qdrant import QdrantStore
 from boolattn.stores.points.qdrant_collection import QdrantCollection
 from tests.stores.databases import MilvusServer
+from tests.stores.kinds import check_kinds
 
 pytest.importorskip("qdrant_client")
 pytest.importorskip("milvus_lite")
@@ -257,7 +259,8 @@ def test_many_vectors_are_searched_at_once(address):
 
 def test_words_are_scored_by_bm25(address):
     store = build(address)
-    counts = {name: term_counts(f"{name}\n{text}") for name, text in TEXTS.items()}
+    documents = batch_of(TEXTS)[0].documents
+    counts = {document.id: term_counts(indexed_text(document)) for document in documents}
     mean = np.mean([terms.total() for terms in counts.values()])
     for terms in (["garlic", "tomato"], ["moth"], ["soup", "garlic", "nut"]):
         expected = {}
@@ -296,6 +299,10 @@ def test_claims(address):
     assert store.claims(["garlic"], keys).tolist() == [2, 0, 0, 2, 0]
     assert store.claims([], keys).tolist() == [0] * 5
     assert store.claims(["nut"], keys[:0]).tolist() == []
+
+
+def test_things_of_a_negated_kind_are_left_out(address):
+    check_kinds(address, CallableEncoder(lambda texts: np.stack([*map(vector_of, texts)])))
 
 
 FILTERS = (

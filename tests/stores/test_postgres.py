@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from boolattn.data.records import Document
+from boolattn.encoders.callables import CallableEncoder
 from boolattn.errors import (
     ConfigError,
     DataError,
@@ -19,13 +20,14 @@ from boolattn.errors import (
 )
 from boolattn.stores.analysis import term_counts, term_weights
 from boolattn.stores.base import Claim, StoreSettings, mean_vector
-from boolattn.stores.batches import batches
+from boolattn.stores.batches import batches, indexed_text
 from boolattn.stores.filters import Condition, Filter, read_filters, resolve
 from boolattn.stores.foreign import L2
 from boolattn.stores.postgres import PostgresStore, reader
 from boolattn.stores.postgres.collection import PostgresCollection
 from boolattn.stores.postgres.database import parse_address
 from tests.search.conftest import crash
+from tests.stores.kinds import check_kinds
 
 DIMENSION = 32
 SETTINGS = StoreSettings(fingerprint="abc", dimension=DIMENSION, model="tiny", vectors="hnsw")
@@ -179,7 +181,7 @@ def test_a_long_document_is_as_near_as_its_nearest_passage(address):
 
 
 def right_scores(terms, documents=DOCUMENTS):
-    counts = [term_counts(f"{document.title}\n{document.text}") for document in documents]
+    counts = [term_counts(indexed_text(document)) for document in documents]
     mean = sum(c.total() for c in counts) / len(counts)
     scores = {}
     for document, own in zip(documents, counts, strict=True):
@@ -308,7 +310,7 @@ def test_a_stopped_build_is_resumed_or_begun_again(address):
     store = PostgresStore.open(address)
     assert sorted(d.id for d in store.sample(9)) == ["d1", "d2", "d3", "d4", "d5"]
     assert store.info()["documents"] == store.info()["passages"] == 5
-    assert store.frequencies(["borneo", "java"]) == [0, 1]
+    assert store.frequencies(["borneo", "java"]) == [0, 2]  # one in the metadata
     with pytest.raises(KeyError):
         stopped(replace=True)
     assert store.count(Filter()) == 5
@@ -348,6 +350,10 @@ def search_until(store, errors):
             store.nearest(encoded("x")[None], 3, Filter(lacking=(("moth",),)))
     except ServerError as error:
         errors.append(error)
+
+
+def test_things_of_a_negated_kind_are_left_out(address):
+    check_kinds(address, CallableEncoder(lambda texts: np.stack([*map(encoded, texts)])))
 
 
 def test_documents_are_added_replaced_and_deleted(address, server):

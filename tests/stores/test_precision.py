@@ -99,7 +99,7 @@ def test_vectors_of_other_lengths_keep_theirs(precision, tmp_path):
     np.testing.assert_allclose(np.linalg.norm(restored, axis=1), lengths, rtol=0.02, atol=1e-7)
 
 
-@pytest.mark.parametrize("vectors", ["exact", "hnsw", "ivf"])
+@pytest.mark.parametrize("vectors", ["exact", "hnsw"])
 @pytest.mark.parametrize("precision", ROUNDED)
 def test_documents_are_added_replaced_and_deleted(precision, vectors, folder, retriever):
     options = {"parser": None, "vectors": vectors, "precision": precision, "segment_size": 10}

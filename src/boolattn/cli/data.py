@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from boolattn.cli.output import AsJson, console, note, print_json
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from rich.table import Table
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from boolattn.data.records import Query
     from boolattn.data.sentences import Sentence
 
-    # Values for JSON, lines before the table, and the table.
-    Stats = tuple[dict[str, Any], list[str], Table]
 
 app = typer.Typer(help="List, build and inspect data sets.", no_args_is_help=True)
 
@@ -91,16 +90,36 @@ def build(  # noqa: PLR0913 - options of a command line
 def stats(
     name: Name, folder: From = None, size: Size = "small", seed: Seed = 0, as_json: AsJson = False
 ) -> None:
-    """Count documents, and queries by split and template."""
-    from boolattn.data.catalog import find_entry
+    """Count documents, and queries or other records by split and template."""
+    from boolattn.data.catalog import find_entry, open_dataset, open_negation
+    from boolattn.data.sentences import generate
 
-    by_kind = {"negation": _negation_stats, "sentences": _sentence_stats}
-    count = by_kind.get(find_entry(name).kind, _dataset_stats)
-    counts, lines, table = count(name, _options(folder, size, seed, 1000))
-    if as_json:
-        print_json(counts)
+    options, kind = _options(folder, size, seed, 1000), find_entry(name).kind
+    n_documents, coverage, records = 0, {}, dict[str, Iterable[Any]]()
+    if kind == "negation":
+        records = dict(open_negation(name, folder))
+    elif kind == "sentences":  # a sample: they are generated without end
+        records = {name: generate(options.n, seed)}
     else:
-        console().print(*lines, table, sep="\n")
+        data = open_dataset(name, options)
+        n_documents, records, name = len(data.documents), dict(data.splits), data.name
+        coverage = {part: asdict(own) for part, own in getattr(data, "coverage", {}).items()}
+    splits = {split: dict(Counter(map(_group, own))) for split, own in records.items()}
+    if as_json:
+        values = {"name": name, "n_documents": n_documents, "coverage": coverage}
+        print_json(values | {"splits": splits})
+        return
+    lines = [f"{name}: {n_documents:,} documents"] * bool(n_documents)
+    lines += [
+        f"{split}: kept {counts['n_kept']:,} of {counts['n_queries']:,} queries, "
+        f"{counts['n_gold_kept']:,} of {counts['n_gold']:,} gold documents"
+        for split, counts in coverage.items()
+    ]
+    table = _table("split", "template", "records")
+    for split, counts in splits.items():
+        for template, n in counts.items():
+            table.add_row(split, template, f"{n:,}")
+    console().print(*lines, table, sep="\n")
 
 
 @app.command()
@@ -139,6 +158,12 @@ def show(  # noqa: PLR0913 - options of a command line
             typer.echo(f"{part}  " + "\n    ".join(lines(record)))
 
 
+def _group(record: object) -> str:
+    """Return a record's template, or its operators."""
+    operators = (operator.value for operator in getattr(record, "operators", ()))
+    return getattr(record, "template", "") or " ".join(operators)
+
+
 def _options(folder: Path | None, size: str, seed: int, n: int) -> Options:
     from boolattn.data.catalog import Options
 
@@ -153,54 +178,6 @@ def _examples(
         raise ConfigError(f"no split {split!r}; there are {', '.join(splits)}")
     found = {name: list(filter(is_chosen, splits[name])) for name in ([split] if split else splits)}
     return {name: records[:: max(1, len(records) // n)][:n] for name, records in found.items()}
-
-
-def _dataset_stats(name: str, options: Options) -> Stats:
-    from boolattn.data.catalog import open_dataset
-    from boolattn.data.counts import count_by_template, count_queries
-
-    data = open_dataset(name, options)
-    lines = [f"{data.name}: {len(data.documents):,} documents"]
-    coverage = {part: asdict(counts) for part, counts in getattr(data, "coverage", {}).items()}
-    for split, counts in coverage.items():
-        lines.append(
-            f"{split}: kept {counts['n_kept']:,} of {counts['n_queries']:,} queries, "
-            f"{counts['n_gold_kept']:,} of {counts['n_gold']:,} gold documents"
-        )
-    table = _table("split", "template", "queries", "gold", "excluded", "partial")
-    splits: dict[str, Any] = {}
-    for split, queries in data.splits.items():
-        by_template = {name: asdict(own) for name, own in count_by_template(queries).items()}
-        splits[split] = {"all": asdict(count_queries(queries)), "templates": by_template}
-        for template, row in {**by_template, "all": splits[split]["all"]}.items():
-            n, *means = row.values()
-            table.add_row(split, template, f"{n:,}", *(f"{mean:.1f}" for mean in means))
-        table.add_section()
-    values = {"name": data.name, "n_documents": len(data.documents), "coverage": coverage}
-    return values | {"splits": splits}, lines, table
-
-
-def _negation_stats(name: str, options: Options) -> Stats:
-    from boolattn.data.catalog import open_negation
-    from boolattn.data.counts import count_negations
-
-    parts = open_negation(name, options.folder)
-    counts = {split: asdict(count_negations(records)) for split, records in parts.items()}
-    table = _table("split", "records", "negations", "tokens", "cue tokens", "scope tokens")
-    for split, row in counts.items():
-        table.add_row(split, *(f"{count:,}" for count in row.values()))
-    return {"name": name, "splits": counts}, [], table
-
-
-def _sentence_stats(name: str, options: Options) -> Stats:
-    """Count the templates of a sample, because sentences are generated without end."""
-    from boolattn.data.sentences import generate
-
-    counts = Counter(sentence.template for sentence in generate(options.n, options.seed))
-    table = _table("template", "records")
-    for template, count in counts.most_common():
-        table.add_row(template, f"{count:,}")
-    return {"name": name, "templates": dict(counts)}, [], table
 
 
 def _query_lines(query: Query, titles: Mapping[str, str]) -> Iterator[str]:

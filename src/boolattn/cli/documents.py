@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from boolattn.data.records import Document
     from boolattn.search import Searcher
+    from boolattn.stores.base import StoreSettings
 
     #: The fields of text, id and title.
     _Fields = tuple[list[str] | None, str, str]
@@ -51,7 +52,7 @@ def index(  # noqa: PLR0913 - options of a command line
     skip_bad: SkipBad = False,
     max_line: MaxLine = 256,
     vectors: Annotated[
-        str, Option(help="How neighbours are searched: exact, hnsw, ivf; default: the store's way.")
+        str, Option(help="How neighbours are searched: exact, hnsw; default: the store's way.")
     ] = "",
     precision: Annotated[
         str, Option(help="Of stored vectors: float32, float16, int8.")
@@ -61,6 +62,9 @@ def index(  # noqa: PLR0913 - options of a command line
         Option(help="Most tokens of a passage; default: what the model reads; 0: never cut."),
     ] = None,
     words: Annotated[bool, Option(help="Index words too, for --hybrid.")] = True,
+    kinds: Annotated[
+        Path | None, Option(help="File of your own kinds, with lines such as dairy: butter, cream.")
+    ] = None,
     resume: Annotated[bool, Option("--resume", help="Continue a stopped build.")] = False,
     replace: Annotated[bool, Option("--replace", help="Replace an existing index.")] = False,
     ray: Annotated[
@@ -75,9 +79,11 @@ def index(  # noqa: PLR0913 - options of a command line
         raise ConfigError("documents from stdin need --out, the address of the index")
     address = out or f"{documents.resolve().name.partition('.')[0]}.index"
     from boolattn.encoders.models import SHIPPED, absolute_name
+    from boolattn.kinds.lexicon import read_kinds
     from boolattn.search import Searcher, load_model
 
     start = time.perf_counter()
+    members = read_kinds(kinds) if kinds is not None else None
     quiet_libraries()
     name, fields = model or SHIPPED, (text_field, id_field, title_field)
     encoder = load_model(name)
@@ -95,6 +101,7 @@ def index(  # noqa: PLR0913 - options of a command line
             vectors=vectors,
             precision=precision,
             words=words,
+            kinds=members,
             passages=passages,
             model=absolute_name(name),
             batch_size=batch_size,
@@ -158,12 +165,13 @@ def info(index: Index, as_json: AsJson = False) -> None:
     from boolattn.stores.address import open_store
 
     store = open_store(index)
-    values = {"index": index} | store.info()
+    values = {"index": index} | store.info() | {"kinds": store.settings.kinds}
     with store.reading() as reader:
         fields = {name: reader.value_counts(name, 5) for name in sorted(reader.fields())}
     if as_json:
         print_json(values | {"fields": {name: count._asdict() for name, count in fields.items()}})
         return
+    values["kinds"] = _kinds_line(store.settings)
     for name, value in values.items():
         typer.echo(f"{name:10} {value}")
     for name, counts in fields.items():
@@ -171,6 +179,12 @@ def info(index: Index, as_json: AsJson = False) -> None:
         about = "" if counts.is_exact else ", in a sample"
         line = f"field {name!r}: {counts.documents} documents, {counts.different} values{about}: "
         console().print(line + shown, overflow="ellipsis", no_wrap=True)
+
+
+def _kinds_line(settings: StoreSettings) -> str:
+    if settings.known_kinds is None:
+        return "not used: written with another lexicon"
+    return "; ".join(["shipped", *(f"{k}: {', '.join(v)}" for k, v in settings.kinds.items())])
 
 
 def _check_source(documents: Path) -> None:

@@ -28,7 +28,7 @@ Metrics = Annotated[list[str] | None, Option("--metric", help="recall@100, leak,
 
 def evaluate(  # noqa: PLR0913 - options of a command line
     model: Annotated[str, Argument(help="A model folder, a TREC run, minilm, shipped or bm25.")],
-    on: Annotated[str, Option(help="Data set: a name that `boolattn data list` shows.")],
+    on: Annotated[str, Option(help="A data set of `boolattn data list`, or people (shipped).")],
     split: Annotated[list[str] | None, Option(help="Repeatable; default: the usual ones.")] = None,
     data: Annotated[Path | None, Option(help="Folder with the data set's files.")] = None,
     size: Annotated[str, Option(help="Generated benchmarks: small or full.")] = "small",
@@ -54,6 +54,7 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     Writes for each split the results (JSON, values of every query), the run (TREC) and a figure.
     """
     from boolattn.cli.domains import Domains
+    from boolattn.cli.people import evaluate_people
     from boolattn.data.catalog import Options, open_dataset
     from boolattn.evaluation import tables
     from boolattn.evaluation.benchmark import prepare
@@ -62,6 +63,9 @@ def evaluate(  # noqa: PLR0913 - options of a command line
 
     if model != "bm25" and not model.endswith(RUNS):
         output.quiet_libraries()
+    if on == "people":
+        evaluate_people(model, device, split or ["validation"], as_json=as_json)
+        return
     chosen = metrics or [*(["pairwise"] if on == "pairs" else []), *DEFAULT]
     for metric in chosen:
         parse(metric)

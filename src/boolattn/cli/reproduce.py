@@ -55,9 +55,6 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
         Path | None, typer.Option(help="Model of figure1; default: the shipped one.")
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
-    hours: Annotated[
-        float, typer.Option(min=0, help="Refuse runs that take longer by estimate; 0: never.")
-    ] = 0,
 ) -> None:
     """Do the runs of a table or figure of the paper, and show our results beside the paper's."""
     from boolattn.reproduction import reproduce as reproduction
@@ -92,7 +89,7 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
     # A later table may start from the models.
     paths = Paths(runs=out / "runs", work=out / "work", command=command, keep_models=True)
     started = time.monotonic()
-    typer.echo(reproduction.reproduce(what.value, request, paths, _progress, 3600 * hours))
+    typer.echo(reproduction.reproduce(what.value, request, paths, _progress))
     typer.echo(f"{time.monotonic() - started:.0f} s; results are in {out}", err=True)
 
 

@@ -29,6 +29,7 @@ BASE_FIELDS = ("query", "rank", "score", "id", "title", "text", "passage", "verd
 _DEFAULT = BASE_FIELDS[:6]
 #: Characters of a text in the table, and of those before the first word that matches.
 SNIPPET, _BEFORE = 160, 40
+_LEFT_OUT = 5  # documents left out that are named
 _OPERATORS = {"AND": "bold green", "OR": "bold cyan", "NOT": "bold red"}
 _OPERANDS = ("yellow", "blue", "magenta", "cyan", "green")
 
@@ -101,9 +102,15 @@ def _print(result: SearchResult, fields: list[str], k: int, start: float, *, exp
         err.print(f"   ({'; '.join(how)})", style="dim")
     else:
         err.print("; ".join(how), style="dim")
-    for warning in result.warnings:
+    for warning in (*result.warnings, *result.notes):
         err.print(f"note: {warning}", style="yellow")
     out.print(_table(result, result.hits, fields, explain=explain))
+    if result.left_out:
+        shown = ", ".join(
+            f"{one.title or one.id} ({one.why})" for one in result.left_out[:_LEFT_OUT]
+        )
+        more = ", …" if len(result.left_out) > _LEFT_OUT else ""
+        err.print(Text(f"left out: {shown}{more}", style="dim"))
     if result.ranked_lower:
         out.print("\nranked lower than by one vector:", style="dim")
         out.print(_table(result, result.ranked_lower, fields, explain=explain))

@@ -58,6 +58,13 @@ def search(  # noqa: PLR0913 - options of a command line
             help="Remove documents with a negated operand's words; default: yes.",
         ),
     ] = None,
+    kinds: Annotated[
+        bool,
+        Option("--kinds/--no-kinds", help="Let things of a negated kind count, as cream does."),
+    ] = True,
+    allow: Annotated[
+        list[str] | None, Option(help="Word that is not of a negated kind; repeatable.")
+    ] = None,
     plain: Annotated[bool, Option("--plain", help="Search with one vector only.")] = False,
     exhaustive: Annotated[bool, Option("--exhaustive", help="Score all documents.")] = False,
     explain: Annotated[
@@ -88,6 +95,8 @@ def search(  # noqa: PLR0913 - options of a command line
         "hybrid": hybrid,
         "compose": not plain,
         "strict_not": strict_not,
+        "kinds": kinds,
+        "allow": allow or [],
         "exhaustive": exhaustive,
         "explain": explain,
     }

@@ -16,7 +16,6 @@ from boolattn.errors import ConfigError, MissingDataError
 
 if TYPE_CHECKING:
     from boolattn.search import Searcher
-    from boolattn.service.judgements import JudgedQueries
     from boolattn.service.settings import ServiceSettings
 
 #: Names of known models for people.
@@ -31,10 +30,6 @@ def serve(  # noqa: PLR0913 - options of a command line
         Option(help="Another model's index of the same documents, to compare with."),
     ] = None,
     compare: Annotated[bool, Option(help="Compare with one vector per query.")] = True,
-    judgements: Annotated[
-        list[Path] | None,
-        Option(help="JSON lines with text, gold, excluded, to mark violations; repeatable."),
-    ] = None,
     model: Annotated[str | None, Option(help="Default: the model named by the index.")] = None,
     device: Annotated[str | None, Option(help="Run the model in PyTorch: cpu, cuda.")] = None,
     label: Annotated[str | None, Option(help="Name of the model on the page.")] = None,
@@ -58,7 +53,6 @@ def serve(  # noqa: PLR0913 - options of a command line
     except ImportError as error:
         raise MissingDataError(f"{error}; pip install 'boolattn[serve]'") from error
     quiet_libraries(log_format="%(asctime)s %(message)s")
-    from boolattn.service.judgements import read_judgements
     from boolattn.service.settings import ServiceSettings, key_from
 
     if plain_index is not None and not compare:
@@ -75,7 +69,6 @@ def serve(  # noqa: PLR0913 - options of a command line
         compare=compare,
         api_key=None if api_key_env is None else key_from(api_key_env),
     )
-    judged = read_judgements(judgements or [])
     searcher = open_index(index, model or "", device=device)
     settings = replace(settings, label=label or _name(searcher))
     plain = None
@@ -87,7 +80,7 @@ def serve(  # noqa: PLR0913 - options of a command line
                 f"the plain index has {len(plain)} documents and the other {len(searcher)}; "
                 "index the same documents with both models"
             )
-    _run(searcher, plain, settings, judged, (host, port))
+    _run(searcher, plain, settings, (host, port))
 
 
 def _name(searcher: Searcher) -> str:
@@ -99,7 +92,6 @@ def _run(
     searcher: Searcher,
     plain: Searcher | None,
     settings: ServiceSettings,
-    judged: JudgedQueries,
     address: tuple[str, int],
 ) -> None:
     from boolattn.service.app import create_app
@@ -113,6 +105,6 @@ def _run(
     if settings.api_key is None and address[0] not in LOOPBACK:
         note("boolattn: no API key is set: anyone who reaches this address can search")
 
-    app = create_app(searcher, plain, settings, judged)
+    app = create_app(searcher, plain, settings)
     ready = partial(typer.echo, address_of(listener))
     Server(app, timeout=settings.timeout, ready=ready).run(sockets=[listener])

@@ -15,7 +15,7 @@ from boolattn.data.records import Dataset, Document, Query
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import cache_folder
 from boolattn.jsonl import check_fields, find_file, read_jsonl
-from boolattn.query.operators import Operator
+from boolattn.query.tree import Operator
 from boolattn.settings import checked
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import DataError
 from boolattn.jsonl import read_jsonl, write_jsonl
-from boolattn.query.operators import Operator
 from boolattn.query.parsed_query import (
     MAX_LEVEL,
     Gap,
@@ -20,6 +19,7 @@ from boolattn.query.parsed_query import (
     ParsedQuery,
     label_template,
 )
+from boolattn.query.tree import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

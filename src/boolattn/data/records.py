@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.errors import DataError
-from boolattn.query.operators import Operator
 from boolattn.query.structure import template_tree
-from boolattn.query.tree import And, Not, answers
+from boolattn.query.tree import And, Not, Operator, answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

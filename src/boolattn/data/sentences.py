@@ -15,7 +15,7 @@ from boolattn.settings import check_types, checked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from boolattn.query.operators import Operator
+    from boolattn.query.tree import Operator
 
 Span = tuple[int, int]
 

@@ -11,7 +11,7 @@ from boolattn.data.sentences import CueSpan, Sentence, Triplet
 from boolattn.errors import ConfigError, DataError
 from boolattn.jsonl import find_file, read_jsonl
 from boolattn.query.lexicon import find_cues
-from boolattn.query.operators import OPERATORS, Operator
+from boolattn.query.tree import OPERATORS, Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,9 @@ from boolattn.errors import ConfigError, DataError
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from boolattn.evaluation.judgements import Judgements
     from boolattn.evaluation.ranking import Ranking, Rows
@@ -78,20 +78,6 @@ class JudgedRanking:
         _refuse_repeats(rows, marks, judgements)
         sizes = (sets.sizes for sets in judgements.sets)
         return cls(*(JudgedSet((marks >> bit & 1).astype(bool), n) for bit, n in enumerate(sizes)))
-
-    @classmethod
-    def of_query(
-        cls, rows: ArrayLike, relevant: Collection[int], excluded: Collection[int] = ()
-    ) -> JudgedRanking:
-        """Judge many rankings of one query; ``rows`` has the shape ``(rankings, depth)``.
-
-        >>> judged = JudgedRanking.of_query([[1, 5, 2], [1, 2, 3]], relevant={1, 2}, excluded={5})
-        >>> r_precision(judged), leak(judged)
-        (array([0.5, 1. ]), array([1., 0.]))
-        """
-        rows = np.asarray(rows)
-        sets = [np.array(sorted(one), np.int64) for one in (relevant, excluded, ())]
-        return cls(*(JudgedSet(np.isin(rows, s), np.full(len(rows), len(s))) for s in sets))
 
 
 def recall(judged: JudgedRanking, k: int) -> Floats:

@@ -14,8 +14,8 @@ from boolattn.evaluation import significance
 from boolattn.evaluation.judgements import KINDS, QueryInfo
 from boolattn.evaluation.metrics import mean
 from boolattn.files import atomic_file
-from boolattn.query.operators import OPERATORS
 from boolattn.query.structure import LONGER, TEMPLATES
+from boolattn.query.tree import OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,8 +14,8 @@ import numpy as np
 
 from boolattn.arrays import to_numpy
 from boolattn.query.lexicon import find_cues
-from boolattn.query.operators import Operator
 from boolattn.query.parsed_query import MAX_LEVEL, Gap, ParsedQuery
+from boolattn.query.tree import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from boolattn.query.operators import OPERATORS, Operator
+from boolattn.query.tree import OPERATORS, Operator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

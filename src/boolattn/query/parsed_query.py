@@ -12,9 +12,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from boolattn.query.operators import Operator
 from boolattn.query.structure import structure, template_tree
-from boolattn.query.tree import And, Atom, Not, Or, QueryTree, operand
+from boolattn.query.tree import And, Atom, Not, Operator, Or, QueryTree, operand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,6 +23,8 @@ Spans = tuple[Span, ...]
 
 #: Words labelled with their operands: "<01|moths> <0|of Borneo> or <1|of Java>".
 LABEL = re.compile(r"<(\d+)\|([^<>|]+)>")
+#: A word that joins operands and belongs to none.
+_LAST_CUE = re.compile(r"(?<=\w)\s+(?:and|n?or|but)$", re.IGNORECASE)
 #: Deepest level of a tree.
 MAX_LEVEL = 3
 
@@ -71,7 +72,7 @@ class ParsedQuery:
         >>> ParsedQuery(spans, (False, True), (Gap(Operator.AND),)).tree(text)
         And(parts=(Atom(text='moths of Borneo'), Not(part=Atom(text='moths of Sumatra'))))
         """
-        return self._tree([operand(words(text, spans)) for spans in self.operands])
+        return self._tree([operand(words(text, s) or "everything") for s in self.operands])
 
     def _tree(self, leaves: Sequence[Atom]) -> QueryTree:
         signed: list[QueryTree] = [
@@ -102,7 +103,8 @@ def words(text: str, spans: Sequence[Span]) -> str:
     >>> words("moths of Borneo but not Sumatra", [(0, 8), (24, 31)])
     'moths of Sumatra'
     """
-    return " ".join(part for start, end in spans if (part := text[start:end].strip(" ,;:.?!")))
+    pieces = (" ".join(text[start:end].split()).strip(" ,;:.?!") for start, end in spans)
+    return _LAST_CUE.sub("", " ".join(filter(None, pieces)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,10 @@ class Parser:
             raise ConfigError("texts must be a list of texts, got one text")
         return [self._parse(text) for text in texts]
 
+    def is_word(self, text: str) -> bool:
+        """Tell whether a word is one of the tokenizer's vocabulary."""
+        return self._open()[1].token_to_id(text) is not None
+
     @property
     def fingerprint(self) -> str:
         """Identifies the parser."""

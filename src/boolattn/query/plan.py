@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.query.operators import Operator
     from boolattn.query.parsed_query import Spans
+    from boolattn.query.tree import Operator
 
     Vectors = NDArray[np.float32]
 
+#: Words of a long text.
+_LONG_TEXT = 12
 _QUOTES = '"“„«'
 
 
@@ -83,6 +85,11 @@ class Plan:
     reading: Reading
 
     @property
+    def is_long(self) -> bool:
+        """Whether the text may describe one document, of which what is negated is a detail."""
+        return len(self.reading.text.split()) >= _LONG_TEXT
+
+    @property
     def operators(self) -> tuple[Operator, ...]:
         """The operators of the tree."""
         return operators_of(self.tree)
@@ -91,11 +98,6 @@ class Plan:
     def clauses(self) -> tuple[Clause, ...]:
         """The alternatives of the tree."""
         return clauses(self.tree)
-
-    @property
-    def operand_vectors(self) -> Vectors:
-        """The operands' vectors alone."""
-        return self.vectors[: len(self.atoms)]
 
     @property
     def is_negated(self) -> tuple[bool, ...]:

@@ -5,27 +5,48 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import TYPE_CHECKING
 
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
 from boolattn.query.decoding import ParserOutput
-from boolattn.query.forms import is_request, read_negated_form
+from boolattn.query.numbers import other_spans
+from boolattn.query.parsed_query import words
 from boolattn.query.parser import KNOWN_PHRASE
-from boolattn.query.structure import in_words, negated_atoms, truth
-from boolattn.query.syntax import check_anchored, is_explicit, parse_entry, parse_with_spans
-from boolattn.query.tree import Atom, Everything, Like, Where, atoms, join_all, negate, operand
+from boolattn.query.rewriting import (
+    EVERYTHING_BUT,
+    after_everything,
+    implied_exclusions,
+    is_request,
+    mixes_operators,
+    read_negated_form,
+    resolve_double_negation,
+    split_at_and,
+)
+from boolattn.query.structure import in_words, is_contradiction
+from boolattn.query.syntax import anchored, is_explicit, parse_with_spans
+from boolattn.query.tree import (
+    Atom,
+    Everything,
+    Like,
+    Not,
+    Operator,
+    Where,
+    atoms,
+    join_all,
+    operand,
+    operators_of,
+    signed_atoms,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from boolattn.query.parsed_query import Spans
+    from boolattn.query.numbers import NumberPhrase
+    from boolattn.query.parsed_query import Span, Spans
     from boolattn.query.parser import Parser
     from boolattn.query.tree import QueryTree
 
 MODES = ("auto", "plain", "explicit")
-#: A tree with more distinct operands is not checked for contradictions: 2^n cases.
-_MAX_CHECKED = 12
 #: Reasons for one vector that a user chose.
 IS_OFF, NO_PARSER = "composition is off", "the model has no query parser"
 
@@ -78,6 +99,27 @@ class Reading:
         """Whether no document can satisfy it."""
         return self.is_composed and is_contradiction(self.tree)
 
+    def with_conditions(self, text: str, phrases: Sequence[NumberPhrase]) -> Reading:
+        """Return the reading of a text whose number phrases were left out before it was parsed."""
+        rest, spans, is_all = self.tree, self.spans, self.text == EVERYTHING_BUT.strip()
+        if rest == join_all([Atom(self.text), *self.added]):  # it was not taken apart
+            others = () if is_all else other_spans(text, phrases)
+            first = Everything(self.text) if is_all else Atom(words(text, others))
+            rest, spans = join_all([first, *self.added]), (others, *spans[1:])
+        elif is_all:  # explicit, with lists of operands
+            spans = ((), *spans[1:])
+        pairs = [(phrase[:2], condition) for phrase in phrases for condition in phrase.conditions]
+        tree = join_all([rest, *(Where(condition) for _, condition in pairs)])
+        return replace(
+            self,
+            text=text,
+            wording=in_words(rest),
+            tree=tree,
+            parsed=tree,
+            spans=(*spans, *((span,) for span, _ in pairs)),
+            fallback="" if is_all else self.fallback,
+        )
+
     def as_phrase(self, reason: str) -> Reading:
         """Return the text as one operand, and why."""
         whole = join_all([Atom(self.text), *self.added])
@@ -99,6 +141,7 @@ class ReadingOptions:
     compose: bool = True
     added: tuple[QueryTree, ...] = ()  # parts that every query has besides
     threshold: float | None = None  # least confidence of a parse; left out, the parser's
+    has_parser: bool = True  # without one a text with operators in capitals is always explicit
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -106,18 +149,11 @@ class ReadingOptions:
 
     def uses_syntax(self, text: str) -> bool:
         """Whether a text is in explicit syntax; an empty one only adds nothing to the lists."""
-        is_asked = self.mode == "explicit" or (self.mode == "auto" and is_explicit(text))
+        is_asked = self.mode == "auto" and is_explicit(text)
+        is_mixed = self.has_parser and is_asked and mixes_operators(text)
         is_all = bool(self.added) and isinstance(operand(text.strip()), Everything)
-        return is_asked or is_all or not text.strip()
-
-
-def added_operands(positive: Sequence[str], negative: Sequence[str]) -> tuple[QueryTree, ...]:
-    """Return the parts that lists of operands add to a query; each entry is one operand.
-
-    >>> added_operands(["red"], ["like:17"])
-    (Atom(text='red'), Not(part=Like(text='17')))
-    """
-    return (*map(parse_entry, positive), *(negate(parse_entry(entry)) for entry in negative))
+        is_read = self.mode == "explicit" or (is_asked and not is_mixed)
+        return is_read or is_all or not text.strip()
 
 
 def check_queries(queries: object) -> None:
@@ -136,19 +172,67 @@ def read_queries(
 
     In mode ``auto`` a text is explicit where it uses explicit syntax.
     """
-    options = options or ReadingOptions()
+    options = replace(options or ReadingOptions(), has_parser=parser is not None)
     for text in texts:
         _check_text(text, may_be_empty=bool(options.added))
     if not options.compose:
         return [_read_plain(text, options) for text in texts]
-    plain = [text for text in texts if not options.uses_syntax(text)]
-    outputs = iter([ParserOutput()] * len(plain) if parser is None else parser.parse(plain))
+    plain = [resolve_double_negation(text) for text in texts if not options.uses_syntax(text)]
+    parsed = zip(plain, _parse(plain, parser), strict=True)
     return [
         _read_explicit(text, options)
         if options.uses_syntax(text)
-        else _read_parsed(text, next(outputs), parser, options)
+        else _with_implied(_read_parsed(text, *next(parsed), parser, options))
         for text in texts
     ]
+
+
+def _with_implied(reading: Reading) -> Reading:
+    """Add what words such as "vegan" exclude, unless they are negated themselves.
+
+    Of several alternatives each must have such a word: "beef or vegan burgers" excludes nothing.
+    """
+    signed = list(signed_atoms(reading.tree))
+    pairs = zip(signed, reading.spans, strict=True)
+    denied = [span for (_, sign), spans in pairs if sign < 0 for span in spans]
+    implied: dict[str, Span] = {}
+    for name, span in implied_exclusions(reading.text):
+        if not any(start <= span[0] < end for start, end in denied):
+            implied.setdefault(name, span)
+    if Operator.OR in operators_of(reading.tree):
+        for atom in (atom for atom, sign in signed if sign > 0):
+            names = {name for name, _ in implied_exclusions(atom.words)}
+            implied = {name: span for name, span in implied.items() if name in names}
+    if not implied or reading.fallback in (IS_OFF, NO_PARSER):
+        return reading
+    tree = join_all([reading.tree, *(Not(Atom(name)) for name in implied)])
+    spans = (*reading.spans, *((span,) for span in implied.values()))
+    return replace(reading, tree=tree, parsed=tree, spans=spans, fallback="")
+
+
+def _parse(texts: Sequence[str], parser: Parser | None) -> list[ParserOutput]:
+    """Parse texts; what only excludes is parsed again after "everything"."""
+    if parser is None:
+        return [ParserOutput()] * len(texts)
+    outputs = parser.parse(texts)
+    for number, (text, output) in enumerate(zip(texts, outputs, strict=True)):
+        is_left = output.parsed is None or output.parsed.is_plain
+        is_known = output.reason == KNOWN_PHRASE or read_negated_form(text) is not None
+        if is_left and not is_known and (longer := after_everything(text)):
+            [second] = parser.parse([longer])
+            outputs[number] = _without_prefix(second, longer) or output
+    return outputs
+
+
+def _without_prefix(output: ParserOutput, text: str) -> ParserOutput | None:
+    """Return the parse of a text after "everything", which must be the only positive operand."""
+    if (parsed := output.parsed) is None or sum(parsed.is_negated) != len(parsed.operands) - 1:
+        return None
+    n, (first, *others) = len(EVERYTHING_BUT), parsed.operands
+    if words(text, first) != EVERYTHING_BUT.strip() or parsed.is_negated[0]:
+        return None
+    moved = [tuple((start - n, end - n) for start, end in spans) for spans in others]
+    return replace(output, parsed=replace(parsed, operands=((), *moved)))
 
 
 def read_trees(trees: Sequence[QueryTree], texts: Sequence[str] | None = None) -> list[Reading]:
@@ -161,19 +245,22 @@ def read_trees(trees: Sequence[QueryTree], texts: Sequence[str] | None = None) -
 
 
 def _read_parsed(
-    text: str, output: ParserOutput, parser: Parser | None, options: ReadingOptions
+    text: str, parsable: str, output: ParserOutput, parser: Parser | None, options: ReadingOptions
 ) -> Reading:
     """Read a text in plain language; a long request is read as the words that name its object."""
     added = options.added
-    whole = join_all([Atom(text), *added])
+    whole_text = words(parsable, [(0, len(text))]) if parsable != text else text
+    whole = join_all([Atom(whole_text), *added])
     reading = Reading(text, in_words(whole), whole, whole, _whole_span(text, added), added=added)
     if parser is None:
         return replace(reading, fallback=NO_PARSER)
     output = _with_negated_form(text, output)
     parsed = output.parsed
+    if parsable != text and (parsed is None or parsed.is_plain):
+        parsed = split_at_and(parsable)
     if parsed is None or (parsed.is_plain and not is_request(text, parsed.operands[0])):
         return replace(reading, fallback=output.reason)
-    inner = parsed.tree(text)
+    inner = parsed.tree(parsable)
     tree = join_all([inner, *added])
     reading = replace(
         reading,
@@ -217,10 +304,10 @@ def _read_explicit(text: str, options: ReadingOptions) -> Reading:
     if text.strip() or not options.added:
         tree, places = parse_with_spans(text)
         trees, spans = [tree], tuple((span,) for span in places)
-    tree = join_all([*trees, *options.added])
-    check_anchored(tree)
-    n_operands = sum(1 for _ in atoms(tree))
-    spans = (*spans, *[()] * (n_operands - len(spans)))
+    joined = join_all([*trees, *options.added])
+    tree = anchored(joined)
+    spans = (*spans, *[()] * (sum(1 for _ in atoms(joined)) - len(spans)))
+    spans = spans if tree == joined else ((), *spans)
     return Reading(text, in_words(tree), tree, tree, spans, is_explicit=True)
 
 
@@ -233,8 +320,7 @@ def _read_plain(text: str, options: ReadingOptions) -> Reading:
                 parsed, _ = parse_with_spans(text)
                 special = (isinstance(a, Like | Where) or a.weight != 1 for a in atoms(parsed))
                 tree = parsed if any(special) else tree
-        tree = join_all([tree, *options.added])
-        check_anchored(tree)
+        tree = anchored(join_all([tree, *options.added]))
     else:
         tree = _read_explicit(text, options).tree
     return Reading(text, in_words(tree), tree, tree, fallback=IS_OFF, is_composed=False)
@@ -246,26 +332,6 @@ def _whole_span(text: str, added: Sequence[QueryTree]) -> tuple[Spans, ...]:
 
 def _no_spans(added: Sequence[QueryTree]) -> list[Spans]:
     return [()] * sum(1 for part in added for _ in atoms(part))
-
-
-def is_contradiction(tree: QueryTree) -> bool:
-    """Return whether no document can satisfy a tree, as in "A AND NOT A"."""
-    names = [_key(atom) for atom in atoms(tree)]
-    if not set(names) & {_key(atom) for atom in negated_atoms(tree)}:
-        return False
-    different = sorted(set(names))
-    if len(different) == len(names) or len(different) > _MAX_CHECKED:
-        return False
-    for values in product((1.0, 0.0), repeat=len(different)):
-        known = dict(zip(different, values, strict=True))
-        if truth(tree, [known[name] for name in names]):
-            return False
-    return True
-
-
-def _key(atom: Atom) -> str:
-    """Return what is the same for equal operands; ids keep their case."""
-    return atom.name if isinstance(atom, Like) else atom.name.casefold()
 
 
 def _check_text(text: str, *, may_be_empty: bool) -> None:

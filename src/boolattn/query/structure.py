@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import QueryError
-from boolattn.query.tree import And, Atom, Not, Or, QueryTree, operators_of, signed_atoms
+from boolattn.query.tree import (
+    And,
+    Atom,
+    Like,
+    Not,
+    Or,
+    QueryTree,
+    atoms,
+    operators_of,
+    signed_atoms,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from boolattn.query.operators import Operator
+    from boolattn.query.tree import Operator
 
+#: A tree with more distinct operands is not checked for contradictions: 2^n cases.
+_MAX_CHECKED = 12
 #: Template name -> (number of operands, tree of the operands).
 TEMPLATES: Mapping[str, tuple[int, Callable[[Sequence[QueryTree]], QueryTree]]] = {
     "_": (1, lambda part: part[0]),
@@ -90,6 +103,26 @@ def truth(tree: QueryTree, operands: Iterable[Any]) -> Any:  # noqa: ANN401 - se
                 return 1 - math.prod([1 - walk(part) for part in parts])
 
     return walk(tree)
+
+
+def is_contradiction(tree: QueryTree) -> bool:
+    """Return whether no document can satisfy a tree, as in "A AND NOT A"."""
+    names = [_key(atom) for atom in atoms(tree)]
+    if not set(names) & {_key(atom) for atom in negated_atoms(tree)}:
+        return False
+    different = sorted(set(names))
+    if len(different) == len(names) or len(different) > _MAX_CHECKED:
+        return False
+    for values in product((1.0, 0.0), repeat=len(different)):
+        known = dict(zip(different, values, strict=True))
+        if truth(tree, [known[name] for name in names]):
+            return False
+    return True
+
+
+def _key(atom: Atom) -> str:
+    """Return what is the same for equal operands; ids keep their case."""
+    return atom.name if isinstance(atom, Like) else atom.name.casefold()
 
 
 def structure(tree: QueryTree) -> str:

@@ -38,6 +38,8 @@ from boolattn.query.tree import (
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from boolattn.query.tree import QueryTree
 
     Span = tuple[int, int]
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 MAX_DEPTH = 32
 MAX_OPERANDS = 256
 
+_COMPARES = re.compile(r"(?:>=|<=|!=|=|>|<)\s*[-+]?\d[\d.:-]*$")
 _CUE = re.compile(r"\b(?:and|or|not)\b", re.IGNORECASE)
 _CONDITION = re.compile(r"([^=!<>~]+)(!=|>=|<=|=|>|<|~)(.*)", re.DOTALL)
 
@@ -75,7 +78,7 @@ def is_explicit(text: str) -> bool:
     """Say whether a text is explicit syntax rather than plain language.
 
     It is when it has an upper-case operator outside quotes, a minus sign before a word, an
-    operator word inside quotes, a weight after quotes, or ``like:ID``.
+    operator word inside quotes, a weight, a number compared with a field, or ``like:ID``.
 
     >>> is_explicit("moths of Borneo but not Sumatra"), is_explicit("moths -Sumatra")
     (False, True)
@@ -88,9 +91,20 @@ def is_explicit(text: str) -> bool:
     return any(
         token.kind in (*OPERATOR_WORDS, "-", "like")
         or token.weight
+        or (token.kind == "word" and split_weight(token.text)[1])
+        or (token.kind == "where" and _COMPARES.search(token.text) is not None)
         or (token.kind == "quoted" and _CUE.search(token.text) is not None)
         for token in query_tokens
     )
+
+
+def added_operands(positive: Sequence[str], negative: Sequence[str]) -> tuple[QueryTree, ...]:
+    """Return the parts that lists of operands add to a query; each entry is one operand.
+
+    >>> added_operands(["red"], ["like:17"])
+    (Atom(text='red'), Not(part=Like(text='17')))
+    """
+    return (*map(parse_entry, positive), *(negate(parse_entry(entry)) for entry in negative))
 
 
 def parse_entry(text: str) -> QueryTree:
@@ -148,20 +162,16 @@ def is_anchored(tree: QueryTree) -> bool:
     return positive_part(tree) is not None
 
 
-def check_anchored(tree: QueryTree) -> None:
-    """Refuse a query that only negates, or that has nothing to rank by."""
-    if not is_anchored(tree):
-        first = next(atoms(tree)).name
-        raise QueryError(
-            "the query only negates, and nearly every document satisfies it: add a positive "
-            f"operand, as in 'butterflies NOT {first}' or 'everything NOT {first}', on each "
-            "side of an OR"
-        )
-    if all(isinstance(atom, Where | Everything) for atom in atoms(tree)):
-        raise QueryError(
-            "the query has only conditions, which rank nothing: add what you look for, as in "
-            f"'butterflies AND {next(atoms(tree)).name}'"
-        )
+def anchored(tree: QueryTree) -> QueryTree:
+    """Return a tree that selects from everything, where it says only what is not wanted.
+
+    >>> anchored(Not(Atom("pizza")))
+    And(parts=(Everything(text='everything'), Not(part=Atom(text='pizza'))))
+    """
+    has_operand = not all(isinstance(atom, Where) for atom in atoms(tree))
+    if is_anchored(tree) and has_operand:
+        return tree
+    return join_all([Everything("everything"), tree])
 
 
 class _Parser:
@@ -221,6 +231,8 @@ class _Parser:
             raise self.fail("there is nothing between these quotes", token)
         words = [token]
         while token.kind == "word" and not is_single and self.here.kind == "word":
+            if split_weight(words[-1].text)[1]:
+                break
             words.append(self.take())
         self.spans.append((token.start, words[-1].end))
         text, weight = " ".join(word.text for word in words), token.weight

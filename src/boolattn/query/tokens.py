@@ -30,6 +30,10 @@ _WEIGHTED = re.compile(rf"(.+)\^({_NUMBER})", re.IGNORECASE | re.DOTALL)
 _RANGE = re.compile(r"(.*?)\.\.(.*)")
 
 
+#: A text between quotes.
+QUOTED = re.compile("|".join(f"{first}[^{last}]*[{last}]" for first, last in _CLOSING.items()))
+
+
 @dataclass(frozen=True)
 class Token:
     """A piece of a query.

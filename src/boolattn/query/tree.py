@@ -6,17 +6,29 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from boolattn.errors import QueryError
-from boolattn.query.operators import OPERATORS, Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+
+class Operator(StrEnum):
+    """A Boolean operator; its value is its name in settings, labels and files."""
+
+    AND = "and"
+    OR = "or"
+    NOT = "not"
+
+
+#: AND, OR, NOT: the operator axis of labels, gates and biases.
+OPERATORS: tuple[Operator, ...] = tuple(Operator)
 
 #: Words that stand for all documents, and what a parser leaves beside them: "everything that".
-EVERYTHING = "anything|everything"
+EVERYTHING = "anything|everything|something|nothing|all|things|stuff"
 _EVERYTHING = re.compile(rf"(?:{EVERYTHING})(?:\s+(?:that|which|is|are|without))*", re.IGNORECASE)
 
 
@@ -198,6 +210,17 @@ def _joined(kind: type[And] | type[Or], nodes: Sequence[QueryTree]) -> QueryTree
     for part in nodes:
         flat += part.parts if isinstance(part, kind) else [part]
     return kind(tuple(flat))
+
+
+def map_words(tree: QueryTree, change: Callable[[str], str]) -> QueryTree:
+    """Change the words of a tree's operands; documents and conditions stay."""
+    match tree:
+        case Atom(text):
+            return replace(tree, text=change(text)) if tree.words else tree
+        case Not(part):
+            return Not(map_words(part, change))
+        case And(parts) | Or(parts):
+            return type(tree)(tuple(map_words(part, change) for part in parts))
 
 
 def negate(part: QueryTree) -> QueryTree:

@@ -19,7 +19,7 @@ from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import DEFAULT, mean, measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
 from boolattn.files import atomic_file
-from boolattn.query.operators import OPERATORS
+from boolattn.query.tree import OPERATORS
 from boolattn.reproduction.inputs import data_fingerprint, fingerprints, open_data
 from boolattn.reproduction.preflight import check, open_corpus
 from boolattn.reproduction.requests import RunInputs, find_finished, resolve
@@ -89,13 +89,8 @@ class VectorRanker:
             return encode(self.encoder.towers, tokens, every, "query", 256, labels)
 
 
-def run_all(
-    request: RunRequest, paths: Paths, progress: Callable[[str], None], seconds: float = 0
-) -> list[Path]:
-    """Do the requested runs; return the files of those that are finished.
-
-    Whatever can be checked is checked first; ``seconds`` is the most time that they may take.
-    """
+def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) -> list[Path]:
+    """Do the requested runs, after whatever can be checked; return the files of finished ones."""
     request.check_names(paper_registry())
     for cache in (open_data, open_corpus):
         cache.cache_clear()  # files may have changed since
@@ -106,8 +101,8 @@ def run_all(
             found.append(path)
         else:
             to_do.append((spec, preset))
-    needs = f": {check(to_do, request, paths, seconds)}" if to_do else ""
-    progress(f"{len(to_do)} runs to do, {len(found)} finished{needs}")
+    check(to_do, request)
+    progress(f"{len(to_do)} runs to do, {len(found)} finished")
     for spec, preset in to_do:
         cause = ""
         try:

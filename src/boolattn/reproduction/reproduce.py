@@ -73,16 +73,14 @@ def targets() -> dict[str, Target]:
     return found
 
 
-def reproduce(
-    name: str, request: RunRequest, paths: Paths, progress: Progress, seconds: float = 0
-) -> str:
+def reproduce(name: str, request: RunRequest, paths: Paths, progress: Progress) -> str:
     """Do the runs of a table or figure that are not finished; return it in Markdown.
 
     Writes ``<name>.json``, ``<name>.md`` and ``<name>.png`` beside the folder of runs.
     """
     from boolattn.reproduction.execution import run_all
 
-    found = run_all(request, paths, progress, seconds)
+    found = run_all(request, paths, progress)
     if not found:
         folder = paths.runs.parent / "failed"
         causes = sorted({path.read_text("utf-8").strip() for path in folder.rglob("*.txt")})

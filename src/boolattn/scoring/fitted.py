@@ -3,7 +3,7 @@ r"""Scores of documents by a query's operands, from the statistics of the docume
 Nothing is learned. For each clause (:mod:`~boolattn.query.clauses`) and document:
 
 .. math::
-    v = s_P + 0.1 \min_{i \in P}(s_i - t_i) \qquad z = (v - t_v) / \sigma_K(v)
+    v = s_P + 0.2 \min_{i \in P}(s_i - t_i) \qquad z = (v - t_v) / \sigma_K(v)
 
 :math:`s_P` is the similarity to the clause's own vector, :math:`s_i` to an operand, :math:`t` the
 mean of the 10 highest values, and :math:`K` the shortlist: the 100 documents of highest :math:`v`.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float32]
 
 #: Weight of the least matching operand under AND.
-WEAKEST = 0.1
+WEAKEST = 0.2
 #: An alternative of less than this part of the largest spread is left out: what no document is
 #: about must not fill half of the results.
 LEAST_SPREAD = 0.1

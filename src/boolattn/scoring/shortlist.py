@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 #: Documents of the shortlist; of few documents a quarter, but at least :data:`BEST`.
 SHORTLIST = 100
+#: How far the first value is above the next ones where a text describes one document.
+LEAD, _FIRST = 3.0, 10
 #: Documents whose mean is the level of a good match.
 BEST = 10
 #: The floor of NOT: so many standard deviations below the shortlist's mean.
@@ -46,3 +48,16 @@ def level(values: Array) -> float:
 def floor(values: NDArray[np.floating]) -> float:
     """Return the value below which NOT does not put the documents that are above it."""
     return float(values.mean() - FIT * values.std())
+
+
+def leader(values: Array) -> int | None:
+    """Return the row that is far above the next nine; ``None`` where there is no such row.
+
+    The distance is measured in standard deviations of the shortlist.
+    """
+    first = shortlist(values, min(_FIRST, len(values)))
+    spread = shortlist_spread(values)
+    if len(first) < _FIRST or not spread:
+        return None
+    best, *others = sorted(first.tolist(), key=lambda row: -values[row])
+    return best if values[best] - values[others].mean() > LEAD * spread else None

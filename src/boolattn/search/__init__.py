@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.data.records import Document
 from boolattn.encoders.models import SHIPPED, load_model
-from boolattn.search.pipeline import SearchOptions
+from boolattn.search.options import SearchOptions
 from boolattn.search.result import Hit, SearchResult
 from boolattn.search.searcher import IndexSettings, Searcher
 

@@ -10,9 +10,9 @@ import numpy as np
 from boolattn.query.tree import Where, atoms
 from boolattn.scoring.exact import Ranked, top_k
 from boolattn.scoring.fitted import fit
-from boolattn.scoring.shortlist import SHORTLIST
+from boolattn.scoring.shortlist import SHORTLIST, leader
 from boolattn.search.evidence import LexicalEvidence
-from boolattn.search.exclusion import Exclusion
+from boolattn.stores.analysis import operand_terms
 from boolattn.stores.filters import Filter
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from boolattn.query.clauses import Clause
     from boolattn.query.plan import Plan
     from boolattn.scoring.fitted import Fitted
+    from boolattn.search.exclusion import Exclusion
     from boolattn.stores.base import Array, Keys, Reader
     from boolattn.stores.filters import Condition
 
@@ -34,6 +35,7 @@ class Selected:
     """A plan, and which documents it may find."""
 
     plan: Plan
+    exclusion: Exclusion
     where: Filter = field(default_factory=Filter)
     conditions: Mapping[str, Condition] = field(default_factory=dict)  # of the tree, by their text
 
@@ -55,7 +57,9 @@ class PlanRanking(NamedTuple):
     ranked: Ranked
     fitted: Fitted | None = None
     evidence: LexicalEvidence | None = None
-    lifted: frozenset[int] = frozenset()  # documents that say themselves that they lack the negated
+    #: Documents that NOT does not lower: those that say themselves that they lack what is negated,
+    #: and the one that a long text describes.
+    lifted: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -134,8 +138,10 @@ class Ranker:
         candidates are near them. Each probe costs a search.
         """
         plan = query.plan
-        exclusion = Exclusion(plan.tree) if self.strict and self.reader.has_words else None
+        exclusion = query.exclusion if self.strict and self.reader.has_words else None
         seen = set()
+        if plan.is_long and plan.has_negation:
+            yield plan.plain, query.where
         for clause, vector in zip(plan.clauses, plan.clause_vectors, strict=True):
             where = query.clause_filter(clause)
             probes = [(vector, where)] if clause.positive else []
@@ -175,7 +181,7 @@ class Ranker:
     def _evidence(self, query: Selected) -> LexicalEvidence | None:
         if not self.hybrid:
             return None
-        return LexicalEvidence.of(self.reader, query.plan, query.where)
+        return LexicalEvidence.of(self.reader, query.plan, query.where, query.exclusion.tags())
 
     def _compose(
         self,
@@ -191,10 +197,27 @@ class Ranker:
         values = self._with_conditions(query, keys, values)
         is_fitted = query.plan.is_composed and len(keys)
         fitted = fit(query.plan.tree, values, size) if is_fitted else None
-        scores = values[0] if fitted is None else fitted.score(values)
-        return PlanRanking(
-            _best(keys, np.asarray(scores, np.float32), self.depth), fitted, evidence
-        )
+        scores = np.array(values[0] if fitted is None else fitted.score(values), np.float32)
+        lifted = frozenset[int]()
+        if (row := self._described(query, keys)) is not None:
+            lifted, scores[row] = frozenset([int(keys[row])]), scores.max() + 1
+        return PlanRanking(_best(keys, scores, self.depth), fitted, evidence, lifted)
+
+    def _described(self, query: Selected, keys: Keys) -> int | None:
+        """Return the row of the document that a long text with a NOT describes, if there is one.
+
+        Such a document may well mention what is negated, which is a detail of the text.
+        """
+        plan = query.plan
+        if not (plan.is_long and plan.has_negation and len(keys)):
+            return None
+        values = self.reader.similarities(plan.plain[None], keys)
+        if self.hybrid:
+            whole = LexicalEvidence.of_terms(
+                self.reader, [operand_terms(plan.reading.text)], query.where
+            )
+            _, values = whole.fit(keys, values)
+        return leader(values[0])
 
     def _with_conditions(self, query: Selected, keys: Keys, values: Array) -> Array:
         """Return similarities with those of conditions: 1 for documents that meet them, else 0."""

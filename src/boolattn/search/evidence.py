@@ -20,10 +20,10 @@ from boolattn.query.clauses import conjunctions
 from boolattn.query.tree import atoms
 from boolattn.scoring.exact import Ranked
 from boolattn.scoring.shortlist import shortlist_size, shortlist_spread
-from boolattn.stores.analysis import terms_of
+from boolattn.stores.analysis import operand_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from boolattn.query.plan import Plan
     from boolattn.stores.base import Array, Keys, Reader
@@ -38,10 +38,19 @@ class LexicalEvidence:
     factors: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, reader: Reader, plan: Plan, where: Filter) -> LexicalEvidence:
-        """Search the best documents of each of a plan's vectors."""
+    def of(
+        cls, reader: Reader, plan: Plan, where: Filter, tags: Sequence[Sequence[str]]
+    ) -> LexicalEvidence:
+        """Search the best documents of each of a plan's vectors; ``tags`` are of its operands."""
+        return cls.of_terms(reader, list(_terms(plan, tags)), where)
+
+    @classmethod
+    def of_terms(
+        cls, reader: Reader, terms: Sequence[Sequence[str]], where: Filter
+    ) -> LexicalEvidence:
+        """Search the best documents of lists of terms."""
         n, answers = reader.max_words, []
-        for keys, scores in reader.words(list(_terms(plan)), n, where):
+        for keys, scores in reader.words(terms, n, where):
             order = np.argsort(keys)
             # Others may have as much as the last one: only what is above it is known to be more.
             floor = scores.min() if len(keys) >= n else 0
@@ -105,9 +114,10 @@ def _spread(scores: Array) -> float:
     return shortlist_spread(positive, size)
 
 
-def _terms(plan: Plan) -> Iterator[list[str]]:
-    """Yield the words of each of a plan's vectors."""
-    terms = [terms_of(atom.words) for atom in atoms(plan.tree)]
+def _terms(plan: Plan, tags: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+    """Yield the words and kinds of each of a plan's vectors."""
+    named = (operand_terms(atom.words) for atom in atoms(plan.tree))
+    terms = [[*words, *kinds] for words, kinds in zip(named, tags, strict=True)]
     positive = [not is_negated for is_negated in plan.is_negated]
     shared = frozenset().union(*compress(terms, positive))
     for words, is_positive in zip(terms, positive, strict=True):

@@ -1,66 +1,150 @@
-"""Lexical exclusion filter: which documents a NOT excludes by their words.
+"""Exclusion: which documents a NOT leaves out, by words and by kinds.
 
 Positive operands count as true, so only negated ones can exclude a document: in "(A NOT B) OR C"
-B alone excludes nothing. Words that the document itself negates do not count: an advertisement
-that says "no driving licence needed" is not one for people with a driving licence.
+B alone excludes nothing. A document is of a negated operand if it asserts the operand's words, or
+names things of the kind that these words name: cream is dairy. What the document itself negates
+does not count: an advertisement that says "no driving licence needed" is not one for people with a
+driving licence.
 """
 
 from __future__ import annotations
 
-from itertools import compress
+from functools import cached_property
+from itertools import compress, product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from boolattn.kinds.lexicon import is_tag, related
 from boolattn.query.structure import operand_signs, truth
 from boolattn.query.tree import atoms
-from boolattn.stores.analysis import terms_of
+from boolattn.stores.analysis import asserted_terms, operand_terms
 from boolattn.stores.base import Claim
+from boolattn.stores.batches import indexed_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence, Set
+
+    from boolattn.data.records import Document
     from boolattn.query.clauses import Clause
     from boolattn.query.tree import QueryTree
     from boolattn.stores.base import Keys, Mask, Reader
 
+    Groups = tuple[tuple[str, ...], ...]
+
+#: Classes whose kinds exclude, but add no evidence: parts of bodies, and substances. In the life
+#: sciences most documents name some of them.
+_NO_EVIDENCE = frozenset((5, 24))
+#: Maximum number of alternatives of an operand.
+_MAX_GROUPS = 16
+
 
 class Exclusion:
-    """Tests documents for the distinguishing words of a query's negated operands.
+    """Tests documents for a query's negated operands.
 
-    No positive operand has these: in "moths of Borneo NOT moths of Sumatra" Sumatra distinguishes
-    the second operand.
+    An operand has groups of terms, and a document that asserts every term of a group is excluded.
+    Words that a positive operand has too do not count: in "moths of Borneo NOT moths of Sumatra"
+    Sumatra distinguishes the second operand.
+
+    Args:
+        tree: The query.
+        reader: The store.
+        kinds: Whether kinds of things count.
+        allow: Words that name nothing of a negated kind, whatever the lexicon says.
     """
 
-    def __init__(self, tree: QueryTree) -> None:
-        terms = [terms_of(atom.words) for atom in atoms(tree)]
-        is_positive = [sign > 0 for sign in operand_signs(tree)]
-        shared = frozenset().union(*compress(terms, is_positive))
-        self._tree = tree
-        #: For each operand its distinguishing terms; ``None`` for a positive one.
-        self._terms = [
-            None if positive else tuple(term for term in words if term not in shared)
-            for words, positive in zip(terms, is_positive, strict=True)
+    def __init__(
+        self, tree: QueryTree, reader: Reader, *, kinds: bool = True, allow: Sequence[str] = ()
+    ) -> None:
+        self._tree, self._reader = tree, reader
+        self._kinds = reader.settings.known_kinds if kinds else None
+        self._allowed_words = frozenset(word.casefold() for word in allow)
+
+    @cached_property
+    def _groups(self) -> list[Groups | None]:
+        """For each operand its groups; ``None`` for a positive one."""
+        operands = self._operands
+        is_positive = [sign > 0 for sign in operand_signs(self._tree)]
+        shared = frozenset().union(*map(operand_terms, compress(operands, is_positive)))
+        return [
+            None if positive else self._alternatives(words, shared)
+            for words, positive in zip(operands, is_positive, strict=True)
         ]
 
-    def lacking(self, clause: Clause) -> tuple[tuple[str, ...], ...]:
+    def _alternatives(self, words: str, shared: Set[str]) -> Groups:
+        """Return the groups of an operand: each of its phrases by its words or by its kind."""
+        choices: list[list[tuple[str, ...]]] = []
+        wanted = frozenset(operand_terms(words)) - shared
+        for phrase, senses in self._kinds.phrases(words) if self._kinds else [(words, [])]:
+            if terms := tuple(term for term in operand_terms(phrase) if term in wanted):
+                choices.append([terms, *((tag,) for tag in self._sense(senses))])
+        groups = [sum(chosen, ()) for chosen in product(*choices)] if choices else []
+        return tuple(groups[:_MAX_GROUPS])
+
+    @property
+    def _operands(self) -> list[str]:
+        return [atom.words for atom in atoms(self._tree)]
+
+    def tags(self) -> list[list[str]]:
+        """Return, for each operand, the tags of the kinds that its phrases name."""
+        if self._kinds is None:
+            return [[] for _ in self._operands]
+        return [
+            [
+                term
+                for _, senses in self._kinds.phrases(words)
+                for tag in self._sense(senses)
+                if self._kinds.class_of(tag) not in _NO_EVIDENCE
+                for term in (tag, related(tag))
+            ]
+            for words in self._operands
+        ]
+
+    def _sense(self, senses: list[tuple[str, ...]]) -> tuple[str, ...]:
+        """Return the sense of which the corpus has most; the usual one if it has none."""
+        if len(senses) < 2 or not self._reader.has_words:
+            return senses[0] if senses else ()
+        counts = [max(self._reader.frequencies(tags)) for tags in senses]
+        return senses[int(np.argmax(counts))]
+
+    def lacking(self, clause: Clause) -> Groups:
         """Return the groups of terms that a document of a clause must not assert."""
-        return tuple(terms for operand in clause.negated if (terms := self._terms[operand]))
+        return tuple(group for operand in clause.negated for group in self._groups[operand] or ())
 
-    def keeps(self, reader: Reader, keys: Keys) -> Mask:
+    def keeps(self, keys: Keys) -> Mask:
         """Return which documents are not excluded."""
-        return self._allowed(reader, keys, Claim.ASSERTED)
+        is_kept = self._allowed(keys, Claim.ASSERTED)
+        if self._allowed_words and not is_kept.all():
+            rows = np.flatnonzero(~is_kept)
+            documents = self._reader.documents(keys[rows])
+            is_kept[rows] = [
+                document is not None and not self.why(document) for document in documents
+            ]
+        return is_kept
 
-    def denies(self, reader: Reader, keys: Keys) -> Mask:
+    def denies(self, keys: Keys) -> Mask:
         """Return which documents are kept only because they negate the words themselves."""
-        return self.keeps(reader, keys) & ~self._allowed(reader, keys, Claim.DENIED)
+        return self.keeps(keys) & ~self._allowed(keys, Claim.DENIED)
 
-    def _allowed(self, reader: Reader, keys: Keys, least: Claim) -> Mask:
+    def why(self, document: Document) -> tuple[str, str] | None:
+        """Say why a document is left out, and which of its words is of a negated kind."""
+        text = indexed_text(document)
+        asserted = asserted_terms(text)
+        for atom, groups in zip(atoms(self._tree), self._groups, strict=True):
+            tags = [term for group in groups or () for term in group if is_tag(term)]
+            if any(asserted.issuperset(group) for group in groups or ()):
+                return f"it has the words {atom.words!r}", ""
+            named = self._kinds.witnesses(text, tags) if self._kinds and tags else []
+            for name in named:
+                if name.casefold() not in self._allowed_words:
+                    return f"{name} is {atom.words}", name
+        return None
+
+    def _allowed(self, keys: Keys, least: Claim) -> Mask:
         """Return which documents satisfy the tree if claims from ``least`` on count as true."""
         truths = []
-        for terms in self._terms:
-            if terms is None:
-                truths.append(np.ones(len(keys)))
-            elif not terms:
-                truths.append(np.zeros(len(keys)))
-            else:
-                truths.append((reader.claims(terms, keys) >= least).astype(float))
+        for groups in self._groups:
+            claims = [self._reader.claims(terms, keys) >= least for terms in groups or ()]
+            is_true = np.logical_or.reduce([np.zeros(len(keys), bool), *claims])
+            truths.append(np.ones(len(keys)) if groups is None else is_true.astype(float))
         return np.asarray(truth(self._tree, truths), bool)

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from boolattn.errors import QueryError
 from boolattn.query.tree import And, Atom, Not, Or
 from boolattn.stores.analysis import terms_of
-from boolattn.stores.base import count_values
 from boolattn.stores.filters import Filter, parse_filters
-from boolattn.stores.values import is_number
+from boolattn.stores.values import count_values, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from boolattn.data.records import Document
     from boolattn.query.tree import QueryTree
-    from boolattn.stores.base import Reader, ValueCounts
+    from boolattn.stores.base import Reader
+    from boolattn.stores.values import ValueCounts
 
     _Score = Callable[[set[int], set[int], int], float]
 

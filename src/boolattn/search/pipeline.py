@@ -5,23 +5,27 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boolattn.errors import ConfigError, QueryError
 from boolattn.query.plan import plan_queries
-from boolattn.query.reading import IS_OFF, ReadingOptions, added_operands, read_queries
+from boolattn.query.reading import IS_OFF
 from boolattn.query.tree import Where, atoms
 from boolattn.scoring.exact import Ranked
 from boolattn.search.candidates import NOTHING, PlanRanking, Ranker, Selected
 from boolattn.search.exclusion import Exclusion
 from boolattn.search.overview import count_facets
-from boolattn.search.result import RANKED_LOWER, Hit, SearchResult
+from boolattn.search.queries import QueryReader
+from boolattn.search.result import RANKED_LOWER, Hit, LeftOut, SearchResult
 from boolattn.search.verdicts import explain_lower_rank, judge
-from boolattn.settings import build, check_types
-from boolattn.stores.filters import Filter, alternatives, condition_of, read_filters
+from boolattn.stores.filters import (
+    Filter,
+    alternatives,
+    condition_of,
+    read_filters,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from boolattn.encoders.base import Encoder
     from boolattn.query.parser import Parser
     from boolattn.query.plan import Plan
-    from boolattn.query.reading import Reading
+    from boolattn.search.options import SearchOptions
     from boolattn.search.overview import Facet
     from boolattn.stores.base import Keys, Reader
     from boolattn.stores.filters import Condition
@@ -37,44 +41,15 @@ if TYPE_CHECKING:
 _MORE = 100  # documents ranked beyond twice the results, where words leave some out
 #: How the warning begins that there are too few results.
 SHORTENED = "strict NOT left"
+OTHER_LEXICON = (
+    "NOT left out words only, not things of a kind: the index was written with another lexicon of "
+    "kinds; index again"
+)
 FAR = "all results are less than half as close to the rest of the query as what NOT excludes"
 _FACETED = 500  # best documents among which values of the metadata are counted
 _COMPARED = 10  # first results with which a later one is compared
+_LEFT_OUT = 10  # documents left out that are shown
 _NO_OPERATOR = "no operator was found in it"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchOptions:
-    """How to search."""
-
-    mode: str = "auto"  # or plain language, or explicit syntax
-    positive: Sequence[str] = ()  # operands that every query has besides; ``like:ID`` is a document
-    negative: Sequence[str] = ()  # negated ones
-    filters: Mapping[str, Any] | None = None  # on metadata; see ``boolattn.stores.filters``
-    #: Whether the words of operands count as much as their vectors. By default they do where the
-    #: index has words and ``compose`` is on: the best setting for each kind of query.
-    hybrid: bool | None = None
-    compose: bool = True  # whether operands are scored one by one; if not, a query is one vector
-    #: Whether a document that holds the distinguishing words of a negated operand is left out,
-    #: whatever its vector says. It is by default; ``True`` also warns where nothing is negated.
-    strict_not: bool | None = None
-    exhaustive: bool = False  # whether every document is scored, instead of candidates
-    verdicts: bool = True  # whether each result is explained; costs time in long rankings
-    offset: int = 0  # better documents to pass over, for the next page
-    explain: bool = False  # whether to add the documents that composition ranks lower
-    facets: bool = False  # whether to count values of the metadata among the best documents
-
-
-def read_options(options: Mapping[str, Any], k: int) -> SearchOptions:
-    """Return the options of a search for ``k`` results; refuse what cannot be."""
-    chosen = build(SearchOptions, options, source="search")
-    check_types(chosen)
-    if not isinstance(k, Integral) or isinstance(k, bool):
-        raise QueryError(f"k is a whole number, not {type(k).__name__}")
-    for name, least, value in (("k", 1, k), ("offset", 0, chosen.offset)):
-        if value < least:
-            raise QueryError(f"{name} must be at least {least}, got {value}")
-    return chosen
 
 
 @dataclass
@@ -88,11 +63,14 @@ class Pipeline:
     k: int  # results, with those that are passed over
     _took: dict[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._queries = QueryReader(self.reader, self.parser, self.options)
+
     def run(self, queries: Sequence[str]) -> list[SearchResult]:
         """Search queries; results are in their order."""
         start = time.perf_counter()
         with self._timed("read"):
-            readings = self._read(queries)
+            readings = self._queries.read(queries)
             documents = {name: None for reading in readings for name in reading.documents}
             known = self.reader.known_vectors(list(documents))
             plans = plan_queries(readings, self.encoder, known)
@@ -111,21 +89,6 @@ class Pipeline:
         took["total"] = round(1000 * (time.perf_counter() - start), 3)
         return [replace(result, took=took) for result in results]
 
-    def _read(self, queries: Sequence[str]) -> list[Reading]:
-        """Read queries; a text in plain language that is a document's title stays one operand."""
-        options = ReadingOptions(
-            mode=self.options.mode,
-            compose=self.options.compose,
-            added=added_operands(self.options.positive, self.options.negative),
-        )
-        readings = read_queries(queries, self.parser, options)
-        return [
-            reading.as_phrase("a document has this title")
-            if reading.may_be_title and self.reader.has_title(reading.text)
-            else reading
-            for reading in readings
-        ]
-
     def _conditions(self, filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
         return tuple(self.reader.resolve(condition) for condition in read_filters(filters))
 
@@ -140,7 +103,10 @@ class Pipeline:
         without = tuple(self.reader.find(plan.reading.documents).values())
         where = Filter(base, alternatives(tree, conditions), without)
         self.reader.check_conditions(list(conditions), where)
-        return Selected(plan, where, conditions)
+        exclusion = Exclusion(
+            plan.tree, self.reader, kinds=self.options.kinds, allow=self.options.allow
+        )
+        return Selected(plan, exclusion, where, conditions)
 
     def _new_ranker(self) -> Ranker:
         if self.options.exhaustive and not self.reader.can_scan:
@@ -183,9 +149,11 @@ class Pipeline:
         with self._timed("documents"):
             is_strict = self.options.strict_not is not False and plan.has_negation
             facets = self._facets(query, ranking, total) if self.options.facets else ()
+            left_out: tuple[LeftOut, ...] = ()
             if is_strict:
-                ranking, shortened = self._leave_out(query, ranking)
+                ranking, dropped, shortened = self._leave_out(query, ranking)
                 warnings += shortened
+                left_out = self._left_out(query, dropped)
             elif self.options.strict_not:
                 warnings += ("strict NOT dropped nothing: the query has no negated operand",)
             ranked = Ranked(ranking.ranked.rows[: self.k], ranking.ranked.scores[: self.k])
@@ -195,6 +163,9 @@ class Pipeline:
             ranked_lower: tuple[Hit, ...] = ()
             if self.options.explain:
                 ranked_lower = self._ranked_lower(query, ranking, ranked.rows, hits)
+        settings = self.reader.settings
+        if is_strict and self.options.kinds and settings.lexicon and not settings.known_kinds:
+            warnings += (OTHER_LEXICON,)
         if self.options.hybrid and self.reader.words_note:
             warnings += (self.reader.words_note,)
         return SearchResult(
@@ -212,8 +183,10 @@ class Pipeline:
             n_compared=fitted.n_documents if fitted else 0,
             hits=hits[self.options.offset :],
             ranked_lower=ranked_lower,
+            left_out=left_out,
             facets=facets,
             warnings=warnings,
+            notes=tuple(self._queries.notes.get(plan.reading.text, ())),
             total=total,
             offset=self.options.offset,
         )
@@ -222,24 +195,25 @@ class Pipeline:
         """Count values among the best documents that pass filters and exclusions."""
         keys = ranking.ranked.rows[:_FACETED]
         if self.options.strict_not is not False and query.plan.has_negation:
-            keys = keys[Exclusion(query.plan.tree).keeps(self.reader, keys)]
+            keys = keys[query.exclusion.keeps(keys)]
         documents = [document for document in self.reader.documents(keys) if document]
         is_all = self.reader.counts and len(ranking.ranked.rows) >= total
         return count_facets(documents, is_exact=is_all and total <= _FACETED)
 
     def _leave_out(
         self, query: Selected, ranking: PlanRanking
-    ) -> tuple[PlanRanking, tuple[str, ...]]:
-        """Apply strict NOT; return also what it did that a caller would not expect."""
-        exclusion = Exclusion(query.plan.tree)
-        ranking = self._lift(query, ranking, exclusion)
+    ) -> tuple[PlanRanking, Keys, tuple[str, ...]]:
+        """Apply strict NOT; return also what was left out, and what a caller would not expect."""
+        exclusion = query.exclusion
+        ranking = self._lift(query, ranking)
         ranked = ranking.ranked
         is_kept, size = np.zeros(len(ranked.rows), bool), 2 * self.k
         for start in range(0, len(ranked.rows), size):
             if is_kept.sum() >= self.k:
                 break
             page = slice(start, start + size)
-            is_kept[page] = exclusion.keeps(self.reader, ranked.rows[page])
+            is_lifted = np.isin(ranked.rows[page], [*ranking.lifted])
+            is_kept[page] = is_lifted | exclusion.keeps(ranked.rows[page])
         chosen = np.flatnonzero(is_kept)[: self.k]
         warnings: tuple[str, ...] = ()
         if len(chosen) < min(self.k, n_ranked := len(ranked.rows)):
@@ -249,14 +223,26 @@ class Pipeline:
                 "ranked lower)",
             )
         best = Ranked(ranked.rows[chosen], ranked.scores[chosen])
-        return ranking._replace(ranked=best), warnings
+        last = chosen[-1] if len(chosen) == self.k else len(ranked.rows)
+        dropped = ranked.rows[:last][~is_kept[:last]]
+        return ranking._replace(ranked=best), dropped, warnings
 
-    def _lift(self, query: Selected, ranking: PlanRanking, exclusion: Exclusion) -> PlanRanking:
+    def _left_out(self, query: Selected, keys: Keys) -> tuple[LeftOut, ...]:
+        """Say of the first documents that were left out why they were."""
+        if not self.options.verdicts:
+            return ()
+        left_out = []
+        for document in self.reader.documents(keys[:_LEFT_OUT]):
+            if document is not None and (reason := query.exclusion.why(document)):
+                left_out.append(LeftOut(document.id, document.title, *reason))
+        return tuple(left_out)
+
+    def _lift(self, query: Selected, ranking: PlanRanking) -> PlanRanking:
         """Undo NOT for documents that say themselves that they lack what is negated.
 
         An operand's vector cannot tell "German is not required" from "German is required".
         """
-        ranked, fitted, evidence, _ = ranking
+        ranked, fitted, evidence, described = ranking
         if fitted is None or evidence is None:
             return ranking
         rows = np.flatnonzero(np.isin(ranked.rows, evidence.negated_keys(query.plan)))
@@ -265,9 +251,9 @@ class Pipeline:
         # Others would not be among the first results.
         is_near = positive > ranked.scores[: 2 * self.k].min(initial=np.inf)
         rows, positive = rows[is_near], positive[is_near]
-        is_lifted = exclusion.denies(self.reader, ranked.rows[rows])
+        is_lifted = query.exclusion.denies(ranked.rows[rows])
         rows, positive = rows[is_lifted], positive[is_lifted]
-        lifted, scores = frozenset(ranked.rows[rows].tolist()), ranked.scores.copy()
+        lifted, scores = frozenset(ranked.rows[rows].tolist()) | described, ranked.scores.copy()
         scores[rows] = positive
         order = np.argsort(-scores, kind="stable")
         better = Ranked(ranked.rows[order], scores[order])
@@ -321,7 +307,7 @@ class Pipeline:
         scores = fitted.score(self._ranker.similarities(query, ranking, keys))
         is_kept = np.ones(len(keys), bool)
         if self._is_strict:
-            is_kept = Exclusion(plan.tree).keeps(self.reader, keys)
+            is_kept = query.exclusion.keeps(keys)
         lower = []
         candidates = self._hits(query, ranking, Ranked(keys, scores))
         for hit, is_allowed in zip(candidates, is_kept.tolist(), strict=True):

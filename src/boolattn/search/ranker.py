@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import weakref
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +126,8 @@ class SearchRanker:
             folder = stack.enter_context(scratch_folder())
             self.searcher = Searcher.build(
                 address or folder / "index",
-                documents,
+                # Their metadata hold the truth.
+                [replace(document, metadata={}) for document in documents],
                 encoder,
                 replace=bool(address),
                 parser=parser,

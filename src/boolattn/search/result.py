@@ -45,6 +45,16 @@ class Hit:
     passage: tuple[int, int] | None = None  # the best passage of a text that has several
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """A document that strict NOT left out of the results."""
+
+    id: str
+    title: str
+    why: str  # "cream is dairy"
+    word: str = ""  # the word that is of a negated kind; ``allow`` takes it back
+
+
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
     """The results of one query, and the tree that was searched."""
@@ -62,6 +72,7 @@ class SearchResult:
     strict_not: bool = False  # whether documents with words of negated operands were left out
     n_compared: int = 0  # documents that ranks are among; 0 where not composed
     hits: tuple[Hit, ...]  # best first
+    left_out: tuple[LeftOut, ...] = ()  # the best documents that strict NOT left out
     #: With ``explain``: what the whole text's vector would have found among the first, and
     #: composition ranks lower.
     ranked_lower: tuple[Hit, ...] = ()
@@ -69,6 +80,7 @@ class SearchResult:
     facets: tuple[Facet, ...] = ()
     #: What a user may not expect: cue words that became no operator, operands that were ignored.
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # words that were corrected, numbers that were read as conditions
     total: int = 0  # documents that pass the filters; all of them are ranked, in principle
     offset: int = 0  # better documents that were passed over
     took: Mapping[str, float] = field(default_factory=dict)  # milliseconds by step

@@ -17,11 +17,13 @@ from boolattn.encoders.callables import CallableEncoder
 from boolattn.encoders.models import SHIPPED, as_encoder, load_model
 from boolattn.errors import ConfigError, DataError, QueryError
 from boolattn.files import scratch_folder
+from boolattn.kinds.lexicon import Kinds
 from boolattn.query.parser import SHIPPED as SHIPPED_PARSER
 from boolattn.query.parser import load_parser
 from boolattn.query.reading import check_queries
+from boolattn.search.options import read_options
 from boolattn.search.overview import Overview
-from boolattn.search.pipeline import Pipeline, read_options
+from boolattn.search.pipeline import Pipeline
 from boolattn.settings import build, check_types, checked
 from boolattn.stores.address import create_store, open_store
 from boolattn.stores.base import Store, StoreSettings, check_ids, check_model
@@ -46,8 +48,9 @@ class IndexSettings:
 
     model: str = ""  # what to load to search it, for the store to remember
     words: bool = True  # whether to index words too, for hybrid search
-    vectors: str = ""  # how neighbours are searched: exact, hnsw, ivf; left out, the store's way
+    vectors: str = ""  # how neighbours are searched: exact, hnsw; left out, the store's way
     precision: str = "float32"  # of stored vectors; or float16, int8
+    kinds: Mapping[str, Any] | None = None  # lists of things by their kind, besides the known ones
     #: Maximum number of tokens of a passage; left out, what the model reads; 0: never cut.
     passages: int | None = None
     segment_size: int | None = None  # documents written at once: the most that a killed build loses
@@ -63,6 +66,9 @@ class IndexSettings:
                 raise ConfigError(f"{name} must be at least 1, got {value}")
         if self.passages is not None and self.passages < 0:
             raise ConfigError(f"passages must be at least 0, got {self.passages}")
+        for name, things in (self.kinds or {}).items():
+            if not isinstance(things, list | tuple) or not all(isinstance(t, str) for t in things):
+                raise ConfigError(f"kinds: {name!r} must be a list of names, got {things!r}")
 
 
 class Searcher:
@@ -157,6 +163,8 @@ class Searcher:
             digests=model.digests,
             vectors=chosen.vectors,
             precision=chosen.precision,
+            kinds=(kinds := Kinds(chosen.kinds)).members,
+            lexicon=kinds.digest,
         )
         writer = Writer(
             encoder=model,

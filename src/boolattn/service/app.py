@@ -20,7 +20,6 @@ from boolattn.service import schemas
 from boolattn.service.documents import DocumentHandlers
 from boolattn.service.errors import RefusedError, leave_to_middleware
 from boolattn.service.handlers import Handlers
-from boolattn.service.judgements import JudgedQueries
 from boolattn.service.middleware import LimitsMiddleware
 from boolattn.service.overview import OverviewHandlers
 from boolattn.service.settings import ServiceSettings
@@ -53,15 +52,14 @@ def create_app(
     searcher: "Searcher",
     plain: "Searcher | None" = None,
     settings: ServiceSettings | None = None,
-    judged: JudgedQueries | None = None,
 ) -> FastAPI:
     """Build the application over an index of the Boolean model.
 
     ``plain`` is another model's index of the same documents, to compare with; ``None``: the
-    same index, searched with one vector per query. Results that violate ``judged`` are marked.
+    same index, searched with one vector per query.
     """
     settings = settings or ServiceSettings()
-    handlers = Handlers(searcher, plain, settings, judged)
+    handlers = Handlers(searcher, plain, settings)
     changes = DocumentHandlers(handlers)
 
     @asynccontextmanager

@@ -22,7 +22,6 @@ from boolattn.search.pipeline import SHORTENED
 from boolattn.service import replies, schemas
 from boolattn.service.batching import Batcher
 from boolattn.service.errors import RefusedError, one_line
-from boolattn.service.judgements import JudgedQueries
 from boolattn.service.metrics import Metrics
 from boolattn.stores.filters import parse_filters
 
@@ -38,7 +37,7 @@ Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
 Operands = Annotated[Sequence[str], Query(description="Operands to add; may be repeated.")]
 #: Fields of a request that are options of a search.
 _SEARCH_OPTIONS = {"offset", "mode", "positive", "negative", "filters"}
-_SEARCH_OPTIONS |= {"hybrid", "compose", "strict_not", "explain"}
+_SEARCH_OPTIONS |= {"hybrid", "compose", "strict_not", "kinds", "allow", "explain"}
 
 
 @dataclass(frozen=True)
@@ -64,11 +63,9 @@ class Handlers:
         searcher: Searcher,
         plain: Searcher | None,
         settings: ServiceSettings,
-        judged: JudgedQueries | None = None,
     ) -> None:
         """Prepare; arguments as of ``create_app``."""
         self.searcher, self.plain, self.settings = searcher, plain, settings
-        self.judged = judged or JudgedQueries()
         self.metrics = Metrics()
         self.start = time.monotonic()
         self._next_refresh = self.start + settings.refresh
@@ -84,7 +81,7 @@ class Handlers:
     async def search(self, request: schemas.SearchRequest) -> schemas.SearchReply:
         """Search in plain language or explicit syntax."""
         start = time.perf_counter()
-        self._check_query(request.query, [*request.positive, *request.negative])
+        self._check_query(request.query, [*request.positive, *request.negative], request.allow)
         self._check_options(request)
         result, plain = await self._search(request)
         way = "composed" if result.is_composed else "one vector"
@@ -170,8 +167,10 @@ class Handlers:
             except BoolattnError as error:
                 logger.warning("a changed index cannot be read: %s", one_line(str(error)))
 
-    def _check_query(self, query: str, operands: Sequence[str] = ()) -> None:
-        limit, whole = self.settings.max_length, "".join((query, *operands))
+    def _check_query(
+        self, query: str, operands: Sequence[str] = (), allow: Sequence[str] = ()
+    ) -> None:
+        limit, whole = self.settings.max_length, "".join((query, *operands, *allow))
         if len(whole) > limit:
             message = f"a query may have {limit} characters, and this one has {len(whole)}"
             raise RefusedError(400, "query_too_long", message)
@@ -218,10 +217,9 @@ class Handlers:
         plain: SearchResult | None,
         took: dict[str, float],
     ) -> schemas.SearchReply:
-        judged = self.judged.find(request.query)
         ranks = range(1 + request.offset, 1 + request.offset + request.k)
         snippet = self.settings.snippet
-        convert = partial(replies.hit_replies, ranks=ranks, snippet=snippet, judged=judged)
+        convert = partial(replies.hit_replies, ranks=ranks, snippet=snippet)
         # Where two lists are compared, both are searched from the first result on.
         start = request.offset if plain else 0
         hits = convert(result, result.hits[start:], other=plain)
@@ -239,17 +237,16 @@ class Handlers:
             n_compared=result.n_compared,
             hybrid=result.hybrid,
             strict_not=result.strict_not,
+            left_out=[schemas.LeftOutReply(**vars(document)) for document in result.left_out],
             hits=hits,
-            judged=replies.count_judged(hits, judged),
             took=took,
         )
         if plain is None:
             reply.put_down = convert(result, result.ranked_lower)
         else:
             hits = convert(plain, plain.hits[start:], other=result)
-            counts = replies.count_judged(hits, judged)
             label = self.settings.plain_label + (", with words (hybrid)" if plain.hybrid else "")
-            reply.plain = schemas.ListReply(system="plain", label=label, hits=hits, judged=counts)
+            reply.plain = schemas.ListReply(system="plain", label=label, hits=hits)
         return reply
 
 

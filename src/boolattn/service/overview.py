@@ -5,7 +5,6 @@ No postponed annotations here: pydantic reads them when a class is made.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field
@@ -19,15 +18,12 @@ from boolattn.service.schemas import QUERY, Value
 if TYPE_CHECKING:
     from boolattn.search.overview import Example
 
-N_EXAMPLES = 5
-
 
 class ExampleReply(BaseModel):
     """An example query."""
 
     query: str = Field(examples=[QUERY])
     operators: list[str]
-    is_judged: bool = Field(description="Whether its answers are known.")
 
 
 class AboutReply(BaseModel):
@@ -43,7 +39,7 @@ class AboutReply(BaseModel):
 
 
 class ExamplesReply(BaseModel):
-    """Queries to try: judged ones if there are any, else taken from the documents."""
+    """Queries to try, taken from the documents."""
 
     examples: list[ExampleReply]
 
@@ -78,7 +74,7 @@ class OverviewHandlers:
 
     def __init__(self, handlers: Handlers) -> None:
         self._searcher, self._settings = handlers.searcher, handlers.settings
-        self._judged, self._batcher = handlers.judged, handlers.batcher
+        self._batcher = handlers.batcher
         #: What the searcher found, and what is left of it after a search.
         self._examples: tuple[object, list[tuple[str, tuple[str, ...]]]] = (None, [])
 
@@ -102,20 +98,12 @@ class OverviewHandlers:
         return FacetsReply(documents=n_documents, facets=facets)
 
     async def examples(self) -> ExamplesReply:
-        """Return queries to try: judged ones, or topics of the documents joined by operators."""
-        judged = self._judged.examples(N_EXAMPLES)
-        # One in explicit syntax too, so that people see that there is one.
-        explicit = [replace(item, query=item.explicit) for item in judged if item.explicit]
-        if judged:
-            known = [(item.query, item.operators) for item in (*judged, *explicit[:1])]
-        else:
-            suggested = await asyncio.to_thread(lambda: self._searcher.examples)
-            if self._examples[0] is not suggested:
-                self._examples = suggested, await self._searched(suggested)
-            known = self._examples[1]
+        """Return queries to try: topics of the documents joined by operators."""
+        suggested = await asyncio.to_thread(lambda: self._searcher.examples)
+        if self._examples[0] is not suggested:
+            self._examples = suggested, await self._searched(suggested)
         examples = [
-            ExampleReply(query=text, operators=list(names), is_judged=bool(judged))
-            for text, names in known
+            ExampleReply(query=text, operators=list(names)) for text, names in self._examples[1]
         ]
         return ExamplesReply(examples=examples)
 

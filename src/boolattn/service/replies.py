@@ -9,7 +9,7 @@ from boolattn.errors import ConfigError
 from boolattn.query.tree import And, Atom, Like, Not, Or, Where, operators_of, signed_atoms
 from boolattn.search.result import RANKED_LOWER
 from boolattn.search.verdicts import explain_lower_rank
-from boolattn.service.schemas import HitReply, Judged, OperandReply, OtherRank, TreeNode, WordReply
+from boolattn.service.schemas import HitReply, OperandReply, OtherRank, TreeNode, WordReply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from boolattn.plugin.explain import Explanation
     from boolattn.query.tree import QueryTree
     from boolattn.search import Hit, SearchResult
-    from boolattn.service.judgements import JudgedQuery
 
 
 _KINDS: dict[type[Atom], Literal["document", "condition"]] = {
@@ -53,6 +52,7 @@ def parse_fields(result: SearchResult) -> dict[str, Any]:
         "why_one_vector": result.why_one_vector,
         "reading": result.parsed_text,
         "warnings": list(result.warnings),
+        "notes": list(result.notes),
     }
 
 
@@ -74,7 +74,6 @@ def hit_replies(
     hits: Sequence[Hit],
     ranks: range,
     snippet: int,
-    judged: JudgedQuery | None,
     other: SearchResult | None = None,
 ) -> list[HitReply]:
     """Convert results that have these ranks; ``other`` is the other system's result."""
@@ -97,7 +96,6 @@ def hit_replies(
                 rank=rank,
                 is_cut=end - start < len(hit.text),
                 highlights=marked,
-                judgement=judged.judge(hit.id) if judged else None,
                 other=others.get(hit.id, absent),
             )
         )
@@ -120,19 +118,6 @@ def _other_ranks(other: SearchResult, k: int) -> dict[str, OtherRank]:
             why=why,
         )
     return ranks
-
-
-def count_judged(hits: Sequence[HitReply], judged: JudgedQuery | None) -> Judged | None:
-    """Count the judgements of some results."""
-    if judged is None:
-        return None
-    judgements = [hit.judgement for hit in hits]
-    return Judged(
-        answers=len(judged.gold),
-        excluded=len(judged.excluded),
-        answers_found=judgements.count("answers"),
-        excluded_found=judgements.count("excluded"),
-    )
 
 
 def explain_words(encoder: Encoder, text: str) -> tuple[dict[str, bool], list[WordReply]]:

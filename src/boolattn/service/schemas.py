@@ -11,7 +11,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 Mode = Literal["auto", "plain", "explicit"]
 Value = str | int | float | bool
 Filters = dict[str, Value | list[Value] | dict[str, Value | list[Value]]]
-Judgement = Literal["answers", "excluded", "partial", "other"]
 
 QUERY = "moths of Borneo but not Sumatra"
 
@@ -48,6 +47,12 @@ class _SearchOptions(BaseModel):
     strict_not: bool | None = Field(
         default=None, description="Remove documents with a negated operand's words; null: yes."
     )
+    kinds: bool = Field(
+        default=True, description="Also remove documents with things of a negated operand's kind."
+    )
+    allow: list[str] = Field(
+        default=[], description="Words that are of no negated kind, as cream without dairy."
+    )
     explain: bool = Field(
         default=False,
         description="Also return documents that one vector would rank among the first, and "
@@ -83,6 +88,7 @@ class SearchRequest(_SearchOptions):
                 {"query": "moths AND Borneo NOT Sumatra", "mode": "explicit", "compare": True},
                 {"query": "hawk moths", "filters": {"family": "Sphingidae"}},
                 {"query": "moths", "positive": ["like:17"], "negative": ["Sumatra"]},
+                {"query": "everything NOT insects", "allow": ["moth", "moths"]},
             ]
         },
     )
@@ -144,6 +150,9 @@ class ParseReply(BaseModel):
         description="For people: cue words that became no operator and why, negated operands that "
         "were ignored, results that are missing.",
         examples=[["'not' is no operator here: a document has this title; …"]],
+    )
+    notes: list[str] = Field(
+        default=[], description="Words that were corrected, numbers that became conditions."
     )
 
 
@@ -236,17 +245,7 @@ class HitReply(DocumentReply):
             "matches the negated operand 'Sumatra' more than 97% of the documents that fit best"
         ],
     )
-    judgement: Judgement | None = Field(default=None, description="If the query is judged.")
     other: OtherRank | None = Field(default=None, description="Only when comparing.")
-
-
-class Judged(BaseModel):
-    """Counts for a judged query."""
-
-    answers: int = Field(description="Documents that answer it.")
-    excluded: int = Field(description="Documents that it excludes.")
-    answers_found: int = Field(description="Answers among the results.")
-    excluded_found: int = Field(description="Excluded among the results: violations.")
 
 
 class ListReply(BaseModel):
@@ -255,7 +254,15 @@ class ListReply(BaseModel):
     system: str = Field(examples=["boolean"])
     label: str = Field(description="Name of the system for people.")
     hits: list[HitReply]
-    judged: Judged | None = None
+
+
+class LeftOutReply(BaseModel):
+    """A document that strict NOT removed."""
+
+    id: str
+    title: str
+    why: str = Field(examples=["cream is dairy"])
+    word: str = Field(description="Of a negated kind; allow takes it back.", examples=["cream"])
 
 
 class SearchReply(ParseReply):
@@ -270,10 +277,10 @@ class SearchReply(ParseReply):
     n_compared: int = Field(default=0, description="Documents that ranks are among.")
     hybrid: bool = Field(description="Whether lexical search was added.")
     strict_not: bool = Field(description="Whether a negated operand's words removed documents.")
+    left_out: list[LeftOutReply] = Field(default=[], description="The best that were removed.")
     put_down: list[HitReply] = Field(
         default=[], description="Documents ranked lower by composition; with explain, not compare."
     )
-    judged: Judged | None = None
     plain: ListReply | None = Field(default=None, description="Only when comparing.")
     took: dict[str, float] = Field(description="Milliseconds by step.")
 

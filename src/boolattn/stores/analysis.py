@@ -9,16 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import MissingDataError
 from boolattn.query.lexicon import find_cues
-from boolattn.query.operators import Operator
+from boolattn.query.tree import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
 
     Analyzer = Any
 
-#: Of BM25+; DELTA is what having a word counts, beside at most 2.2 for how often in how short a
-#: text. It was chosen on validation data (docs/composition.md).
+#: Of BM25+; DELTA is what having a word or a kind counts, beside at most 2.2 for how often a word
+#: is in how short a text. It was chosen on validation data (docs/composition.md).
 K1, B, DELTA = 1.2, 0.75, 2.0
+#: Words of requests that say nothing about a document.
+_FILLER = """
+    any anyone anything contain contains containing eat eats eating everything find give good got
+    have having idea ideas include includes including involve involving kind kinds like likes look
+    looking made make making need nice please recommend show some something sort sorts stuff suggest
+    tell thing things want wants which
+"""
 _TERM = re.compile(r"[^\W_]+")
 #: Scripts written without spaces: each character becomes a word.
 _UNSPACED = re.compile("([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff])")
@@ -70,6 +77,21 @@ def analyzer() -> Analyzer:
     return builder.filter(steps.stopword("english")).filter(steps.stemmer("english")).build()
 
 
+def operand_terms(text: str) -> list[str]:
+    """Return the words of an operand that say what it is about; all, where none does.
+
+    >>> operand_terms("something sweet"), operand_terms("something")
+    (['sweet'], ['someth'])
+    """
+    terms = terms_of(text)
+    return [term for term in terms if term not in _filler()] or terms
+
+
+@cache
+def _filler() -> frozenset[str]:
+    return frozenset(terms_of(_FILLER))
+
+
 def terms_of(text: str) -> list[str]:
     """Return the words of a text as they are indexed, each once.
 
@@ -119,13 +141,14 @@ def asserted_terms(text: str) -> frozenset[str]:
     ['cake', 'free', 'requir', 'without']
     """
     pieces, end = [], 0
-    for start, stop in sorted(_negated_spans(text)):
+    for start, stop in sorted(negated_spans(text)):
         pieces.append(text[end : max(start, end)])
         end = max(end, stop)
     return frozenset(terms_of(" ".join([*pieces, text[end:]])))
 
 
-def _negated_spans(text: str) -> Iterator[tuple[int, int]]:
+def negated_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the characters of what a text negates."""
     for match in _COMPOUND.finditer(text):
         yield match.span()
     for cue in find_cues(text):

@@ -8,20 +8,22 @@ similarity to the others, so :meth:`Reader.similarities` compares given document
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boolattn.errors import ConfigError, DataError, IndexMismatchError, QueryError
-from boolattn.stores.analysis import asserted_terms, plain_title, terms_of
+from boolattn.kinds.lexicon import load_kinds
+from boolattn.stores.analysis import asserted_terms, negated_spans, plain_title, terms_of
+from boolattn.stores.batches import indexed_text
 from boolattn.stores.filters import Filter, resolve
-from boolattn.stores.values import items
+from boolattn.stores.values import count_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,9 +32,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.data.records import Document
+    from boolattn.kinds.lexicon import Kinds
     from boolattn.scoring.exact import Ranked
     from boolattn.stores.batches import Batch
     from boolattn.stores.filters import Condition, Field
+    from boolattn.stores.values import ValueCounts
 
     Array = NDArray[np.float32]
     Keys = NDArray[np.int64]
@@ -66,17 +70,16 @@ class StoreSettings:
     passages: int = 0  # maximum number of tokens of a passage; 0: a document is one passage
     words: bool = True  # whether words are indexed, for hybrid search
     digests: dict[str, str] = field(default_factory=dict)  # hashes of the model's tokenizer, …
-    vectors: str = "exact"  # how neighbours are searched: exact, hnsw or ivf
+    vectors: str = "exact"  # how neighbours are searched: exact or hnsw
     precision: str = "float32"  # of stored vectors: float32, float16 or int8
+    kinds: dict[str, Any] = field(default_factory=dict)  # things by kind, besides the known ones
+    lexicon: str = ""  # digest of the kinds whose tags are stored; empty: none are
 
-
-class ValueCounts(NamedTuple):
-    """The values of a field: documents that have one, different values, the most frequent."""
-
-    documents: int
-    different: int
-    frequent: list[tuple[Any, int]]
-    is_exact: bool = True  # or an estimate from a sample
+    @property
+    def known_kinds(self) -> Kinds | None:
+        """The kinds whose tags are stored; ``None`` where another lexicon wrote them."""
+        kinds = load_kinds(json.dumps(self.kinds)) if self.lexicon else None
+        return kinds if kinds and kinds.digest == self.lexicon else None
 
 
 class Reader(ABC):
@@ -133,6 +136,10 @@ class Reader(ABC):
     def frequencies(self, terms: Sequence[str]) -> list[int]:
         """Return the number of documents with each term: the vocabulary of the corpus."""
 
+    def similar_words(self, _word: str, _n_errors: int) -> list[str]:
+        """Return texts in which a word like this may be found; by default of a sample."""
+        return [f"{document.title}\n{document.text}" for document in self.sample(_SAMPLE)]
+
     @abstractmethod
     def matching(self, condition: Condition, keys: Keys) -> Mask:
         """Return which of some documents meet a condition."""
@@ -142,12 +149,13 @@ class Reader(ABC):
 
         By default from the texts; a store that holds the terms overrides this.
         """
-        wanted = frozenset(terms)
+        wanted, kinds = frozenset(terms), self.settings.known_kinds
         claims = np.zeros(len(keys), np.int8)
         for row, document in enumerate(self.documents(keys) if wanted else ()):
-            text = f"{document.title}\n{document.text}" if document else ""
-            if wanted <= frozenset(terms_of(text)):
-                is_asserted = wanted <= asserted_terms(text)
+            text = indexed_text(document) if document else ""
+            tags, denied = kinds.tags(text, negated_spans(text)) if kinds else (set(), set())
+            if wanted <= {*terms_of(text), *tags, *denied}:
+                is_asserted = wanted <= asserted_terms(text) | tags
                 claims[row] = Claim.ASSERTED if is_asserted else Claim.DENIED
         return claims
 
@@ -313,17 +321,6 @@ def check_ids(ids: object) -> list[str]:
     if not all(isinstance(name, str) for name in names):
         raise DataError("ids to delete are a list of texts")
     return list(dict.fromkeys(names))
-
-
-def count_values(rows: Sequence[Mapping[str, Any]], name: str, n: int) -> ValueCounts:
-    """Count the ``n`` most frequent values of a field in some documents' metadata.
-
-    >>> count_values([{"tag": ["a", "b", "a"]}, {"tag": "a"}, {}], "tag", 1)
-    ValueCounts(documents=2, different=2, frequent=[('a', 2)], is_exact=True)
-    """
-    values = [items(row[name]) for row in rows if name in row]
-    counts = Counter(value for listed in values for value in dict.fromkeys(listed))
-    return ValueCounts(len(values), len(counts), counts.most_common(n))
 
 
 def mean_vector(vectors: Array) -> Array:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from boolattn.data.records import Document, checked_documents
 from boolattn.errors import DataError
-from boolattn.stores.analysis import asserted_terms, term_counts
+from boolattn.stores.analysis import asserted_terms, negated_spans, term_counts
 from boolattn.stores.filters import EARLIEST, LARGEST, LATEST, SMALLEST
 from boolattn.stores.passages import cut
 from boolattn.stores.values import filter_hash, flatten, is_number, items, moment_of
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable, Iterator
 
+    from boolattn.kinds.lexicon import Kinds
     from boolattn.stores.filters import Condition
     from boolattn.stores.values import Metadata
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 1 << 26
 #: Maximum number of tags of a document; Milvus has such a limit.
 MAX_TAGS = 1024
+_SHORT = 60  # characters of a value of the metadata that is searched as words too
 _EXISTS = 0  # in place of a hash: the field has a value
 
 
@@ -91,18 +93,33 @@ def _line(document: Document) -> bytes:
 
 
 class DocumentTerms(NamedTuple):
-    """The words of a document, as they are indexed."""
+    """The words of a document, as they are indexed, and tags of the kinds of things it names."""
 
-    counts: Counter[str]
+    counts: Counter[str]  # 0 for a kind
     asserted: list[str]
     denied: list[str]  # the text has these, but only negated
 
 
-def document_terms(document: Document) -> DocumentTerms:
+def indexed_text(document: Document) -> str:
+    """Return what is indexed as words: title, text and short texts of the metadata."""
+    values = (value for listed in document.metadata.values() for value in items(listed))
+    short = [value for value in values if isinstance(value, str) and len(value) <= _SHORT]
+    return "\n".join([document.title, document.text, *short])
+
+
+def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
     """Analyse title and text of a document."""
-    text = f"{document.title}\n{document.text}"
+    text = indexed_text(document)
     counts, asserted = term_counts(text), asserted_terms(text)
-    return DocumentTerms(counts, sorted(asserted), sorted(counts.keys() - asserted))
+    tags, denied = kinds.tags(text, negated_spans(text)) if kinds else ((), ())
+    words = DocumentTerms(
+        counts,
+        [*sorted(tags), *sorted(asserted)],
+        [*sorted(denied), *sorted(counts.keys() - asserted)],
+    )
+    # A kind is no word: it adds nothing to the length, and counts by its rarity alone.
+    counts.update(dict.fromkeys((*tags, *denied), 0))
+    return words
 
 
 def document_tags(metadata: Metadata) -> list[str]:

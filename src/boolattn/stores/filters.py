@@ -42,6 +42,7 @@ LARGEST, SMALLEST, LATEST, EARLIEST = "largest", "smallest", "latest", "earliest
 COMPARED = (LARGEST, SMALLEST, LATEST, EARLIEST)
 #: Columns of numbers hold every whole number up to here.
 _EXACT = 2**53
+_YEAR = 31_556_952  # seconds
 #: On a command line: any value.
 _ANY = "*"
 
@@ -51,6 +52,18 @@ class Field(NamedTuple):
 
     numbers: tuple[float, float] | None = None
     dates: tuple[float, float] | None = None  # seconds since 1970
+
+
+def number_ranges(fields: Mapping[str, Field]) -> dict[str, tuple[float, float]]:
+    """Return the least and largest number of each field; of dates their years."""
+    ranges = {}
+    for name, field in fields.items():
+        if field.numbers:
+            ranges[name] = field.numbers
+        elif field.dates:
+            first, last = (1970 + seconds / _YEAR for seconds in field.dates)
+            ranges[name] = (first, last)
+    return ranges
 
 
 @dataclass(frozen=True)

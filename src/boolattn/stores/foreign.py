@@ -15,6 +15,7 @@ import numpy as np
 from boolattn.data.records import Document
 from boolattn.encoders.callables import unit
 from boolattn.errors import ConfigError, IndexMismatchError, QueryError, ServerError
+from boolattn.kinds.lexicon import is_tag, load_kinds
 from boolattn.scoring.exact import Ranked
 from boolattn.stores.base import Reader, Store, StoreSettings, similarities
 
@@ -108,12 +109,13 @@ class ForeignStore(Store):
             )
         self.collection, self.address = collection, ""
         self.label = collection.name
-        #: Length and metric of the vectors; the model is not known.
+        #: Length and metric of the vectors; the model is not known, and kinds are read in texts.
         self.settings = StoreSettings(
             fingerprint="",
             dimension=collection.dimension,
             similarity=DOT if collection.metric == DOT else COSINE,
             words=collection.has_words,
+            lexicon=load_kinds().digest,
         )
 
     @contextmanager
@@ -203,7 +205,7 @@ class ForeignReader(Reader):
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
         """Ask the collection's own word index, which analyses the terms in its own way."""
         n = n if self.limit is None else min(n, self.limit)
-        asked = [" ".join(terms) for terms in queries]
+        asked = [" ".join(term for term in terms if not is_tag(term)) for terms in queries]
         texts = [text for text in asked if text]
         answers = iter(self._collection.words(texts, n, self._conditions(where)) if texts else ())
         ranked = []

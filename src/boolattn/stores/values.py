@@ -1,4 +1,4 @@
-"""Values of metadata: flattened when they are stored, hashed and compared when they are filtered.
+"""Values of metadata: flattened when stored, hashed and compared when filtered, and counted.
 
 ``{"tags": ["a", "b"], "author": {"name": "Li"}, "on": date(2024, 3, 1), "gone": None}`` is stored
 as ``{"tags": ["a", "b"], "author.name": "Li", "on": "2024-03-01"}``.
@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     Value = str | int | float | bool
     Metadata = Mapping[str, Value | list[Value]]
@@ -157,3 +158,23 @@ def period_of(text: str) -> tuple[float, float] | None:
         return moment.timestamp(), (moment + length).timestamp()
     except (ValueError, OverflowError):
         return None
+
+
+class ValueCounts(NamedTuple):
+    """The values of a field: documents that have one, different values, the most frequent."""
+
+    documents: int
+    different: int
+    frequent: list[tuple[Any, int]]
+    is_exact: bool = True  # or an estimate from a sample
+
+
+def count_values(rows: Sequence[Mapping[str, Any]], name: str, n: int) -> ValueCounts:
+    """Count the ``n`` most frequent values of a field in some documents' metadata.
+
+    >>> count_values([{"tag": ["a", "b", "a"]}, {"tag": "a"}, {}], "tag", 1)
+    ValueCounts(documents=2, different=2, frequent=[('a', 2)], is_exact=True)
+    """
+    values = [items(row[name]) for row in rows if name in row]
+    counts = Counter(value for listed in values for value in dict.fromkeys(listed))
+    return ValueCounts(len(values), len(counts), counts.most_common(n))

@@ -87,18 +87,15 @@ class Writer:
             )
 
     def _encodable(self, document: Document, spans: Spans) -> Iterator[str]:
-        """Return the passages to encode, each cut where no encoder reads on.
-
-        Later passages begin with the title, without which they may not say what they are about.
-        """
+        """Return the passages to encode, each after the title and cut where no encoder reads on."""
         text = document.text if document.text.strip() else document.title
         if not text.strip():
             raise DataError(f"document {document.id!r} has no text; leave it out")
         if len(spans) == 1:
             spans = [(0, len(text))]
-        for number, (start, end) in enumerate(spans):
+        for start, end in spans:
             passage = text[start : min(end, start + _CHARACTERS * self.encoder.max_tokens)]
-            yield f"{document.title}. {passage}" if number and document.title else passage
+            yield titled(document.title, passage)
 
     def _checked(self, vectors: Array, batch: Batch) -> Array:
         pairs = zip(batch.documents, batch.spans, strict=True)
@@ -112,6 +109,18 @@ class Writer:
         if len(broken):
             raise DataError(f"the model gives no finite vector for document {names[broken[0]]!r}")
         return unit(vectors) if self.encoder.similarity == "cosine" else vectors
+
+
+def titled(title: str, text: str) -> str:
+    """Return a text after its title, unless it begins with it.
+
+    >>> titled("Greek Salad", "Cut the cheese."), titled("Moths", "Moths are insects.")
+    ('Greek Salad. Cut the cheese.', 'Moths are insects.')
+    """
+    title = " ".join(title.split())
+    if not title or text.lstrip()[: len(title)].casefold() == title.casefold():
+        return text
+    return f"{title}. {text}"
 
 
 class _SeenIds:

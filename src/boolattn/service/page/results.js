@@ -3,13 +3,6 @@
 import { colour, fill, h, letter, ordinal, plural } from "./dom.js";
 import { nameOfOperand } from "./filters.js";
 
-const JUDGEMENTS = {
-  answers: ["✓", "answers the query"],
-  excluded: ["✕", "violates the query"],
-  partial: ["◐", "matches only in part"],
-  other: ["–", "not an answer"],
-};
-
 const MOST = 100; // the lowest rank that is told apart
 
 function bars(ranks, operands) {
@@ -32,12 +25,6 @@ function bars(ranks, operands) {
       ),
     ),
   );
-}
-
-function badge(hit) {
-  if (!hit.judgement) return null;
-  const [sign, words] = JUDGEMENTS[hit.judgement];
-  return h("span", { class: `badge ${hit.judgement}` }, h("span", { "aria-hidden": "true" }, `${sign} `), words);
 }
 
 // There is a verdict only where scores are composed; in the plain list it is the Boolean model's.
@@ -115,8 +102,8 @@ function card(hit, system, operands, actions) {
   const ranks = system === "boolean" ? hit.ranks : (hit.other?.ranks ?? []);
   return h(
     "li",
-    { class: `hit ${hit.judgement ?? ""}` },
-    h("div", { class: "head" }, h("span", { class: "rank", "aria-hidden": "true" }, String(hit.rank)), h("h3", {}, button), badge(hit)),
+    { class: "hit" },
+    h("div", { class: "head" }, h("span", { class: "rank", "aria-hidden": "true" }, String(hit.rank)), h("h3", {}, button)),
     snippet(hit),
     bars(ranks, operands),
     h(
@@ -129,20 +116,6 @@ function card(hit, system, operands, actions) {
   );
 }
 
-function tally(judged, n) {
-  if (!judged) return null;
-  const bad = judged.excluded_found;
-  return h(
-    "p",
-    { class: "tally" },
-    h("span", { class: "badge answers" }, `✓ ${judged.answers_found} of ${n} results ${judged.answers_found === 1 ? "answers" : "answer"}`),
-    " ",
-    judged.excluded
-      ? h("span", { class: `badge ${bad ? "excluded" : "none"}` }, `${bad ? "✕" : "✓"} ${bad} ${bad === 1 ? "violates" : "violate"} the query`)
-      : null,
-  );
-}
-
 export function drawList(section, system, list, operands, actions) {
   fill(
     section,
@@ -151,7 +124,6 @@ export function drawList(section, system, list, operands, actions) {
       { class: "heading" },
       h("h2", { id: `${system}-title` }, system === "boolean" ? "Boolean search" : "One vector"),
       h("p", { class: "hint" }, list.label.replace(", one vector", "")),
-      tally(list.judged, list.hits.length),
     ),
     list.hits.length
       ? h("ol", {}, list.hits.map((hit) => card(hit, system, operands, actions)))
@@ -162,6 +134,5 @@ export function drawList(section, system, list, operands, actions) {
 export function summary(reply) {
   const first = reply.offset + 1;
   const place = reply.hits.length ? `Results ${first}–${reply.offset + reply.hits.length}` : "No results";
-  const violations = reply.judged?.excluded ? ` ${plural(reply.judged.excluded_found, "violation")}.` : "";
-  return `${place} of ${plural(reply.total, "document")}, in ${Math.round(reply.took.total ?? 0)} ms.${violations}`;
+  return `${place} of ${plural(reply.total, "document")}, in ${Math.round(reply.took.total ?? 0)} ms.`;
 }

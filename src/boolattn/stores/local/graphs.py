@@ -6,7 +6,6 @@ candidates of a composed query.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,8 +32,7 @@ TARGETS = {10: 0.98, 1000: 0.95}
 _TIE = 1e-6
 #: Up to so many selected rows are compared one by one, which is exact and as fast.
 _FEW = 16_384
-_MOST_CANDIDATES = 4096
-_SEED = 0
+_FIRST_EFFORT, _MOST_CANDIDATES = 32, 4096
 
 
 def faiss_module() -> Any:  # noqa: ANN401 - a module
@@ -43,17 +41,15 @@ def faiss_module() -> Any:  # noqa: ANN401 - a module
         import faiss
     except ImportError as error:
         raise MissingDataError(
-            "ivf and hnsw need faiss; pip install faiss-cpu, or use --vectors exact"
+            "hnsw needs faiss; pip install faiss-cpu, or use --vectors exact"
         ) from error
     return faiss
 
 
-class Approximate(ABC):
-    """An open faiss index."""
+class Hnsw:
+    """An open graph of neighbours; the effort is the number of candidates on the way."""
 
     is_exact = False
-    faiss_class: str
-    first_effort: int  # to begin tuning with
 
     def __init__(self, rows: Rows, index: FaissIndex, settings: Mapping[str, Any]) -> None:
         self._rows, self._index = rows, index
@@ -61,13 +57,16 @@ class Approximate(ABC):
         self._efforts = {int(depth): float(effort) for depth, effort in efforts.items()}
 
     @staticmethod
-    @abstractmethod
     def make(rows: Rows) -> FaissIndex:
         """Return an index that is trained, but empty."""
+        faiss, dimension = faiss_module(), rows.segments[0].vectors.shape[1]
+        index = faiss.IndexHNSWFlat(dimension, 32, faiss.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction = 80
+        return index
 
-    @abstractmethod
     def _parameters(self, effort: float, n: int, selector: FaissValue) -> FaissValue:
-        """Return the parameters of a search."""
+        n_candidates = min(round(max(effort, n)), self._index.ntotal)
+        return faiss_module().SearchParametersHNSW(sel=selector, efSearch=max(1, n_candidates))
 
     def effort_for(self, n: int) -> float:
         """Return the effort for the next larger number of results that was measured."""
@@ -95,7 +94,7 @@ class Approximate(ABC):
 
     def tune(self, queries: Array) -> dict[str, Any]:
         """Set the efforts; return them, and the recall against exact search, as settings."""
-        effort, limit = float(self.first_effort), getattr(self._index, "nlist", _MOST_CANDIDATES)
+        effort = float(_FIRST_EFFORT)
         recalls: dict[str, float] = {}  # keys in JSON are text
         for depth, target in TARGETS.items():
             n = min(depth, len(self._rows))
@@ -103,7 +102,7 @@ class Approximate(ABC):
             while True:
                 self._efforts[depth] = effort
                 share = recall(exact, self.search(queries, n, None))
-                if share >= target or effort >= limit:
+                if share >= target or effort >= _MOST_CANDIDATES:
                     break
                 effort *= 2
             recalls[str(depth)] = round(share, 4)
@@ -111,49 +110,9 @@ class Approximate(ABC):
         return {"effort": efforts, "recall": recalls, "n_sample": len(queries)}
 
 
-class Ivf(Approximate):
-    """Cells around centres, of which the nearest are searched; the effort is their number."""
-
-    faiss_class, first_effort = "IndexIVFFlat", 8
-
-    @staticmethod
-    def make(rows: Rows) -> FaissIndex:
-        """Return an index that is trained, but empty."""
-        faiss, dimension = faiss_module(), rows.segments[0].vectors.shape[1]
-        # faiss asks for at least 39 vectors in a cell.
-        n_cells = max(1, min(round(4 * len(rows) ** 0.5), len(rows) // 39))
-        chosen = np.random.default_rng(_SEED).permutation(len(rows))[: 64 * n_cells]
-        centres = faiss.IndexFlatIP(dimension)
-        index = faiss.IndexIVFFlat(centres, dimension, n_cells, faiss.METRIC_INNER_PRODUCT)
-        index.train(rows.vectors(np.sort(chosen)))
-        return index
-
-    def _parameters(self, effort: float, _n: int, selector: FaissValue) -> FaissValue:
-        cells = min(round(effort), self._index.nlist)
-        return faiss_module().SearchParametersIVF(sel=selector, nprobe=max(1, cells))
-
-
-class Hnsw(Approximate):
-    """A graph of neighbours; the effort is the number of candidates on the way."""
-
-    faiss_class, first_effort = "IndexHNSWFlat", 32
-
-    @staticmethod
-    def make(rows: Rows) -> FaissIndex:
-        """Return an index that is trained, but empty."""
-        faiss, dimension = faiss_module(), rows.segments[0].vectors.shape[1]
-        index = faiss.IndexHNSWFlat(dimension, 32, faiss.METRIC_INNER_PRODUCT)
-        index.hnsw.efConstruction = 80
-        return index
-
-    def _parameters(self, effort: float, n: int, selector: FaissValue) -> FaissValue:
-        n_candidates = min(round(max(effort, n)), self._index.ntotal)
-        return faiss_module().SearchParametersHNSW(sel=selector, efSearch=max(1, n_candidates))
-
-
-#: How neighbours are searched, other than exactly.
-GRAPHS: dict[str, type[Approximate]] = {"ivf": Ivf, "hnsw": Hnsw}
-VECTORS = ("exact", *GRAPHS)
+#: How neighbours are searched.
+HNSW = "hnsw"
+VECTORS = ("exact", HNSW)
 
 
 def check_vectors(name: str) -> None:
@@ -171,15 +130,15 @@ def write_graph(
 
     ``sample`` encodes queries to measure the recall with.
     """
-    if (kind := GRAPHS.get(manifest.settings.vectors)) is None:
+    if manifest.settings.vectors != HNSW:
         return {}, {}
     faiss, name = faiss_module(), f"engine-{manifest.generation}.faiss"
     old = manifest.index.get("file", "")
-    index = faiss.read_index(str(folder / old)) if first_row else kind.make(rows)
+    index = faiss.read_index(str(folder / old)) if first_row else Hnsw.make(rows)
     for start, segment in zip(rows.starts, rows.segments, strict=False):
         if start >= first_row:
             index.add(np.ascontiguousarray(segment.block(slice(None))))
-    settings = kind(rows, index, {}).tune(sample())
+    settings = Hnsw(rows, index, {}).tune(sample())
     try:
         faiss.write_index(index, str(folder / name))
     except RuntimeError as error:
@@ -189,20 +148,20 @@ def write_graph(
     return {"file": name, **settings}, {name: describe(folder / name)}
 
 
-def open_vectors(folder: Path, manifest: Manifest, rows: Rows) -> ExactVectors | Approximate:
+def open_vectors(folder: Path, manifest: Manifest, rows: Rows) -> ExactVectors | Hnsw:
     """Open what searches neighbours; a file is mapped into memory, which processes share."""
-    if (kind := GRAPHS.get(manifest.settings.vectors)) is None:
+    if manifest.settings.vectors != HNSW:
         return ExactVectors(rows)
     faiss, path = faiss_module(), folder / str(manifest.index.get("file"))
     try:
         flags = 0 if manifest.is_small else faiss.IO_FLAG_MMAP_IFC
         index = faiss.read_index(str(path), flags)
-        opened = kind(rows, index, manifest.index)
+        opened = Hnsw(rows, index, manifest.index)
         opened.effort_for(1)  # there is one
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
         raise IndexFolderError(f"cannot open {path}; build the index again") from error
-    if not isinstance(index, getattr(faiss, kind.faiss_class)) or index.ntotal != len(rows):
-        raise IndexFolderError(f"{path} is no {kind.faiss_class} of {len(rows)} vectors")
+    if not isinstance(index, faiss.IndexHNSWFlat) or index.ntotal != len(rows):
+        raise IndexFolderError(f"{path} is no IndexHNSWFlat of {len(rows)} vectors")
     return opened
 
 

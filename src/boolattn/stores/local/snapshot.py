@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boolattn.scoring.exact import Ranked
-from boolattn.stores.base import Reader, ValueCounts, mean_vector, similarities
+from boolattn.stores.base import Reader, mean_vector, similarities
 from boolattn.stores.filters import EARLIEST, LARGEST, LATEST, RANGES, SMALLEST, Field, Filter
 from boolattn.stores.local.graphs import open_vectors
 from boolattn.stores.local.manifest import read_stamps
 from boolattn.stores.local.segments import Rows
 from boolattn.stores.local.vectors import ExactVectors
 from boolattn.stores.local.words import Words
-from boolattn.stores.values import filter_hash, items
+from boolattn.stores.values import ValueCounts, filter_hash, items
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,6 +101,11 @@ class Snapshot(Reader):
     def frequencies(self, terms: Sequence[str]) -> list[int]:
         """Count documents, deleted ones too."""
         return [self._word_index.frequency(term) for term in terms]
+
+    def similar_words(self, word: str, n_errors: int) -> list[str]:
+        """Look for documents with a similar word."""
+        keys = self._word_index.similar(word, n_errors)
+        return [f"{d.title}\n{d.text}" for d in self.documents(keys) if d]
 
     def claims(self, terms: Sequence[str], keys: Keys) -> Claims:
         """Look the terms up among the words, or in the texts where these are not indexed."""

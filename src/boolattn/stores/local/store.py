@@ -248,7 +248,7 @@ class LocalDraft(Draft):
         base = self._folder / manifest.words if manifest.words else None
         shutil.rmtree(target, ignore_errors=True)
         new = ((number, rows.document(number)) for number in range(first, rows.n_documents))
-        write_words(part, new, base)
+        write_words(part, new, manifest.settings.known_kinds, base)
         part.rename(target)
         files = {k: v for k, v in manifest.files.items() if not k.startswith("lexical-")}
         files |= {f"{name}/{path.name}": describe(path) for path in sorted(target.iterdir())}

@@ -12,35 +12,41 @@ import numpy as np
 
 from boolattn.errors import IndexFolderError
 from boolattn.files import scratch_folder
+from boolattn.kinds.lexicon import is_tag
 from boolattn.scoring.exact import Ranked
 from boolattn.stores.analysis import (
     DELTA,
     analyzer,
-    asserted_terms,
     spaced,
     tantivy_module,
     terms_of,
 )
 from boolattn.stores.base import Claim
+from boolattn.stores.batches import document_terms, indexed_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from boolattn.data.records import Document
+    from boolattn.kinds.lexicon import Kinds
     from boolattn.stores.base import Claims, Keys, Mask
 
     TantivyIndex = Any
     TantivySchema = Any
 
 ANALYZER = "boolattn"
-#: Words of title and text; those that the text only negates; the document's number.
-_BODY, _DENIED, _ROW = "body", "denied", "row"
+#: Words of a document; kinds of the things it names; those that it only negates; its number.
+_BODY, _KINDS, _DENIED, _ROW = "body", "kinds", "denied", "row"
 _HEAP = 64_000_000
+_SIMILAR = 50  # documents in which a similar word is looked for
 
 
 def write_words(
-    target: Path, documents: Iterable[tuple[int, Document]], base: Path | None = None
+    target: Path,
+    documents: Iterable[tuple[int, Document]],
+    kinds: Kinds | None,
+    base: Path | None = None,
 ) -> None:
     """Write documents, each with its row, to a new folder.
 
@@ -56,7 +62,7 @@ def write_words(
     try:
         index = tantivy.Index(_schema(), path=str(target))
         index.register_tokenizer(ANALYZER, analyzer())
-        _add(index, documents)
+        _add(index, documents, kinds)
     except ValueError as error:
         # tantivy reports a full or read-only disk as a ValueError.
         shutil.rmtree(target, ignore_errors=True)
@@ -74,21 +80,26 @@ def _schema() -> TantivySchema:
     schema = tantivy_module().SchemaBuilder()
     schema.add_unsigned_field(_ROW, fast=True, indexed=True)
     schema.add_text_field(_BODY, tokenizer_name=ANALYZER, index_option="freq")
-    schema.add_text_field(_DENIED, tokenizer_name="raw", index_option="basic")
+    for name in (_DENIED, _KINDS):
+        schema.add_text_field(name, tokenizer_name="raw", index_option="basic")
     return schema.build()
 
 
-def _add(index: TantivyIndex, documents: Iterable[tuple[int, Document]]) -> None:
+def _add(
+    index: TantivyIndex, documents: Iterable[tuple[int, Document]], kinds: Kinds | None
+) -> None:
     tantivy = tantivy_module()
     # One thread, so that documents are in the order of their rows.
     writer = index.writer(heap_size=_HEAP, num_threads=1)
     for row, document in documents:
-        text = f"{document.title}\n{document.text}"
+        terms = document_terms(document, kinds)
         entry = tantivy.Document()
         entry.add_unsigned(_ROW, row)
-        entry.add_text(_BODY, spaced(text))
-        for term in frozenset(terms_of(text)) - asserted_terms(text):
+        entry.add_text(_BODY, spaced(indexed_text(document)))
+        for term in terms.denied:
             entry.add_text(_DENIED, term)
+        for term in filter(is_tag, terms.counts):
+            entry.add_text(_KINDS, term)
         writer.add_document(entry)
     writer.commit()
     writer.wait_merging_threads()
@@ -124,10 +135,11 @@ class Words:
         total = self._searcher.num_docs
         clauses = []
         for term in terms:
-            query = make.term_query(self._schema, _BODY, term)
-            n_with = self._searcher.doc_freq(_BODY, term)
+            query, n_with = self._term(term), self.frequency(term)
             rarity = math.log1p((total - n_with + 0.5) / (n_with + 0.5))
-            clauses += [(any_of, query), (any_of, make.const_score_query(query, DELTA * rarity))]
+            if not is_tag(term):
+                clauses.append((any_of, query))
+            clauses.append((any_of, make.const_score_query(query, DELTA * rarity)))
         limit = min(n, total)
         if not clauses or not total:
             return Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
@@ -142,7 +154,17 @@ class Words:
 
     def frequency(self, term: str) -> int:
         """Return the number of documents with a term, deleted ones counted too."""
-        return int(self._searcher.doc_freq(_BODY, term))
+        return int(self._searcher.doc_freq(_KINDS if is_tag(term) else _BODY, term))
+
+    def similar(self, word: str, n_errors: int) -> Keys:
+        """Return some documents with a word of at most so many other letters."""
+        terms = {*terms_of(word), word}
+        make, any_of = self._tantivy.Query, self._tantivy.Occur.Should
+        queries = [make.fuzzy_term_query(self._schema, _BODY, t, n_errors) for t in terms]
+        limit = min(_SIMILAR, self._searcher.num_docs)
+        if not limit:
+            return np.zeros(0, np.int64)
+        return self._search(make.boolean_query([(any_of, query) for query in queries]), limit).rows
 
     def claims(self, terms: Sequence[str], rows: Keys) -> Claims:
         """Return what documents say of some terms, as values of ``Claim``."""
@@ -150,10 +172,10 @@ class Words:
         if not len(rows) or not terms:
             return claims
         occur = self._tantivy.Occur
-        has_all = self._among(rows, [(occur.Must, self._term(_BODY, term)) for term in terms])
+        has_all = self._among(rows, [(occur.Must, self._term(term)) for term in terms])
         claims[np.isin(rows, has_all)] = Claim.ASSERTED
         if len(has_all):
-            denied = [(occur.Should, self._term(_DENIED, term)) for term in terms]
+            denied = [(occur.Should, self._term(term, _DENIED)) for term in terms]
             claims[np.isin(rows, self._among(has_all, denied))] = Claim.DENIED
         return claims
 
@@ -163,12 +185,13 @@ class Words:
         if not terms or not total:
             return np.zeros(0, np.int64)
         make = self._tantivy.Query
-        has_all = make.boolean_query([(occur.Must, self._term(_BODY, term)) for term in terms])
-        denied = make.boolean_query([(occur.Should, self._term(_DENIED, term)) for term in terms])
+        has_all = make.boolean_query([(occur.Must, self._term(term)) for term in terms])
+        denied = make.boolean_query([(occur.Should, self._term(term, _DENIED)) for term in terms])
         query = make.boolean_query([(occur.Must, has_all), (occur.MustNot, denied)])
         return self._search(query, total).rows
 
-    def _term(self, field: str, term: str) -> Any:  # noqa: ANN401 - a query of tantivy's
+    def _term(self, term: str, field: str = "") -> Any:  # noqa: ANN401 - a query of tantivy's
+        field = field or (_KINDS if is_tag(term) else _BODY)
         return self._tantivy.Query.term_query(self._schema, field, term)
 
     def _among(self, rows: Keys, clauses: list[tuple[Any, Any]]) -> Keys:

@@ -83,7 +83,8 @@ class PointDraft(Draft):
         is_fresh = self._is_build and not self._is_resumed
         if not is_fresh:  # a build looks for documents with the same key when it is complete
             self._versions(ids)
-        terms = [document_terms(document) for document in batch.documents]
+        kinds = self._database.settings.known_kinds
+        terms = [document_terms(document, kinds) for document in batch.documents]
         self._register(batch.documents, [words.counts.total() for words in terms])
         heads, others, row = [], list[Point](), 0
         for number, spans in enumerate(batch.spans):
@@ -139,7 +140,7 @@ class PointDraft(Draft):
             vector=rows[0],
             tags=document_tags(document.metadata),
             numbers={number_key(name): value for name, value in numbers.items()},
-            asserted=sorted(terms.asserted, key=lambda term: -terms.counts[term]),
+            asserted=sorted(terms.asserted, key=lambda term: -max(terms.counts[term], 1)),
             denied=terms.denied,
             words=weights,
             id=document.id,

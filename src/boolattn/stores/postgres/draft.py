@@ -70,7 +70,9 @@ class PostgresDraft(Draft):
     def write(self, batch: Batch, vectors: Array) -> None:
         """Write a batch in one transaction."""
         tables, connection = self._tables, self._connection
-        terms = [document_terms(document) for document in batch.documents]
+        terms = [
+            document_terms(document, self._settings.known_kinds) for document in batch.documents
+        ]
         n, length = len(terms), sum(words.counts.total() for words in terms)
         with connection.transaction():
             if self._replaces:

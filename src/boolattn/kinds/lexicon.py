@@ -1,0 +1,349 @@
+"""The lexicon of kinds: which things are of which kind, and which places lie in which."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from boolattn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+#: WordNet's concrete nouns, and cities; see ``experiments/kinds_lexicon.py``.
+_FILE = Path(__file__).with_name("wordnet.npz")
+_ADDITIONS = Path(__file__).with_name("additions.txt")
+#: Flags of an entry: the name of one thing; a thing of a kind whose name is not the kind's; written
+#: with a capital letter; an adjective, which says that something has to do with the kind.
+NAME, MEMBER, CAPITAL, RELATED = 1, 2, 4, 8
+SHIFT = 4
+#: Maximum number of words of a phrase.
+_LONGEST = 4
+_WORD = re.compile(r"[^\W_]+")
+_GAP = re.compile(r"[ \t\u00a0'’‐‑-]?|'s |’s ")
+_PLURALS = (("ies", "y"), ("ches", "ch"), ("shes", "sh"), ("ses", "s"), ("xes", "x"), ("zes", "z"))
+#: Kinds that people name by the first word alone, which alone names something else.
+_SHORTENED = {"dairy": "dairy product", "alcoholic": "alcoholic beverage"}
+_NOT = "not "
+
+
+class Mention(NamedTuple):
+    """A phrase of a text that names things of known kinds."""
+
+    start: int
+    end: int
+    entries: tuple[int, ...]  # nodes and flags
+
+
+class Kinds:
+    """What is a kind of what.
+
+    Args:
+        members: Names of things by the name of their kind, besides those that are known; a kind
+            ``not NAME`` lists phrases that are of no kind though a word of them is.
+    """
+
+    def __init__(self, members: Mapping[str, Sequence[str]] | None = None) -> None:
+        # In one order, on which the tags depend: files sort names.
+        self.members = {name: list(names) for name, names in sorted((members or {}).items())}
+        self._wordnet = _wordnet()
+        self._n_nodes = self._wordnet.n_nodes
+        self._added: dict[str, tuple[int, ...]] = {}
+        self._wider: dict[int, tuple[int, ...]] = {}  # kinds of a node, besides WordNet's
+        for source in (read_kinds(_ADDITIONS), self.members):
+            self._add(source)
+        self._ancestors: dict[int, tuple[str, ...]] = {}
+
+    @cached_property
+    def digest(self) -> str:
+        """Identifies the tags: those of another lexicon mean something else."""
+        content = _FILE.read_bytes() + _ADDITIONS.read_bytes() + repr(self.members).encode()
+        return hashlib.sha256(content).hexdigest()[:16]
+
+    def _add(self, members: Mapping[str, Sequence[str]]) -> None:
+        for name, names in members.items():
+            phrases = [phrase for phrase in map(plain_phrase, names) if phrase]
+            if name.startswith(_NOT):
+                self._added.update((phrase, ()) for phrase in phrases)
+                continue
+            node, self._n_nodes = self._n_nodes, self._n_nodes + 1
+            self._wider[node] = tuple(entry >> SHIFT for entry in self._named(name)[:1])
+            kind = plain_phrase(name)
+            self._added[kind] = (node << SHIFT, *(self._known(kind) or ()))
+            for phrase in phrases:
+                entries = self._lookup(phrase.split())[0]
+                self._added[phrase] = (node << SHIFT | MEMBER, *entries)
+                first = next((e >> SHIFT for e in entries if not e & (MEMBER | RELATED)), None)
+                if first is not None:
+                    self._wider[first] = (*self._wider.get(first, ()), node)
+
+    def is_word(self, word: str) -> bool:
+        """Tell whether an English word, or a plural, is known, whatever it means."""
+        known = _words()
+        return any(form in known or self._known(form) is not None for form in _singulars(word))
+
+    def mentions(self, text: str) -> Iterator[Mention]:
+        """Yield the phrases of a text that are in the lexicon; the longest wins.
+
+        A capitalised word inside a sentence is a name, and beside another one a part of a longer
+        name: "Jordan Peele" is no country. In a line of capitalised words case says nothing.
+        """
+        start = 0
+        for line in text.splitlines(keepends=True):
+            for first, end, entries in self._in_line(line):
+                yield Mention(start + first, start + end, entries)
+            start += len(line)
+
+    def _in_line(self, line: str) -> Iterator[Mention]:
+        words = list(_WORD.finditer(line))
+        lowered = [word[0].lower() for word in words]
+        capital = [word[0][0].isupper() for word in words]
+        long = [is_upper for word, is_upper in zip(lowered, capital, strict=True) if len(word) > 3]
+        is_title = len(long) > 1 and all(long)
+        ends = [word.end() for word in words]
+        gaps = zip(ends, (word.start() for word in words[1:]), strict=False)
+        joined = [False, *(bool(_GAP.fullmatch(line, *gap)) for gap in gaps), False]
+        at = 0
+        while at < len(words):
+            length = 1
+            for n in range(min(_LONGEST, len(words) - at), 0, -1):
+                if not all(joined[at + 1 : at + n]):
+                    continue
+                entries, is_known = self._lookup(lowered[at : at + n])
+                if not is_known:
+                    continue
+                length, end = n, at + n
+                is_inside = (joined[at] and capital[at - 1]) or (joined[end] and capital[end])
+                chosen = _readings(
+                    entries,
+                    may_be_name=is_title or (all(capital[at:end]) and not is_inside),
+                    may_be_noun=is_title or not (capital[at] and joined[at]),
+                    is_capital=capital[at],
+                    is_title=is_title,
+                )
+                if chosen:
+                    yield Mention(words[at].start(), ends[end - 1], chosen)
+                if n == 1 or self._dishes.isdisjoint(self._tags(chosen)):
+                    break
+                length = 1  # the name of a dish says what is in it: "beef stew"
+            at += length
+
+    def tags(
+        self, text: str, negated: Iterable[tuple[int, int]] = ()
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """Return tags of the kinds that a text asserts, and of those that it only negates."""
+        spans = list(negated)
+        asserted: set[str] = set()
+        denied: set[str] = set()
+        for mention in self.mentions(text):
+            is_negated = any(start <= mention.start < end for start, end in spans)
+            (denied if is_negated else asserted).update(self._tags(mention.entries))
+        return frozenset(asserted), frozenset(denied - asserted)
+
+    def senses(self, phrase: str) -> list[tuple[str, ...]]:
+        """Return the tags of each kind that a phrase may name; the usual one first.
+
+        Those of one class ("pasta" the dish and the dough) are one.
+        """
+        classes: dict[int, list[str]] = {}
+        for entry in self._named(phrase):
+            node = entry >> SHIFT
+            classes.setdefault(self.class_of(_tag(node)), []).append(_tag(node))
+        return [tuple(tags) for tags in classes.values()]
+
+    def phrases(self, text: str) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+        """Split the text of an operand into phrases; yield the senses of each."""
+        words = text.split()
+        while words:
+            for n in range(min(_LONGEST, len(words)), 0, -1):
+                phrase = " ".join(words[:n])
+                if (senses := self.senses(phrase)) or n == 1:
+                    yield phrase, senses
+                    words = words[n:]
+                    break
+
+    def witnesses(self, text: str, tags: Iterable[str]) -> list[str]:
+        """Return the phrases of a text that name a thing of one of some kinds."""
+        wanted = frozenset(tags)
+        return list(
+            dict.fromkeys(
+                text[mention.start : mention.end]
+                for mention in self.mentions(text)
+                if not wanted.isdisjoint(self._tags(mention.entries))
+            )
+        )
+
+    def _named(self, phrase: str) -> tuple[int, ...]:
+        """Return the entries of a phrase that names a kind."""
+        words = plain_phrase(phrase).split()
+        if not words:
+            return ()
+        is_name = phrase[:1].isupper()
+        entries = tuple(e for e in self._lookup(words)[0] if not e & MEMBER)
+        names = tuple(entry for entry in entries if entry & NAME)
+        nouns = tuple(entry for entry in entries if not entry & NAME)
+        return (names or nouns) if is_name else (nouns or names)
+
+    def _lookup(self, words: Sequence[str]) -> tuple[tuple[int, ...], bool]:
+        """Return the entries of a phrase, and whether it is known; plurals count as singulars."""
+        *first, last = words
+        for form in _singulars(last):
+            if (entries := self._known(" ".join([*first, form]))) is not None:
+                return entries, True
+        return (), False
+
+    def _known(self, phrase: str) -> tuple[int, ...] | None:
+        phrase = _SHORTENED.get(phrase, phrase)
+        entries = self._added.get(phrase)
+        return self._wordnet.entries_of(phrase) if entries is None else entries
+
+    def class_of(self, tag: str) -> int:
+        """Return the number of WordNet's class of a kind: food, animal, and so on."""
+        node = int(tag[1:], 16)
+        while node >= self._wordnet.n_nodes and self._wider[node]:
+            node = self._wider[node][0]
+        return self._wordnet.classes[node] if node < self._wordnet.n_nodes else -1
+
+    @cached_property
+    def _dishes(self) -> frozenset[str]:
+        """The tags of prepared food; a dish is also a bowl."""
+        tags = [_tag(entry >> SHIFT) for entry in self._named("dish")]
+        food = self.class_of(_tag(self._named("dairy product")[0] >> SHIFT))
+        return frozenset(tag for tag in tags if self.class_of(tag) == food)
+
+    def _tags(self, entries: Iterable[int]) -> Iterator[str]:
+        for entry in entries:
+            tags = self._closure(entry >> SHIFT)
+            yield from map(related, tags) if entry & RELATED else tags
+
+    def _closure(self, node: int) -> tuple[str, ...]:
+        """Return the tags of a node and of all kinds that it is of."""
+        if node not in self._ancestors:
+            seen, stack = {node}, [node]
+            while stack:
+                lower = stack.pop()
+                for parent in (*self._wider.get(lower, ()), *self._wordnet.parents_of(lower)):
+                    if parent not in seen:
+                        seen.add(parent)
+                        stack.append(parent)
+            self._ancestors[node] = tuple(map(_tag, seen))
+        return self._ancestors[node]
+
+
+class _Wordnet(NamedTuple):
+    """The lexicon's file: names in order; where entries and parents of each end."""
+
+    positions: Mapping[str, int]
+    entries: Sequence[int]
+    entry_ends: Sequence[int]
+    parents: Sequence[int]
+    parent_ends: Sequence[int]
+    classes: bytes
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.classes)
+
+    def entries_of(self, phrase: str) -> tuple[int, ...] | None:
+        if (at := self.positions.get(phrase)) is None:
+            return None
+        return tuple(self.entries[self.entry_ends[at] : self.entry_ends[at + 1]])
+
+    def parents_of(self, node: int) -> Sequence[int]:
+        if node >= self.n_nodes:
+            return ()
+        return self.parents[self.parent_ends[node] : self.parent_ends[node + 1]]
+
+
+@cache
+def _wordnet() -> _Wordnet:
+    with np.load(_FILE) as file:
+        names = file["lemmas"].tobytes().decode().split("\n")
+        ends = ([0, *np.cumsum(file[name]).tolist()] for name in ("counts", "n_parents"))
+        entry_ends, parent_ends = ends
+        positions = dict(zip(names, range(len(names)), strict=True))
+        entries, parents = (file[name].tolist() for name in ("entries", "parents"))
+        classes = file["classes"].tobytes()
+        return _Wordnet(positions, entries, entry_ends, parents, parent_ends, classes)
+
+
+@cache
+def _words() -> frozenset[str]:
+    """Return WordNet's other words, which tell a typing error from a rare word."""
+    with np.load(_FILE) as file:
+        return frozenset(file["words"].tobytes().decode().split("\n"))
+
+
+@lru_cache(maxsize=8)
+def load_kinds(members: str = "{}") -> Kinds:
+    """Return the kinds with further members, in JSON."""
+    return Kinds(json.loads(members))
+
+
+def read_kinds(path: Path) -> dict[str, list[str]]:
+    """Read kinds from a file of lines such as ``dairy: butter, cream``; # begins a comment."""
+    kinds: dict[str, list[str]] = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is no text in UTF-8") from error
+    for number, line in enumerate(lines, start=1):
+        if not (content := line.split("#")[0].strip()):
+            continue
+        name, colon, names = content.partition(":")
+        members = [part.strip() for part in names.split(",") if part.strip()]
+        if not colon or not plain_phrase(name) or not members:
+            raise ConfigError(f"{path}:{number}: not a kind, as 'dairy: butter, cream' is")
+        kinds.setdefault(name.strip(), []).extend(members)
+    return kinds
+
+
+def _readings(
+    entries: Sequence[int],
+    *,
+    may_be_name: bool,
+    may_be_noun: bool,
+    is_capital: bool,
+    is_title: bool,
+) -> tuple[int, ...]:
+    """Return the senses of a phrase as it is written."""
+    names = tuple(entry for entry in entries if may_be_name and entry & NAME)
+    nouns = tuple(
+        e for e in entries if not e & NAME and (is_capital if e & CAPITAL else may_be_noun)
+    )
+    return (nouns or names) if is_title else (names or nouns)
+
+
+def plain_phrase(phrase: str) -> str:
+    """Return a phrase as it is looked up."""
+    return " ".join(_WORD.findall(phrase.lower()))
+
+
+def _singulars(word: str) -> Iterator[str]:
+    """Yield a word, and what it may be the plural of."""
+    yield word
+    for ending, singular in _PLURALS:
+        if word.endswith(ending):
+            yield word[: -len(ending)] + singular
+    if word.endswith("s") and not word.endswith("ss") and len(word) > 3:
+        yield word[:-1]
+
+
+def is_tag(term: str) -> bool:
+    """Tell the tag of a kind from a word."""
+    return term.startswith(("#", "~"))
+
+
+def related(tag: str) -> str:
+    """Return the tag of what only has to do with a kind, as "Italian" has with Italy."""
+    return "~" + tag[1:]
+
+
+def _tag(node: int) -> str:
+    return f"#{node:x}"

@@ -1,0 +1,222 @@
+"""Queries in plain language that a parser would misread, written as it reads them rightly.
+
+A rewritten text has the same characters at the same places, so that spans stay correct.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from boolattn.query.lexicon import find_cues
+from boolattn.query.parsed_query import Gap, ParsedQuery
+from boolattn.query.tokens import QUOTED
+from boolattn.query.tree import EVERYTHING, Operator
+
+if TYPE_CHECKING:
+    from boolattn.query.parsed_query import Spans
+
+#: What an exclusion alone is read after: "no fish please" is "everything, no fish please".
+EVERYTHING_BUT = "everything "
+_NOT = r"(?:not|never|cannot|can\s?not|[a-z]+n['\u2019]?t)"
+_VERB = r"(?:is|are|was|were|be|been|being|do|does|did|come|comes|made|served)"
+_THAT = rf"(?:,?\s+(?:but|and))?(?:\s+(?:that|which|who))?(?:['\u2019]s|['\u2019]re|\s+{_VERB})?"
+_LACKING = (
+    r"(?:without|w/o|lack(?:s|ing)?|free\s+(?:of|from)|devoid\s+of|missing|minus|sans|"
+    r"exclud(?:e|es|ing)|omit(?:s|ting)?)"
+)
+#: "desserts that are not without eggs", "pasta that isn't meat-free".
+_DOUBLE = (
+    re.compile(rf"{_THAT}(?:\s+|^){_NOT}(?:\s+{_VERB})?\s+{_LACKING}\s+", re.IGNORECASE),
+    re.compile(rf"{_THAT}(?:\s+|^){_NOT}(?:\s+{_VERB})?\s+(?=[^\W\d_]+[\s-]free\b)", re.IGNORECASE),
+)
+#: "no breakfast without cheese" is one with cheese.
+_NOT_WITHOUT = re.compile(
+    r"\s*(?:no|never|not|i\s+(?:don['\u2019]?t|do\s+not)\s+want)\s+(?:any\s+)?(?P<wanted>[^,;.]+?)\s+"
+    r"(?P<lacking>(?:without|w/o|lacking|(?:that|which|who)\s+(?:do|does|did|is|are|ha[sv]e?)"
+    r"(?:n['\u2019]?t|\s+not)(?:\s+(?:have|contain|include|use))?)\s)[^,;.]+$",
+    re.IGNORECASE,
+)
+_HOLD = re.compile(r"(?<=[\w,] )hold\s(?=the\s)", re.IGNORECASE)
+_FREE = re.compile(r"(?P<word>[^\W\d_]+)[\s-]free\b", re.IGNORECASE)
+_POLITE = (
+    r"(?:(?:hi|hello|hey|please|pls|ok|okay|so|just|but|and|sorry|thanks|show\s+me|give\s+me|"
+    r"find\s+me|i\s+(?:want|need)|i(?:\s+woul|['\u2019])d\s+like)\b[\s,!:.-]*)*"
+)
+#: What "non" does not negate.
+_NON_WORDS = r"(?:fiction|profit|stick|stop)\b"
+#: How a query begins that only excludes. "no-bake cookies" and "not so sweet" do not.
+_EXCLUDES = re.compile(
+    rf"[\s,;.]*{_POLITE}(?P<cue>no(?![\s-](?:bake|churn|code|cook|fly|frills|fuss|knead|man|one|stir)\b)|"
+    r"not(?!\s+(?:enough|just|like|only|quite|so|that|too|very)\b)|"
+    rf"non(?![\s-]{_NON_WORDS})|nothing|none|never|without|"
+    r"w/o|exclud(?:e|ing)|except|avoid(?:ing)?|skip|hide|omit|remove|drop|leave\s+out|filter\s+out|"
+    r"neither|minus|sans|hold|do\s*n['\u2019]?t|do\s+not)\b|"
+    rf"[\s,;.]*{_POLITE}(?:i|we)\s+(?=(?:hate|dislike|(?:do|ca)n['\u2019]?t|do\s+not|can\s*not)\b)",
+    re.IGNORECASE,
+)
+
+
+def resolve_double_negation(text: str) -> str:
+    """Return a text without pairs of negations that cancel each other.
+
+    >>> resolve_double_negation("desserts that are not without eggs")
+    'desserts AND                  eggs'
+    >>> resolve_double_negation("pasta that isn't meat-free")
+    'pasta AND        meat     '
+    """
+    text = _HOLD.sub("sans ", text)
+    if (match := _NOT_WITHOUT.match(text)) and not find_cues(match["wanted"]):
+        start, (first, last) = match.start("wanted"), match.span("lacking")
+        return " " * start + text[start:first] + "AND ".ljust(last - first) + text[last:]
+    lacking, free = _DOUBLE
+    for match in lacking.finditer(text):
+        text = _filled(text, *match.span())
+    while match := free.search(text):
+        word = _FREE.match(text, match.end())
+        if word is None:
+            break
+        text = _filled(text, *match.span())
+        end = word.end("word")
+        text = text[:end] + " " * (word.end() - end) + text[word.end() :]
+    return text
+
+
+def _filled(text: str, start: int, end: int) -> str:
+    return text[:start] + (" AND " if start else " ").ljust(end - start) + text[end:]
+
+
+def split_at_and(text: str) -> ParsedQuery:
+    """Return the operands on both sides of the AND that replaced a double negation."""
+    before, _, after = text.partition(" AND ")
+    spans = [(0, len(before)), (len(text) - len(after), len(text))] if after else [(0, len(text))]
+    operands = tuple((span,) for span in spans if text[slice(*span)].strip())
+    n = len(operands)
+    return ParsedQuery(operands, (False,) * n, (Gap(Operator.AND),) * (n - 1))
+
+
+def after_everything(text: str) -> str | None:
+    """Return a text after "everything", if it begins as one that says only what is not wanted.
+
+    >>> after_everything("please no fish"), after_everything("no-bake cookies")
+    ('everything        no fish', None)
+    """
+    if (match := _EXCLUDES.match(text)) is None:
+        return None
+    start = match.start("cue") if match["cue"] else match.end()
+    return EVERYTHING_BUT + " " * start + text[start:]
+
+
+def mixes_operators(text: str) -> bool:
+    """Tell whether a text with operators in capitals also negates in plain words.
+
+    >>> mixes_operators("soup without cream AND noodles"), mixes_operators("rock and roll NOT jazz")
+    (True, False)
+    """
+    if any(sign in text for sign in '"()^:=<>'):
+        return False
+    return any(cue.operator is Operator.NOT and cue.text != "NOT" for cue in find_cues(text))
+
+
+#: What a word excludes that holds no cue.
+_IMPLIED: dict[str, tuple[str, ...]] = {
+    f"{name}less": (name,) for name in ("dairy", "egg", "flour", "meat", "nut", "sugar")
+}
+_IMPLIED |= dict.fromkeys(("vegetarian", "veggie"), ("meat", "seafood"))
+_IMPLIED |= {"vegan": ("meat", "seafood", "dairy", "egg", "honey"), "pescatarian": ("meat",)}
+_IMPLYING = re.compile(rf"(?<![\w-])(?:{'|'.join(_IMPLIED)})(?![\w-])", re.IGNORECASE)
+
+
+def implied_exclusions(text: str) -> list[tuple[str, tuple[int, int]]]:
+    """Return what words of a text exclude, each with the characters that say so.
+
+    >>> implied_exclusions("meatless pasta"), implied_exclusions('"meatless" pasta')
+    ([('meat', (0, 8))], [])
+    """
+    quoted = [match.span() for match in QUOTED.finditer(text)]
+    return [
+        (name, match.span())
+        for match in _IMPLYING.finditer(text)
+        if not any(start < match.start() < end for start, end in quoted)
+        for name in _IMPLIED[match[0].lower()]
+    ]
+
+
+#: What "-free" does not negate.
+_LEXICALISED = "(?!(?:care|duty|fault|hands|post|rent|royalty|scot|tax|toll|trouble)-free)"
+#: What "free" negates without a hyphen. Other things cost nothing: "museum free admission".
+_LACKED = (
+    "ad|additive|alcohol|allergen|caffeine|car|carb|cholesterol|cruelty|dairy|egg|fat|fish|fragrance|"
+    "gluten|grain|lactose|meat|nut|oil|peanut|pesticide|plastic|preservative|salt|shellfish|smoke|soy|"
+    "spoiler|sugar|traffic|wheat"
+)
+_FREE_FORM = rf"{_LEXICALISED}(?P<negated>[^\W\d_]+(?=-)|(?:{_LACKED})(?=\s))[-\s]free"
+_REST = r"(?P<positive>[^\W_][^,;.!?]*?)"
+_FORMS = tuple(
+    re.compile(form + r"[\s?.!]*$", re.IGNORECASE)
+    for form in (
+        rf"\s*{_FREE_FORM}\s+{_REST}",
+        rf"\s*non[-\s](?!{_NON_WORDS})(?P<negated>[^\W\d_]+)\s+{_REST}",
+        rf"\s*{_REST},?\s+(?:(?:that|which)\s+(?:is|are)\s+|(?:is|are)\s+)?{_FREE_FORM}",
+        rf"\s*{_REST},?\s+(?:with\s+|where\s+)?no\s+(?P<negated>[^,;.!?]+?)\s+(?:is\s+)?"
+        r"(?:necessary|needed|required)",
+        # "Everything but the Girl" is a name.
+        rf"\s*(?:\w+\s+me\s+)?(?P<positive>{EVERYTHING})\s+(?:but(?!\s+the\b)|except(?:\s+for)?|"
+        r"other\s+than)\s+(?P<negated>[^,;.!?]+?)",
+    )
+)
+#: Somebody speaks for himself or asks; a passage of a document seldom does.
+_ASKS = re.compile(
+    r"\b(?:i|me|my|mine|we|us|our|please|anyone|anybody|(?:can|could|will|would|do|have) you)\b|\?",
+    re.IGNORECASE,
+)
+#: Words that name nothing.
+_EMPTY = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        a about all an any anything are everything for have i in is it me more of on one ones some
+        something that the them there these thing things this those to what whatever you your
+        """,
+    )
+)
+#: Of a longer text the parser may not have read the end.
+_MOST_WORDS = 90
+
+
+def read_negated_form(text: str) -> ParsedQuery | None:
+    """Read a query of a known form; ``None`` for any other.
+
+    >>> text = "jobs in Leeds with no experience needed"
+    >>> read_negated_form(text).tree(text)
+    And(parts=(Atom(text='jobs in Leeds'), Not(part=Atom(text='experience'))))
+    >>> read_negated_form("hands-free kit")
+    """
+    for form in _FORMS:
+        if match := form.match(text):
+            names = sorted(("positive", "negated"), key=match.start)
+            operands = tuple((match.span(name),) for name in names)
+            is_negated = tuple(name == "negated" for name in names)
+            return ParsedQuery(operands, is_negated, (Gap(Operator.AND),))
+    return None
+
+
+def is_request(text: str, spans: Spans) -> bool:
+    """Tell whether a text asks for what one span of it names, in less than half of its words.
+
+    >>> text = "I run a small museum and have no budget. Could you find me moths of Borneo?"
+    >>> is_request(text, ((59, 74),)), is_request("moths of Borneo, please", ((0, 15),))
+    (True, False)
+    >>> is_request(text, ((8, 20), (59, 74)))  # words that do not stand together name nothing
+    False
+    """
+    if len(spans) != 1:
+        return False
+    (start, end), n_words = spans[0], len(text.split())
+    named = re.findall(r"[^\W_]+", text[start:end].lower())
+    return (
+        n_words <= _MOST_WORDS
+        and 2 * len(text[start:end].split()) < n_words
+        and not _EMPTY.issuperset(named)
+        and bool(_ASKS.search(f"{text[:start]} {text[end:]}"))
+    )

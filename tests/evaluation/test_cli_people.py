@@ -1,0 +1,79 @@
+"""``boolattn evaluate --on people``: verdicts by collection and by type."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from boolattn.cli import app
+from boolattn.data import people
+from boolattn.data.people import PeopleQuery, load_collection
+from boolattn.data.records import Document
+from boolattn.errors import ConfigError
+from tests.search import word_model
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("people") / "words"
+    word_model.retriever().towers.save_pretrained(str(folder))
+    return folder
+
+
+def run(model, *options):
+    return CliRunner().invoke(app, ["evaluate", str(model), "--on", "people", *options])
+
+
+def small(_name):
+    """Three documents, and a query for each verdict; one query is no query."""
+    documents = [Document(id=name, text=f"{name} moths") for name in ("red", "old", "large")]
+    queries = [
+        ("moths NOT red", "not", {"old", "large"}, {"red"}),
+        ("red moths", "plain", {"old"}, set()),
+        ("red moths", "plain", {"old"}, {"red"}),
+        ("moths AND (red", "and", {"red"}, set()),
+    ]
+    return documents, [
+        PeopleQuery(text, kind, frozenset(relevant), frozenset(excluded), frozenset())
+        for text, kind, relevant, excluded in queries
+    ]
+
+
+def test_verdicts_are_counted_by_collection_and_type(model, monkeypatch):
+    monkeypatch.setattr(people, "SPLITS", {"validation": ("a",), "test": ("a", "b")})
+    monkeypatch.setattr(people, "load_collection", small)
+    done = run(model, "--json")
+    assert done.exit_code == 0, done.output
+    counts = {"right": 1, "wrong": 2, "inverted": 1}
+    assert json.loads(done.stdout) == {
+        "model": str(model),
+        "splits": ["validation"],
+        "verdicts": {
+            "a": counts,
+            "all": counts,
+            "not": {"right": 1},
+            "plain": {"wrong": 1, "inverted": 1},
+            "and": {"wrong": 1},
+        },
+    }
+    # What was refused is told.
+    assert "wrong: 'moths AND (red': column 11: this parenthesis is never closed" in done.stderr
+    table = run(model, "--split", "test").stdout
+    assert "| b | 1 | 2 | 1 | 4 | .250 |" in table
+    assert table.splitlines()[-1] == "| all | 2 | 4 | 2 | 8 | .250 |"
+
+
+def test_every_query_of_a_real_collection_is_judged(model, monkeypatch):
+    monkeypatch.setattr(people, "SPLITS", {"validation": ("recipes",)})
+    found = json.loads(run(model, "--json").stdout)
+    _, queries = load_collection("recipes")
+    assert sum(found["verdicts"]["recipes"].values()) == len(queries)
+    assert found["verdicts"].keys() == {query.type for query in queries} | {"all", "recipes"}
+
+
+def test_an_unknown_split_is_refused(model):
+    done = run(model, "--split", "train")
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception) == "people has no split 'train'; there are validation, test"

@@ -1,0 +1,115 @@
+"""Numbers in plain text as conditions on the metadata."""
+
+from __future__ import annotations
+
+import pytest
+
+from boolattn.query.numbers import NumberPhrase, find_numbers, without_numbers
+from boolattn.stores.filters import Field, number_ranges
+
+FIELDS = {
+    "minutes": (5, 240),
+    "year": (1930, 2020),
+    "price": (3, 900),
+    "weight_kg": (0.5, 40),
+    "servings": (1, 12),
+    "rating": (1.0, 5.0),
+}
+
+
+def conditions(text, ranges=FIELDS):
+    return [condition for phrase in find_numbers(text, ranges) for condition in phrase.conditions]
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase", "expected"),
+    [
+        # Units.
+        ("soup under 30 minutes", "under 30 minutes", ["minutes<30"]),
+        ("soup that takes at most 1 hour", "that takes at most 1 hour", ["minutes<=60"]),
+        ("dogs over 10 kg", "over 10 kg", ["weight_kg>10"]),
+        ("dogs over 900 g", "over 900 g", ["weight_kg>0.9"]),
+        ("dogs over 20 lbs", "over 20 lbs", ["weight_kg>9.072"]),
+        ("dogs under 1,5 kg", "under 1,5 kg", ["weight_kg<1.5"]),
+        ("laptops under $500", "under $500", ["price<500"]),
+        ("laptops cheaper than 0.2k", "cheaper than 0.2k", ["price<200"]),
+        ("4+ servings", "4+ servings", ["servings>=4"]),
+        ("rating above 4.5", "above 4.5", ["rating>4.5"]),
+        # Years and decades.
+        ("films before 1990", "before 1990", ["year<1990"]),
+        ("films since 2001", "since 2001", ["year>=2001"]),
+        ("films from the 80s", "from the 80s", ["year>=1980", "year<=1989"]),
+        ("films of the 1990s", "of the 1990s", ["year>=1990", "year<=1999"]),
+        # Two limits.
+        ("films between 1980 and 1985", "between 1980 and 1985", ["year>=1980", "year<=1985"]),
+        ("dogs from 5 to 10 kg", "from 5 to 10 kg", ["weight_kg>=5", "weight_kg<=10"]),
+        # The limit after the number, and negation.
+        ("soup in 15 minutes or less", "in 15 minutes or less", ["minutes<=15"]),
+        ("soup, 30 minutes or more", "30 minutes or more", ["minutes>=30"]),
+        ("soup not over 30 minutes", "not over 30 minutes", ["minutes<=30"]),
+        ("soup not under 30 minutes", "not under 30 minutes", ["minutes>=30"]),
+        # What follows is no unit.
+        ("before 1990 films", "before 1990 ", ["year<1990"]),
+    ],
+)
+def test_a_number_becomes_a_condition_on_the_field_that_fits(text, phrase, expected):
+    phrases = find_numbers(text, FIELDS)
+    assert "".join(text[found.start : found.end] for found in phrases) == phrase
+    assert conditions(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "phones under 5 inches",  # no field fits
+        "laptops under 500",  # by its range alone
+        "films 1990",  # no comparison
+        "meals for 4 or more people",  # the unit does not follow the number
+        "1984",
+        "films not between 1980 and 1990",
+        "the 7 samurai",
+        'talks named "under 30 minutes"',
+        "under . minutes",
+        "",
+    ],
+)
+def test_other_numbers_stay_words(text):
+    assert conditions(text) == []
+
+
+def test_a_number_that_fits_two_fields_stays_words():
+    two = {"prep_minutes": (5, 30), "cook_minutes": (5, 30)}
+    assert conditions("soup under 20 minutes", two) == []
+    assert conditions("soup, cook under 20 minutes", two) == ["cook_minutes<20"]
+
+
+def test_a_year_is_no_price_and_a_price_no_year():
+    assert conditions("before 1990", {"price": (3, 5000)}) == []
+    assert conditions("films under 300", {"year": (1930, 2020)}) == []
+    assert conditions("films before 1066", {"year": (1930, 2020)}) == ["year<1066"]
+
+
+def test_dates_are_compared_by_their_years():
+    # From 1970 to a day of 1995.
+    fields = {"on": Field(dates=(0, 8e8)), "pages": Field(numbers=(1, 20)), "tag": Field()}
+    ranges = number_ranges(fields)
+    assert {name: (int(a), int(b)) for name, (a, b) in ranges.items()} == {
+        "on": (1970, 1995),
+        "pages": (1, 20),
+    }
+    assert conditions("talks after 1985", ranges) == ["on>1985"]
+    assert conditions("talks in the 80s", ranges) == ["on>=1980", "on<=1989"]
+
+
+def test_two_phrases_are_found_in_their_order():
+    text = "under 30 minutes and before 1990"
+    assert conditions(text) == ["minutes<30", "year<1990"]
+
+
+def test_the_rest_keeps_its_places():
+    text = "soup under 15 minutes without fish"
+    rest = without_numbers(text, find_numbers(text, FIELDS))
+    assert rest == "soup" + " " * 18 + "without fish"
+    assert len(rest) == len(text)
+    assert without_numbers("under 5 minutes!", [NumberPhrase(0, 15, ())]) == "everything"
+    assert without_numbers("?", []) == "?"

@@ -1,0 +1,199 @@
+"""Plain queries that are rewritten before they are parsed, and those that must not be."""
+
+from __future__ import annotations
+
+import pytest
+
+from boolattn.query.parser import load_parser
+from boolattn.query.reading import IS_OFF, NO_PARSER, ReadingOptions, read_queries
+from boolattn.query.rewriting import (
+    after_everything,
+    implied_exclusions,
+    mixes_operators,
+    read_negated_form,
+    resolve_double_negation,
+)
+from boolattn.query.syntax import unparse
+from boolattn.query.tree import atoms
+
+
+def read(text):
+    """Read a text with the shipped parser."""
+    [reading] = read_queries([text], load_parser())
+    assert len(reading.spans) == len(list(atoms(reading.tree)))
+    return reading
+
+
+def tree(text):
+    return unparse(read(text).tree)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gluten-free bread", "NOT gluten AND bread"),
+        ("gluten free bread", "NOT gluten AND bread"),
+        ("desserts that are nut-free?", "desserts NOT nut"),
+        ("non alcoholic drinks", "NOT alcoholic AND drinks"),
+        ("Jobs in York, no experience needed", "Jobs in York NOT experience"),
+        ("jobs with no driving licence required.", "jobs NOT driving licence"),
+        ("anything but country music", "anything NOT country music"),
+        ("Show me everything except for horror films!", "everything NOT horror films"),
+    ],
+)
+def test_known_forms_are_read(text, expected):
+    assert unparse(read_negated_form(text).tree(text)) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "duty-free shops",
+        "hands-free",
+        "free bread",
+        "no experience needed",
+        "bread",
+        "bread, no nuts",
+        "Everything But the Girl",
+        "anything goes",
+        # What costs nothing.
+        "museum free admission",
+        "parking free of charge",
+        "things that are free",
+        "how to break free",
+        # "non" is a part of the word.
+        "non-fiction books",
+        "non stick pans",
+    ],
+)
+def test_other_forms_are_left_alone(text):
+    assert read_negated_form(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("desserts that are not without eggs", "desserts AND eggs"),
+        ("pasta that isn't meat-free", "pasta AND meat"),
+        ("desserts not lacking sugar", "desserts AND sugar"),
+        ("no breakfast without cheese", "breakfast AND cheese"),
+        ("burger, hold the onions", "burger NOT onions"),
+    ],
+)
+def test_two_negations_cancel_each_other(text, expected):
+    rewritten = resolve_double_negation(text)
+    assert len(rewritten) == len(text)
+    reading = read(text)
+    assert unparse(reading.tree) == expected
+    for atom, [(start, end)] in zip(atoms(reading.tree), reading.spans, strict=True):
+        assert text[start:end] == atom.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "desserts without eggs",
+        "desserts that are not sweet",
+        "no eggs, without nuts",
+        "nothing without a reason, not even love",
+        "hold the line",
+        "sugar-free",
+    ],
+)
+def test_one_negation_stays(text):
+    assert resolve_double_negation(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("no fish please", "everything NOT fish"),
+        ("please no fish", "everything NOT fish"),
+        ("nothing with fish", "everything NOT fish"),
+        ("without nuts", "everything NOT nuts"),
+        ("I don't want dairy", "everything NOT dairy"),
+        ("I hate mushrooms", "everything NOT mushrooms"),
+        ("exclude horror", "everything NOT horror"),
+        ("no meat no fish", "everything NOT meat NOT fish"),
+        ("neither meat nor fish", "everything NOT meat NOT fish"),
+        ("not vegetarian", "everything NOT vegetarian"),
+    ],
+)
+def test_an_exclusion_alone_selects_from_everything(text, expected):
+    reading = read(text)
+    assert unparse(reading.tree) == expected
+    first, *others = reading.spans
+    assert first == ()
+    negated = list(atoms(reading.tree))[1:]
+    assert [text[start:end] for [(start, end)] in others] == [atom.text for atom in negated]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no-bake cookies",
+        "no knead bread",
+        "not so sweet",
+        "not only jazz",
+        "non-fiction books",
+        "No Country for Old Men",
+        "Never Let Me Go",
+        "hold the line",
+        "skip the dishes",
+        "soup without fish",  # has something else to select from
+    ],
+)
+def test_other_texts_are_no_exclusion_alone(text):
+    assert not tree(text).startswith("everything")
+
+
+def test_an_exclusion_begins_the_text():
+    assert after_everything("soup, no fish") is None
+    assert after_everything("ok, no fish") == "everything     no fish"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_mixed"),
+    [
+        ("soup without cream AND noodles", True),
+        ("rock and roll NOT jazz", False),
+        ("cream OR sugar, but not (nuts)", False),  # explicit by its parentheses
+        ('"not blue" AND red', False),
+    ],
+)
+def test_plain_negation_beside_capitals_is_plain_language(text, is_mixed):
+    assert mixes_operators(text) is is_mixed
+    assert ReadingOptions().uses_syntax(text) is not is_mixed
+    assert ReadingOptions(mode="explicit").uses_syntax(text)
+    assert ReadingOptions(has_parser=False).uses_syntax(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("vegetarian pasta", "vegetarian pasta NOT meat NOT seafood"),
+        ("Meatless Monday ideas", "Meatless Monday ideas NOT meat"),
+        ("eggless or flourless cake", "eggless cake OR flourless cake"),  # each lacks another thing
+        ("vegetarian or vegan cake", "(vegetarian cake OR vegan cake) NOT meat NOT seafood"),
+        ("pasta that is not vegetarian", "pasta NOT pasta vegetarian"),
+        ("veggie burgers but not vegan", "veggie burgers NOT vegan NOT meat NOT seafood"),
+        ("vegetarian-friendly restaurants", "vegetarian-friendly restaurants"),
+        ("vegetarian AND pasta", "vegetarian AND pasta"),  # explicit
+    ],
+)
+def test_what_a_word_excludes(text, expected):
+    assert tree(text) == expected
+
+
+def test_what_a_word_excludes_points_at_the_word():
+    reading = read("pasta for pescatarian guests")
+    assert implied_exclusions(reading.text) == [("meat", (10, 21))]
+    assert reading.spans[-1] == ((10, 21),)
+
+
+def test_nothing_is_excluded_between_quotes_or_without_composition():
+    assert implied_exclusions('a "vegan" film') == []
+    off = ReadingOptions(compose=False)
+    for parser, options, reason in ((load_parser(), off, IS_OFF), (None, None, NO_PARSER)):
+        [reading] = read_queries(["vegan cake"], parser, options)
+        assert (unparse(reading.tree), reading.fallback) == ("vegan cake", reason)

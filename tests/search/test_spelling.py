@@ -1,0 +1,92 @@
+"""Words that no document has are searched as the documents spell them."""
+
+from __future__ import annotations
+
+import pytest
+
+from boolattn.query.reading import read_trees
+from boolattn.query.syntax import parse, unparse
+from boolattn.search import Document, Searcher
+from boolattn.search.spelling import correct_spelling
+
+TEXTS = (
+    "Chicken soup with noodles.",
+    "Chicken curry from Sumatra.",
+    "Asian noodles, and again noodles.",
+    "A quiche with leek.",
+    "Chickens.",
+)
+
+
+@pytest.fixture(scope="module")
+def searcher(retriever):
+    return Searcher.from_texts(TEXTS, retriever)
+
+
+@pytest.fixture(scope="module")
+def reader(searcher):
+    with searcher.store.reading() as snapshot:
+        yield snapshot
+
+
+def corrected(text, reader, known=()):
+    [reading] = read_trees([parse(text)], [text])
+    reading, replaced = correct_spelling(reading, reader, lambda word: word in known)
+    return unparse(reading.tree), reading.wording, replaced
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("chiken soup", "chicken soup"),  # a letter is missing
+        ("chickken soup", "chicken soup"),  # one too many
+        ("chucken soup", "chicken soup"),  # another one
+        ("asain soup", "asian soup"),  # in another order; "again" is as near
+        ("nodles AND chiken", "noodles AND chicken"),
+        ("soup NOT quihce", "soup NOT quiche"),
+        ("Sumatre", "Sumatra"),  # names keep their capital letter
+        ("nooddlles", "noodles"),  # two errors in a long word
+    ],
+)
+def test_a_similar_word_is_searched(reader, text, expected):
+    assert corrected(text, reader)[:2] == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "chicken soups",  # a form of a word that is there
+        "zebra",  # nothing is similar
+        "lek",  # too short
+        "hiccken",  # the first letter counts
+        "likk",  # two errors in a short word
+        "year>=1990",
+        "like:0",
+        "s0up",
+    ],
+)
+def test_other_words_stay(reader, text):
+    tree, _, replaced = corrected(text, reader)
+    assert (tree, replaced) == (text, {})
+
+
+def test_a_known_word_stays(reader):
+    assert corrected("chiken", reader, known={"chiken"})[2] == {}
+    assert corrected("Chiken", reader, known={"chiken"})[2] == {}
+
+
+def test_a_correction_is_noted(searcher):
+    result = searcher.search("soup without chiken")
+    assert result.tree_text == "soup NOT chicken"
+    assert result.notes == ("searched for chicken for 'chiken'",)
+    assert "0" not in {hit.id for hit in result.hits}
+    for options in ({"mode": "explicit"}, {"compose": False}):
+        assert searcher.search("soup without chiken", **options).notes == ()
+    assert searcher.search("soup NOT chiken").notes == ()  # explicit
+
+
+def test_nothing_is_corrected_without_words_or_parser(retriever):
+    documents = [Document(id="a", text="chicken soup")]
+    for settings in ({"words": False}, {"parser": None}):
+        searcher = Searcher.from_texts(documents, retriever, **settings)
+        assert searcher.search("chiken").notes == ()
