@@ -273,7 +273,7 @@ def test_the_examples_of_the_page_run(tiny_encoder, tokenizer, tmp_path, monkeyp
     monkeypatch.setattr("boolattn.encoders.models.minilm_folder", lambda: tmp_path / "tiny")
     page = Path(__file__).parents[2] / "docs" / "models.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 5
     monkeypatch.chdir(tmp_path)
     for block in blocks:
         exec(compile(block, str(page), "exec"), {})

@@ -240,7 +240,7 @@ def n_waits(call):
             call()
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    return sum("synchroniz" in str(one.message) for one in caught)
+    return sum("synchroniz" in str(warning.message) for warning in caught)
 
 
 @pytest.mark.gpu

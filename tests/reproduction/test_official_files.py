@@ -76,8 +76,7 @@ def test_the_official_files_make_a_table(files):
     # Rows of QUEST can be compared with the paper's.
     assert "must not be compared" not in found.stdout
     [line] = [line for line in found.stderr.splitlines() if "runs to do" in line]
-    assert "3 runs to do, 0 finished: about " in line
-    assert "by a trial of 2 steps on the CPU, at least" in line
+    assert "3 runs to do, 0 finished" in line
     assert "0 runs to do, 3 finished" in call(command(files, "table4")).stderr
 
 

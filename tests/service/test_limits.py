@@ -108,7 +108,7 @@ def test_protected_paths_need_the_key(serve, searcher, path):
 
 
 def test_the_key_is_needed_under_a_root_path(searcher):
-    app = create_app(searcher, None, ServiceSettings(api_key=KEY), None)
+    app = create_app(searcher, None, ServiceSettings(api_key=KEY))
     with TestClient(app, root_path="/inside", raise_server_exceptions=False) as client:
         refused(client.get("/inside/search?q=a"), 401, "no_key")
         allowed = client.get("/inside/search?q=a", headers={"x-api-key": KEY})

@@ -9,7 +9,7 @@ from boolattn.encoder import build_towers
 from boolattn.encoders.models import minilm_folder
 from tests.service.browser import CONTRAST, needs_browser, search, services
 from tests.service.conftest import WordSearcher
-from tests.service.test_api import JUDGED, QUERY
+from tests.service.test_api import QUERY
 from tests.service.test_limits import KEY
 
 WHY = "matches the negated operand 'Sumatra' more than 98% of the documents that fit best"
@@ -30,7 +30,7 @@ def running():
         def with_towers(**settings) -> str:
             searcher = WordSearcher()
             searcher.encoder.towers = towers
-            return start(searcher, JUDGED, **settings)
+            return start(searcher, **settings)
 
         yield with_towers
 
@@ -200,8 +200,8 @@ def test_light_and_dark_themes_have_enough_contrast(tab, address):
         page.wait_for_selector("#boolean .hit")
         backs.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         for selector in (
-            "#about", "#query", "#search button", ".snippet", ".why", ".badge.excluded",
-            ".badge.answers", ".badge.partial", ".badge.other", ".tag.not", ".letter", ".hint",
+            "#about", "#query", "#search button", ".snippet", ".why",
+            ".tag.not", ".letter", ".hint",
             ".lane.in", ".operand-rank.c1 .letter", "#status",
         ):  # fmt: skip
             assert page.evaluate(CONTRAST, selector) >= 4.5, (scheme, selector)

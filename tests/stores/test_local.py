@@ -200,7 +200,6 @@ def test_vectors_that_are_gone_are_one_line(build, retriever, folder):
         ("index", {"file": "engine-1.faiss", "effort": {}}),
         ("index", {"file": "engine-1.faiss", "effort": 3}),
         ("index", {"file": "engine-1.faiss", "effort": {"10": "x"}}),
-        ("vectors", "hnsw"),
         ("dimension", 9),
         ("precision", "moths"),
     ],

@@ -81,5 +81,5 @@ class QueryReader:
         return phrases
 
     def _is_word(self, word: str) -> bool:
-        is_common = self.parser is not None and self.parser.is_word(word)
-        return is_common or load_kinds().is_word(word)
+        is_common = getattr(self.parser, "is_word", lambda _: False)  # a parser of someone else
+        return bool(is_common(word)) or load_kinds().is_word(word)
