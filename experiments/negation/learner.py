@@ -20,7 +20,7 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.data.catalog import open_negation
 from boolattn.errors import DataError
 from boolattn.plugin import attach
-from boolattn.plugin.attach import plugin_of
+from boolattn.plugin.install import plugin_of
 from boolattn.plugin.recording import recording
 from boolattn.training.batches.tokens import Padding, pad
 from boolattn.training.loop import LoopSettings, run_loop

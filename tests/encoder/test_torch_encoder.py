@@ -11,7 +11,7 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.encoder import build_towers, query_encoder
 from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.errors import MissingDataError
-from boolattn.plugin.attach import plugin_of
+from boolattn.plugin.install import plugin_of
 from tests.conftest import trained
 
 NOT_TEXT, PLAIN_TEXT = "moths of Borneo but not Sumatra", "moths of Borneo"

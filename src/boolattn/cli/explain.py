@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
-from boolattn.errors import ConfigError, QueryError
+from boolattn.errors import ConfigError, PluginMismatchError, QueryError
 from boolattn.query.syntax import unparse
 from boolattn.query.tree import Atom
 
@@ -43,14 +43,18 @@ def explain(
         _explain_parse(folder, text, as_json=as_json)
         return
     require_torch("cue, scope and bias")
+    from boolattn.plugin import attach
     from boolattn.plugin.explain import explain as explain_text
 
     query_encoder, tokenizer, encoder = _load(torch_folder(folder))
     if encoder is not None and not encoder.gate:
-        if operator or figure:
-            raise ConfigError(f"{folder.name} has no BoolAttn: name a model that has it, --model")
-        _explain_parse(folder, text, as_json=as_json)
-        return
+        try:
+            attach(query_encoder, "shipped")
+        except PluginMismatchError as error:
+            if operator or figure:
+                raise ConfigError(f"{folder.name} has no BoolAttn, and {error}") from error
+            _explain_parse(folder, text, as_json=as_json)
+            return
     result = explain_text(query_encoder, tokenizer, text, operators=operator)
     plan = None if encoder is None else _plan(encoder, text)
     if as_json:

@@ -18,8 +18,9 @@ from transformers.modeling_outputs import BaseModelOutput  # noqa: TC002
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 from boolattn.attention.gate import LexiconGate
 from boolattn.errors import ConfigError, GateError
-from boolattn.plugin.attach import attach, install, plugin_of
+from boolattn.plugin.attach import attach
 from boolattn.plugin.families import FAMILIES
+from boolattn.plugin.install import install, plugin_of
 from boolattn.plugin.storage import refuse_adapters, saved_config
 
 if TYPE_CHECKING:

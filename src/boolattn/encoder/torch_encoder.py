@@ -19,7 +19,7 @@ from boolattn.encoder.towers import encode_queries, query_encoder, settings_of
 from boolattn.encoders.base import Encoder, ignore
 from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError
-from boolattn.plugin.attach import plugin_of
+from boolattn.plugin.install import plugin_of
 from boolattn.query.runtime import vocabulary_sum
 from boolattn.settings import checked
 

@@ -29,7 +29,7 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel
 from boolattn.errors import ConfigError, GateError, MissingDataError
 from boolattn.files import scratch_folder
-from boolattn.plugin.attach import NAME, hooks_of
+from boolattn.plugin.install import NAME, hooks_of
 from boolattn.plugin.storage import FILE
 from boolattn.plugin.storage import load as load_attached
 from boolattn.plugin.strict import strict_loading

@@ -1,6 +1,7 @@
 """BoolAttn attached to Hugging Face encoders."""
 
-from boolattn.plugin.attach import attach, detach, plugin_of
+from boolattn.plugin.attach import attach
+from boolattn.plugin.install import detach, plugin_of
 from boolattn.plugin.recording import Record, recording
 from boolattn.plugin.storage import load, load_plugin, save, save_plugin
 

@@ -1,44 +1,37 @@
-"""Attach BoolAttn to an encoder, and detach it."""
+"""Attach BoolAttn to an encoder: untrained, or the plug-in that comes with the package."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from boolattn.attention.boolattn import BoolAttn
 from boolattn.attention.config import BoolAttnConfig
-from boolattn.errors import ConfigError, UnsupportedEncoderError
-from boolattn.plugin.backend import BACKENDS, register
-from boolattn.plugin.families import Family, family_of, self_attentions
-from boolattn.plugin.hooks import ModelHooks
+from boolattn.errors import ConfigError
+from boolattn.plugin.families import family_of
+from boolattn.plugin.install import install
+from boolattn.plugin.storage import SHIPPED, load_shipped
 from boolattn.plugin.vocabulary import lexicon_gate
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from boolattn.attention.gate import LexiconGate
-
-#: Name of the plug-in among the encoder's modules, and so in its parameters' names.
-NAME = "boolattn"
-#: Attribute of the encoder with the hooks.
-HOOKS = "_boolattn_hooks"
-
-register()
+    from boolattn.attention.boolattn import BoolAttn
 
 
 @checked
 def attach(
     encoder: PreTrainedModel,
-    config: BoolAttnConfig | None = None,
+    config: BoolAttnConfig | str | None = None,
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> BoolAttn:
     """Give an encoder's self-attention layers a Boolean bias, in place.
 
-    No output changes by a bit until the plug-in is trained (with gradients it does by rounding),
-    and after that while no gate is open. The encoder also takes ``operators=``, oracle labels that
-    override the gate: a list of operator names for each text, or 0 and 1 of the shape
-    ``(batch, operators)``.
+    With ``"shipped"`` as the config the plug-in is a trained one, of the shipped encoder or of
+    all-MiniLM-L6-v2. Else no output changes by a bit until the plug-in is trained (with gradients
+    it does by rounding), and after that while no gate is open. The encoder also takes
+    ``operators=``, oracle labels that override the gate: a list of operator names for each text,
+    or 0 and 1 of the shape ``(batch, operators)``.
 
     By default the gate is the lexicon if the encoder's own tokenizer is given, and else no gate
     but labels. The plug-in that is returned is now a module of the encoder.
@@ -46,6 +39,10 @@ def attach(
     Inside a ``SentenceTransformer``, which calls ``forward``, it acts too: attach to
     ``model[0].model``. Only MPNet's ``forward`` ignores ``operators=``.
     """
+    if isinstance(config, str):
+        if config != SHIPPED:
+            raise ConfigError(f"config must be settings or {SHIPPED!r}, got {config!r}")
+        return load_shipped(encoder)
     if config is None:
         config = BoolAttnConfig(gate="label" if tokenizer is None else "lexicon")
     family_of(encoder)
@@ -55,90 +52,3 @@ def attach(
             raise ConfigError("gate='lexicon' needs the encoder's tokenizer=")
         lexicon = lexicon_gate(config, tokenizer, encoder.config.vocab_size)
     return install(encoder, config, lexicon)
-
-
-def install(
-    encoder: PreTrainedModel, config: BoolAttnConfig, lexicon: LexiconGate | None
-) -> BoolAttn:
-    """Build the plug-in for an encoder and register its hooks."""
-    family = family_of(encoder)
-    base = cast("PreTrainedModel", encoder.base_model)
-    implementation = _check(encoder, base, family)
-    attentions = self_attentions(base, family)
-    if config.layers is not None and config.layers[-1] >= len(attentions):
-        raise ConfigError(
-            f"layers names layer {config.layers[-1]}, but the encoder has {len(attentions)}: "
-            f"0 to {len(attentions) - 1}"
-        )
-    plugin = BoolAttn(
-        config,
-        hidden_size=base.config.hidden_size,
-        n_heads=base.config.num_attention_heads,
-        n_layers=len(attentions),
-        lexicon=lexicon,
-    )
-    plugin.to(base.device, base.dtype).train(base.training)
-    base.add_module(NAME, plugin)
-    if implementation:
-        encoder.set_attn_implementation(BACKENDS[implementation])
-    # Not in the plug-in, which peft copies.
-    setattr(base, HOOKS, ModelHooks(base, family, attentions, implementation))
-    return plugin
-
-
-def _check(encoder: PreTrainedModel, base: PreTrainedModel, family: Family) -> str:
-    """Reject an encoder that cannot take the plug-in; return its attention implementation."""
-    name, n_layers = base.config.model_type, base.config.num_hidden_layers
-    if hasattr(base, NAME):
-        raise ConfigError("this encoder already has BoolAttn; detach() it first")
-    if encoder is not base and not family.passes_kwargs:
-        raise UnsupportedEncoderError(
-            f"a task head of {name!r} does not pass operators= on; attach to model.base_model"
-        )
-    if (n := len(self_attentions(base, family))) != n_layers:
-        raise UnsupportedEncoderError(
-            f"this {name!r} has {n} modules of the class {family.attention} for {n_layers} "
-            "layers; only transformers' own implementation is supported"
-        )
-    if not family.has_interface:
-        return ""
-    # Encoders made from one config object share its setting: the first may have set ours.
-    originals = {ours: original for original, ours in BACKENDS.items()}
-    implementation: str = base.config._attn_implementation
-    implementation = originals.get(implementation, implementation)
-    if implementation not in BACKENDS:
-        raise UnsupportedEncoderError(
-            f"cannot attach with attention {implementation!r}; load the encoder with "
-            f"attn_implementation one of {', '.join(BACKENDS)}"
-        )
-    return implementation
-
-
-def detach(encoder: PreTrainedModel) -> BoolAttn:
-    """Remove the plug-in and return it; the encoder is as before ``attach``."""
-    plugin, hooks = plugin_of(encoder), hooks_of(encoder)
-    if not isinstance(getattr(encoder.base_model, NAME), BoolAttn):
-        raise ConfigError("peft trains this plug-in; merge_and_unload() it before detach()")
-    hooks.remove()
-    if hooks.implementation:
-        encoder.set_attn_implementation(hooks.implementation)
-    delattr(encoder.base_model, NAME)
-    delattr(encoder.base_model, HOOKS)
-    return plugin
-
-
-def hooks_of(encoder: PreTrainedModel) -> ModelHooks:
-    """Return the hooks of an encoder with a plug-in."""
-    return cast("ModelHooks", getattr(encoder.base_model, HOOKS))
-
-
-def plugin_of(encoder: PreTrainedModel) -> BoolAttn:
-    """Return the plug-in of an encoder; the one that is trained, where peft made a copy."""
-    if not hasattr(encoder, "base_model"):
-        raise ConfigError(f"an encoder of transformers is needed, not {type(encoder).__name__}")
-    plugin: Any = getattr(encoder.base_model, NAME, None)
-    if copies := getattr(plugin, "modules_to_save", None):
-        plugin = copies[plugin.active_adapters[0]]
-    if not isinstance(plugin, BoolAttn):
-        raise ConfigError("this encoder has no BoolAttn; attach() it first")
-    return plugin

@@ -22,8 +22,8 @@ from boolattn.attention.gate import LexiconGate
 from boolattn.checksums import write_sums
 from boolattn.errors import ConfigError, PluginMismatchError
 from boolattn.files import atomic_folder
-from boolattn.plugin.attach import NAME, detach, install, plugin_of
 from boolattn.plugin.families import family_of
+from boolattn.plugin.install import NAME, detach, install, plugin_of
 from boolattn.plugin.strict import check_loaded, strict_loading
 from boolattn.settings import build, checked
 
@@ -39,6 +39,9 @@ FILE = "boolattn.safetensors"
 FORMAT = 1
 #: Options of ``from_pretrained`` about where files come from.
 _HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "revision", "token")
+#: Stands for a plug-in that comes with the package.
+SHIPPED = "shipped"
+_SHIPPED_FOLDER = Path(__file__).parents[1] / "models" / "boolattn"
 #: Sizes of the encoder that a plug-in depends on.
 _SIZES = ("model_type", "hidden_size", "num_attention_heads", "num_hidden_layers")
 
@@ -51,6 +54,7 @@ def save_plugin(encoder: PreTrainedModel, folder: str | Path) -> Path:
         "format": FORMAT,
         "config": asdict(plugin.config),
         "encoder": _sizes(encoder),
+        "sample": _sample(encoder),
     }
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"{FILE}.part"
@@ -89,6 +93,22 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
         reason = str(error).splitlines()[-1].strip()
         raise PluginMismatchError(f"{path} does not fit its own settings: {reason}") from error
     return plugin
+
+
+def load_shipped(encoder: PreTrainedModel) -> BoolAttn:
+    """Attach the plug-in of the package that was trained for this encoder."""
+    folders = sorted(path.parent for path in _SHIPPED_FOLDER.glob(f"*/{FILE}"))
+    sizes, sample = _sizes(encoder), torch.tensor(_sample(encoder))
+    for folder in folders:
+        header, _ = _read(folder / FILE)
+        if header["encoder"] == sizes and torch.allclose(
+            torch.tensor(header["sample"]), sample, atol=1e-2
+        ):
+            return load_plugin(encoder, folder)
+    raise PluginMismatchError(
+        f"no shipped plug-in was trained for this encoder, only for "
+        f"{' and '.join(folder.name for folder in folders)}; attach an untrained one and train it"
+    )
 
 
 def saved_config(values: Mapping[str, Any], *, source: str) -> BoolAttnConfig:
@@ -167,6 +187,14 @@ def _is_hub_name(source: str | Path) -> bool:
 
 def _sizes(encoder: PreTrainedModel) -> dict[str, Any]:
     return {name: getattr(encoder.config, name) for name in _SIZES}
+
+
+def _sample(encoder: PreTrainedModel) -> list[float]:
+    """Return a few weights of the first normalization, which tell encoders of a size apart."""
+    weights = next(
+        weight for name, weight in encoder.base_model.named_parameters() if "norm" in name.lower()
+    )
+    return [round(value, 4) for value in weights[:16].tolist()]
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from boolattn.attention.gate import LearnedGate, learned_gate
-from boolattn.plugin.attach import plugin_of
+from boolattn.plugin.install import plugin_of
 from boolattn.plugin.recording import Record, recording
 from boolattn.training.batches.sentences import (
     LabelledSentences,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 
-from boolattn.plugin.attach import NAME as PLUGIN
+from boolattn.plugin.install import NAME as PLUGIN
 from boolattn.training.graphs.cuda_graph import Recorder, Weights
 from boolattn.training.tower_pass import SCOPE, encode
 
