@@ -27,7 +27,7 @@ from boolattn.errors import (
     ServerError,
 )
 from boolattn.stores.analysis import term_counts, term_weights
-from boolattn.stores.base import Claim, StoreSettings
+from boolattn.stores.base import Claim
 from boolattn.stores.batches import Batch, indexed_text
 from boolattn.stores.filters import Filter, read_filters
 from boolattn.stores.points import database as points_database
@@ -38,6 +38,7 @@ from boolattn.stores.points.milvus import MilvusStore
 from boolattn.stores.points.milvus_collection import MilvusCollection
 from boolattn.stores.points.qdrant import QdrantStore
 from boolattn.stores.points.qdrant_collection import QdrantCollection
+from boolattn.stores.settings import StoreSettings
 from tests.stores.databases import MilvusServer
 from tests.stores.kinds import check_kinds
 
@@ -671,7 +672,7 @@ KILLED_BUILD = """
 import os, sys
 import numpy as np
 from boolattn.data.records import Document
-from boolattn.stores.base import StoreSettings
+from boolattn.stores.settings import StoreSettings
 from boolattn.stores.batches import Batch
 from boolattn.stores.points.qdrant import QdrantStore
 batch = Batch()

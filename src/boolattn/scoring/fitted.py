@@ -37,7 +37,15 @@ import numpy as np
 
 from boolattn.query.clauses import clauses, conjunctions
 from boolattn.query.tree import atoms
-from boolattn.scoring.shortlist import floor, level, shortlist, shortlist_size, shortlist_spread
+from boolattn.scoring.shortlist import (
+    SHORTLIST,
+    floor,
+    highest,
+    level,
+    shortlist,
+    shortlist_size,
+    shortlist_spread,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -190,6 +198,20 @@ class Fitted:
         """Return the scores that documents would have if nothing was negated."""
         return self._values(similarities).positive.astype(np.float32)
 
+    def is_complete(self, similarities: Array, limits: Array, n: int) -> bool:
+        """Return whether documents below some similarities could not change the ``n`` best ones.
+
+        Args:
+            similarities: Of the compared documents, as in :func:`fit`.
+            limits: What the others have at most. Shape ``(vectors, 1)``.
+            n: How many; no fewer than those of the shortlist.
+        """
+        n, values = max(n, SHORTLIST), self._values(similarities)
+        pairs = [(part.z(similarities), part.z(limits)) for part in self.parts]
+        most = self._values(limits).positive
+        pairs += [(values.joined, most), (values.scores, most)]
+        return all(len(row) >= n and np.partition(row, -n)[-n] >= limit for row, limit in pairs)
+
     def evidence(self, similarities: Array) -> Evidence:
         """Return what was measured for documents; arguments as in :meth:`score`."""
         own = similarities[: len(self.tops)]
@@ -254,7 +276,7 @@ def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted
     found = Fitted(
         parts=tuple(parts),
         common=None,
-        tops=-np.partition(-similarities[:n_operands], size - 1)[:, :size],
+        tops=np.stack([row[highest(row, size)] for row in similarities[:n_operands]]),
         floor=0.0,
         n_documents=n_documents,
     )

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from boolattn.stores.base import Draft, Store, StoreSettings
+    from boolattn.stores.base import Draft, Store
+    from boolattn.stores.settings import StoreSettings
 
 _LOCAL = ("boolattn.stores.local.store", "LocalStore")
 #: Module and class by the scheme of an address; a path has none.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from boolattn.data.records import Document, checked_documents
 from boolattn.errors import DataError
 from boolattn.stores.analysis import asserted_terms, negated_spans, term_counts
-from boolattn.stores.filters import EARLIEST, LARGEST, LATEST, SMALLEST
+from boolattn.stores.filters import NUMBERS
 from boolattn.stores.passages import cut
 from boolattn.stores.values import filter_hash, flatten, is_number, items, moment_of
 
@@ -60,6 +60,12 @@ class Batch:
     def n_passages(self) -> int:
         """Number of passages, each of which gets a vector."""
         return sum(map(len, self.spans))
+
+    @property
+    def versions(self) -> list[str]:
+        """A hash of each document and its passages."""
+        rows = zip(self.lines, self.spans, strict=True)
+        return [hashlib.sha256(line + f"{spans}".encode()).hexdigest()[:32] for line, spans in rows]
 
     def digest(self, prefix: str) -> str:
         """Return a hash of the documents, their passages, and what else decides over them."""
@@ -140,16 +146,11 @@ def document_numbers(metadata: Metadata) -> dict[str, float]:
     for name, value in metadata.items():
         numbers = [float(item) for item in items(value) if is_number(item)]
         dates = [moment.timestamp() for item in items(value) if (moment := moment_of(item))]
-        for most, least, values in ((LARGEST, SMALLEST, numbers), (LATEST, EARLIEST, dates)):
+        for (least, most), values in zip(NUMBERS, (numbers, dates), strict=True):
             if values:
-                extremes[number_name(most, name)] = max(values)
-                extremes[number_name(least, name)] = min(values)
+                extremes[f"{most}:{name}"] = max(values)
+                extremes[f"{least}:{name}"] = min(values)
     return extremes
-
-
-def number_name(column: str, name: str) -> str:
-    """Return the name under which the numbers of a field are stored."""
-    return f"{column}:{name if name.isprintable() else _hash(name)}"
 
 
 def tag_condition(condition: Condition) -> tuple[tuple[str, ...], bool]:
@@ -166,9 +167,6 @@ def tag_condition(condition: Condition) -> tuple[tuple[str, ...], bool]:
 
 
 def _tag(name: str, value: int) -> str:
-    is_plain = len(name) < 64 and name.isprintable()
-    return f"{name if is_plain else _hash(name)}={value:016x}"
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    if len(name) >= 64 or not name.isprintable():
+        name = hashlib.sha256(name.encode()).hexdigest()
+    return f"{name}={value:016x}"

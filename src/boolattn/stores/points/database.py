@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from typing import Self
 
-    from boolattn.stores.base import Array, StoreSettings
+    from boolattn.stores.base import Array
     from boolattn.stores.filters import Filter
+    from boolattn.stores.settings import StoreSettings
 
     #: Format, settings, collection, mean length of documents, and fields of the metadata.
     State = dict[str, Any]

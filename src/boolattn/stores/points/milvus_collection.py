@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from boolattn.errors import ConfigError, QueryError
 from boolattn.settings import checked
 from boolattn.stores.filters import RANGES, SIGNS, of_type
-from boolattn.stores.foreign import COSINE, DOT, L2, Collection, Neighbours, as_array, check_metric
+from boolattn.stores.foreign import COSINE, DOT, L2, Collection, Neighbours, check_metric
 from boolattn.stores.points.database import CANDIDATES
 from boolattn.stores.points.milvus_connection import LIMIT, TIMEOUT, Connection
 
@@ -93,8 +93,6 @@ class MilvusCollection(Collection):
         self, texts: Sequence[str], n: int, conditions: Sequence[Condition] = ()
     ) -> list[Scored]:
         """Search by the collection's own BM25 function, all texts in one request."""
-        if not self.has_words:
-            return super().words(texts, n, conditions)
         answers = self._search(self._words, [*texts], n, conditions, metric_type="BM25")
         # Milvus Lite gives the scores below zero.
         return [
@@ -132,9 +130,7 @@ class MilvusCollection(Collection):
         return list(self._call("search", self._collection, **options))
 
     def _neighbours(self, rows: Sequence[Any]) -> Neighbours:
-        rows = [row for row in rows if row[self._vector] is not None]
-        vectors = as_array([row[self._vector] for row in rows], self.dimension)
-        return Neighbours([row[self._key] for row in rows], vectors)
+        return self.neighbours((row[self._key], row[self._vector]) for row in rows)
 
 
 def _test(condition: Condition, type_name: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from boolattn.errors import ConfigError
 from boolattn.settings import checked
 from boolattn.stores.filters import RANGES
-from boolattn.stores.foreign import COSINE, DOT, L2, Collection, Neighbours, as_array, check_metric
+from boolattn.stores.foreign import COSINE, DOT, L2, Collection, Neighbours, check_metric
 from boolattn.stores.points.qdrant_connection import TIMEOUT, Connection, models
 
 if TYPE_CHECKING:
@@ -84,13 +84,10 @@ class QdrantCollection(Collection):
         return {point.id: point.payload or {} for point in points}
 
     def _neighbours(self, points: Sequence[Any]) -> Neighbours:
-        pairs = [(point.id, self._vector(point.vector)) for point in points]
-        pairs = [(name, vector) for name, vector in pairs if vector is not None]
-        vectors = as_array([vector for _, vector in pairs], self.dimension)
-        return Neighbours([name for name, _ in pairs], vectors)
-
-    def _vector(self, vector: Any) -> Any:  # noqa: ANN401 - a list, or lists by name
-        return vector.get(self._using or "") if isinstance(vector, dict) else vector
+        """Return points with their vectors, which are lists, or lists by name."""
+        vectors = [p.vector if isinstance(p.vector, dict) else {"": p.vector} for p in points]
+        pairs = zip(points, vectors, strict=True)
+        return self.neighbours((point.id, named.get(self._using or "")) for point, named in pairs)
 
 
 def _payload_filter(conditions: Sequence[Condition]) -> Any:  # noqa: ANN401 - a model of Qdrant's

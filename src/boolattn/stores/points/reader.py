@@ -11,10 +11,11 @@ import numpy as np
 from boolattn.data.records import Document
 from boolattn.errors import QueryError, ServerError
 from boolattn.scoring.exact import Ranked
-from boolattn.stores.base import Claim, ServerStore, StoreSettings, mean_vector
+from boolattn.stores.base import Claim, ServerStore, mean_vector
 from boolattn.stores.filters import Filter
 from boolattn.stores.points.database import VECTOR, WORDS, key_of, passage_keys, term_index
 from boolattn.stores.points.draft import fields_of
+from boolattn.stores.settings import StoreSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

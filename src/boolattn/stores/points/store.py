@@ -21,11 +21,11 @@ from boolattn.errors import (
     IndexMismatchError,
     ServerError,
 )
-from boolattn.stores.base import StoreSettings, check_ids
 from boolattn.stores.filters import Filter
 from boolattn.stores.points.database import FORMAT, warned
 from boolattn.stores.points.draft import PointDraft
 from boolattn.stores.points.reader import PointReader
+from boolattn.stores.settings import StoreSettings, check_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

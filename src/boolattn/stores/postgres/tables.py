@@ -11,10 +11,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.errors import ConfigError
-from boolattn.stores.base import StoreSettings
-from boolattn.stores.batches import number_name, tag_condition
+from boolattn.stores.batches import tag_condition
 from boolattn.stores.filters import RANGES, SIGNS
 from boolattn.stores.postgres.database import escaped, quoted
+from boolattn.stores.settings import StoreSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -192,7 +192,7 @@ def filter_test(where: Filter, documents: str, values: Values) -> str:
 def _test(condition: Condition, values: Values) -> str:
     kind, name = condition.kind, condition.name
     if kind in RANGES:
-        number = values.add(number_name(condition.column, name))
+        number = values.add(plain(condition.number))
         limit = values.add(float(condition.values[0]))
         test = f"(d.numbers ->> {number}::text)::float8 {SIGNS[kind]} {limit}::float8"
     elif kind == "contains":
