@@ -18,7 +18,7 @@ from boolattn.encoders.callables import unit
 from boolattn.errors import ConfigError, IndexMismatchError, QueryError, ServerError
 from boolattn.kinds.lexicon import is_tag, load_kinds
 from boolattn.scoring.exact import Ranked
-from boolattn.stores.base import Reader, Store, similarities
+from boolattn.stores.base import ServerStore, similarities
 from boolattn.stores.settings import StoreSettings
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.stores.base import Keys, Mask
+    from boolattn.stores.base import Keys, Mask, Reader
     from boolattn.stores.filters import Condition, Filter
 
     Array = NDArray[np.float32]
@@ -107,15 +107,21 @@ class Collection(ABC):
         return Neighbours([*known], vectors.reshape(len(known), self.dimension))
 
 
-class ForeignStore(Store):
+class ForeignStore(ServerStore):
     """A collection that is searched as it is, and never written."""
+
+    counts = False
+    max_words = 1000  # each hit is a row that someone else's server sends
+    candidates = (CANDIDATES, 1.25)  # each costs the database a vector to send
 
     def __init__(self, collection: Collection) -> None:
         if not hasattr(collection, "nearest"):
             raise ConfigError(
                 f"a collection is one of boolattn.stores, not {type(collection).__name__}"
             )
-        self.collection, self.label, self.address = collection, collection.name, ""
+        self.label, self.address, self.limit = collection.name, "", collection.limit
+        if collection.has_words:
+            self.words_note = f"words are those of {collection.name}'s own index"
         #: Length and metric of the vectors; the model is not known, and kinds are read in texts.
         self.settings = StoreSettings(
             fingerprint="",
@@ -124,11 +130,17 @@ class ForeignStore(Store):
             words=collection.has_words,
             lexicon=load_kinds().digest,
         )
+        self._collection, self._is_dot = collection, collection.metric == DOT
+        self._ids: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+        self._vectors: dict[int, Array] = {}
+        self._documents: dict[int, Document | None] = {}
+        self._required: set[Condition] = set()
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
         """Begin a search, with numbers of its own."""
-        yield ForeignReader(self.collection, self.settings)
+        yield ForeignStore(self._collection)
 
     def adding(self, *, replace_old: bool = False) -> Any:  # noqa: ANN401
         """Refuse: the collection belongs to someone else."""
@@ -140,26 +152,7 @@ class ForeignStore(Store):
 
     def info(self) -> dict[str, Any]:
         """Return the collection's name and metric too."""
-        return {"collection": self.label, "metric": self.collection.metric, **super().info()}
-
-
-class ForeignReader(Reader):
-    """A collection during one search."""
-
-    counts = False
-    max_words = 1000  # each hit is a row that someone else's server sends
-    candidates = (CANDIDATES, 1.25)  # each costs the database a vector to send
-
-    def __init__(self, collection: Collection, settings: StoreSettings) -> None:
-        self.settings, self.label, self.limit = settings, collection.name, collection.limit
-        if self.has_words:
-            self.words_note = f"words are those of {collection.name}'s own index"
-        self._collection, self._is_dot = collection, collection.metric == DOT
-        self._ids: list[Any] = []
-        self._numbers: dict[Any, int] = {}
-        self._vectors: dict[int, Array] = {}
-        self._documents: dict[int, Document | None] = {}
-        self._required: set[Condition] = set()
+        return {"collection": self.label, "metric": self._collection.metric, **super().info()}
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         """Ask for neighbours with their vectors."""

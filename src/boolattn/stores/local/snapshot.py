@@ -154,8 +154,8 @@ class Snapshot(Reader):
     def sample(self, n: int) -> list[Document]:
         """Read documents at equal distances."""
         keys = np.flatnonzero(self.rows.live)
-        chosen = np.unique(np.linspace(0, len(keys) - 1, n).astype(int)) if len(keys) else []
-        return [self.rows.document(int(key)) for key in keys[chosen]]
+        chosen = np.unique(np.linspace(0, max(len(keys), 1) - 1, n).astype(int))
+        return [self.rows.document(key) for key in keys[chosen[: len(keys)]].tolist()]
 
     def value_counts(self, name: str, n: int) -> ValueCounts:
         """Count the values of a field in its columns."""

@@ -140,9 +140,8 @@ class PointDatabase(ABC):
     def dimension(self) -> int:
         """Return the length of vectors; 0 where they are not compared by inner product."""
 
-    @abstractmethod
-    def create_index(self, name: str) -> None:
-        """Prepare to filter by a number, ``numbers.…``."""
+    def create_index(self, _name: str) -> None:  # noqa: B027
+        """Prepare to filter by a number, ``numbers.…``; by default there is nothing to do."""
 
     @abstractmethod
     def rows(self, point: Point) -> list[Any]:

@@ -10,6 +10,7 @@ import json
 import re
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import DataError, IndexFolderError, IndexMismatchError
@@ -42,26 +43,14 @@ _LOCK_SECONDS, _SWAP_SECONDS = 0.5, 600
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
+@dataclass
 class PostgresDraft(Draft):
-    """Documents on their way into tables.
+    """Documents on their way into tables."""
 
-    Args:
-        connection: Its own, which alone may write.
-        tables: Where the documents go.
-        settings: Of the store.
-        replaces: Whether they replace those with the same ids.
-    """
-
-    def __init__(
-        self,
-        connection: Connection,
-        tables: Tables,
-        settings: StoreSettings,
-        *,
-        replaces: bool = False,
-    ) -> None:
-        self._connection, self._tables, self._settings = connection, tables, settings
-        self._replaces = replaces
+    _connection: Connection  # its own, which alone may write
+    _tables: Tables
+    _settings: StoreSettings
+    _replaces: bool = False  # whether they replace those with the same ids
 
     def known(self, ids: Sequence[str]) -> set[str]:
         """Look ids up."""
@@ -147,27 +136,14 @@ class PostgresDraft(Draft):
         )
 
 
+@dataclass
 class PostgresBuild(PostgresDraft):
     """A new store, in tables that get its name when it is finished.
 
-    Args:
-        connection: Its own, which alone may write.
-        table: The name of the store.
-        settings: Of the store.
-        first: The number of the first document; ``None`` goes on with a stopped build.
+    One that goes on with a stopped build replaces what that wrote.
     """
 
-    def __init__(
-        self, connection: Connection, table: str, settings: StoreSettings, first: int | None
-    ) -> None:
-        resumes = first is None
-        super().__init__(connection, tables_of(table, _STAGE), settings, replaces=resumes)
-        self._target, self._resumes = tables_of(table), resumes
-        if first is None:
-            connection.execute("CREATE TEMP TABLE boolattn_seen (id text PRIMARY KEY)")
-        else:
-            with connection.transaction():
-                create_tables(connection, self._tables, settings, first)
+    _target: Tables = field(kw_only=True)
 
     @classmethod
     def begin(
@@ -189,9 +165,12 @@ class PostgresBuild(PostgresDraft):
                     f"the stopped build in {label} has another model or other settings; begin "
                     "again with --replace"
                 )
-            return cls(connection, table, settings, None)
+            connection.execute("CREATE TEMP TABLE boolattn_seen (id text PRIMARY KEY)")
+            return cls(connection, stage, settings, True, _target=target)
         connection.execute(f"DROP TABLE IF EXISTS {', '.join(stage)}", ())
-        return cls(connection, table, settings, max(1, old.next) if old else 1)
+        with connection.transaction():
+            create_tables(connection, stage, settings, max(1, old.next) if old else 1)
+        return cls(connection, stage, settings, _target=target)
 
     def known(self, _ids: Sequence[str]) -> set[str]:
         """Return none: what a stopped build wrote is written by this one."""
@@ -199,7 +178,7 @@ class PostgresBuild(PostgresDraft):
 
     def has(self, batch: Batch) -> bool:
         """Return whether all documents of a batch were written before, as they are."""
-        if not self._resumes:
+        if not self._replaces:
             return False
         ids = [plain(document.id) for document in batch.documents]
         (n,) = self._connection.execute(
@@ -215,7 +194,7 @@ class PostgresBuild(PostgresDraft):
     def finish(self) -> None:
         """Index the tables and give them the names of the store, all at once."""
         connection, tables = self._connection, self._tables
-        if self._resumes:
+        if self._replaces:
             # The corpus may have changed since the build was stopped.
             stale = f"SELECT id FROM {tables.documents} WHERE id NOT IN (TABLE boolattn_seen)"  # nosec B608
             delete_documents(connection, tables, [row[0] for row in connection.execute(stale, ())])

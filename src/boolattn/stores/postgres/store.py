@@ -76,7 +76,7 @@ class PostgresStore(ServerStore):
         settings = changed(settings, vectors=settings.vectors or "hnsw")
         check_settings(settings)
         label = f"Postgres ({table})"
-        with Database(connection_address, label, is_owner=True).writing(table) as connection:
+        with Database(connection_address, label, _is_owner=True).writing(table) as connection:
             build = PostgresBuild.begin(
                 connection, table, settings, label, replace=replace, resume=resume
             )
@@ -89,7 +89,7 @@ class PostgresStore(ServerStore):
         with self._database.writing(self._table) as connection:
             settings = self._read_state().settings
             with connection.transaction():
-                yield PostgresDraft(connection, self._tables, settings, replaces=replace_old)
+                yield PostgresDraft(connection, self._tables, settings, replace_old)
         with suppress(BoolattnError):  # the documents are added
             self.refresh()
 
@@ -103,9 +103,8 @@ class PostgresStore(ServerStore):
 
     def info(self) -> dict[str, Any]:
         """Return sizes and settings."""
-        self.refresh()
-        counts = {"documents": self._state.documents, "passages": self._state.passages}
-        return counts | super().info()
+        state = self._read_state()
+        return {"documents": state.documents, "passages": state.passages, **super().info()}
 
     def refresh(self) -> bool:
         """Read the state again; return whether documents or settings changed."""
@@ -319,7 +318,8 @@ class PostgresStore(ServerStore):
         rows = self._database.rows(
             f"SELECT {columns} FROM {self._tables.fields} WHERE documents > 0 ORDER BY name"  # nosec B608
         )
-        return {name: Field(_range(*ends[:2]), _range(*ends[2:])) for name, *ends in rows}
+        spans = {name: ((least, most), (first, last)) for name, least, most, first, last in rows}
+        return {name: Field(*(None if None in s else s for s in spans[name])) for name in spans}
 
     def sample(self, n: int) -> list[Document]:
         """Read documents at equal distances."""
@@ -347,7 +347,3 @@ def _ranked(rows: Sequence[Any], n: int) -> Ranked:
 def _document(row: Sequence[Any]) -> Document:
     _, name, title, text, metadata = row
     return Document(id=name, title=title, text=text, metadata=metadata)
-
-
-def _range(least: float | None, most: float | None) -> tuple[float, float] | None:
-    return None if least is None or most is None else (least, most)
