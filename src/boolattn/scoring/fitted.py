@@ -37,15 +37,7 @@ import numpy as np
 
 from boolattn.query.clauses import clauses, conjunctions
 from boolattn.query.tree import atoms
-from boolattn.scoring.shortlist import (
-    SHORTLIST,
-    floor,
-    highest,
-    level,
-    shortlist,
-    shortlist_size,
-    shortlist_spread,
-)
+from boolattn.scoring.shortlist import floor, level, shortlist, shortlist_size, shortlist_spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -199,16 +191,12 @@ class Fitted:
         return self._values(similarities).positive.astype(np.float32)
 
     def is_complete(self, similarities: Array, limits: Array, n: int) -> bool:
-        """Return whether documents below some similarities could not change the ``n`` best ones.
+        """Return whether documents below some limits could not change the ``n`` best of others.
 
-        Args:
-            similarities: Of the compared documents, as in :func:`fit`.
-            limits: What the others have at most. Shape ``(vectors, 1)``.
-            n: How many; no fewer than those of the shortlist.
+        Limits have the shape ``(vectors, 1)``; ``n`` is no less than the shortlist's length.
         """
-        n, values = max(n, SHORTLIST), self._values(similarities)
+        values, most = self._values(similarities), self._values(limits).positive
         pairs = [(part.z(similarities), part.z(limits)) for part in self.parts]
-        most = self._values(limits).positive
         pairs += [(values.joined, most), (values.scores, most)]
         return all(len(row) >= n and np.partition(row, -n)[-n] >= limit for row, limit in pairs)
 
@@ -276,7 +264,7 @@ def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted
     found = Fitted(
         parts=tuple(parts),
         common=None,
-        tops=np.stack([row[highest(row, size)] for row in similarities[:n_operands]]),
+        tops=-np.partition(-similarities[:n_operands], size - 1)[:, :size],
         floor=0.0,
         n_documents=n_documents,
     )

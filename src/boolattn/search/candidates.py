@@ -197,10 +197,11 @@ class Ranker:
                 is_near[nearest], limit[:] = True, row[nearest].min()
             for answer in evidence.answers if evidence else ():
                 is_near[np.searchsorted(keys, answer.rows)] = True
-            near = np.flatnonzero(is_near)
-            ranking = self._compose(query, keys[near], values[:, near], evidence, SHORTLIST)
-            compared = self._compared(query, ranking, keys[near], values[:, near])
-            if (fitted := ranking.fitted) and fitted.is_complete(compared, limits, self.depth):
+            near, near_values = keys[is_near], values[:, is_near]
+            ranking = self._compose(query, near, near_values, evidence, SHORTLIST)
+            compared = self._compared(query, ranking, near, near_values)
+            fitted, n = ranking.fitted, max(self.depth, SHORTLIST)
+            if fitted and fitted.is_complete(compared, limits, n):
                 return ranking._replace(fitted=replace(fitted, n_documents=len(keys)))
         return self._compose(query, keys, values, evidence)
 

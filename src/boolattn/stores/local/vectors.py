@@ -36,7 +36,7 @@ _FEW = 16_384
 _FIRST_EFFORT, _MOST_CANDIDATES = 32, 4096
 #: Maximum number of scores in memory: 256 MB.
 _MAX_SCORES = 1 << 26
-#: Rows that are compared with all queries at once: they stay in the cache.
+#: Rows of vectors that are rounded when stored and restored at once: they stay in the cache.
 _BLOCK = 2048
 
 
@@ -62,8 +62,9 @@ class ExactVectors:
         """Return the similarity of every row. Shape ``(queries, rows)``."""
         scores = np.empty((len(queries), len(self._rows)), np.float32)
         for start, segment in zip(self._rows.starts, self._rows.segments, strict=False):
-            for first in range(0, segment.count, _BLOCK):
-                last = min(first + _BLOCK, segment.count)
+            size = segment.count if segment.vectors.dtype == np.float32 else _BLOCK
+            for first in range(0, segment.count, size):
+                last = min(first + size, segment.count)
                 block = segment.block(slice(first, last))
                 similarities(queries, block, scores[:, start + first : start + last])
         return scores
