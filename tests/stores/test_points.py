@@ -546,7 +546,9 @@ def test_vectors_that_are_left_to_the_store(address):
     assert store.settings.vectors == "hnsw"
     assert nearest(store, TEXTS["moth"])[0] == "moth"
     for change in ({"vectors": "ivf"}, {"precision": "int2"}):
-        with pytest.raises(ConfigError, match=r"takes float32.*, not 'int2'|takes exact or hnsw"):
+        with pytest.raises(
+            ConfigError, match=r"must be one of float32.*, got 'int2'|one of exact, hnsw, got"
+        ):
             build(address, settings=replace(SETTINGS, **change), replace=True)
 
 
@@ -943,7 +945,7 @@ def test_a_cut_graph_is_made_anew(tmp_path):
 
 @pytest.mark.parametrize("precision", ["int8", "float16"])
 def test_a_file_stores_floats(lite, precision):
-    with pytest.raises(ConfigError, match=f"takes float32, not '{precision}'"):
+    with pytest.raises(ConfigError, match=f"precision must be one of float32, got '{precision}'"):
         build(lite.partition("[")[0], settings=replace(SETTINGS, precision=precision))
 
 

@@ -460,8 +460,8 @@ def test_an_address_keeps_what_is_libpqs():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"precision": "int8"}, "float32 or float16, not 'int8'"),
-        ({"vectors": "ivf"}, "hnsw or exact, not 'ivf'"),
+        ({"precision": "int8"}, "precision must be one of float32, float16, got 'int8'"),
+        ({"vectors": "ivf"}, "vectors must be one of exact, hnsw, got 'ivf'"),
         ({"dimension": 3000}, "vectors of 2000 dimensions"),
     ],
 )

@@ -56,26 +56,16 @@ class Claim(IntEnum):
 
 
 class Reader(ABC):
-    """A store, or one state of it, opened for searching.
+    """A store, or one state of it, opened for searching."""
 
-    Attributes:
-        label: Names the store in errors.
-        settings: How it was made.
-        limit: Maximum number of results of one search, if the store has one.
-        words_note: Says in results what another word index than ours means for them.
-        max_words: Documents whose BM25+ score is asked for; those of the others count as 0.
-        scans: Whether a search compares every document anyway.
-        counts: Whether :meth:`count` counts; a foreign collection is not counted.
-        candidates: Fewest candidates of each probe of a composed query, and how many for a result.
-    """
-
-    label: str
-    settings: StoreSettings
-    limit: int | None = None
-    words_note: str = ""
-    max_words: int = 10_000
-    scans: bool = False
-    counts: bool = True
+    label: str  # names the store in errors
+    settings: StoreSettings  # how it was made
+    limit: int | None = None  # maximum number of results of one search, if the store has one
+    words_note: str = ""  # says in results what another word index than ours means for them
+    max_words: int = 10_000  # documents whose BM25+ score is asked for; of others it counts as 0
+    scans: bool = False  # whether a search compares every document anyway
+    counts: bool = True  # whether :meth:`count` counts; a foreign collection is not counted
+    #: Fewest candidates of each probe of a composed query, and how many for a result.
     candidates: tuple[int, float] = (500, 10)
 
     @property

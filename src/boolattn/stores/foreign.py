@@ -53,25 +53,15 @@ class Neighbours(NamedTuple):
 
 
 class Collection(ABC):
-    """A collection of any database, array or library.
+    """A collection of any database, array or library."""
 
-    Attributes:
-        name: Says in errors which it is.
-        metric: One of :data:`METRICS`.
-        dimension: Length of a vector.
-        text: The field with the text; empty: the first of :data:`TEXTS` that a row has.
-        title: The field with the title.
-        limit: Maximum number of neighbours of one search.
-        has_words: Whether the collection has a word index of its own.
-    """
-
-    name: str
-    metric: str
-    dimension: int
-    text: str = ""
-    title: str = "title"
-    limit: int | None = None
-    has_words: bool = False
+    name: str  # says in errors which it is
+    metric: str  # one of METRICS
+    dimension: int  # length of a vector
+    text: str = ""  # the field with the text; empty: the first of TEXTS that a row has
+    title: str = "title"  # the field with the title
+    limit: int | None = None  # maximum number of neighbours of one search
+    has_words: bool = False  # whether the collection has a word index of its own
 
     @abstractmethod
     def nearest(

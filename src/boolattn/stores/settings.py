@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import DataError, IndexFolderError, IndexMismatchError
+from boolattn.errors import ConfigError, DataError, IndexFolderError, IndexMismatchError
 from boolattn.kinds.lexicon import load_kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from boolattn.kinds.lexicon import Kinds
+
+#: How neighbours are searched.
+EXACT, HNSW = VECTORS = ("exact", "hnsw")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +34,14 @@ class StoreSettings:
     precision: str = "float32"  # of stored vectors: float32, float16 or int8
     kinds: dict[str, Any] = field(default_factory=dict)  # things by kind, besides the known ones
     lexicon: str = ""  # digest of the kinds whose tags are stored; empty: none are
+
+    def completed(self, vectors: str, precisions: Sequence[str]) -> StoreSettings:
+        """Return the settings with a way to search; refuse what a store does not have."""
+        settings = replace(self, vectors=self.vectors or vectors)
+        for name, values in {"vectors": VECTORS, "precision": precisions}.items():
+            if (value := getattr(settings, name)) not in values:
+                raise ConfigError(f"{name} must be one of {', '.join(values)}, got {value!r}")
+        return settings
 
     @property
     def known_kinds(self) -> Kinds | None:

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.errors import BoolattnError, ConfigError, DataError, IndexFolderError
+from boolattn.errors import BoolattnError, DataError, IndexFolderError
 from boolattn.stores.base import Draft, Store
 from boolattn.stores.local import manifest as disk
 from boolattn.stores.local import segments as storage
 from boolattn.stores.local.manifest import Manifest, check_files, describe, read_manifest
 from boolattn.stores.local.snapshot import Snapshot
-from boolattn.stores.local.vectors import VECTORS, faiss_module, write_graph
+from boolattn.stores.local.vectors import faiss_module, write_graph
 from boolattn.stores.local.words import write_words
-from boolattn.stores.settings import check_build, check_ids
+from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,7 +63,9 @@ class LocalStore(Store):
     ) -> Iterator[LocalDraft]:
         """Build a store, which appears when it is complete."""
         folder = Path(address)
-        settings = _checked_settings(settings)
+        settings = settings.completed(EXACT, _PRECISIONS)
+        if settings.vectors == HNSW:
+            faiss_module()  # before anything is encoded
         with disk.writing(folder):
             check_build(
                 address,
@@ -250,16 +252,6 @@ class LocalDraft(Draft):
         files = {k: v for k, v in manifest.files.items() if not k.startswith("lexical-")}
         files |= {f"{name}/{path.name}": describe(path) for path in sorted(target.iterdir())}
         return replace(manifest, words=name, files=files)
-
-
-def _checked_settings(settings: StoreSettings) -> StoreSettings:
-    settings = replace(settings, vectors=settings.vectors or "exact")
-    for name, values in {"vectors": VECTORS, "precision": _PRECISIONS}.items():
-        if (value := getattr(settings, name)) not in values:
-            raise ConfigError(f"{name} must be one of {', '.join(values)}, got {value!r}")
-    if settings.vectors != "exact":
-        faiss_module()  # before anything is encoded
-    return settings
 
 
 def _with_deleted(

@@ -14,6 +14,7 @@ from boolattn.errors import IndexFolderError, MissingDataError
 from boolattn.scoring.exact import Ranked, top_k
 from boolattn.stores.base import similarities
 from boolattn.stores.local.manifest import describe
+from boolattn.stores.settings import HNSW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
     FaissIndex = Any
 
-#: How neighbours are searched.
-HNSW = "hnsw"
-VECTORS = ("exact", HNSW)
 #: Numbers of results, and the recall that tuning aims at.
 TARGETS = {10: 0.98, 1000: 0.95}
 _TIE = 1e-6

@@ -81,27 +81,16 @@ class Hit(NamedTuple):
 
 
 class PointDatabase(ABC):
-    """A collection of a vector database, which need not be there yet.
+    """A collection of a vector database, which need not be there yet."""
 
-    Attributes:
-        label: The address, which names it in errors.
-        name: Of the store, an alias of a collection.
-        collection: The collection, or the alias.
-        settings: Of the store, once they are known.
-        limit: Maximum number of results of one search.
-        has_idf: Whether the database itself multiplies weights of words by their rarity.
-        is_exact: Whether a search compares every point, whatever the settings say.
-        precisions: How vectors can be stored.
-    """
-
-    label: str
-    name: str
-    collection: str
-    settings: StoreSettings
-    limit: int | None = None
-    has_idf: bool = False
-    is_exact: bool = False
-    precisions: Sequence[str]
+    label: str  # the address, which names it in errors
+    name: str  # of the store, an alias of a collection
+    collection: str  # the collection, or the alias
+    settings: StoreSettings  # of the store, once they are known
+    limit: int | None = None  # maximum number of results of one search
+    has_idf: bool = False  # whether the database itself multiplies weights of words by rarity
+    is_exact: bool = False  # whether a search compares every point, whatever the settings say
+    precisions: Sequence[str]  # how vectors can be stored
 
     @abstractmethod
     def __init__(self, address: str) -> None: ...

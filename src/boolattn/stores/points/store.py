@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 import time
 from contextlib import contextmanager
-from dataclasses import replace as changed
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from boolattn.data.records import Document
-from boolattn.errors import ConfigError, IndexMismatchError, QueryError, ServerError
+from boolattn.errors import IndexMismatchError, QueryError, ServerError
 from boolattn.scoring.exact import Ranked
 from boolattn.stores.base import Claim, ServerStore, mean_vector
 from boolattn.stores.filters import Filter
@@ -29,7 +28,7 @@ from boolattn.stores.points.database import (
     warned,
 )
 from boolattn.stores.points.draft import PointDraft, begin, fields_of, find_builds, target_of
-from boolattn.stores.settings import StoreSettings, check_build, check_ids
+from boolattn.stores.settings import HNSW, StoreSettings, check_build, check_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from boolattn.stores.filters import Condition, Field
     from boolattn.stores.points.database import Hit, PointDatabase, State
 
-#: How neighbours are searched.
-_VECTORS = ("exact", "hnsw")
 #: Vectors of one request, which should not exceed the time of one call.
 _QUERIES = 64
 #: Seconds for which counts are remembered.
@@ -88,13 +85,7 @@ class PointStore(ServerStore):
     ) -> Iterator[Draft]:
         """Build a collection of another name, which the address means at the end."""
         database = cls.database_type(address)
-        settings = changed(settings, vectors=settings.vectors or "hnsw")
-        for value, values in (
-            (settings.vectors, _VECTORS),
-            (settings.precision, database.precisions),
-        ):
-            if value not in values:
-                raise ConfigError(f"{address} takes {' or '.join(values)}, not {value!r}")
+        settings = settings.completed(HNSW, database.precisions)
         current, stopped = find_builds(database)
         check_build(
             address,

@@ -6,7 +6,6 @@ Filters, neighbours and words are the server's; BM25+ is added up over a table o
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from dataclasses import replace as changed
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,8 +72,7 @@ class PostgresStore(ServerStore):
     ) -> Iterator[PostgresBuild]:
         """Build a store, which appears when it is complete."""
         connection_address, table = parse_address(address)
-        settings = changed(settings, vectors=settings.vectors or "hnsw")
-        check_settings(settings)
+        settings = check_settings(settings)
         label = f"Postgres ({table})"
         with Database(connection_address, label, _is_owner=True).writing(table) as connection:
             build = PostgresBuild.begin(
