@@ -197,7 +197,8 @@ class Ranker:
                 is_near[nearest], limit[:] = True, row[nearest].min()
             for answer in evidence.answers if evidence else ():
                 is_near[np.searchsorted(keys, answer.rows)] = True
-            near, near_values = keys[is_near], values[:, is_near]
+            rows = np.flatnonzero(is_near)
+            near, near_values = keys[rows], values[:, rows]
             ranking = self._compose(query, near, near_values, evidence, SHORTLIST)
             compared = self._compared(query, ranking, near, near_values)
             fitted, n = ranking.fitted, max(self.depth, SHORTLIST)
