@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import ConfigError, DataError, IndexMismatchError, QueryError
-from boolattn.stores.analysis import asserted_terms, negated_spans, plain_title, terms_of
-from boolattn.stores.batches import indexed_text
+from boolattn.stores.analysis import plain_title, terms_of
+from boolattn.stores.batches import document_terms
 from boolattn.stores.filters import Filter, resolve
 from boolattn.stores.values import count_values
 
@@ -112,19 +112,18 @@ class Reader(ABC):
         """Return which of some documents meet a condition."""
 
     def claims(self, terms: Sequence[str], keys: Keys) -> Claims:
-        """Return what each document says of some terms, as values of :class:`Claim`.
-
-        By default from the texts; a store that holds the terms overrides this.
-        """
-        wanted, kinds = frozenset(terms), self.settings.known_kinds
-        claims = np.zeros(len(keys), np.int8)
-        for row, document in enumerate(self.documents(keys) if wanted else ()):
-            text = indexed_text(document) if document else ""
-            tags, denied = kinds.tags(text, negated_spans(text)) if kinds else (set(), set())
-            if wanted <= {*terms_of(text), *tags, *denied}:
-                is_asserted = wanted <= asserted_terms(text) | tags
-                claims[row] = Claim.ASSERTED if is_asserted else Claim.DENIED
+        """Return what each document says of some terms, as values of :class:`Claim`."""
+        wanted, claims = frozenset(terms), np.zeros(len(keys), np.int8)
+        for row, (asserted, denied) in enumerate(self._terms(keys) if wanted else ()):
+            if wanted <= {*asserted, *denied}:
+                claims[row] = Claim.ASSERTED if wanted.isdisjoint(denied) else Claim.DENIED
         return claims
+
+    def _terms(self, keys: Keys) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+        """Yield what each document asserts, and what it only denies; by default from its text."""
+        kinds = self.settings.known_kinds
+        for document in self.documents(keys):
+            yield document_terms(document, kinds)[1:] if document else ((), ())
 
     @abstractmethod
     def find(self, ids: Sequence[str]) -> dict[str, int]:

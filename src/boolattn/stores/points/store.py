@@ -17,7 +17,7 @@ import numpy as np
 from boolattn.data.records import Document
 from boolattn.errors import IndexMismatchError, QueryError, ServerError
 from boolattn.scoring.exact import Ranked
-from boolattn.stores.base import Claim, ServerStore, mean_vector
+from boolattn.stores.base import ServerStore, mean_vector
 from boolattn.stores.filters import Filter
 from boolattn.stores.points.database import (
     VECTOR,
@@ -33,7 +33,7 @@ from boolattn.stores.settings import HNSW, StoreSettings, check_build, check_ids
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from boolattn.stores.base import Array, Claims, Draft, Keys, Mask
+    from boolattn.stores.base import Array, Draft, Keys, Mask
     from boolattn.stores.filters import Condition, Field
     from boolattn.stores.points.database import Hit, PointDatabase, State
 
@@ -218,17 +218,11 @@ class PointStore(ServerStore):
             )
         return super().resolve(condition)
 
-    def claims(self, terms: Sequence[str], keys: Keys) -> Claims:
-        """Compare the stored terms."""
-        wanted = frozenset(terms)
-        names = ["asserted", "denied"]
-        rows = self._database.get(keys.tolist(), names) if wanted else {}
-        claims: dict[int, Claim] = {}
-        for key, row in rows.items():
-            if wanted <= {*row["asserted"], *row["denied"]}:
-                is_asserted = wanted.isdisjoint(row["denied"])
-                claims[key] = Claim.ASSERTED if is_asserted else Claim.DENIED
-        return np.array([claims.get(key, Claim.ABSENT) for key in keys.tolist()], np.int8)
+    def _terms(self, keys: Keys) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+        """Read the stored terms."""
+        rows = self._database.get(keys.tolist(), ["asserted", "denied"])
+        for row in (rows.get(key, {}) for key in keys.tolist()):
+            yield row.get("asserted", ()), row.get("denied", ())
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
         """Read the heads of some ids."""
