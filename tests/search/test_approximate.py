@@ -11,8 +11,7 @@ from boolattn.search import Document, Searcher
 from boolattn.search.candidates import Ranker, Selected
 from boolattn.search.exclusion import Exclusion
 from boolattn.stores.filters import Filter
-from boolattn.stores.local.graphs import TARGETS
-from boolattn.stores.local.vectors import best
+from boolattn.stores.local.vectors import TARGETS, best
 from tests.search import word_model
 
 faiss = pytest.importorskip("faiss")

@@ -1,6 +1,7 @@
 """Search: composition, exclusion in every branch, filters, refused queries."""
 
 import json
+import zlib
 from datetime import UTC, date, datetime
 
 import numpy as np
@@ -13,8 +14,8 @@ from boolattn.query.reading import read_queries, read_trees
 from boolattn.query.structure import is_contradiction
 from boolattn.query.syntax import parse
 from boolattn.query.tree import Atom
-from boolattn.scoring.fitted import fit
-from boolattn.search import Document, Hit, Searcher
+from boolattn.scoring.fitted import Fitted, fit
+from boolattn.search import Document, Hit, Searcher, candidates
 from boolattn.search.verdicts import explain_lower_rank, judge
 from boolattn.stores.filters import parse_filters
 from boolattn.stores.writer import titled
@@ -402,3 +403,60 @@ def test_a_cue_word_that_becomes_no_operator_is_reported(shared):
     assert plain.why_one_vector == "the model has no query parser"
     assert plain.to_dict()["why_one_vector"] == plain.why_one_vector
     assert composed.why_one_vector == ""
+
+
+def many_texts(n, seed):
+    """Texts of two to nine words of a vocabulary in which few words are frequent."""
+    generator = np.random.default_rng(seed)
+    share = 1 / np.arange(1, len(word_model.WORDS) + 1)
+    lengths = generator.integers(2, 10, n)
+    words = [generator.choice(word_model.WORDS, size, p=share / share.sum()) for size in lengths]
+    return [f"{' '.join(listed)} {number}" for number, listed in enumerate(words)]
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_documents_that_are_passed_over_change_nothing(retriever, monkeypatch, hybrid):
+    # No two similarities are equal: of equal ones any may be on a shortlist.
+    noises = np.random.default_rng(1).standard_normal((997, retriever.dimension)) / 100
+
+    def embed(texts):
+        numbers = [zlib.crc32(text.encode()) for text in texts]
+        noise = [noises[n % 997] + noises[n // 997 % 997] for n in numbers]
+        return retriever.encode_documents(texts) + np.array(noise, np.float32)
+
+    searcher = Searcher.from_texts(many_texts(4000, seed=0), embed, parser=None)
+    first, second, third, fourth = word_model.WORDS[3:7]
+    queries = [
+        f"{first} AND {second}",
+        f"{first} NOT {second}",
+        f"{third} AND {second} NOT {first}",
+        f"({first} AND {third}) OR {fourth}",
+        f"NOT {first}",
+        f"{first} AND {second}^2",
+    ]
+    proofs = []
+
+    def is_complete(fitted, *values):
+        proofs.append(proved(fitted, *values))
+        return proofs[-1]
+
+    proved = Fitted.is_complete
+    monkeypatch.setattr(Fitted, "is_complete", is_complete)
+    options = {"k": 20, "hybrid": hybrid, "mode": "explicit"}
+    right = searcher.search_many(queries, **options)
+    assert proofs == []
+    monkeypatch.setattr(candidates, "_MANY", 1000)
+    for n_near in (150, 1500):
+        monkeypatch.setattr(candidates, "_NEAR", n_near)
+        results = searcher.search_many(queries, **options)
+        for result, expected in zip(results, right, strict=True):
+            scores = [hit.score for hit in expected.hits]
+            assert [hit.score for hit in result.hits] == pytest.approx(scores, abs=1e-3), (
+                result.query
+            )
+            assert result.n_compared == expected.n_compared
+            verdicts = [hit.verdict for hit in expected.hits]
+            assert [hit.verdict for hit in result.hits] == verdicts
+    # Without words some are not proved, and then every document is composed.
+    assert True in proofs
+    assert (False in proofs) is not hybrid

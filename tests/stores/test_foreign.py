@@ -31,7 +31,7 @@ from boolattn.query.syntax import parse
 from boolattn.scoring.exact import rank_plans
 from boolattn.search import BooleanRetriever, Searcher
 from boolattn.stores.arrays import ArrayCollection
-from boolattn.stores.foreign import CANDIDATES, Collection, ForeignReader, Neighbours
+from boolattn.stores.foreign import CANDIDATES, Collection, ForeignStore, Neighbours
 from boolattn.stores.points.milvus_collection import MilvusCollection
 from boolattn.stores.points.qdrant_collection import QdrantCollection
 from boolattn.stores.postgres.collection import PostgresCollection
@@ -594,5 +594,5 @@ def test_a_word_index_of_the_collection_counts(vectors, retriever):
     # All operands and conjunctions in one request, with the conditions.
     [(texts, n, n_conditions)] = collection.asked
     assert texts == ["moth", "borneo", "moth borneo"]
-    assert (n, n_conditions) == (ForeignReader.max_words, 1)
+    assert (n, n_conditions) == (ForeignStore.max_words, 1)
     assert scores(both) != scores(by_vector)

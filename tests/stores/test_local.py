@@ -13,7 +13,7 @@ from boolattn.search import Document, Searcher
 from boolattn.stores.analysis import terms_of
 from boolattn.stores.base import Claim
 from boolattn.stores.filters import Filter, read_filters
-from boolattn.stores.local.graphs import VECTORS
+from boolattn.stores.settings import VECTORS
 from tests.search import word_model
 from tests.stores.kinds import check_kinds
 

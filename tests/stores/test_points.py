@@ -27,17 +27,18 @@ from boolattn.errors import (
     ServerError,
 )
 from boolattn.stores.analysis import term_counts, term_weights
-from boolattn.stores.base import Claim, StoreSettings
+from boolattn.stores.base import Claim
 from boolattn.stores.batches import Batch, indexed_text
 from boolattn.stores.filters import Filter, read_filters
 from boolattn.stores.points import database as points_database
 from boolattn.stores.points import draft as points_draft
-from boolattn.stores.points import milvus, milvus_connection, qdrant, qdrant_connection
+from boolattn.stores.points import milvus, milvus_collection, qdrant, qdrant_collection
 from boolattn.stores.points.database import STATE, key_of, parse_address, passage_keys
 from boolattn.stores.points.milvus import MilvusStore
 from boolattn.stores.points.milvus_collection import MilvusCollection
 from boolattn.stores.points.qdrant import QdrantStore
 from boolattn.stores.points.qdrant_collection import QdrantCollection
+from boolattn.stores.settings import StoreSettings
 from tests.stores.databases import MilvusServer
 from tests.stores.kinds import check_kinds
 
@@ -109,9 +110,9 @@ def folder(tmp_path):
 
 def close_folders():
     """Close folders, as if the process had ended."""
-    for client in qdrant_connection._folders.values():
+    for client in qdrant_collection._folders.values():
         client.close()
-    qdrant_connection._folders.clear()
+    qdrant_collection._folders.clear()
 
 
 def store_type(address):
@@ -545,7 +546,9 @@ def test_vectors_that_are_left_to_the_store(address):
     assert store.settings.vectors == "hnsw"
     assert nearest(store, TEXTS["moth"])[0] == "moth"
     for change in ({"vectors": "ivf"}, {"precision": "int2"}):
-        with pytest.raises(ConfigError, match=r"takes float32.*, not 'int2'|takes exact or hnsw"):
+        with pytest.raises(
+            ConfigError, match=r"must be one of float32.*, got 'int2'|one of exact, hnsw, got"
+        ):
             build(address, settings=replace(SETTINGS, **change), replace=True)
 
 
@@ -641,7 +644,7 @@ def test_addresses():
 
 @pytest.mark.parametrize("kind", STORES)
 def test_a_server_that_does_not_answer_is_one_line(kind, monkeypatch):
-    monkeypatch.setattr(milvus_connection, "TIMEOUT", 0.5)
+    monkeypatch.setattr(milvus_collection, "TIMEOUT", 0.5)
     address = f"{kind}://127.0.0.1:9/a"
     for action in (opened, build):
         with pytest.raises(ServerError, match=rf"^{address}: ") as caught:
@@ -671,7 +674,7 @@ KILLED_BUILD = """
 import os, sys
 import numpy as np
 from boolattn.data.records import Document
-from boolattn.stores.base import StoreSettings
+from boolattn.stores.settings import StoreSettings
 from boolattn.stores.batches import Batch
 from boolattn.stores.points.qdrant import QdrantStore
 batch = Batch()
@@ -774,7 +777,7 @@ def test_another_distance_is_refused(folder):
 def test_a_server_gets_indexes_and_compares_by_itself(folder, monkeypatch):
     """Local mode behind a connection that takes itself for a server."""
     calls = []
-    call, init = qdrant_connection.Connection.call, qdrant_connection.Connection.__init__
+    call, init = qdrant_collection.Connection.call, qdrant_collection.Connection.__init__
 
     def recorded(self, name, *values, **options):
         calls.append((name, *values))
@@ -791,15 +794,15 @@ def test_a_server_gets_indexes_and_compares_by_itself(folder, monkeypatch):
         init(self, *values, **options)
         self.is_local = False
 
-    monkeypatch.setattr(qdrant_connection.Connection, "__init__", as_server)
-    monkeypatch.setattr(qdrant_connection.Connection, "call", recorded)
+    monkeypatch.setattr(qdrant_collection.Connection, "__init__", as_server)
+    monkeypatch.setattr(qdrant_collection.Connection, "call", recorded)
     monkeypatch.setattr(qdrant.time, "sleep", lambda _: None)
     with create(folder, replace(LONG, vectors="hnsw", precision="int8")) as draft:
         draft.write(*batch_of(TEXTS, 3))
     fields = [listed[2] for listed in calls if listed[0] == "create_payload_index"]
     assert fields[:6] == ["document", "part", "version", "tags", "asserted", "denied"]
     assert len(fields) == 10  # numbers and dates have two each
-    monkeypatch.setattr(qdrant_connection.Connection, "call", call)
+    monkeypatch.setattr(qdrant_collection.Connection, "call", call)
     store = opened(folder)
     keys = np.array([key_of(name) for name in TEXTS])
     vectors = np.stack([vector_of("a"), vector_of("b")])
@@ -897,7 +900,7 @@ def test_a_server_that_comes_back_is_used_again(server, monkeypatch):
     store = build(address, settings=LONG, n_passages=2)
     assert passing(store, Filter(lacking=(("garlic",),))) == {"cake", "moth"}
     server.crash()
-    monkeypatch.setattr(milvus_connection, "TIMEOUT", 1.0)
+    monkeypatch.setattr(milvus_collection, "TIMEOUT", 1.0)
     with pytest.raises(ServerError) as caught:
         nearest(store, "x")
     assert "\n" not in str(caught.value)
@@ -932,7 +935,7 @@ def test_a_cut_graph_is_made_anew(tmp_path):
     address = f"milvus:{tmp_path}/cut.db/notes"
     build(address, settings=replace(SETTINGS, vectors="hnsw"))
     server_manager_instance.release_server(str(tmp_path / "cut.db"))
-    milvus_connection.connect.cache_clear()
+    milvus_collection.connect.cache_clear()
     graphs = [*tmp_path.glob("cut.db/collections/*/partitions/*/indexes/*.idx")]
     for graph in graphs:
         graph.write_bytes(graph.read_bytes()[:20])
@@ -942,14 +945,14 @@ def test_a_cut_graph_is_made_anew(tmp_path):
 
 @pytest.mark.parametrize("precision", ["int8", "float16"])
 def test_a_file_stores_floats(lite, precision):
-    with pytest.raises(ConfigError, match=f"takes float32, not '{precision}'"):
+    with pytest.raises(ConfigError, match=f"precision must be one of float32, got '{precision}'"):
         build(lite.partition("[")[0], settings=replace(SETTINGS, precision=precision))
 
 
 def foreign(path, metric="COSINE"):
     from pymilvus import DataType, Function, FunctionType, MilvusClient
 
-    client = milvus_connection.connect(str(path))
+    client = milvus_collection.connect(str(path))
     schema = MilvusClient.create_schema(auto_id=False)
     schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=64)
     schema.add_field("text", DataType.VARCHAR, max_length=1024, enable_analyzer=True)

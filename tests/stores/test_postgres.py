@@ -19,13 +19,15 @@ from boolattn.errors import (
     ServerError,
 )
 from boolattn.stores.analysis import term_counts, term_weights
-from boolattn.stores.base import Claim, StoreSettings, mean_vector
+from boolattn.stores.base import Claim, mean_vector
 from boolattn.stores.batches import batches, indexed_text
 from boolattn.stores.filters import Condition, Filter, read_filters, resolve
 from boolattn.stores.foreign import L2
-from boolattn.stores.postgres import PostgresStore, reader
+from boolattn.stores.postgres import PostgresStore
+from boolattn.stores.postgres import store as postgres_store
 from boolattn.stores.postgres.collection import PostgresCollection
 from boolattn.stores.postgres.database import parse_address
+from boolattn.stores.settings import StoreSettings
 from tests.search.conftest import crash
 from tests.stores.kinds import check_kinds
 
@@ -270,7 +272,7 @@ def test_alternatives_and_terms_that_a_document_must_lack(store):
 
 
 def test_a_graph_is_asked_with_a_filter(store, monkeypatch):
-    monkeypatch.setattr(reader, "_FEW", 0)
+    monkeypatch.setattr(postgres_store, "_FEW", 0)
     for filters, right in FILTERS:
         assert passing(store, Filter(conditions(store, filters))) == right
     assert passing(store, Filter(lacking=(("moth",),))) == "1245"
@@ -458,8 +460,8 @@ def test_an_address_keeps_what_is_libpqs():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"precision": "int8"}, "float32 or float16, not 'int8'"),
-        ({"vectors": "ivf"}, "hnsw or exact, not 'ivf'"),
+        ({"precision": "int8"}, "precision must be one of float32, float16, got 'int8'"),
+        ({"vectors": "ivf"}, "vectors must be one of exact, hnsw, got 'ivf'"),
         ({"dimension": 3000}, "vectors of 2000 dimensions"),
     ],
 )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from boolattn.data.records import Document
     from boolattn.search import Searcher
-    from boolattn.stores.base import StoreSettings
+    from boolattn.stores.settings import StoreSettings
 
     #: The fields of text, id and title.
     _Fields = tuple[list[str] | None, str, str]

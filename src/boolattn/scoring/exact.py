@@ -9,6 +9,7 @@ import numpy as np
 from boolattn.arrays import Array, is_tensor, same_type, to_numpy
 from boolattn.errors import DataError
 from boolattn.scoring.fitted import fit
+from boolattn.scoring.shortlist import highest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,8 +44,8 @@ def top_k(scores: Array, k: int) -> Ranked:
         best = scores.topk(k)
         rows, values = to_numpy(best.indices), to_numpy(best.values.float())
     else:
-        rows = np.argpartition(-scores, k - 1, axis=1)[:, :k] if k else np.zeros((len(scores), 0))
-        rows = rows.astype(np.int64)
+        rows = np.array([highest(row, k) for row in scores] if k else [], np.int64)
+        rows = rows.reshape(len(scores), k)
         values = np.take_along_axis(scores, rows, 1).astype(np.float32)
     if np.isnan(values).any():
         raise DataError("scores are not numbers (NaN); check the model's weights")

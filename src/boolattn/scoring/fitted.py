@@ -190,6 +190,16 @@ class Fitted:
         """Return the scores that documents would have if nothing was negated."""
         return self._values(similarities).positive.astype(np.float32)
 
+    def is_complete(self, similarities: Array, limits: Array, n: int) -> bool:
+        """Return whether documents below some limits could not change the ``n`` best of others.
+
+        Limits have the shape ``(vectors, 1)``; ``n`` is no less than the shortlist's length.
+        """
+        values, most = self._values(similarities), self._values(limits).positive
+        pairs = [(part.z(similarities), part.z(limits)) for part in self.parts]
+        pairs += [(values.joined, most), (values.scores, most)]
+        return all(len(row) >= n and np.partition(row, -n)[-n] >= limit for row, limit in pairs)
+
     def evidence(self, similarities: Array) -> Evidence:
         """Return what was measured for documents; arguments as in :meth:`score`."""
         own = similarities[: len(self.tops)]

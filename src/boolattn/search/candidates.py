@@ -10,7 +10,7 @@ import numpy as np
 from boolattn.query.tree import Where, atoms
 from boolattn.scoring.exact import Ranked, top_k
 from boolattn.scoring.fitted import fit
-from boolattn.scoring.shortlist import SHORTLIST, leader
+from boolattn.scoring.shortlist import SHORTLIST, highest, leader
 from boolattn.search.evidence import LexicalEvidence
 from boolattn.stores.analysis import operand_terms
 from boolattn.stores.filters import Filter
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Scores of one scan: vectors times documents (256 MB).
 _MAX_SCORES = 1 << 26
+#: Of so many documents first those near a vector are composed, so many for each vector.
+_MANY, _NEAR = 20_000, 1000
 NOTHING = Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
@@ -98,6 +100,9 @@ class Ranker:
     def similarities(self, query: Selected, ranking: PlanRanking, keys: Keys) -> Array:
         """Compare documents as a ranking did, words and conditions included."""
         values = self.reader.similarities(query.plan.vectors, keys)
+        return self._compared(query, ranking, keys, values)
+
+    def _compared(self, query: Selected, ranking: PlanRanking, keys: Keys, values: Array) -> Array:
         if ranking.evidence is not None:
             values = ranking.evidence.add(keys, values)
         return self._with_conditions(query, keys, values)
@@ -174,9 +179,32 @@ class Ranker:
                 keys, values = self.reader.scan(np.concatenate(vectors), where)
                 ends = np.cumsum([len(part) for part in vectors])
                 for number, part in zip(chosen, np.split(values, ends[:-1]), strict=True):
-                    query = queries[number]
-                    rankings[number] = self._compose(query, keys, part, self._evidence(query))
+                    rankings[number] = self._compose_all(queries[number], keys, part)
         return rankings
+
+    def _compose_all(self, query: Selected, keys: Keys, values: Array) -> PlanRanking:
+        """Rank all documents: of many only those near a vector or with words, if that is proved.
+
+        The others have lower similarities and no words, and composition is monotone in both.
+        """
+        plan, evidence = query.plan, self._evidence(query)
+        is_monotone = all(c.positive for c in plan.clauses) and not query.conditions
+        is_monotone &= all(atom.weight == 1 for atom in atoms(plan.tree)) and not plan.is_long
+        if plan.is_composed and is_monotone and self.reader.scans and len(keys) > _MANY:
+            is_near, limits = np.zeros(len(keys), bool), np.zeros((len(values), 1), np.float32)
+            for row, limit in zip(values, limits, strict=True):
+                nearest = highest(row, _NEAR)
+                is_near[nearest], limit[:] = True, row[nearest].min()
+            for answer in evidence.answers if evidence else ():
+                is_near[np.searchsorted(keys, answer.rows)] = True
+            rows = np.flatnonzero(is_near)
+            near, near_values = keys[rows], values[:, rows]
+            ranking = self._compose(query, near, near_values, evidence, SHORTLIST)
+            compared = self._compared(query, ranking, near, near_values)
+            fitted, n = ranking.fitted, max(self.depth, SHORTLIST)
+            if fitted and fitted.is_complete(compared, limits, n):
+                return ranking._replace(fitted=replace(fitted, n_documents=len(keys)))
+        return self._compose(query, keys, values, evidence)
 
     def _evidence(self, query: Selected) -> LexicalEvidence | None:
         if not self.hybrid:

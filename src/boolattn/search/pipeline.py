@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.errors import ConfigError, QueryError
+from boolattn.errors import QueryError
 from boolattn.query.plan import plan_queries
 from boolattn.query.reading import IS_OFF
 from boolattn.query.tree import Where, atoms
@@ -109,10 +109,6 @@ class Pipeline:
         return Selected(plan, exclusion, where, conditions)
 
     def _new_ranker(self) -> Ranker:
-        if self.options.exhaustive and not self.reader.can_scan:
-            raise ConfigError(
-                f"{self.reader.label} cannot compare every document: leave out exhaustive"
-            )
         return Ranker(
             self.reader,
             k=self.k,

@@ -26,10 +26,11 @@ from boolattn.search.overview import Overview
 from boolattn.search.pipeline import Pipeline
 from boolattn.settings import build, check_types, checked
 from boolattn.stores.address import create_store, open_store
-from boolattn.stores.base import Store, StoreSettings, check_ids, check_model
+from boolattn.stores.base import Store
 from boolattn.stores.filters import Filter
 from boolattn.stores.foreign import ForeignStore
 from boolattn.stores.local.store import LocalDraft
+from boolattn.stores.settings import StoreSettings, check_ids, check_model
 from boolattn.stores.writer import Writer
 
 if TYPE_CHECKING:
@@ -239,7 +240,8 @@ class Searcher:
     def _check_model(self) -> None:
         """Refuse another model than the store's, if that is known."""
         if self.settings.fingerprint:
-            check_model(self.store, self.encoder.fingerprint, self.encoder.digests)
+            model = self.encoder
+            check_model(self.store.label, self.settings, model.fingerprint, model.digests)
 
     @checked
     def add(

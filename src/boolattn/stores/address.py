@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from boolattn.stores.base import Draft, Store, StoreSettings
+    from boolattn.stores.base import Draft, Store
+    from boolattn.stores.settings import StoreSettings
 
 _LOCAL = ("boolattn.stores.local.store", "LocalStore")
 #: Module and class by the scheme of an address; a path has none.
@@ -19,9 +20,7 @@ _SCHEMES = {
     "postgresql": ("boolattn.stores.postgres", "PostgresStore"),
     "postgres": ("boolattn.stores.postgres", "PostgresStore"),
     "qdrant": ("boolattn.stores.points.qdrant", "QdrantStore"),
-    "qdrant+https": ("boolattn.stores.points.qdrant", "QdrantStore"),
     "milvus": ("boolattn.stores.points.milvus", "MilvusStore"),
-    "milvus+https": ("boolattn.stores.points.milvus", "MilvusStore"),
 }
 _FORMS = (
     "a folder, postgresql://HOST/DATABASE?table=NAME, qdrant://HOST:6333/NAME, "
@@ -29,18 +28,14 @@ _FORMS = (
 )
 
 
-def is_local(address: str | Path) -> bool:
-    """Return whether an address is a folder."""
-    return _store_class(str(address)) == _LOCAL
-
-
 def open_store(address: str | Path, *, verify: bool = False) -> Store:
     """Open the store at an address for reading and writing.
 
     With ``verify`` every byte of a folder is compared with its hash.
     """
-    options = {"verify": verify} if is_local(address) else {}
-    store: Store = _load(address).open(str(address), **options)
+    kind = _store_class(str(address))
+    options = {"verify": verify} if kind.__name__ == _LOCAL[1] else {}
+    store: Store = kind.open(str(address), **options)
     return store
 
 
@@ -55,21 +50,15 @@ def create_store(
         replace: Whether to replace a store that is there, when the new one is complete.
         resume: Whether to go on with a build that was stopped.
     """
-    draft: AbstractContextManager[Draft] = _load(address).create(
+    draft: AbstractContextManager[Draft] = _store_class(str(address)).create(
         str(address), settings, replace=replace, resume=resume
     )
     return draft
 
 
-def _load(address: str | Path) -> Any:  # noqa: ANN401 - a class with open and create
-    module, name = _store_class(str(address))
-    return getattr(import_module(module), name)
-
-
-def _store_class(address: str) -> tuple[str, str]:
+def _store_class(address: str) -> Any:  # noqa: ANN401 - a class with open and create
     scheme, colon, _ = address.partition(":")
-    if colon and scheme in _SCHEMES:
-        return _SCHEMES[scheme]
-    if "://" in address:
+    module, name = _SCHEMES.get(scheme.removesuffix("+https"), _LOCAL) if colon else _LOCAL
+    if name == _LOCAL[1] and "://" in address:
         raise ConfigError(f"{address!r} is no address of a store; there are {_FORMS}")
-    return _LOCAL
+    return getattr(import_module(module), name)

@@ -8,34 +8,30 @@ similarity to the others, so :meth:`Reader.similarities` compares given document
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boolattn.errors import ConfigError, DataError, IndexMismatchError, QueryError
-from boolattn.kinds.lexicon import load_kinds
-from boolattn.stores.analysis import asserted_terms, negated_spans, plain_title, terms_of
-from boolattn.stores.batches import indexed_text
+from boolattn.stores.analysis import plain_title, terms_of
+from boolattn.stores.batches import document_terms
 from boolattn.stores.filters import Filter, resolve
 from boolattn.stores.values import count_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
     from boolattn.data.records import Document
-    from boolattn.kinds.lexicon import Kinds
     from boolattn.scoring.exact import Ranked
     from boolattn.stores.batches import Batch
     from boolattn.stores.filters import Condition, Field
+    from boolattn.stores.settings import StoreSettings
     from boolattn.stores.values import ValueCounts
 
     Array = NDArray[np.float32]
@@ -43,10 +39,10 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
     Claims = NDArray[np.int8]
 
-#: How much more candidates than results a composed query needs, and the fewest.
-CANDIDATES_PER_RESULT, MIN_CANDIDATES = 10, 500
 #: Documents of highest BM25 score among which a title is looked for.
 _TITLES = 20
+#: A product with a matrix of so few rows takes longer than one with each of them.
+_FEW_QUERIES = 3
 #: Documents in which values are counted where a store cannot count them.
 _SAMPLE = 1000
 
@@ -59,62 +55,33 @@ class Claim(IntEnum):
     ASSERTED = 2  # it has them all
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoreSettings:
-    """What a store remembers of how it was made."""
+class Reader(ABC):
+    """A store, or one state of it, opened for searching."""
 
-    fingerprint: str  # of the model that encoded the documents
-    dimension: int
-    similarity: str = "cosine"  # or dot
-    model: str = ""  # what to load to search it: ``shipped``, ``minilm``, a folder, or empty
-    passages: int = 0  # maximum number of tokens of a passage; 0: a document is one passage
-    words: bool = True  # whether words are indexed, for hybrid search
-    digests: dict[str, str] = field(default_factory=dict)  # hashes of the model's tokenizer, …
-    vectors: str = "exact"  # how neighbours are searched: exact or hnsw
-    precision: str = "float32"  # of stored vectors: float32, float16 or int8
-    kinds: dict[str, Any] = field(default_factory=dict)  # things by kind, besides the known ones
-    lexicon: str = ""  # digest of the kinds whose tags are stored; empty: none are
+    label: str  # names the store in errors
+    settings: StoreSettings  # how it was made
+    limit: int | None = None  # maximum number of results of one search, if the store has one
+    words_note: str = ""  # says in results what another word index than ours means for them
+    max_words: int = 10_000  # documents whose BM25+ score is asked for; of others it counts as 0
+    scans: bool = False  # whether a search compares every document anyway
+    counts: bool = True  # whether :meth:`count` counts; a foreign collection is not counted
+    #: Fewest candidates of each probe of a composed query, and how many for a result.
+    candidates: tuple[int, float] = (500, 10)
 
     @property
-    def known_kinds(self) -> Kinds | None:
-        """The kinds whose tags are stored; ``None`` where another lexicon wrote them."""
-        kinds = load_kinds(json.dumps(self.kinds)) if self.lexicon else None
-        return kinds if kinds and kinds.digest == self.lexicon else None
-
-
-class Reader(ABC):
-    """A store, or one state of it, opened for searching.
-
-    Attributes:
-        label: Names the store in errors.
-        settings: How it was made.
-        limit: Maximum number of results of one search, if the store has one.
-        has_words: Whether :meth:`words` is possible.
-        words_note: Says in results what another word index than ours means for them.
-        max_words: Documents whose BM25+ score is asked for; those of the others count as 0.
-        can_scan: Whether :meth:`scan` is possible.
-        scans: Whether a search compares every document anyway.
-        counts: Whether :meth:`count` counts; a foreign collection is not counted.
-    """
-
-    label: str
-    settings: StoreSettings
-    limit: int | None = None
-    has_words: bool = True
-    words_note: str = ""
-    max_words: int = 10_000
-    can_scan: bool = False
-    scans: bool = False
-    counts: bool = True
+    def has_words(self) -> bool:
+        """Whether :meth:`words` is possible."""
+        return self.settings.words
 
     def n_candidates(self, depth: int) -> int:
         """Return how many candidates each probe of a composed query finds for so many results."""
-        n = max(CANDIDATES_PER_RESULT * depth, MIN_CANDIDATES)
-        return n if self.limit is None else min(n, self.limit)
+        fewest, per_result = self.candidates
+        n = max(fewest, int(per_result * depth))
+        return min(n, self.limit or n)
 
-    @abstractmethod
-    def count(self, where: Filter) -> int:
-        """Return the number of documents that pass a filter."""
+    def count(self, _where: Filter) -> int:
+        """Return the number of documents that pass a filter; by default it is not known."""
+        return 0
 
     @abstractmethod
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
@@ -132,9 +99,9 @@ class Reader(ABC):
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
         """Return, for each list of terms, the ``n`` documents of highest BM25+ score."""
 
-    @abstractmethod
     def frequencies(self, terms: Sequence[str]) -> list[int]:
-        """Return the number of documents with each term: the vocabulary of the corpus."""
+        """Return the number of documents with each term; by default it is not known."""
+        return [0] * len(terms)
 
     def similar_words(self, _word: str, _n_errors: int) -> list[str]:
         """Return texts in which a word like this may be found; by default of a sample."""
@@ -145,19 +112,18 @@ class Reader(ABC):
         """Return which of some documents meet a condition."""
 
     def claims(self, terms: Sequence[str], keys: Keys) -> Claims:
-        """Return what each document says of some terms, as values of :class:`Claim`.
-
-        By default from the texts; a store that holds the terms overrides this.
-        """
-        wanted, kinds = frozenset(terms), self.settings.known_kinds
-        claims = np.zeros(len(keys), np.int8)
-        for row, document in enumerate(self.documents(keys) if wanted else ()):
-            text = indexed_text(document) if document else ""
-            tags, denied = kinds.tags(text, negated_spans(text)) if kinds else (set(), set())
-            if wanted <= {*terms_of(text), *tags, *denied}:
-                is_asserted = wanted <= asserted_terms(text) | tags
-                claims[row] = Claim.ASSERTED if is_asserted else Claim.DENIED
+        """Return what each document says of some terms, as values of :class:`Claim`."""
+        wanted, claims = frozenset(terms), np.zeros(len(keys), np.int8)
+        for row, (asserted, denied) in enumerate(self._terms(keys) if wanted else ()):
+            if wanted <= {*asserted, *denied}:
+                claims[row] = Claim.ASSERTED if wanted.isdisjoint(denied) else Claim.DENIED
         return claims
+
+    def _terms(self, keys: Keys) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+        """Yield what each document asserts, and what it only denies; by default from its text."""
+        kinds = self.settings.known_kinds
+        for document in self.documents(keys):
+            yield document_terms(document, kinds)[1:] if document else ((), ())
 
     @abstractmethod
     def find(self, ids: Sequence[str]) -> dict[str, int]:
@@ -171,13 +137,13 @@ class Reader(ABC):
     def documents(self, keys: Keys) -> list[Document | None]:
         """Return documents by key; ``None`` for one that is gone."""
 
-    @abstractmethod
-    def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
+    def best_passages(self, _vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
         """Return each document's passage nearest to a vector; ``None`` for the only one."""
+        return [None] * len(keys)
 
-    @abstractmethod
     def fields(self) -> Mapping[str, Field]:
-        """Return the fields of the metadata."""
+        """Return the fields of the metadata; by default they are not known."""
+        return {}
 
     def resolve(self, condition: Condition) -> Condition:
         """Return a condition with what depends on the store's fields; refuse an unknown field."""
@@ -186,9 +152,9 @@ class Reader(ABC):
     def check_conditions(self, texts: Sequence[str], where: Filter) -> None:  # noqa: B027
         """Refuse conditions of a query, by their texts, that the store cannot filter by."""
 
-    @abstractmethod
-    def sample(self, n: int) -> list[Document]:
+    def sample(self, _n: int) -> list[Document]:
         """Return at most ``n`` documents, spread over the store, always the same."""
+        return []
 
     def value_counts(self, name: str, n: int) -> ValueCounts:
         """Count the ``n`` most frequent values of a field; by default in a sample."""
@@ -269,6 +235,11 @@ class Store(ABC):
     def delete(self, ids: Sequence[str]) -> None:
         """Delete documents; with an unknown id nothing is deleted."""
 
+    def check_known(self, ids: Sequence[str], known: Container[str]) -> None:
+        """Refuse to delete unless all ids are known."""
+        if missing := [name for name in ids if name not in known]:
+            raise DataError(f"no document {missing[0]!r} in {self.label}; nothing was deleted")
+
     @property
     def n_documents(self) -> int:
         """Number of documents."""
@@ -279,9 +250,10 @@ class Store(ABC):
         """Read what another process changed; return whether anything did."""
         return False
 
-    @abstractmethod
     def info(self) -> dict[str, Any]:
-        """Return what people may want to know of the store, by name."""
+        """Return what people may want to know of the store, by name; by default its settings."""
+        names = ("model", "dimension", "similarity", "vectors", "precision", "words")
+        return {name: getattr(self.settings, name) for name in names}
 
 
 class ServerStore(Store, Reader):
@@ -293,36 +265,6 @@ class ServerStore(Store, Reader):
         yield self
 
 
-def check_model(store: Store, fingerprint: str, digests: Mapping[str, str]) -> None:
-    """Refuse a store of another model: the vectors of two models cannot be compared.
-
-    Digests that either does not know are not compared.
-    """
-    settings = store.settings
-    for name, digest in settings.digests.items():
-        if settings.fingerprint == fingerprint and digests.get(name, digest) != digest:
-            raise IndexMismatchError(
-                f"{store.label} was indexed with another {name} of the model {settings.model}; "
-                "copy the model again, or index again with this one"
-            )
-    if settings.fingerprint != fingerprint:
-        raise IndexMismatchError(
-            f"{store.label} was indexed by another model ({settings.model or 'unnamed'}, "
-            f"fingerprint {settings.fingerprint[:8]}, not {fingerprint[:8]}); index again with "
-            "this one, or search with that one"
-        )
-
-
-def check_ids(ids: object) -> list[str]:
-    """Return the different ids of documents to delete; refuse what is no list of texts."""
-    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-        raise DataError("ids to delete are a list of texts")
-    names = list(ids)
-    if not all(isinstance(name, str) for name in names):
-        raise DataError("ids to delete are a list of texts")
-    return list(dict.fromkeys(names))
-
-
 def mean_vector(vectors: Array) -> Array:
     """Return one vector for a document: the mean of its passages, as long as they are."""
     if len(vectors) == 1:
@@ -332,8 +274,12 @@ def mean_vector(vectors: Array) -> Array:
     return np.asarray(mean * np.float32(length), np.float32)
 
 
-def similarities(queries: Array, vectors: Array) -> Array:
+def similarities(queries: Array, vectors: Array, out: Array | None = None) -> Array:
     """Return inner products. Shape ``(queries, vectors)``."""
-    # A product with a vector is faster than one with a matrix of one row.
-    products = queries @ vectors.T if len(queries) > 1 else (vectors @ queries[0])[None]
-    return np.asarray(products, np.float32)
+    products = np.empty((len(queries), len(vectors)), np.float32) if out is None else out
+    if len(queries) > _FEW_QUERIES:
+        products[:] = queries @ vectors.T
+        return products
+    for row, query in zip(products, queries, strict=True):
+        np.dot(vectors, query, out=row)
+    return products

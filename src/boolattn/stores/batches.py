@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from boolattn.data.records import Document, checked_documents
 from boolattn.errors import DataError
 from boolattn.stores.analysis import asserted_terms, negated_spans, term_counts
-from boolattn.stores.filters import EARLIEST, LARGEST, LATEST, SMALLEST
-from boolattn.stores.passages import cut
+from boolattn.stores.filters import NUMBERS
 from boolattn.stores.values import filter_hash, flatten, is_number, items, moment_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,12 @@ MAX_BYTES = 1 << 26
 MAX_TAGS = 1024
 _SHORT = 60  # characters of a value of the metadata that is searched as words too
 _EXISTS = 0  # in place of a hash: the field has a value
+#: About a token: six letters of an alphabet, a character of another script, a sign.
+_PIECE = re.compile(r"[0-9A-Za-z_\u00c0-\u04ff]{1,6}|\w|[^\w\s]")
+_SENTENCE_ENDS = ("。", "！", "？", "\n", ". ", "! ", "? ", '." ', ".) ", ".\u201d ")
+_WORD_ENDS = (" ", "\n", "\t")
+#: Passages are filled to this part, because tokens are only estimated.
+_FILLED = 0.9
 
 
 @dataclass
@@ -61,12 +68,15 @@ class Batch:
         """Number of passages, each of which gets a vector."""
         return sum(map(len, self.spans))
 
+    @property
+    def versions(self) -> list[str]:
+        """A hash of each document and its passages."""
+        rows = zip(self.lines, self.spans, strict=True)
+        return [hashlib.sha256(line + f"{spans}".encode()).hexdigest()[:32] for line, spans in rows]
+
     def digest(self, prefix: str) -> str:
         """Return a hash of the documents, their passages, and what else decides over them."""
-        digest = hashlib.sha256(f"{prefix}\n".encode())
-        for line, spans in zip(self.lines, self.spans, strict=True):
-            digest.update(line + f"{spans}\n".encode())
-        return digest.hexdigest()[:32]
+        return hashlib.sha256("\n".join([prefix, *self.versions]).encode()).hexdigest()[:32]
 
 
 def batches(documents: Iterable[Document], size: int, n_tokens: int) -> Iterator[Batch]:
@@ -79,6 +89,32 @@ def batches(documents: Iterable[Document], size: int, n_tokens: int) -> Iterator
             batch = Batch()
     if batch.lines:
         yield batch
+
+
+def cut(text: str, n_tokens: int) -> list[tuple[int, int]]:
+    """Return spans of at most about ``n_tokens`` tokens, cut after sentences where there are any.
+
+    A text that is short enough, and any text with 0 tokens, is one span.
+
+    >>> text = "One two. Three four five. Six seven."
+    >>> [text[start:end] for start, end in cut(text, 6)]
+    ['One two.', 'Three four five.', 'Six seven.']
+    """
+    starts = [match.start() for match in _PIECE.finditer(text)] if n_tokens else []
+    if len(starts) <= n_tokens:
+        return [(0, len(text))]
+    size, chosen = max(1, int(_FILLED * n_tokens)), [0]
+    while len(starts) - chosen[-1] > size:
+        first, last = chosen[-1], chosen[-1] + size
+        # In the second half, so that passages do not become short.
+        places = range(last, first + size // 2, -1)
+        chosen.append(
+            next((p for p in places if text.endswith(_SENTENCE_ENDS, 0, starts[p])), None)
+            or next((p for p in places if text.endswith(_WORD_ENDS, 0, starts[p])), last)
+        )
+    edges = [*(starts[piece] for piece in chosen), len(text)]
+    pairs = pairwise(edges)
+    return [(start, start + len(text[start:end].rstrip())) for start, end in pairs]
 
 
 def _line(document: Document) -> bytes:
@@ -140,16 +176,11 @@ def document_numbers(metadata: Metadata) -> dict[str, float]:
     for name, value in metadata.items():
         numbers = [float(item) for item in items(value) if is_number(item)]
         dates = [moment.timestamp() for item in items(value) if (moment := moment_of(item))]
-        for most, least, values in ((LARGEST, SMALLEST, numbers), (LATEST, EARLIEST, dates)):
+        for (least, most), values in zip(NUMBERS, (numbers, dates), strict=True):
             if values:
-                extremes[number_name(most, name)] = max(values)
-                extremes[number_name(least, name)] = min(values)
+                extremes[f"{most}:{name}"] = max(values)
+                extremes[f"{least}:{name}"] = min(values)
     return extremes
-
-
-def number_name(column: str, name: str) -> str:
-    """Return the name under which the numbers of a field are stored."""
-    return f"{column}:{name if name.isprintable() else _hash(name)}"
 
 
 def tag_condition(condition: Condition) -> tuple[tuple[str, ...], bool]:
@@ -166,9 +197,6 @@ def tag_condition(condition: Condition) -> tuple[tuple[str, ...], bool]:
 
 
 def _tag(name: str, value: int) -> str:
-    is_plain = len(name) < 64 and name.isprintable()
-    return f"{name if is_plain else _hash(name)}={value:016x}"
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    if len(name) >= 64 or not name.isprintable():
+        name = hashlib.sha256(name.encode()).hexdigest()
+    return f"{name}={value:016x}"

@@ -39,7 +39,9 @@ SIGNS = {kind: sign for sign, kind in _SIGNS.items()}
 _CONDITION = re.compile(r"(?P<name>[^=!<>~]+?)\s*(?P<sign>!=|>=|<=|=|>|<|~)\s*(?P<value>.*)", re.S)
 #: What the limit of a range is compared with.
 LARGEST, SMALLEST, LATEST, EARLIEST = "largest", "smallest", "latest", "earliest"
-COMPARED = (LARGEST, SMALLEST, LATEST, EARLIEST)
+#: The least and the most of a field's numbers, and of its dates.
+NUMBERS = ((SMALLEST, LARGEST), (EARLIEST, LATEST))
+COMPARED = (*NUMBERS[0], *NUMBERS[1])
 #: Columns of numbers hold every whole number up to here.
 _EXACT = 2**53
 _YEAR = 31_556_952  # seconds
@@ -76,6 +78,11 @@ class Condition:
     column: str = ""  # what a range is compared with, one of COMPARED; see :func:`resolve`
     hashes: tuple[int, ...] = ()  # of the values that are selected, likewise
     is_negated: bool = False  # whether it must not hold; a document without a value passes
+
+    @property
+    def number(self) -> str:
+        """What a range is compared with, as ``document_numbers`` names it."""
+        return f"{self.column}:{self.name}"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ that were read get numbers, in the order of their coming; these are the keys of 
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,15 +18,16 @@ from boolattn.encoders.callables import unit
 from boolattn.errors import ConfigError, IndexMismatchError, QueryError, ServerError
 from boolattn.kinds.lexicon import is_tag, load_kinds
 from boolattn.scoring.exact import Ranked
-from boolattn.stores.base import Reader, Store, StoreSettings, similarities
+from boolattn.stores.base import ServerStore, similarities
+from boolattn.stores.settings import StoreSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from boolattn.stores.base import Keys, Mask
-    from boolattn.stores.filters import Condition, Field, Filter
+    from boolattn.stores.base import Keys, Mask, Reader
+    from boolattn.stores.filters import Condition, Filter
 
     Array = NDArray[np.float32]
     Row = Mapping[str, Any]
@@ -51,25 +53,15 @@ class Neighbours(NamedTuple):
 
 
 class Collection(ABC):
-    """A collection of any database, array or library.
+    """A collection of any database, array or library."""
 
-    Attributes:
-        name: Says in errors which it is.
-        metric: One of :data:`METRICS`.
-        dimension: Length of a vector.
-        text: The field with the text; empty: the first of :data:`TEXTS` that a row has.
-        title: The field with the title.
-        limit: Maximum number of neighbours of one search.
-        has_words: Whether the collection has a word index of its own.
-    """
-
-    name: str
-    metric: str
-    dimension: int
-    text: str = ""
-    title: str = "title"
-    limit: int | None = None
-    has_words: bool = False
+    name: str  # says in errors which it is
+    metric: str  # one of METRICS
+    dimension: int  # length of a vector
+    text: str = ""  # the field with the text; empty: the first of TEXTS that a row has
+    title: str = "title"  # the field with the title
+    limit: int | None = None  # maximum number of neighbours of one search
+    has_words: bool = False  # whether the collection has a word index of its own
 
     @abstractmethod
     def nearest(
@@ -98,17 +90,28 @@ class Collection(ABC):
     def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
         """Return rows by id, without their vectors; those of unknown ids are absent."""
 
+    def neighbours(self, pairs: Iterable[tuple[Any, Any]]) -> Neighbours:
+        """Return ids with their vectors, but for those without one."""
+        known = {name: vector for name, vector in pairs if vector is not None}
+        vectors = np.asarray([*known.values()], np.float32)
+        return Neighbours([*known], vectors.reshape(len(known), self.dimension))
 
-class ForeignStore(Store):
+
+class ForeignStore(ServerStore):
     """A collection that is searched as it is, and never written."""
+
+    counts = False
+    max_words = 1000  # each hit is a row that someone else's server sends
+    candidates = (CANDIDATES, 1.25)  # each costs the database a vector to send
 
     def __init__(self, collection: Collection) -> None:
         if not hasattr(collection, "nearest"):
             raise ConfigError(
                 f"a collection is one of boolattn.stores, not {type(collection).__name__}"
             )
-        self.collection, self.address = collection, ""
-        self.label = collection.name
+        self.label, self.address, self.limit = collection.name, "", collection.limit
+        if collection.has_words:
+            self.words_note = f"words are those of {collection.name}'s own index"
         #: Length and metric of the vectors; the model is not known, and kinds are read in texts.
         self.settings = StoreSettings(
             fingerprint="",
@@ -117,11 +120,17 @@ class ForeignStore(Store):
             words=collection.has_words,
             lexicon=load_kinds().digest,
         )
+        self._collection, self._is_dot = collection, collection.metric == DOT
+        self._ids: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+        self._vectors: dict[int, Array] = {}
+        self._documents: dict[int, Document | None] = {}
+        self._required: set[Condition] = set()
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
         """Begin a search, with numbers of its own."""
-        yield ForeignReader(self.collection, self.settings)
+        yield ForeignStore(self._collection)
 
     def adding(self, *, replace_old: bool = False) -> Any:  # noqa: ANN401
         """Refuse: the collection belongs to someone else."""
@@ -132,48 +141,13 @@ class ForeignStore(Store):
         self.adding()
 
     def info(self) -> dict[str, Any]:
-        """Return the collection's name, metric and length of vectors."""
-        collection = self.collection
-        return {
-            "collection": collection.name,
-            "metric": collection.metric,
-            "dimension": collection.dimension,
-            "words": collection.has_words,
-        }
-
-
-class ForeignReader(Reader):
-    """A collection during one search."""
-
-    counts = False
-    max_words = 1000  # each hit is a row that someone else's server sends
-
-    def __init__(self, collection: Collection, settings: StoreSettings) -> None:
-        self.settings, self.label = settings, collection.name
-        self.limit, self.has_words = collection.limit, collection.has_words
-        if self.has_words:
-            self.words_note = f"words are those of {collection.name}'s own index"
-        self._collection, self._is_dot = collection, collection.metric == DOT
-        self._ids: list[Any] = []
-        self._numbers: dict[Any, int] = {}
-        self._vectors: dict[int, Array] = {}
-        self._documents: dict[int, Document | None] = {}
-        self._required: set[Condition] = set()
-
-    def n_candidates(self, depth: int) -> int:
-        """Fewer than of a store of ours: each costs the database a vector to send."""
-        n = max(CANDIDATES, depth + depth // 4)
-        return n if self.limit is None else min(n, self.limit)
-
-    def count(self, _where: Filter) -> int:
-        """Return 0: the collection is not counted."""
-        return 0
+        """Return the collection's name and metric too."""
+        return {"collection": self.label, "metric": self._collection.metric, **super().info()}
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         """Ask for neighbours with their vectors."""
         self.check_length(vectors)
-        asked = n + len(where.without)
-        asked = asked if self.limit is None else min(asked, self.limit)
+        asked = min(n + len(where.without), self.limit or sys.maxsize)
         # The length of a vector counts for the inner product alone.
         queries = vectors if self._is_dot else unit(vectors)
         answers = self._collection.nearest(queries, asked, self._conditions(where))
@@ -189,22 +163,18 @@ class ForeignReader(Reader):
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         """Compare rows, whose vectors are read where they are not known yet."""
-        if not len(keys):
-            return np.zeros((len(vectors), 0), np.float32)
-        if missing := [key for key in keys.tolist() if key not in self._vectors]:
-            read = self._collection.vectors([self._ids[key] for key in missing])
-            known = [key for key in missing if self._ids[key] in read]
-            if known:
-                rows = np.stack([read[self._ids[key]] for key in known])
-                self._remember(np.array(known, np.int64), rows)
+        if missing := [self._ids[key] for key in keys.tolist() if key not in self._vectors]:
+            read = self._collection.vectors(missing)
+            self._remember(self._numbered([*read]), np.array([*read.values()], np.float32))
         # A row without a vector is like nothing.
-        nothing = np.zeros(self.settings.dimension, np.float32)
-        rows = np.stack([self._vectors.get(key, nothing) for key in keys.tolist()])
+        rows = np.zeros((len(keys), self.settings.dimension), np.float32)
+        for row, key in enumerate(keys.tolist()):
+            rows[row] = self._vectors.get(key, 0)
         return similarities(vectors, rows)
 
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
         """Ask the collection's own word index, which analyses the terms in its own way."""
-        n = n if self.limit is None else min(n, self.limit)
+        n = min(n, self.limit or n)
         asked = [" ".join(term for term in terms if not is_tag(term)) for terms in queries]
         texts = [text for text in asked if text]
         answers = iter(self._collection.words(texts, n, self._conditions(where)) if texts else ())
@@ -215,10 +185,6 @@ class ForeignReader(Reader):
             is_in = ~np.isin(keys, where.without)
             ranked.append(Ranked(keys[is_in], values[is_in]))
         return ranked
-
-    def frequencies(self, terms: Sequence[str]) -> list[int]:
-        """Return 0 for each: a foreign vocabulary is not known."""
-        return [0] * len(terms)
 
     def resolve(self, condition: Condition) -> Condition:
         """Return the condition as it is: the collection checks the names of its fields itself."""
@@ -263,18 +229,6 @@ class ForeignReader(Reader):
                 self._documents[key] = None if row is None else self._document(key, row)
         return [self._documents[key] for key in keys.tolist()]
 
-    def best_passages(self, _vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
-        """Return nothing: a row is one passage."""
-        return [None] * len(keys)
-
-    def fields(self) -> Mapping[str, Field]:
-        """Return nothing: the collection checks the names of its fields itself."""
-        return {}
-
-    def sample(self, _n: int) -> list[Document]:
-        """Return nothing: the collection is not read through."""
-        return []
-
     def _conditions(self, where: Filter) -> tuple[Condition, ...]:
         """Return the conditions of a filter, all of which must hold."""
         conditions = (*where.conditions, *(where.alternatives[0] if where.alternatives else ()))
@@ -306,7 +260,7 @@ class ForeignReader(Reader):
                     f"from {lengths.min():.3g} to {lengths.max():.3g}: L2 ranks as cosine does "
                     "only for vectors of length 1; normalise them"
                 )
-        rows = vectors if self._is_dot else unit(vectors)
+        rows = vectors if self._is_dot or not len(vectors) else unit(vectors)
         self._vectors.update(zip(keys.tolist(), rows, strict=True))
 
 
@@ -318,8 +272,3 @@ def check_metric(name: str, metric: str) -> str:
             f"{', '.join(METRICS)}"
         )
     return metric
-
-
-def as_array(vectors: Sequence[Any], dimension: int) -> Array:
-    """Return vectors as one array, also where there are none. Shape ``(vectors, dim)``."""
-    return np.asarray(vectors, np.float32).reshape(len(vectors), dimension)

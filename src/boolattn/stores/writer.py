@@ -56,12 +56,13 @@ class Writer:
             replace_old: Whether an id that the store has already is no error.
         """
         waiting: deque[Batch] = deque()
-        seen = _SeenIds()
+        seen = np.zeros(1, np.uint64)  # no hash is 0; hashes need less memory than ids
 
         def texts() -> Iterator[list[str]]:
+            nonlocal seen
             for batch in batches(documents, size or draft.batch_size, self.passages):
                 names = [document.id for document in batch.documents]
-                seen.add(names)
+                seen = _with_ids(seen, names)
                 if not replace_old and (known := draft.known(names)):
                     name = min(known)
                     raise DataError(
@@ -123,21 +124,13 @@ def titled(title: str, text: str) -> str:
     return f"{title}. {text}"
 
 
-class _SeenIds:
-    """Refuses an id that occurs twice; remembers hashes, which need little memory."""
-
-    def __init__(self) -> None:
-        self._lists: list[NDArray[np.uint64]] = [np.zeros(0, np.uint64)]
-
-    def add(self, names: list[str]) -> None:
-        """Remember the ids of a batch."""
-        keys = np.array([value_hash(name) for name in names], np.uint64)
-        is_old = np.logical_or.reduce([np.isin(keys, old) for old in self._lists])
-        twice = [name for name, count in Counter(names).items() if count > 1]
-        if twice := twice + [names[row] for row in np.flatnonzero(is_old)]:
-            raise DataError(f"the id {twice[0]!r} comes twice; every document needs its own")
-        self._lists.append(np.sort(keys))
-        # Lists of similar length are merged, so that their number stays logarithmic.
-        while len(self._lists) > 1 and 2 * len(self._lists[-1]) >= len(self._lists[-2]):
-            last = self._lists.pop()
-            self._lists[-1] = np.sort(np.concatenate([self._lists[-1], last]))
+def _with_ids(seen: NDArray[np.uint64], names: list[str]) -> NDArray[np.uint64]:
+    """Return hashes of ids, sorted, with those of a batch; refuse an id that comes twice."""
+    hashes = np.array([value_hash(name) for name in names], np.uint64)
+    rows = np.searchsorted(seen, hashes)
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    twice += [names[row] for row in np.flatnonzero(seen.take(rows, mode="clip") == hashes)]
+    if twice:
+        raise DataError(f"the id {twice[0]!r} comes twice; every document needs its own")
+    order = np.argsort(hashes)
+    return np.insert(seen, rows[order], hashes[order])

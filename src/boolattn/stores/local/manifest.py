@@ -1,27 +1,39 @@
-"""The manifest of an index, and the checks of its files against it.
+"""The manifest of an index, the checks of its files against it, and transactions.
 
 ``manifest.json`` is replaced in one rename, so a reader sees the old index or the new one. Every
-other file is written once, under a new name, and never changed.
+other file is written once, under a new name, and never changed. Files that the manifest no longer
+names are removed by the next write, so that a reader of the old manifest still finds them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import suppress
+import os
+import shutil
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import ConfigError, IndexFolderError, IndexMismatchError
+from filelock import FileLock, Timeout
+
+from boolattn.errors import (
+    BoolattnError,
+    ConfigError,
+    IndexBusyError,
+    IndexFolderError,
+    IndexMismatchError,
+)
 from boolattn.settings import build, check_types
-from boolattn.stores.base import StoreSettings
+from boolattn.stores.settings import StoreSettings, no_index
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 FORMAT = 3
-MANIFEST = "manifest.json"
+MANIFEST, LOCK, SEGMENTS, PART = "manifest.json", "lock", "segments", ".part"
+_PREFIXES = ("engine-", "lexical-", "deleted-")
 #: Opening an index compares hashes up to so many bytes, small files first (about half a second);
 #: of larger files only the size. ``verify`` compares all.
 MAX_HASHED = 1 << 30
@@ -77,8 +89,8 @@ class Manifest:
 
     def to_json(self) -> str:
         """Return the file's text, with a hash of its content."""
-        body = json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False)
-        return json.dumps({"index": json.loads(body), "sha256": _text_hash(body)}, indent=1)
+        body = json.loads(json.dumps(asdict(self), sort_keys=True))
+        return json.dumps({"index": body, "sha256": _hash(body)}, indent=1)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -87,7 +99,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         outer = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise IndexFolderError(_missing(folder)) from error
+        raise _missing(folder) from error
     except OSError as error:
         raise IndexFolderError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
@@ -100,12 +112,9 @@ def read_manifest(folder: Path) -> Manifest:
             f"{folder} has format {body['format']}, this version reads {FORMAT}: build it anew "
             f"with boolattn index FILE --out {folder} --replace"
         )
-    text = json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False)
-    names = {f.name for f in fields(Manifest)}
-    changed = f"{path} is damaged or was changed by hand; build the index again"
-    if outer.get("sha256") != _text_hash(text) or set(body) != names:
-        raise IndexFolderError(changed)
     try:
+        if outer.get("sha256") != _hash(body) or set(body) != {f.name for f in fields(Manifest)}:
+            raise ConfigError("another hash, or other fields")
         body["settings"] = build(StoreSettings, body["settings"])
         body["segments"] = tuple(SegmentEntry(**entry) for entry in body["segments"])
         body["files"] = {name: FileEntry(**entry) for name, entry in body["files"].items()}
@@ -113,7 +122,9 @@ def read_manifest(folder: Path) -> Manifest:
         for entry in (manifest, manifest.settings, *manifest.segments, *manifest.files.values()):
             check_types(entry)
     except (TypeError, AttributeError, ConfigError) as error:
-        raise IndexFolderError(changed) from error
+        raise IndexFolderError(
+            f"{path} is damaged or was changed by hand; build the index again"
+        ) from error
     return manifest
 
 
@@ -151,7 +162,7 @@ def read_stamps(folder: Path, manifest: Manifest) -> dict[str, tuple[int, int, i
     stamps = {}
     for name in () if manifest.is_small else manifest.files:
         with suppress(OSError):
-            status = (folder / name).stat()
+            status = os.stat(f"{folder}/{name}")  # noqa: PTH116 - before and after each search
             stamps[name] = (status.st_ino, status.st_size, status.st_mtime_ns)
     return stamps
 
@@ -163,13 +174,86 @@ def describe(path: Path) -> FileEntry:
     return FileEntry(path.stat().st_size, digest)
 
 
-def _text_hash(text: str) -> str:
+def _hash(body: dict[str, Any]) -> str:
+    text = json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _missing(folder: Path) -> str:
+def _missing(folder: Path) -> IndexFolderError:
     if not folder.exists():
-        return f"there is no index at {folder}; make one with: boolattn index FILE --out {folder}"
-    if (folder / "segments").is_dir():
-        return f"the index at {folder} was never finished; go on with: boolattn index --resume"
-    return f"{folder} holds no index (no {MANIFEST}); make one with: boolattn index FILE --out DIR"
+        return no_index(folder)
+    if (folder / SEGMENTS).is_dir():
+        return IndexFolderError(
+            f"the index at {folder} was never finished; go on with: boolattn index --resume"
+        )
+    return IndexFolderError(
+        f"{folder} holds no index (no {MANIFEST}); make one with: boolattn index FILE --out DIR"
+    )
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Lock the index for writing."""
+    try:
+        is_new = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        names = [p.name for p in folder.iterdir() if not p.name.endswith(PART)]
+        ours = (LOCK, SEGMENTS, MANIFEST)
+        foreign = [n for n in names if n not in ours and not n.startswith(_PREFIXES)]
+        if foreign and not (folder / MANIFEST).exists():
+            raise IndexFolderError(
+                f"{folder} holds other files ({min(foreign)}); name a new or empty folder"
+            )
+        with FileLock(folder / LOCK, blocking=False):
+            try:
+                yield
+            finally:
+                if is_new and [path.name for path in folder.iterdir()] == [LOCK]:
+                    # Nothing was written, and the folder is still locked.
+                    (folder / LOCK).unlink()
+                    folder.rmdir()
+    except Timeout as error:
+        raise IndexBusyError(
+            f"{folder} is being written by another process; wait until it is done"
+        ) from error
+    except OSError as error:
+        reason = f"{error.strerror or error}; what was there is unchanged"
+        raise IndexFolderError(f"cannot write the index {folder}: {reason}") from error
+
+
+def commit(folder: Path, manifest: Manifest) -> None:
+    """Replace the manifest, in one rename, when every file that it names is on the disk."""
+    paths = [folder / name for name in manifest.files]
+    for path in (*paths, *{path.parent for path in paths}, folder / SEGMENTS):
+        sync(path)
+    draft = folder / (MANIFEST + PART)
+    draft.write_text(manifest.to_json(), encoding="utf-8")
+    sync(draft)
+    draft.replace(folder / MANIFEST)
+    sync(folder)
+
+
+def clean(folder: Path, *, segments: bool = True, others: bool = True) -> None:
+    """Remove what was never finished, and segments and other files that the manifest does not name.
+
+    Finished segments can stay, to resume a build.
+    """
+    used: set[Path] = set()
+    with suppress(BoolattnError):
+        for name in read_manifest(folder).files:
+            used |= {folder / name, *(folder / name).parents}
+    names = dict.fromkeys(folder.glob(f"{SEGMENTS}/*"), segments)
+    if others:
+        names |= {path: path.name.startswith(_PREFIXES) for path in folder.iterdir()}
+    for path, is_removed in names.items():
+        if path.name.endswith(PART) or (is_removed and path not in used):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

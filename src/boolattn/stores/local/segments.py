@@ -22,28 +22,20 @@ from safetensors.numpy import load_file, save
 
 from boolattn.data.records import Document
 from boolattn.errors import IndexFolderError
-from boolattn.stores.filters import COMPARED, EARLIEST, LARGEST, LATEST, SMALLEST
-from boolattn.stores.local.manifest import FileEntry, SegmentEntry, describe
-from boolattn.stores.local.transaction import PART, SEGMENTS, sync
-from boolattn.stores.values import (
-    filter_hash,
-    is_number,
-    items,
-    moment_of,
-    value_hash,
-)
+from boolattn.stores.batches import document_numbers
+from boolattn.stores.filters import COMPARED
+from boolattn.stores.local.manifest import PART, SEGMENTS, FileEntry, SegmentEntry, describe, sync
+from boolattn.stores.values import filter_hash, items, value_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from boolattn.stores.base import Array, Keys, Mask
+    from boolattn.stores.base import Array, Keys
     from boolattn.stores.batches import Batch
     from boolattn.stores.local.manifest import Manifest
-    from boolattn.stores.values import Value
-
 
 VECTORS, DOCUMENTS, ROWS, ABOUT = "vectors.npy", "documents.jsonl", "rows.safetensors", "about.json"
 
@@ -59,25 +51,15 @@ def columns(batch: Batch) -> dict[str, NDArray[Any]]:
         "key": np.array([value_hash(d.id) for d in batch.documents], np.uint64),
     }
     for name in sorted({name for d in batch.documents for name in d.metadata}):
-        arrays |= _field(name, [items(d.metadata.get(name)) for d in batch.documents])
-    return arrays
-
-
-def _field(name: str, values: Sequence[list[Value]]) -> dict[str, NDArray[Any]]:
-    """Return the columns of one field."""
-    hashes = [[filter_hash(value) for value in cell] for cell in values]
-    arrays: dict[str, NDArray[Any]] = {
-        f"hash:{name}": np.array([cell[0] if cell else 0 for cell in hashes], np.uint64)
-    }
-    if more := [(row, extra) for row, cell in enumerate(hashes) for extra in cell[1:]]:
-        arrays[f"more_row:{name}"], arrays[f"more:{name}"] = np.array(more, np.uint64).T.copy()
-    numbers = [[float(v) for v in cell if is_number(v)] for cell in values]
-    dates = [[moment.timestamp() for v in cell if (moment := moment_of(v))] for cell in values]
-    for (most, least), cells in (((LARGEST, SMALLEST), numbers), ((LATEST, EARLIEST), dates)):
-        if any(cells):
-            for kind, choose in ((most, max), (least, min)):
-                chosen = [choose(cell) if cell else np.nan for cell in cells]
-                arrays[f"{kind}:{name}"] = np.array(chosen, np.float64)
+        cells = [items(d.metadata.get(name)) for d in batch.documents]
+        hashes = [[filter_hash(value) for value in cell] for cell in cells]
+        first = [cell[0] if cell else 0 for cell in hashes]
+        arrays[f"hash:{name}"] = np.array(first, np.uint64)
+        if more := [(row, extra) for row, cell in enumerate(hashes) for extra in cell[1:]]:
+            arrays[f"more_row:{name}"], arrays[f"more:{name}"] = np.array(more, np.uint64).T.copy()
+    numbers = [document_numbers(d.metadata) for d in batch.documents]
+    for name in sorted({name for row in numbers for name in row}):
+        arrays[name] = np.array([row.get(name, np.nan) for row in numbers], np.float64)
     return arrays
 
 
@@ -145,7 +127,8 @@ class Segment:
         try:
             # "c": a private view that torch takes without a copy.
             mode: Any = None if (is_small := manifest.is_small) else "c"
-            self.vectors: NDArray[Any] = np.load(path / VECTORS, mmap_mode=mode, allow_pickle=False)
+            stored = np.load(path / VECTORS, mmap_mode=mode, allow_pickle=False)
+            self.vectors: NDArray[Any] = np.asarray(stored)  # a map is slow to cut
             self.columns: Mapping[str, NDArray[Any]] = load_file(path / ROWS)
             with (path / DOCUMENTS).open("rb") as handle:
                 text = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
@@ -177,11 +160,14 @@ class Rows:
     """All segments as one sequence of documents, and one of rows: the passages of all documents.
 
     Filters, deletion and rankings are about documents, by their numbers; vectors are of rows.
-    ``live`` tells which documents are not deleted, if any is.
+    ``live`` tells which documents are not deleted.
     """
 
-    def __init__(self, segments: Sequence[Segment], live: Mask | None = None) -> None:
-        self.segments, self.live = segments, live
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        segments = self.segments = [
+            Segment(folder / SEGMENTS / segment.name, segment, manifest)
+            for segment in manifest.segments
+        ]
         self.starts = np.cumsum([0, *(segment.count for segment in segments)])
         self._starts = np.cumsum([0, *(segment.n_documents for segment in segments)])
         first_rows = [
@@ -190,24 +176,15 @@ class Rows:
         ]
         #: Of each document, and the number of rows.
         self.first_rows: Keys = np.concatenate([*first_rows, self.starts[-1:]])
+        self.live = np.ones(self.n_documents, bool)
+        if manifest.deleted:
+            try:
+                self.live[np.load(folder / manifest.deleted, allow_pickle=False)] = False
+            except (OSError, EOFError, ValueError, LookupError) as error:
+                raise IndexFolderError(f"{folder} cannot be read: {error}") from error
+        self._dimension = manifest.settings.dimension
         self._columns: dict[str, NDArray[Any]] = {}
         self._texts: dict[str, dict[int, str]] = {}
-
-    @classmethod
-    def open(cls, folder: Path, manifest: Manifest) -> Rows:
-        """Open all segments of an index."""
-        segments = [
-            Segment(folder / SEGMENTS / segment.name, segment, manifest)
-            for segment in manifest.segments
-        ]
-        if not manifest.deleted:
-            return cls(segments)
-        live = np.ones(sum(segment.n_documents for segment in segments), bool)
-        try:
-            live[np.load(folder / manifest.deleted, allow_pickle=False)] = False
-        except (OSError, EOFError, ValueError, LookupError) as error:
-            raise IndexFolderError(f"{folder} cannot be read: {error}") from error
-        return cls(segments, live)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -221,8 +198,7 @@ class Rows:
     @property
     def n_live(self) -> int:
         """Number of rows of documents that are not deleted."""
-        counts = np.diff(self.first_rows)
-        return int((counts if self.live is None else counts[self.live]).sum())
+        return int(np.diff(self.first_rows)[self.live].sum())
 
     @property
     def has_passages(self) -> bool:
@@ -243,8 +219,7 @@ class Rows:
 
     def vectors(self, rows: Keys) -> Array:
         """Return the vectors of some rows. Shape ``(rows, dim)``."""
-        dimension = self.segments[0].vectors.shape[1] if self.segments else 0
-        vectors = np.empty((len(rows), dimension), np.float32)
+        vectors = np.empty((len(rows), self._dimension), np.float32)
         numbers = np.searchsorted(self.starts, rows, side="right") - 1
         for number in np.unique(numbers):
             is_here = numbers == number
@@ -271,9 +246,12 @@ class Rows:
             self._columns[name] = np.concatenate([np.zeros(0, kind), *arrays])
         return self._columns[name]
 
-    def has_column(self, name: str) -> bool:
-        """Return whether any segment has a column."""
-        return any(name in segment.columns for segment in self.segments)
+    def extremes(self, *names: str) -> tuple[float, float] | None:
+        """Return the least and the largest number of some columns, if a segment has one."""
+        columns = [s.columns[name] for s in self.segments for name in names if name in s.columns]
+        if not columns:
+            return None
+        return float(min(map(np.nanmin, columns))), float(max(map(np.nanmax, columns)))
 
     def hashes(self, name: str) -> tuple[NDArray[np.uint64], Keys]:
         """Return the hashes of all values of a field, and the document of each; 0 is no value."""
@@ -303,9 +281,7 @@ class Rows:
         """Return the numbers of some ids; those of unknown and deleted documents are absent."""
         names = set(ids)
         hashes = np.array([value_hash(name) for name in names], np.uint64)
-        is_found = np.isin(self.column("key"), hashes)
-        if self.live is not None:
-            is_found &= self.live
+        is_there = np.isin(self.column("key"), hashes) & self.live
         # Two ids may share a hash.
-        rows = {self.document(row).id: row for row in np.flatnonzero(is_found).tolist()}
+        rows = {self.document(row).id: row for row in np.flatnonzero(is_there).tolist()}
         return {name: row for name, row in rows.items() if name in names}

@@ -8,11 +8,10 @@ import numpy as np
 
 from boolattn.scoring.exact import Ranked
 from boolattn.stores.base import Reader, mean_vector, similarities
-from boolattn.stores.filters import EARLIEST, LARGEST, LATEST, RANGES, SMALLEST, Field, Filter
-from boolattn.stores.local.graphs import open_vectors
+from boolattn.stores.filters import NUMBERS, RANGES, Field, Filter
 from boolattn.stores.local.manifest import read_stamps
 from boolattn.stores.local.segments import Rows
-from boolattn.stores.local.vectors import ExactVectors
+from boolattn.stores.local.vectors import ExactVectors, open_vectors
 from boolattn.stores.local.words import Words
 from boolattn.stores.values import ValueCounts, filter_hash, items
 
@@ -32,20 +31,16 @@ _MAX_MASKS = 64
 class Snapshot(Reader):
     """One state of a local store; the key of a document is its number."""
 
-    can_scan = True
-
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.label, self.manifest, self.settings = str(folder), manifest, manifest.settings
         self.stamps = read_stamps(folder, manifest)
-        self.rows = Rows.open(folder, manifest)
+        self.rows = Rows(folder, manifest)
         self.index = open_vectors(folder, manifest, self.rows)
         self.scans = self.index.is_exact
-        self._words = None
-        if manifest.words:
-            self._words = Words(folder / manifest.words, is_copied=manifest.is_small)
-        self.has_words = self._words is not None
+        words, is_small = manifest.words, manifest.is_small
+        self._words = Words(folder / words, is_copied=is_small) if words else None
         self._masks: dict[Filter, Mask | None] = {}
-        self._fields: dict[str, Field] | None = None
+        self._fields: dict[str, Field] = {}
 
     def changed_files(self, folder: Path) -> set[str]:
         """Return which mapped files were changed in place or replaced since they were opened."""
@@ -60,7 +55,9 @@ class Snapshot(Reader):
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         """Return the nearest documents: several rows of one may be among the nearest rows."""
         self.check_length(vectors)
-        mask, n_rows, limit = self._row_mask(self.mask(where)), n, len(self.rows)
+        mask, n_rows, limit = self.mask(where), n, len(self.rows)
+        if mask is not None and self.rows.has_passages:
+            mask = np.repeat(mask, np.diff(self.rows.first_rows))
         while True:
             ranked = []
             for rows, scores in zip(*self.index.search(vectors, n_rows, mask), strict=True):
@@ -79,15 +76,18 @@ class Snapshot(Reader):
         """Compare the best rows of given documents."""
         self.check_length(vectors)
         rows, firsts = self.rows.of_documents(keys)
-        products = similarities(vectors, self.rows.vectors(rows))
-        if not self.rows.has_passages or not len(rows):
+        return self._best_of(similarities(vectors, self.rows.vectors(rows)), firsts)
+
+    def _best_of(self, products: Array, firsts: Keys) -> Array:
+        """Return the highest products of documents whose rows begin at some places."""
+        if not self.rows.has_passages or not len(firsts):
             return products
         return np.asarray(np.maximum.reduceat(products, firsts, axis=1), np.float32)
 
     def scan(self, vectors: Array, where: Filter) -> tuple[Keys, Array]:
         """Compare every document."""
         self.check_length(vectors)
-        scores = ExactVectors(self.rows).document_scores(vectors)
+        scores = self._best_of(ExactVectors(self.rows).scores(vectors), self.rows.first_rows[:-1])
         if (mask := self.mask(where)) is None:
             return np.arange(scores.shape[1]), scores
         keys = np.flatnonzero(mask)
@@ -124,11 +124,11 @@ class Snapshot(Reader):
 
     def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
         """Read the rows of documents."""
-        vectors = {}
-        for name, number in self.rows.find(ids).items():
-            rows, _ = self.rows.of_documents(np.array([number]))
-            vectors[name] = mean_vector(self.rows.vectors(rows))
-        return vectors
+        keys = self.rows.find(ids)
+        return {name: mean_vector(self._passages(key)) for name, key in keys.items()}
+
+    def _passages(self, key: int) -> Array:
+        return self.rows.vectors(np.arange(*self.rows.first_rows[key : key + 2]))
 
     def documents(self, keys: Keys) -> list[Document | None]:
         """Read documents."""
@@ -136,44 +136,31 @@ class Snapshot(Reader):
 
     def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
         """Compare the rows of each document that has several."""
-        return [self._best_passage(vector, key) for key in keys.tolist()]
-
-    def _best_passage(self, vector: Array, key: int) -> tuple[int, int] | None:
-        first, last = self.rows.first_rows[key : key + 2]
-        if last - first == 1:
-            return None
-        nearest = (self.rows.vectors(np.arange(first, last)) @ vector).argmax()
-        return self.rows.spans(key)[int(nearest)]
+        passages: list[tuple[int, int] | None] = []
+        for key in keys.tolist():
+            spans = self.rows.spans(key)
+            nearest = int((self._passages(key) @ vector).argmax()) if len(spans) > 1 else 0
+            passages.append(spans[nearest] if len(spans) > 1 else None)
+        return passages
 
     def fields(self) -> Mapping[str, Field]:
         """Return the fields, with the ranges of their columns."""
-        if self._fields is None:
-            self._fields = {}
+        if not self._fields:
             for name in self.rows.names():
-                numbers = self._range(name, SMALLEST, LARGEST)
-                self._fields[name] = Field(numbers, self._range(name, EARLIEST, LATEST))
+                ranges = [[f"{column}:{name}" for column in pair] for pair in NUMBERS]
+                self._fields[name] = Field(*(self.rows.extremes(*pair) for pair in ranges))
         return self._fields
-
-    def _range(self, name: str, least: str, most: str) -> tuple[float, float] | None:
-        if not self.rows.has_column(f"{most}:{name}"):
-            return None
-        low, high = (self.rows.column(f"{column}:{name}") for column in (least, most))
-        return float(np.nanmin(low)), float(np.nanmax(high))
 
     def sample(self, n: int) -> list[Document]:
         """Read documents at equal distances."""
-        live = self.rows.live
-        keys = np.arange(self.rows.n_documents) if live is None else np.flatnonzero(live)
-        if not len(keys):
-            return []
-        chosen = np.unique(np.linspace(0, len(keys) - 1, n).astype(int))
-        return [self.rows.document(int(key)) for key in keys[chosen]]
+        keys = np.flatnonzero(self.rows.live)
+        chosen = np.unique(np.linspace(0, max(len(keys), 1) - 1, n).astype(int))
+        return [self.rows.document(key) for key in keys[chosen[: len(keys)]].tolist()]
 
     def value_counts(self, name: str, n: int) -> ValueCounts:
         """Count the values of a field in its columns."""
         hashes, numbers = self.rows.hashes(name)
-        live = self.rows.live
-        is_live = (hashes != 0) if live is None else (hashes != 0) & live[numbers]
+        is_live = (hashes != 0) & self.rows.live[numbers]
         hashes, numbers = hashes[is_live], numbers[is_live]
         order = np.lexsort((numbers, hashes))
         hashes, numbers = hashes[order], numbers[order]
@@ -198,10 +185,7 @@ class Snapshot(Reader):
         return self._masks[where]
 
     def _new_mask(self, where: Filter) -> Mask | None:
-        if not where:
-            return self.rows.live
-        live = self.rows.live
-        mask = np.ones(self.rows.n_documents, bool) if live is None else live.copy()
+        mask = self.rows.live.copy()
         for condition in where.conditions:
             mask &= self._passes(condition)
         if where.alternatives:
@@ -213,12 +197,12 @@ class Snapshot(Reader):
         mask[list(where.without)] = False
         for terms in where.lacking:
             mask[self._word_index.asserting(terms)] = False
-        return mask
+        return None if mask.all() else mask
 
     def _passes(self, condition: Condition) -> Mask:
         """Return which documents meet a condition, deleted ones too."""
         if condition.kind in RANGES:
-            column = self.rows.column(f"{condition.column}:{condition.name}")
+            column = self.rows.column(condition.number)
             mask = np.asarray(RANGES[condition.kind](column, condition.values[0]), bool)
         elif condition.kind == "exists":
             has_value = self.rows.column(f"hash:{condition.name}") != 0
@@ -234,11 +218,6 @@ class Snapshot(Reader):
             mask[numbers[np.isin(hashes, np.array(wanted, np.uint64))]] = True
             mask = ~mask if condition.kind == "not" else mask
         return ~mask if condition.is_negated else mask
-
-    def _row_mask(self, documents: Mask | None) -> Mask | None:
-        if documents is None or not self.rows.has_passages:
-            return documents
-        return np.repeat(documents, np.diff(self.rows.first_rows))
 
     @property
     def _word_index(self) -> Words:

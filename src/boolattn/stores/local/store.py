@@ -13,28 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.errors import BoolattnError, ConfigError, DataError, IndexFolderError
-from boolattn.stores.base import Draft, Store, check_ids
+from boolattn.errors import BoolattnError, DataError, IndexFolderError
+from boolattn.stores.base import Draft, Store
+from boolattn.stores.local import manifest as disk
 from boolattn.stores.local import segments as storage
-from boolattn.stores.local import transaction as disk
-from boolattn.stores.local.graphs import check_vectors, write_graph
-from boolattn.stores.local.manifest import (
-    FORMAT,
-    MANIFEST,
-    Manifest,
-    check_files,
-    describe,
-    read_manifest,
-)
+from boolattn.stores.local.manifest import Manifest, check_files, describe, read_manifest
 from boolattn.stores.local.snapshot import Snapshot
+from boolattn.stores.local.vectors import faiss_module, write_graph
 from boolattn.stores.local.words import write_words
+from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from boolattn.stores.base import Array, StoreSettings
+    from boolattn.stores.base import Array
     from boolattn.stores.batches import Batch
     from boolattn.stores.local.manifest import SegmentEntry
+    from boolattn.stores.settings import StoreSettings
 
 _PRECISIONS = ("float32", "float16", "int8")
 
@@ -68,11 +63,18 @@ class LocalStore(Store):
     ) -> Iterator[LocalDraft]:
         """Build a store, which appears when it is complete."""
         folder = Path(address)
-        settings = _checked_settings(settings)
+        settings = settings.completed(EXACT, _PRECISIONS)
+        if settings.vectors == HNSW:
+            faiss_module()  # before anything is encoded
         with disk.writing(folder):
-            if not (replace or resume):
-                _check_free(folder)
-            disk.clean(folder, keep_segments=resume)
+            check_build(
+                address,
+                has_index=(folder / disk.MANIFEST).exists(),
+                is_stopped=(folder / disk.SEGMENTS).is_dir(),
+                replace=replace,
+                resume=resume,
+            )
+            disk.clean(folder, segments=not resume)
             generation = 1
             with suppress(IndexFolderError):
                 generation = read_manifest(folder).generation + 1
@@ -129,51 +131,48 @@ class LocalStore(Store):
     def adding(self, *, replace_old: bool = False) -> Iterator[LocalDraft]:
         """Add documents in one transaction."""
         with disk.writing(self.folder):
-            manifest = _checked_manifest(self.folder)
-            disk.clean(self.folder, keep_segments=True)
-            rows = storage.Rows.open(self.folder, manifest)
+            manifest, rows = self._changeable(segments=False)
             draft = LocalDraft(self.folder, manifest, rows)
             yield draft
             if draft.segments:
                 changed = replace(manifest, generation=manifest.generation + 1)
-                replaced = list(rows.find(draft.ids).values()) if replace_old else []
-                if replaced:
+                if replace_old and (replaced := rows.find(draft.ids)):
                     changed = _with_deleted(self.folder, changed, rows, replaced)
                 manifest = draft.finish(changed)
                 # Segments of additions that were stopped: no manifest names them.
-                disk.clean_segments(self.folder)
+                disk.clean(self.folder, others=False)
             self._open(manifest)
+
+    def _changeable(self, *, segments: bool) -> tuple[Manifest, storage.Rows]:
+        """Read what is changed, and remove what is not used, segments only if asked for."""
+        manifest = read_manifest(self.folder)
+        check_files(self.folder, manifest)
+        disk.clean(self.folder, segments=segments)
+        return manifest, storage.Rows(self.folder, manifest)
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete documents in one transaction."""
         names = check_ids(ids)
         read_manifest(self.folder)
         with disk.writing(self.folder):
-            manifest = _checked_manifest(self.folder)
-            disk.clean(self.folder)
-            rows = storage.Rows.open(self.folder, manifest)
+            manifest, rows = self._changeable(segments=True)
             numbers = rows.find(names)
-            if missing := [name for name in names if name not in numbers]:
-                raise DataError(f"no document {missing[0]!r} in {self.folder}; nothing was deleted")
+            self.check_known(names, numbers)
             if numbers:
                 changed = replace(manifest, generation=manifest.generation + 1)
-                manifest = _with_deleted(self.folder, changed, rows, list(numbers.values()))
+                manifest = _with_deleted(self.folder, changed, rows, numbers)
                 disk.commit(self.folder, manifest)
         self._open(manifest)
 
     def info(self) -> dict[str, Any]:
         """Return sizes and settings."""
-        manifest, settings = self.manifest, self.settings
+        manifest = self.manifest
         return {
             "documents": manifest.n_documents,
             "deleted": manifest.n_deleted,
             "passages": self._snapshot.rows.n_live,
-            "model": settings.model,
-            "dimension": settings.dimension,
-            "vectors": settings.vectors,
+            **super().info(),
             "recall": manifest.index.get("recall"),
-            "precision": settings.precision,
-            "words": bool(manifest.words),
             "megabytes": round(sum(file.size for file in manifest.files.values()) / 1e6, 3),
             "changes": manifest.generation,
         }
@@ -214,7 +213,7 @@ class LocalDraft(Draft):
 
     def _name(self, batch: Batch) -> str:
         settings = self.base.settings
-        return batch.digest(f"{settings.fingerprint} {settings.precision} {FORMAT}")
+        return batch.digest(f"{settings.fingerprint} {settings.precision} {disk.FORMAT}")
 
     def finish(self, manifest: Manifest) -> Manifest:
         """Add the segments, index their vectors and words, and commit."""
@@ -224,7 +223,7 @@ class LocalDraft(Draft):
             files |= storage.segment_files(self._folder, segment.name)
         segments = (*manifest.segments, *self.segments)
         changed = replace(manifest, segments=segments, files=files)
-        rows = storage.Rows.open(self._folder, changed)
+        rows = storage.Rows(self._folder, changed)
         index, new = write_graph(self._folder, changed, rows, first_row, lambda: self._sample(rows))
         files = {k: v for k, v in files.items() if not k.startswith("engine-")} | new
         changed = replace(changed, index=index, files=files)
@@ -255,39 +254,10 @@ class LocalDraft(Draft):
         return replace(manifest, words=name, files=files)
 
 
-def _checked_settings(settings: StoreSettings) -> StoreSettings:
-    settings = replace(settings, vectors=settings.vectors or "exact")
-    check_vectors(settings.vectors)
-    if settings.precision not in _PRECISIONS:
-        raise ConfigError(
-            f"precision must be one of {', '.join(_PRECISIONS)}, got {settings.precision!r}"
-        )
-    return settings
-
-
-def _check_free(folder: Path) -> None:
-    if (folder / MANIFEST).exists():
-        raise IndexFolderError(
-            f"{folder} holds an index: add to it with boolattn add, or build it anew with --replace"
-        )
-    if (folder / disk.SEGMENTS).is_dir():
-        raise IndexFolderError(
-            f"a build was stopped in {folder}: go on with --resume, or begin again with --replace"
-        )
-
-
-def _checked_manifest(folder: Path) -> Manifest:
-    manifest = read_manifest(folder)
-    check_files(folder, manifest)
-    return manifest
-
-
 def _with_deleted(
-    folder: Path, manifest: Manifest, rows: storage.Rows, numbers: list[int]
+    folder: Path, manifest: Manifest, rows: storage.Rows, numbers: Mapping[str, int]
 ) -> Manifest:
-    live = np.ones(rows.n_documents, bool) if rows.live is None else rows.live.copy()
-    live[numbers] = False
-    deleted = np.flatnonzero(~live)
+    deleted = np.union1d(np.flatnonzero(~rows.live), list(numbers.values()))
     name = f"deleted-{manifest.generation}-{len(deleted)}.npy"
     with (folder / name).open("wb") as handle:
         np.lib.format.write_array(handle, deleted, allow_pickle=False)

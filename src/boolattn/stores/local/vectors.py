@@ -1,18 +1,37 @@
-"""Exact neighbours among the memory-mapped vectors of a local store."""
+"""Neighbours among the memory-mapped vectors of a local store: exact, or by a graph of faiss.
+
+The recall of a graph against exact search is measured when it is built: the effort of a search is
+doubled until it is high enough, for few results and for the many candidates of a composed query.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boolattn.errors import IndexFolderError, MissingDataError
 from boolattn.scoring.exact import Ranked, top_k
 from boolattn.stores.base import similarities
+from boolattn.stores.local.manifest import describe
+from boolattn.stores.settings import HNSW
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
     from boolattn.stores.base import Array, Mask
+    from boolattn.stores.local.manifest import FileEntry, Manifest
     from boolattn.stores.local.segments import Rows
 
+    FaissIndex = Any
+
+#: Numbers of results, and the recall that tuning aims at.
+TARGETS = {10: 0.98, 1000: 0.95}
+_TIE = 1e-6
+#: Up to so many selected rows are compared one by one, which is exact and as fast.
+_FEW = 16_384
+_FIRST_EFFORT, _MOST_CANDIDATES = 32, 4096
 #: Maximum number of scores in memory: 256 MB.
 _MAX_SCORES = 1 << 26
 #: Rows of vectors that are rounded when stored and restored at once: they stay in the cache.
@@ -27,27 +46,15 @@ class ExactVectors:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
-    @property
-    def n_queries(self) -> int:
-        """How many queries are compared with every row at once."""
-        return max(1, _MAX_SCORES // max(1, len(self._rows)))
-
     def search(self, queries: Array, n: int, mask: Mask | None) -> Ranked:
         """Return the ``n`` nearest allowed rows of each query, best first; -1 pads."""
-        answers = []
-        for start in range(0, len(queries), self.n_queries):
-            scores = self.scores(queries[start : start + self.n_queries])
+        answers, size = [], max(1, _MAX_SCORES // max(1, len(self._rows)))
+        for start in range(0, len(queries), size):
+            scores = self.scores(queries[start : start + size])
             if mask is not None:
                 scores[:, ~mask] = -np.inf
             answers.append(best(scores, n))
         return Ranked(*(np.concatenate(column) for column in zip(*answers, strict=True)))
-
-    def document_scores(self, queries: Array) -> Array:
-        """Return the similarity of every document's best row. Shape ``(queries, documents)``."""
-        scores = self.scores(queries)
-        if not self._rows.has_passages:
-            return scores
-        return np.asarray(np.maximum.reduceat(scores, self._rows.first_rows[:-1], axis=1))
 
     def scores(self, queries: Array) -> Array:
         """Return the similarity of every row. Shape ``(queries, rows)``."""
@@ -57,7 +64,7 @@ class ExactVectors:
             for first in range(0, segment.count, size):
                 last = min(first + size, segment.count)
                 block = segment.block(slice(first, last))
-                scores[:, start + first : start + last] = similarities(queries, block)
+                similarities(queries, block, scores[:, start + first : start + last])
         return scores
 
 
@@ -70,3 +77,123 @@ def best(scores: Array, n: int) -> Ranked:
     ranked = top_k(scores, n)
     ranked.rows[ranked.scores == -np.inf] = -1
     return ranked
+
+
+def faiss_module() -> Any:  # noqa: ANN401 - a module
+    """Import faiss."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingDataError(
+            "hnsw needs faiss; pip install faiss-cpu, or use --vectors exact"
+        ) from error
+    return faiss
+
+
+class Hnsw:
+    """An open graph of neighbours; the effort is the number of candidates on the way."""
+
+    is_exact = False
+
+    def __init__(self, rows: Rows, index: FaissIndex, efforts: Mapping[str, Any]) -> None:
+        self._rows, self._index = rows, index
+        self._efforts = {int(depth): float(effort) for depth, effort in efforts.items()}
+
+    def effort_for(self, n: int) -> float:
+        """Return the effort for the next larger number of results that was measured."""
+        depths = sorted(self._efforts)
+        return self._efforts[next((depth for depth in depths if n <= depth), depths[-1])]
+
+    def search(self, queries: Array, n: int, mask: Mask | None) -> Ranked:
+        """Return the ``n`` nearest allowed rows of each query; some may be missed; -1 pads."""
+        faiss, n = faiss_module(), min(n, len(self._rows))
+        selector, effort = None, self.effort_for(n)
+        if mask is not None:
+            n_allowed = int(mask.sum())
+            if n_allowed <= max(n, _FEW):
+                allowed = np.flatnonzero(mask)
+                nearest = best(similarities(queries, self._rows.vectors(allowed)), n)
+                return Ranked(allowed[nearest.rows], nearest.scores)
+            # Where half the rows are selected, twice as many must be visited.
+            effort *= len(mask) / n_allowed
+            # faiss keeps no reference to the bits, so the name must stay.
+            bits = np.packbits(mask, bitorder="little")
+            selector = faiss.IDSelectorBitmap(bits)
+        n_visited = min(round(max(effort, n)), self._index.ntotal)
+        parameters = faiss.SearchParametersHNSW(sel=selector, efSearch=max(1, n_visited))
+        queries = np.ascontiguousarray(queries, np.float32)
+        scores, rows = self._index.search(queries, n, params=parameters)
+        return Ranked(rows, np.where(rows < 0, -np.inf, scores).astype(np.float32))
+
+    def tune(self, queries: Array) -> dict[str, Any]:
+        """Set the efforts; return them, and the recall against exact search, as settings."""
+        effort = float(_FIRST_EFFORT)
+        recalls: dict[str, float] = {}  # keys in JSON are text
+        for depth, target in TARGETS.items():
+            n = min(depth, len(self._rows))
+            exact = ExactVectors(self._rows).search(queries, n, None)
+            while True:
+                self._efforts[depth] = effort
+                share = _recall(exact, self.search(queries, n, None))
+                if share >= target or effort >= _MOST_CANDIDATES:
+                    break
+                effort *= 2
+            recalls[str(depth)] = round(share, 4)
+        efforts = {str(depth): effort for depth, effort in self._efforts.items()}
+        return {"effort": efforts, "recall": recalls, "n_sample": len(queries)}
+
+
+def write_graph(
+    folder: Path, manifest: Manifest, rows: Rows, first_row: int, sample: Callable[[], Array]
+) -> tuple[dict[str, Any], dict[str, FileEntry]]:
+    """Build an index of all rows, or add those from ``first_row`` on; return settings and files.
+
+    ``sample`` encodes queries to measure the recall with.
+    """
+    if manifest.settings.vectors != HNSW:
+        return {}, {}
+    faiss, name = faiss_module(), f"engine-{manifest.generation}.faiss"
+    if first_row:
+        index = faiss.read_index(str(folder / manifest.index["file"]))
+    else:
+        index = faiss.IndexHNSWFlat(manifest.settings.dimension, 32, faiss.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction = 80
+    for start, segment in zip(rows.starts, rows.segments, strict=False):
+        if start >= first_row:
+            index.add(np.ascontiguousarray(segment.block(slice(None))))
+    settings = Hnsw(rows, index, {}).tune(sample())
+    try:
+        faiss.write_index(index, str(folder / name))
+    except RuntimeError as error:
+        raise IndexFolderError(
+            f"cannot write {folder / name}: is the disk full? The old index is unchanged"
+        ) from error
+    return {"file": name, **settings}, {name: describe(folder / name)}
+
+
+def open_vectors(folder: Path, manifest: Manifest, rows: Rows) -> ExactVectors | Hnsw:
+    """Open what searches neighbours; a file is mapped into memory, which processes share."""
+    if manifest.settings.vectors != HNSW:
+        return ExactVectors(rows)
+    faiss, path = faiss_module(), folder / str(manifest.index.get("file"))
+    try:
+        flags = 0 if manifest.is_small else faiss.IO_FLAG_MMAP_IFC
+        index = faiss.read_index(str(path), flags)
+        opened = Hnsw(rows, index, manifest.index.get("effort", {}))
+        opened.effort_for(1)  # there is one
+    except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
+        raise IndexFolderError(f"cannot open {path}; build the index again") from error
+    if not isinstance(index, faiss.IndexHNSWFlat) or index.ntotal != len(rows):
+        raise IndexFolderError(f"{path} is no IndexHNSWFlat of {len(rows)} vectors")
+    return opened
+
+
+def _recall(exact: Ranked, approximate: Ranked) -> float:
+    """Return the share of the nearest rows that was found; ties are interchangeable."""
+    shares = []
+    for expected, scores in zip(exact.scores, approximate.scores, strict=True):
+        expected = expected[expected > -np.inf]
+        if len(expected):
+            n_found = int((scores >= expected.min() - _TIE).sum())
+            shares.append(min(n_found, len(expected)) / len(expected))
+    return float(np.mean(shares)) if shares else 1.0

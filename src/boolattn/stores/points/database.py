@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from typing import Self
 
-    from boolattn.stores.base import Array, StoreSettings
+    from boolattn.stores.base import Array
     from boolattn.stores.filters import Filter
+    from boolattn.stores.settings import StoreSettings
 
     #: Format, settings, collection, mean length of documents, and fields of the metadata.
     State = dict[str, Any]
@@ -80,27 +81,16 @@ class Hit(NamedTuple):
 
 
 class PointDatabase(ABC):
-    """A collection of a vector database, which need not be there yet.
+    """A collection of a vector database, which need not be there yet."""
 
-    Attributes:
-        label: The address, which names it in errors.
-        name: Of the store, an alias of a collection.
-        collection: The collection, or the alias.
-        settings: Of the store, once they are known.
-        limit: Maximum number of results of one search.
-        has_idf: Whether the database itself multiplies weights of words by their rarity.
-        is_exact: Whether a search compares every point, whatever the settings say.
-        precisions: How vectors can be stored.
-    """
-
-    label: str
-    name: str
-    collection: str
-    settings: StoreSettings
-    limit: int | None = None
-    has_idf: bool = False
-    is_exact: bool = False
-    precisions: Sequence[str]
+    label: str  # the address, which names it in errors
+    name: str  # of the store, an alias of a collection
+    collection: str  # the collection, or the alias
+    settings: StoreSettings  # of the store, once they are known
+    limit: int | None = None  # maximum number of results of one search
+    has_idf: bool = False  # whether the database itself multiplies weights of words by rarity
+    is_exact: bool = False  # whether a search compares every point, whatever the settings say
+    precisions: Sequence[str]  # how vectors can be stored
 
     @abstractmethod
     def __init__(self, address: str) -> None: ...
@@ -139,9 +129,8 @@ class PointDatabase(ABC):
     def dimension(self) -> int:
         """Return the length of vectors; 0 where they are not compared by inner product."""
 
-    @abstractmethod
-    def create_index(self, name: str) -> None:
-        """Prepare to filter by a number, ``numbers.…``."""
+    def create_index(self, _name: str) -> None:  # noqa: B027
+        """Prepare to filter by a number, ``numbers.…``; by default there is nothing to do."""
 
     @abstractmethod
     def rows(self, point: Point) -> list[Any]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import replace
+import re
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.errors import DataError, ServerError
+from boolattn.errors import DataError, IndexFolderError, IndexMismatchError, ServerError
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import Draft
-from boolattn.stores.batches import document_numbers, document_tags, document_terms, number_name
-from boolattn.stores.filters import EARLIEST, LARGEST, LATEST, SMALLEST, Field, Filter
+from boolattn.stores.batches import document_numbers, document_tags, document_terms
+from boolattn.stores.filters import NUMBERS, Field, Filter
 from boolattn.stores.points.database import (
+    FORMAT,
     Point,
     key_of,
     number_key,
@@ -22,6 +23,7 @@ from boolattn.stores.points.database import (
     term_index,
     warned,
 )
+from boolattn.stores.settings import no_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,37 +32,29 @@ if TYPE_CHECKING:
     from boolattn.stores.base import Array
     from boolattn.stores.batches import Batch, DocumentTerms
     from boolattn.stores.points.database import PointDatabase, State
+    from boolattn.stores.settings import StoreSettings
 
 #: Keys of documents that are read at once.
 _PAGE = 5000
 
 
+@dataclass
 class PointDraft(Draft):
     """Documents on their way into a collection.
 
     The head of a document is written last: with it the document is there. What is written again,
     after a writer was stopped, has the same keys.
-
-    Args:
-        database: The collection.
-        state: Of the store.
-        is_build: Whether the collection is a new one, and not searched yet.
-        is_resumed: Whether a stopped build wrote to it before.
     """
 
-    def __init__(
-        self,
-        database: PointDatabase,
-        state: State,
-        *,
-        is_build: bool = False,
-        is_resumed: bool = False,
-    ) -> None:
-        self._database, self._state = database, state
-        self._is_build, self._is_resumed = is_build, is_resumed
-        self._n_documents = 0
-        self._seen: set[int] = set()  # keys of the documents of a resumed build
-        self.is_empty = not is_resumed
+    _database: PointDatabase
+    _state: State
+    _is_build: bool = False  # whether the collection is a new one, and not searched yet
+    _is_resumed: bool = False  # whether a stopped build wrote to it before
+    _n_documents: int = 0
+    _seen: set[int] = field(default_factory=set)  # keys of the documents of a resumed build
+
+    def __post_init__(self) -> None:
+        self.is_empty = not self._is_resumed
 
     def known(self, ids: Sequence[str]) -> set[str]:
         """Look ids up; a build has none but its own."""
@@ -72,14 +66,14 @@ class PointDraft(Draft):
             return False
         ids = [document.id for document in batch.documents]
         known = self._versions(ids)
-        is_written = [known.get(name) for name in ids] == _batch_versions(batch)
+        is_written = [known.get(name) for name in ids] == batch.versions
         if is_written:
             self._note(ids)
         return is_written
 
     def write(self, batch: Batch, vectors: Array) -> None:
         """Write further passages, then heads; then remove passages of other versions."""
-        ids, versions = [document.id for document in batch.documents], _batch_versions(batch)
+        ids, versions = [document.id for document in batch.documents], batch.versions
         is_fresh = self._is_build and not self._is_resumed
         if not is_fresh:  # a build looks for documents with the same key when it is complete
             self._versions(ids)
@@ -175,22 +169,20 @@ class PointDraft(Draft):
         for document in documents:
             numbers = document_numbers(document.metadata)
             for name in document.metadata:
+                pairs = zip(fields.get(name, Field()), NUMBERS, strict=True)
                 limits = [
-                    [*(known or ()), *(numbers[c] for c in columns if c in numbers)]
-                    for known, columns in zip(
-                        fields.get(name, Field()), _columns(name), strict=True
-                    )
+                    [*(known or ()), *(numbers[c] for p in pair if (c := f"{p}:{name}") in numbers)]
+                    for known, pair in pairs
                 ]
                 fields[name] = Field(*((min(span), max(span)) if span else None for span in limits))
         if fields != before or not self._state["mean_length"]:
             mean = self._state["mean_length"] or float(np.mean(lengths)) or 1.0
             self._state = {**self._state, "fields": fields, "mean_length": mean}
             self._database.write_state(self._state)
-        for name, field in fields.items():
-            known = before.get(name, Field())
-            for span, old, columns in zip(field, known, _columns(name), strict=True):
-                for column in columns if span and not old else ():
-                    self._database.create_index(f"numbers.{number_key(column)}")
+        for name, spans in fields.items():
+            for span, old, pair in zip(spans, before.get(name, Field()), NUMBERS, strict=True):
+                for column in pair if span and not old else ():
+                    self._database.create_index(f"numbers.{number_key(f'{column}:{name}')}")
 
 
 def fields_of(state: State) -> dict[str, Field]:
@@ -201,13 +193,42 @@ def fields_of(state: State) -> dict[str, Field]:
     }
 
 
-def _columns(name: str) -> list[list[str]]:
-    """Return the names of a field's numbers, and those of its dates, as they are stored."""
-    pairs = ((SMALLEST, LARGEST), (EARLIEST, LATEST))
-    return [[number_name(column, name) for column in pair] for pair in pairs]
+def target_of(database: PointDatabase) -> str:
+    """Return the collection of a store; refuse a name that is none."""
+    if target := database.target():
+        return target
+    raise no_index(database.label)
 
 
-def _batch_versions(batch: Batch) -> list[str]:
-    """Return a hash of each document and its passages."""
-    pairs = zip(batch.lines, batch.spans, strict=True)
-    return [hashlib.sha256(line + f"{spans}".encode()).hexdigest()[:32] for line, spans in pairs]
+def find_builds(database: PointDatabase) -> tuple[str, list[str]]:
+    """Return the collection in use, and the stopped builds; remove what a build replaced."""
+    name, names, current = database.name, sorted(database.names()), database.target()
+    if name in names:
+        raise IndexFolderError(
+            f"{database.label} is a collection that boolattn did not make; choose another name"
+        )
+    builds = [
+        other for other in names if re.fullmatch(rf"{re.escape(name)}__[0-9a-f]{{16}}", other)
+    ]
+    for other in builds:
+        if other < current:  # its removal failed
+            database.drop(other)
+    return current, [other for other in builds if other > current]
+
+
+def begin(database: PointDatabase, settings: StoreSettings, *, is_resumed: bool) -> PointDraft:
+    """Begin a build, or go on with a stopped one, which must have the same settings."""
+    database.settings = settings
+    if is_resumed:
+        state = database.read_state()
+        if state["settings"] != asdict(settings):
+            raise IndexMismatchError(
+                f"the build that was stopped in {database.label} has other settings or another "
+                "model; begin again with --replace"
+            )
+        return PointDraft(database, state, True, True)
+    database.create()
+    state = {"format": FORMAT, "settings": asdict(settings), "collection": database.collection}
+    state |= {"mean_length": 0.0, "fields": {}}
+    database.write_state(state)
+    return PointDraft(database, state, True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import ConfigError, ServerError
-from boolattn.stores.batches import MAX_TAGS, number_name, tag_condition
+from boolattn.stores.batches import MAX_TAGS, tag_condition
 from boolattn.stores.filters import RANGES, SIGNS
 from boolattn.stores.points.database import (
     CANDIDATES,
@@ -28,7 +28,7 @@ from boolattn.stores.points.database import (
     number_key,
     parse_address,
 )
-from boolattn.stores.points.milvus_connection import LIMIT, Connection, DataType, MilvusClient
+from boolattn.stores.points.milvus_collection import LIMIT, Connection, DataType, MilvusClient
 from boolattn.stores.points.store import PointStore
 
 if TYPE_CHECKING:
@@ -139,9 +139,6 @@ class MilvusDatabase(PointDatabase):
         fields = self.call("describe_collection", self.collection)["fields"]
         lengths = {field["name"]: field["params"].get("dim", 0) for field in fields}
         return int(lengths.get(VECTOR, 0))
-
-    def create_index(self, name: str) -> None:
-        """Do nothing: numbers are one column."""
 
     def rows(self, point: Point) -> list[Row]:
         """Return the rows in which a body goes on, and then the point's."""
@@ -272,7 +269,7 @@ def _test(condition: Condition) -> str:
     """
     kind = condition.kind
     if kind in RANGES:
-        number = f'numbers["{number_key(number_name(condition.column, condition.name))}"]'
+        number = f'numbers["{number_key(condition.number)}"]'
         if not condition.is_negated:
             return f"{number} {SIGNS[kind]} {condition.values[0]}"
         return f"(not exists {number} or {number} {SIGNS[_OPPOSITE[kind]]} {condition.values[0]})"

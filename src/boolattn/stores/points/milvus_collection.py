@@ -1,17 +1,32 @@
-"""A collection of Milvus that someone else filled."""
+"""Connections to Milvus, and a collection of it that someone else filled.
+
+An address is that of a server or cluster, or a file (Milvus Lite). The token of a cluster is read
+from ``MILVUS_TOKEN`` and never stored.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
+import os
 import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import ConfigError, QueryError
+from boolattn.errors import ConfigError, MissingDataError, QueryError, ServerError
 from boolattn.settings import checked
 from boolattn.stores.filters import RANGES, SIGNS, of_type
-from boolattn.stores.foreign import COSINE, DOT, L2, Collection, Neighbours, as_array, check_metric
-from boolattn.stores.points.database import CANDIDATES
-from boolattn.stores.points.milvus_connection import LIMIT, TIMEOUT, Connection
+from boolattn.stores.foreign import COSINE, DOT, L2, Collection, Neighbours, check_metric
+from boolattn.stores.points.database import CANDIDATES, one_line
+
+try:
+    import grpc
+    from pymilvus import DataType, MilvusClient
+    from pymilvus.exceptions import MilvusException
+except ImportError as error:
+    raise MissingDataError("Milvus needs: pip install 'boolattn[milvus]'") from error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,10 +36,72 @@ if TYPE_CHECKING:
 
     Client = Any
 
+__all__ = ["LIMIT", "TIMEOUT", "Connection", "DataType", "MilvusClient", "MilvusCollection"]
+
+#: Maximum number of results of one search; Milvus's own limit.
+LIMIT = 16_384
+#: Seconds that an answer may take, and seconds for a graph to be built or read.
+TIMEOUT, _LOAD_TIMEOUT = 30.0, 3600.0
+_ERRORS = (MilvusException, grpc.RpcError)
 _METRICS = {"COSINE": COSINE, "IP": DOT, "L2": L2}
 #: Milvus Lite has no escape for these in ``like``.
 _WILDCARDS = re.compile(r"[%_\\]")
 _BM25 = 1  # as the client numbers functions
+
+
+@dataclass
+class Connection:
+    """A server, which is connected to again where a connection broke, or a file."""
+
+    _client: MilvusClient | str  # or an address with ://, or a file
+    _label: str  # names it in errors
+    _timeout: float = 0  # seconds that an answer may take; left out, TIMEOUT
+
+    def call(self, method: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Call a method of the client; read a collection that a new server process has not read."""
+        options = {"timeout": self._timeout or TIMEOUT} | options
+        client = self._client
+        with one_line(self._label, _ERRORS):
+            client = connect(client) if isinstance(client, str) else client
+            try:
+                return getattr(client, method)(*values, **options)
+            except MilvusException as error:
+                if not re.search("not loaded|not been loaded|released", str(error)):
+                    raise
+        self.load(values[0])
+        with one_line(self._label, _ERRORS):
+            return getattr(client, method)(*values, **options)
+
+    def load(self, collection: str) -> None:
+        """Make a collection ready to be searched."""
+        try:
+            self.call("load_collection", collection, timeout=_LOAD_TIMEOUT)
+        except ServerError:
+            # A killed writer may have cut a graph of Milvus Lite, which makes missing ones anew.
+            name = self.call("describe_collection", collection)["collection_name"]
+            folder = Path(str(self._client), "collections", name)
+            if not (graphs := [*folder.glob("partitions/*/indexes/*.idx")]):
+                raise
+            for path in graphs:
+                path.unlink()
+            self.call("load_collection", collection, timeout=_LOAD_TIMEOUT)
+
+
+@cache
+def connect(address: str) -> MilvusClient:
+    """Connect once: a file of Milvus Lite allows one connection."""
+    # They log a traceback of every error that they raise.
+    for name in ("pymilvus", "milvus_lite", "grpc._server"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    token = os.environ.get("MILVUS_TOKEN", "")
+    try:
+        return MilvusClient(address, token=token, timeout=TIMEOUT)
+    except MilvusException as error:
+        if "://" in address:
+            raise
+        raise ServerError(
+            f"{address}: {error.message}; a file allows one process; is it open in another?"
+        ) from error
 
 
 class MilvusCollection(Collection):
@@ -93,8 +170,6 @@ class MilvusCollection(Collection):
         self, texts: Sequence[str], n: int, conditions: Sequence[Condition] = ()
     ) -> list[Scored]:
         """Search by the collection's own BM25 function, all texts in one request."""
-        if not self.has_words:
-            return super().words(texts, n, conditions)
         answers = self._search(self._words, [*texts], n, conditions, metric_type="BM25")
         # Milvus Lite gives the scores below zero.
         return [
@@ -132,9 +207,7 @@ class MilvusCollection(Collection):
         return list(self._call("search", self._collection, **options))
 
     def _neighbours(self, rows: Sequence[Any]) -> Neighbours:
-        rows = [row for row in rows if row[self._vector] is not None]
-        vectors = as_array([row[self._vector] for row in rows], self.dimension)
-        return Neighbours([row[self._key] for row in rows], vectors)
+        return self.neighbours((row[self._key], row[self._vector]) for row in rows)
 
 
 def _test(condition: Condition, type_name: str) -> str:

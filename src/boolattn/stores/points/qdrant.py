@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.stores.batches import number_name, tag_condition
+from boolattn.stores.batches import tag_condition
 from boolattn.stores.filters import RANGES, Filter
 from boolattn.stores.points.database import (
     VECTOR,
@@ -18,7 +18,7 @@ from boolattn.stores.points.database import (
     number_key,
     parse_address,
 )
-from boolattn.stores.points.qdrant_connection import Connection, models
+from boolattn.stores.points.qdrant_collection import Connection, models
 from boolattn.stores.points.store import PointStore
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _filter(where: Filter, *further: Model) -> Model:
 def _stored(condition: Condition) -> Model:
     """Write a condition as one on tags or numbers."""
     if condition.kind in RANGES:
-        name = f"numbers.{number_key(number_name(condition.column, condition.name))}"
+        name = f"numbers.{number_key(condition.number)}"
         limits = models.Range(**{condition.kind: condition.values[0]})
         test, is_wanted = models.FieldCondition(key=name, range=limits), not condition.is_negated
     else:

@@ -1,17 +1,40 @@
-"""A collection of Qdrant's that someone else filled."""
+"""Connections to Qdrant, and a collection of it that someone else filled.
+
+An address is that of a server or cluster, or a folder (local mode). The key of a server is read
+from ``QDRANT_API_KEY`` and never stored.
+"""
 
 from __future__ import annotations
 
+import atexit
+import io
+import os
+import pickle  # nosec B403
+import sqlite3
+from contextlib import contextmanager, nullcontext
+from enum import Enum
+from pathlib import Path
+from threading import RLock
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import ConfigError
+from boolattn.errors import ConfigError, IndexBusyError, MissingDataError
 from boolattn.settings import checked
 from boolattn.stores.filters import RANGES
-from boolattn.stores.foreign import COSINE, DOT, L2, Collection, Neighbours, as_array, check_metric
-from boolattn.stores.points.qdrant_connection import TIMEOUT, Connection, models
+from boolattn.stores.foreign import COSINE, DOT, L2, Collection, Neighbours, check_metric
+from boolattn.stores.points.database import CANDIDATES, one_line
+
+try:
+    import portalocker
+    from qdrant_client import QdrantClient, models
+    from qdrant_client.common.client_exceptions import QdrantException
+    from qdrant_client.http.exceptions import ApiException
+    from qdrant_client.local import persistence
+except ImportError as error:
+    raise MissingDataError("Qdrant needs: pip install 'boolattn[qdrant]'") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from boolattn.stores.filters import Condition
     from boolattn.stores.foreign import Array, Row
@@ -19,7 +42,129 @@ if TYPE_CHECKING:
 
     Client = Any
 
+__all__ = ["TIMEOUT", "Connection", "QdrantCollection", "models"]
+
+TIMEOUT = 30
+#: What the client raises, and besides what a damaged folder does.
+_ERRORS = (ApiException, QdrantException, ValueError, RuntimeError, OSError, sqlite3.Error)
+_DAMAGE = (pickle.UnpicklingError, EOFError, KeyError, TypeError, AttributeError)
+#: Open folders of local mode, each of which allows one client.
+_folders: dict[Path, QdrantClient] = {}
+#: Local mode is no server: two threads may not use it at once.
+_LOCK = RLock()
 _METRICS = {"Cosine": COSINE, "Dot": DOT, "Euclid": L2}
+
+
+class Connection:
+    """A server, which is connected to again where a connection broke, or a folder of local mode.
+
+    Args:
+        client: A ``QdrantClient``, an address with ``://``, or a folder.
+        label: Names it in errors.
+        timeout: Seconds that an answer may take.
+    """
+
+    def __init__(self, client: QdrantClient | str, label: str, timeout: float = TIMEOUT) -> None:
+        self.label, self.timeout, self.folder = label, max(1, round(timeout)), None
+        self._client = client
+        if isinstance(client, str) and "://" not in client:
+            self.folder, self.is_local = Path(client).resolve(), True
+        elif isinstance(client, str):
+            options = {"timeout": self.timeout, "check_compatibility": False}
+            key = os.environ.get("QDRANT_API_KEY")
+            with one_line(label, _ERRORS):
+                self._client = QdrantClient(url=client, api_key=key, **options)
+            self.is_local = False
+        else:
+            options = client.init_options
+            self.is_local = bool(options.get("path")) or options.get("location") == ":memory:"
+
+    def call(self, method: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Call a method of the client; its errors become one line."""
+        with one_line(self.label, _ERRORS + _DAMAGE), _LOCK if self.is_local else nullcontext():
+            client = self._client if self.folder is None else _open_folder(self.folder)
+            return getattr(client, method)(*values, **options)
+
+    def search(
+        self, collection: str, queries: Iterable[Any], *, is_exact: bool = False, **options: Any
+    ) -> list[list[Any]]:
+        """Return the points of each query, all queries in one request.
+
+        Args:
+            collection: Its name.
+            queries: Lists of numbers, sparse vectors, or ``None`` for a filter alone.
+            is_exact: Whether all points are compared, as they are.
+            options: Of the requests.
+        """
+        effort = {"hnsw_ef": max(options["limit"], CANDIDATES), "exact": is_exact}
+        quantization = models.QuantizationSearchParams(ignore=True) if is_exact else None
+        params = models.SearchParams(**effort, quantization=quantization)
+        # Local mode is exact, and warns of what is for a graph.
+        options |= {"params": None if self.is_local else params}
+        requests = [models.QueryRequest(query=query, **options) for query in queries]
+        limits = {"timeout": self.timeout}
+        answers = (
+            self.call("query_batch_points", collection, requests, **limits) if requests else ()
+        )
+        return [answer.points for answer in answers]
+
+
+def _open_folder(folder: Path) -> QdrantClient:
+    meta, client = folder / "meta.json", _folders.get(folder)
+    if client is not None:
+        if meta.exists():
+            return client
+        _folders.pop(folder).close()  # someone removed the folder
+    _check_free(folder / ".lock")
+    if meta.exists() and not meta.stat().st_size and not (folder / ".lock").exists():
+        meta.unlink()  # its process was killed before it wrote anything
+    with _points_only():
+        client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
+    _folders[folder] = client
+    atexit.register(client.close)
+    return client
+
+
+def _check_free(lock: Path) -> None:
+    """Refuse a folder that another process holds; the client would read all of it before."""
+    if not lock.exists():
+        return
+    with lock.open("r+") as file:
+        try:
+            portalocker.lock(file, portalocker.LOCK_EX | portalocker.LOCK_NB)
+        except portalocker.LockException as error:
+            raise IndexBusyError(
+                f"another process holds the folder {lock.parent}; wait until it ends, or use a "
+                "server"
+            ) from error
+
+
+@contextmanager
+def _points_only() -> Iterator[None]:
+    """Let local mode read points, and nothing else that a pickle can hold.
+
+    Local mode unpickles what a folder holds, and has no setting for it; its classes name the
+    pickle module as a global of theirs. It is exchanged only while a folder is opened, which is
+    the only time that anything is unpickled (a new collection has a new name, and so no file yet),
+    and under the lock of local mode. Another thread that opens a folder by itself in that time
+    reads its points as ever.
+    """
+    reader = SimpleNamespace(dumps=pickle.dumps, loads=lambda raw: _Points(io.BytesIO(raw)).load())
+    before, persistence.pickle = persistence.pickle, reader
+    try:
+        yield
+    finally:
+        persistence.pickle = before
+
+
+class _Points(pickle.Unpickler):
+    """Reads points, and refuses any other class: a pickle could run code."""
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - a class
+        kind = getattr(models, name, None) if module == models.VectorParams.__module__ else None
+        if isinstance(kind, type) and issubclass(kind, models.BaseModel | Enum):
+            return kind
+        raise ValueError(f"a folder of Qdrant holds {module}.{name}, which is no point")
 
 
 class QdrantCollection(Collection):
@@ -84,13 +229,10 @@ class QdrantCollection(Collection):
         return {point.id: point.payload or {} for point in points}
 
     def _neighbours(self, points: Sequence[Any]) -> Neighbours:
-        pairs = [(point.id, self._vector(point.vector)) for point in points]
-        pairs = [(name, vector) for name, vector in pairs if vector is not None]
-        vectors = as_array([vector for _, vector in pairs], self.dimension)
-        return Neighbours([name for name, _ in pairs], vectors)
-
-    def _vector(self, vector: Any) -> Any:  # noqa: ANN401 - a list, or lists by name
-        return vector.get(self._using or "") if isinstance(vector, dict) else vector
+        """Return points with their vectors, which are lists, or lists by name."""
+        vectors = [p.vector if isinstance(p.vector, dict) else {"": p.vector} for p in points]
+        pairs = zip(points, vectors, strict=True)
+        return self.neighbours((point.id, named.get(self._using or "")) for point, named in pairs)
 
 
 def _payload_filter(conditions: Sequence[Condition]) -> Any:  # noqa: ANN401 - a model of Qdrant's

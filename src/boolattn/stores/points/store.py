@@ -1,4 +1,4 @@
-"""A store in a vector database, by its address.
+"""A store in a vector database, by its address, and how it is searched.
 
 The store's name is an alias of a collection ``NAME__…``. A build fills a collection of its own, and
 the alias changes when it is complete. Several processes may write, but not the same document at
@@ -7,45 +7,70 @@ once. Words are weighted for the mean length of the first batch's documents, wha
 
 from __future__ import annotations
 
-import re
+import math
 import time
 from contextlib import contextmanager
-from dataclasses import asdict
-from dataclasses import replace as changed
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from boolattn.errors import (
-    ConfigError,
-    DataError,
-    IndexFolderError,
-    IndexMismatchError,
-    ServerError,
-)
-from boolattn.stores.base import StoreSettings, check_ids
+import numpy as np
+
+from boolattn.data.records import Document
+from boolattn.errors import IndexMismatchError, QueryError, ServerError
+from boolattn.scoring.exact import Ranked
+from boolattn.stores.base import ServerStore, mean_vector
 from boolattn.stores.filters import Filter
-from boolattn.stores.points.database import FORMAT, warned
-from boolattn.stores.points.draft import PointDraft
-from boolattn.stores.points.reader import PointReader
+from boolattn.stores.points.database import (
+    VECTOR,
+    WORDS,
+    key_of,
+    passage_keys,
+    term_index,
+    warned,
+)
+from boolattn.stores.points.draft import PointDraft, begin, fields_of, find_builds, target_of
+from boolattn.stores.settings import HNSW, StoreSettings, check_build, check_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from boolattn.stores.base import Draft
-    from boolattn.stores.points.database import PointDatabase
+    from boolattn.stores.base import Array, Draft, Keys, Mask
+    from boolattn.stores.filters import Condition, Field
+    from boolattn.stores.points.database import Hit, PointDatabase, State
 
-_VECTORS = ("exact", "hnsw")
+#: Vectors of one request, which should not exceed the time of one call.
+_QUERIES = 64
+#: Seconds for which counts are remembered.
+_FRESH = 60.0
 
 
-class PointStore(PointReader):
+class PointStore(ServerStore):
     """A store that :meth:`create` made."""
 
     database_type: ClassVar[type[PointDatabase]]
+
+    def __init__(self, database: PointDatabase, state: State) -> None:
+        self._database, self.limit = database, database.limit
+        self.label = self.address = database.label
+        self._counts: dict[str, tuple[float, int]] = {}
+        self._set(state)
+
+    def _set(self, state: State) -> None:
+        self._state, self.settings = state, StoreSettings(**state["settings"])
+        self._database.settings = self.settings
+
+    def refresh(self) -> bool:
+        """Read the state again: another process may have built the store anew."""
+        before = self._state
+        self._set(self._database.read_state())
+        if is_new := bool(self._state["collection"] != before["collection"]):
+            self._counts.clear()
+        return is_new
 
     @classmethod
     def open(cls, address: str) -> Self:
         """Open a store; it is searched by its alias, so that a build anew is seen at once."""
         database = cls.database_type(address)
-        _target(database)
+        target_of(database)
         store = cls(database, database.read_state())
         if database.dimension() != store.settings.dimension:
             raise IndexMismatchError(
@@ -60,28 +85,19 @@ class PointStore(PointReader):
     ) -> Iterator[Draft]:
         """Build a collection of another name, which the address means at the end."""
         database = cls.database_type(address)
-        settings = changed(settings, vectors=settings.vectors or "hnsw")
-        for value, values in (
-            (settings.vectors, _VECTORS),
-            (settings.precision, database.precisions),
-        ):
-            if value not in values:
-                raise ConfigError(f"{address} takes {' or '.join(values)}, not {value!r}")
-        current, stopped = _builds(database)
-        if stopped and not (replace or resume):
-            raise IndexFolderError(
-                f"a build was stopped in {address}: go on with --resume, or begin again with "
-                "--replace"
-            )
+        settings = settings.completed(HNSW, database.precisions)
+        current, stopped = find_builds(database)
+        check_build(
+            address,
+            has_index=bool(current),
+            is_stopped=bool(stopped),
+            replace=replace,
+            resume=resume,
+        )
         is_resumed = resume and bool(stopped)
-        if current and not (replace or is_resumed):
-            raise IndexFolderError(
-                f"{address} holds an index: add to it with boolattn add, or build it anew with "
-                "--replace"
-            )
         # Later builds have higher names.
         name = stopped.pop() if is_resumed else f"{database.name}__{time.time_ns():016x}"
-        draft = _begin(database.at(name), settings, is_resumed=is_resumed)
+        draft = begin(database.at(name), settings, is_resumed=is_resumed)
         for other in stopped:
             database.drop(other)
         try:
@@ -105,7 +121,7 @@ class PointStore(PointReader):
         whole, and the same documents written again, with ``replace_old``, complete the rest.
         """
         # By its name: documents of a store that is built anew meanwhile would be lost unseen.
-        database = self._database.at(_target(self._database))
+        database = self._database.at(target_of(self._database))
         try:
             yield PointDraft(database, database.read_state())
         finally:
@@ -115,8 +131,7 @@ class PointStore(PointReader):
         """Delete the heads, with which the documents are gone, and then the rest."""
         ids = check_ids(ids)
         keys = self.find(ids)
-        if missing := [name for name in ids if name not in keys]:
-            raise DataError(f"no document {missing[0]!r} in {self.label}; nothing was deleted")
+        self.check_known(ids, keys)
         if not keys:
             return
         try:
@@ -130,58 +145,179 @@ class PointStore(PointReader):
 
     def info(self) -> dict[str, Any]:
         """Return what people may want to know of the store."""
-        settings = self.settings
+        counts = {"documents": self.count(Filter()), "passages": self._database.count(None)}
+        is_exact = {"vectors": "exact"} if self._database.is_exact else {}
+        return counts | super().info() | is_exact
+
+    def count(self, where: Filter) -> int:
+        """Count heads."""
+        return self._database.count(where)
+
+    def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
+        """Ask for passages, and for more of them until they are of enough documents."""
+        self.check_length(vectors)
+        rankings: list[Ranked] = []
+        for start in range(0, len(vectors), _QUERIES):
+            n_points = n * 2 if self.settings.passages else n
+            while True:
+                n_points = max(1, min(n_points, self.limit or n_points))
+                queries = [*vectors[start : start + _QUERIES]]
+                answers = self._database.search(VECTOR, queries, n_points, where)
+                ranked = self._ranked(answers, n)
+                pairs = zip(answers, ranked, strict=True)
+                is_enough = all(len(a) < n_points or len(r.rows) >= n for a, r in pairs)
+                if is_enough or n_points == self.limit:
+                    break
+                n_points *= 4
+            rankings += ranked
+        return rankings
+
+    def similarities(self, vectors: Array, keys: Keys) -> Array:
+        """Compare the passages of documents; a document that is gone is like nothing."""
+        self.check_length(vectors)
+        points = self._points(keys)
+        scores = self._database.scores(vectors, _flat(points))
+        products = np.zeros((len(vectors), len(keys)), np.float32)
+        for column, key in enumerate(keys.tolist()):
+            if rows := [scores[point] for point in points.get(key, ()) if point in scores]:
+                products[:, column] = np.max(rows, axis=0)
+        return products
+
+    def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
+        """Search the words of heads; rarity is in the vectors of the queries, or the database's."""
+        if not self.has_words:
+            raise self.no_words()
+        rarity = self._rarity(dict.fromkeys(term for terms in queries for term in terms))
+        vectors = [
+            {term_index(term): rarity[term] for term in terms if term in rarity}
+            for terms in queries
+        ]
+        n, asked = max(1, min(n, self.limit or n)), [vector for vector in vectors if vector]
+        answers: list[list[Hit]] = []
+        for start in range(0, len(asked), _QUERIES):
+            answers += self._database.search(WORDS, asked[start : start + _QUERIES], n, where)
+        ranked = iter(self._ranked(answers, n))
+        nothing = Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
+        return [next(ranked) if vector else nothing for vector in vectors]
+
+    def frequencies(self, terms: Sequence[str]) -> list[int]:
+        """Count documents, for each term by itself, unless that was done a moment ago."""
+        return [self._remembered(term) for term in terms]
+
+    def matching(self, condition: Condition, keys: Keys) -> Mask:
+        """Ask which documents pass a filter."""
+        passing = self._database.passing(keys.tolist(), Filter((condition,)))
+        return np.isin(keys, [*passing])
+
+    def resolve(self, condition: Condition) -> Condition:
+        """Refuse what vector databases cannot compare alike."""
+        if condition.kind == "contains":
+            raise QueryError(
+                f"filter {condition.name!r}: {self.label} cannot filter by contains; use = or "
+                "search for the word"
+            )
+        return super().resolve(condition)
+
+    def _terms(self, keys: Keys) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+        """Read the stored terms."""
+        rows = self._database.get(keys.tolist(), ["asserted", "denied"])
+        for row in (rows.get(key, {}) for key in keys.tolist()):
+            yield row.get("asserted", ()), row.get("denied", ())
+
+    def find(self, ids: Sequence[str]) -> dict[str, int]:
+        """Read the heads of some ids."""
+        rows = self._database.get(map(key_of, ids), ["id"])
+        keys = {row["id"]: key for key, row in rows.items()}
+        return {name: keys[name] for name in ids if name in keys}
+
+    def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
+        """Read the vectors of all passages."""
+        keys = self.find(ids)
+        points = self._points(np.array([*keys.values()], np.int64))
+        rows = self._database.get(_flat(points), [], with_vectors=True)
+        vectors = {
+            name: [rows[p]["vector"] for p in points.get(key, ()) if "vector" in rows.get(p, {})]
+            for name, key in keys.items()
+        }
+        return {name: mean_vector(np.stack(listed)) for name, listed in vectors.items() if listed}
+
+    def documents(self, keys: Keys) -> list[Document | None]:
+        """Read documents from their heads."""
+        rows = self._database.get(keys.tolist(), ["body"])
+        read = {key: Document(**row["body"]["document"]) for key, row in rows.items()}
+        return [read.get(key) for key in keys.tolist()]
+
+    def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
+        """Compare the passages of documents that have several."""
+        points = self._points(keys) if self.settings.passages else {}
+        points = {key: listed for key, listed in points.items() if len(listed) > 1}
+        rows = self._database.get(points, ["body"])
+        scores = self._database.scores(vector[None], _flat(points))
+        best: dict[int, tuple[int, int]] = {}
+        for key, row in rows.items():
+            spans, listed = row["body"]["spans"], points[key]
+            # One that was just replaced has other passages.
+            if len(spans) == len(listed) and all(point in scores for point in listed):
+                start, end = spans[int(np.argmax([scores[point][0] for point in listed]))]
+                best[key] = start, end
+        return [best.get(key) for key in keys.tolist()]
+
+    def fields(self) -> Mapping[str, Field]:
+        """Read the fields, which every write adds to."""
+        self.refresh()
+        return fields_of(self._state)
+
+    def sample(self, n: int) -> list[Document]:
+        """Read the documents of smallest keys, which are hashes of their ids."""
+        documents = self.documents(np.array(self._database.heads(1, max(n, 1))[:n], np.int64))
+        return [document for document in documents if document]
+
+    def _rarity(self, terms: Iterable[str]) -> dict[str, float]:
+        """Return the factor of each term in a query; a term that no document has is absent."""
+        if self._database.has_idf:
+            return dict.fromkeys(terms, 1.0)
+        total, counts = self._remembered(""), {term: self._remembered(term) for term in terms}
         return {
-            "documents": self.count(Filter()),
-            "passages": self._database.count(None),
-            "model": settings.model,
-            "dimension": settings.dimension,
-            "similarity": settings.similarity,
-            "vectors": "exact" if self._database.is_exact else settings.vectors,
-            "words": settings.words,
-            "precision": settings.precision,
+            term: math.log(1 + (max(total - df, 0) + 0.5) / (df + 0.5))
+            for term, df in counts.items()
+            if df
         }
 
+    def _remembered(self, term: str) -> int:
+        """Count the documents with a term, or all, unless that was done a moment ago."""
+        moment, number = self._counts.get(term, (-math.inf, 0))
+        if time.monotonic() - moment > _FRESH:
+            number = self._database.count(Filter(), term)
+            self._counts[term] = time.monotonic(), number
+        return number
 
-def _target(database: PointDatabase) -> str:
-    """Return the collection of a store; refuse a name that is none."""
-    if target := database.target():
-        return target
-    raise IndexFolderError(
-        f"there is no index at {database.label}; make one with: boolattn index FILE --out "
-        f"{database.label}"
-    )
+    def _points(self, keys: Keys) -> dict[int, list[int]]:
+        """Return the points of each document, in order."""
+        if not self.settings.passages:
+            return {key: [key] for key in keys.tolist()}
+        rows = self._database.get(keys.tolist(), ["id", "version", "n_passages"])
+        return {
+            key: [key, *passage_keys(row["id"], row["version"], row["n_passages"])]
+            for key, row in rows.items()
+        }
+
+    def _ranked(self, answers: Sequence[Sequence[Hit]], n: int) -> list[Ranked]:
+        """Return each document once, without passages of another version than its head."""
+        heads = {hit.document for hits in answers for hit in hits if hit.part}
+        rows = self._database.get(heads, ["version"])
+        ranked = []
+        for hits in answers:
+            best: dict[int, float] = {}
+            for key, part, version, score in hits:
+                if not part or rows.get(key, {}).get("version") == version:
+                    best[key] = max(score, best.get(key, score))
+            keys, scores = np.array([*best], np.int64), np.array([*best.values()], np.float32)
+            if not np.isfinite(scores).all():
+                raise ServerError(f"{self.label} has vectors that are not finite; index again")
+            order = np.lexsort((keys, -scores))[:n]
+            ranked.append(Ranked(keys[order], scores[order]))
+        return ranked
 
 
-def _builds(database: PointDatabase) -> tuple[str, list[str]]:
-    """Return the collection in use, and the stopped builds; remove what a build replaced."""
-    name, names, current = database.name, sorted(database.names()), database.target()
-    if name in names:
-        raise IndexFolderError(
-            f"{database.label} is a collection that boolattn did not make; choose another name"
-        )
-    builds = [
-        other for other in names if re.fullmatch(rf"{re.escape(name)}__[0-9a-f]{{16}}", other)
-    ]
-    for other in builds:
-        if other < current:  # its removal failed
-            database.drop(other)
-    return current, [other for other in builds if other > current]
-
-
-def _begin(database: PointDatabase, settings: StoreSettings, *, is_resumed: bool) -> PointDraft:
-    """Begin a build, or go on with a stopped one, which must have the same settings."""
-    database.settings = settings
-    if is_resumed:
-        state = database.read_state()
-        if state["settings"] != asdict(settings):
-            raise IndexMismatchError(
-                f"the build that was stopped in {database.label} has other settings or another "
-                "model; begin again with --replace"
-            )
-        return PointDraft(database, state, is_build=True, is_resumed=True)
-    database.create()
-    state = {"format": FORMAT, "settings": asdict(settings), "collection": database.collection}
-    state |= {"mean_length": 0.0, "fields": {}}
-    database.write_state(state)
-    return PointDraft(database, state, is_build=True)
+def _flat(points: Mapping[int, Iterable[int]]) -> list[int]:
+    return [point for listed in points.values() for point in listed]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from boolattn.errors import ConfigError, QueryError
 from boolattn.settings import checked
 from boolattn.stores.filters import RANGES, SIGNS, of_type
-from boolattn.stores.foreign import COSINE, DOT, L2, Collection, Neighbours, as_array, check_metric
+from boolattn.stores.foreign import COSINE, DOT, L2, Collection, Neighbours, check_metric
 from boolattn.stores.postgres.database import Database, escaped, quoted
 
 if TYPE_CHECKING:
@@ -105,17 +105,12 @@ class PostgresCollection(Collection):
             f"ORDER BY {column} {_OPERATORS[self.metric]} %s LIMIT {int(n)}"
         )
         answers = self._database.search(statement, [(*values, kind(query)) for query in queries], n)
-        return [
-            Neighbours([row[0] for row in rows], self._array([row[1] for row in rows]))
-            for rows in answers
-        ]
+        return [self._neighbours(rows) for rows in answers]
 
     def words(
         self, texts: Sequence[str], n: int, conditions: Sequence[Condition] = ()
     ) -> list[Scored]:
         """Rank rows that have a word of a text by ``ts_rank_cd``, all texts in one round trip."""
-        if not self.has_words:
-            return super().words(texts, n, conditions)
         where, values = self._condition(conditions)
         column, key = quoted(self._words), quoted(self._id)
         statement = (
@@ -133,9 +128,8 @@ class PostgresCollection(Collection):
             f"SELECT {quoted(self._id)}, {quoted(self._vector)} FROM {self._source} "  # nosec B608
             f"WHERE {self._is_known} AND {quoted(self._vector)} IS NOT NULL"
         )
-        with self._database.connected() as connection:
-            rows = connection.cursor(binary=True).execute(statement, (list(ids),)).fetchall()
-        return dict(zip([row[0] for row in rows], self._array([r[1] for r in rows]), strict=True))
+        rows = self._database.rows(statement, (list(ids),))
+        return dict(zip(*self._neighbours(rows), strict=True))
 
     def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
         """Return all other columns by id."""
@@ -160,8 +154,8 @@ class PostgresCollection(Collection):
     def _source(self) -> str:
         return ".".join(map(quoted, self._table.split(".")))
 
-    def _array(self, vectors: Sequence[Any]) -> Array:
-        return as_array([vector.to_numpy() for vector in vectors], self.dimension)
+    def _neighbours(self, rows: Sequence[Any]) -> Neighbours:
+        return self.neighbours((name, vector.to_numpy()) for name, vector in rows)
 
     def _length(self, connection: Connection) -> int:
         column = quoted(self._vector)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import weakref
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from boolattn.errors import ConfigError, IndexBusyError, MissingDataError, ServerError
@@ -27,22 +28,15 @@ _MAX_CANDIDATES, _MIN_CANDIDATES, _CELLS = 1000, 100, 32
 _MAX_VISITED = 100_000
 
 
-class Address(NamedTuple):
-    """Where a store is."""
-
-    connection: str
-    table: str
-
-
 class MissingExtensionError(ServerError):
     """The database has no pgvector."""
 
 
-def parse_address(address: str) -> Address:
-    """Split the address of a store; refuse one with a password or without a table.
+def parse_address(address: str) -> tuple[str, str]:
+    """Split the address of a store from its table; refuse one with a password or without a table.
 
     >>> parse_address("postgresql://me@db/shop?sslmode=require&table=docs")
-    Address(connection='postgresql://me@db/shop?sslmode=require', table='docs')
+    ('postgresql://me@db/shop?sslmode=require', 'docs')
     """
     try:
         split = urlsplit(address)
@@ -60,24 +54,20 @@ def parse_address(address: str) -> Address:
             f"not {table!r}"
         )
     rest = urlencode([pair for pair in values if pair[0] != "table"], quote_via=quote)
-    return Address(address.partition("?")[0] + (f"?{rest}" if rest else ""), table)
+    return address.partition("?")[0] + (f"?{rest}" if rest else ""), table
 
 
+@dataclass(eq=False)
 class Database:
-    """A few connections to a Postgres; errors become one line.
+    """A few connections to a Postgres; errors become one line."""
 
-    Args:
-        address: As libpq takes it.
-        label: Says in errors what is asked for.
-        timeout: Seconds that an answer may take.
-        is_owner: Whether to install pgvector where it is not.
-    """
+    _address: str  # as libpq takes it
+    _label: str  # says in errors what is asked for
+    _timeout: float = 30.0  # seconds that an answer may take
+    _is_owner: bool = False  # whether to install pgvector where it is not
 
-    def __init__(
-        self, address: str, label: str, timeout: float = 30.0, *, is_owner: bool = False
-    ) -> None:
-        self._address, self._label, self._timeout = address, label, timeout
-        self._is_owner, self._slots = is_owner, BoundedSemaphore(_CONNECTIONS)
+    def __post_init__(self) -> None:
+        self._slots = BoundedSemaphore(_CONNECTIONS)
         self._idle: list[Connection] = []
         # Else a connection that is not closed warns of it.
         weakref.finalize(self, _close_all, self._idle)

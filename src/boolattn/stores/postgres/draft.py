@@ -6,14 +6,12 @@ is finished. An addition is one transaction.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from boolattn.errors import DataError, IndexFolderError, IndexMismatchError
 from boolattn.stores.base import Draft
@@ -27,16 +25,17 @@ from boolattn.stores.postgres.tables import (
     plain,
     read_state,
     tables_of,
-    vector_size,
 )
+from boolattn.stores.settings import check_build
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from boolattn.stores.base import Array, StoreSettings
+    from boolattn.stores.base import Array
     from boolattn.stores.batches import Batch, DocumentTerms
     from boolattn.stores.postgres.database import Connection
     from boolattn.stores.postgres.tables import Tables
+    from boolattn.stores.settings import StoreSettings
 
 _STAGE = "__new"
 #: A server that waits for a lock for one second looks for a deadlock, and may end a search.
@@ -44,21 +43,14 @@ _LOCK_SECONDS, _SWAP_SECONDS = 0.5, 600
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
+@dataclass
 class PostgresDraft(Draft):
-    """Documents on their way into tables.
+    """Documents on their way into tables."""
 
-    Args:
-        connection: Its own, which alone may write.
-        tables: Where the documents go.
-        settings: Of the store.
-        replaces: Whether they replace those with the same ids.
-    """
-
-    def __init__(
-        self, connection: Connection, tables: Tables, settings: StoreSettings, *, replaces: bool
-    ) -> None:
-        self._connection, self._tables, self._settings = connection, tables, settings
-        self._replaces = replaces
+    _connection: Connection  # its own, which alone may write
+    _tables: Tables
+    _settings: StoreSettings
+    _replaces: bool = False  # whether they replace those with the same ids
 
     def known(self, ids: Sequence[str]) -> set[str]:
         """Look ids up."""
@@ -83,10 +75,7 @@ class PostgresDraft(Draft):
                 (n, n, len(vectors), length),
             ).fetchone()
             self._copy_documents(batch, terms, last - n)
-            with connection.cursor().copy(
-                f"COPY {tables.passages} FROM STDIN (FORMAT binary)"
-            ) as copy:
-                copy.write(self._passage_rows(batch, vectors, last - n))
+            self._copy_passages(batch, vectors, last - n)
             if self._settings.words:
                 with connection.cursor().copy(f"COPY {tables.terms} FROM STDIN") as copy:
                     for number, words in enumerate(terms, last - n):
@@ -100,17 +89,15 @@ class PostgresDraft(Draft):
 
     def _copy_documents(self, batch: Batch, terms: list[DocumentTerms], first: int) -> None:
         with self._connection.cursor().copy(f"COPY {self._tables.documents} FROM STDIN") as copy:
-            digests = _digests(batch)
-            rows = zip(batch.documents, terms, digests, strict=True)
+            rows = zip(batch.documents, terms, batch.versions, strict=True)
             for number, (document, words, digest) in enumerate(rows, first):
-                metadata = json.dumps(document.metadata, ensure_ascii=False)
                 copy.write_row(
                     (
                         number,
                         *map(plain, (document.id, document.title, document.text)),
-                        _NUL.sub(r"\1\\ufffd", metadata),
+                        without_nul(document.metadata),
                         document_tags(document.metadata),
-                        json.dumps(document_numbers(document.metadata)),
+                        without_nul(document_numbers(document.metadata)),
                         words.asserted,
                         words.denied,
                         words.counts.total(),
@@ -118,25 +105,17 @@ class PostgresDraft(Draft):
                     )
                 )
 
-    def _passage_rows(self, batch: Batch, vectors: Array, first: int) -> bytes:
-        """Return the rows of a binary COPY: each value follows its length."""
-        size, dimension = vector_size(self._settings), self._settings.dimension
-        numbers = np.repeat(np.arange(first, first + len(batch.spans)), list(map(len, batch.spans)))
-        spans = [(part, *span) for spans in batch.spans for part, span in enumerate(spans)]
-        columns: list[tuple[str, int, Any]] = [("number", 8, numbers)]
-        names, values = ("part", "first", "last"), np.array(spans, np.int64).T
-        columns += [(name, 4, value) for name, value in zip(names, values, strict=True)]
-        kinds: list[Any] = [("n_columns", ">i2")]
-        for name, length, _ in columns:
-            kinds += [(f"{name}_size", ">i4"), (name, f">i{length}")]
-        kinds += [("vector_size", ">i4"), ("dimension", ">i2"), ("unused", ">i2")]
-        kinds.append(("vector", f">f{size // dimension}", (dimension,)))
-        rows = np.zeros(len(vectors), kinds)
-        rows["n_columns"], rows["vector_size"] = len(columns) + 1, size + 4
-        rows["dimension"], rows["vector"] = dimension, vectors
-        for name, length, value in columns:
-            rows[f"{name}_size"], rows[name] = length, value
-        return b"PGCOPY\n\xff\r\n\0" + bytes(8) + rows.tobytes() + b"\xff\xff"
+    def _copy_passages(self, batch: Batch, vectors: Array, first: int) -> None:
+        from pgvector import HalfVector, Vector
+
+        is_half = self._settings.precision == "float16"
+        kind, make = ("halfvec", HalfVector) if is_half else ("vector", Vector)
+        rows, cursor = iter(vectors), self._connection.cursor()
+        with cursor.copy(f"COPY {self._tables.passages} FROM STDIN (FORMAT binary)") as copy:
+            copy.set_types(["int8", "int4", "int4", "int4", kind])
+            for number, spans in enumerate(batch.spans, first):
+                for part, span in enumerate(spans):
+                    copy.write_row((number, part, *span, make(next(rows))))
 
     def _add_fields(self, first: int) -> None:
         def best(choose: str, column: str) -> str:
@@ -157,27 +136,14 @@ class PostgresDraft(Draft):
         )
 
 
+@dataclass
 class PostgresBuild(PostgresDraft):
     """A new store, in tables that get its name when it is finished.
 
-    Args:
-        connection: Its own, which alone may write.
-        table: The name of the store.
-        settings: Of the store.
-        first: The number of the first document; ``None`` goes on with a stopped build.
+    One that goes on with a stopped build replaces what that wrote.
     """
 
-    def __init__(
-        self, connection: Connection, table: str, settings: StoreSettings, first: int | None
-    ) -> None:
-        resumes = first is None
-        super().__init__(connection, tables_of(table, _STAGE), settings, replaces=resumes)
-        self._target, self._resumes = tables_of(table), resumes
-        if first is None:
-            connection.execute("CREATE TEMP TABLE boolattn_seen (id text PRIMARY KEY)")
-        else:
-            with connection.transaction():
-                create_tables(connection, self._tables, settings, first)
+    _target: Tables = field(kw_only=True)
 
     @classmethod
     def begin(
@@ -189,25 +155,22 @@ class PostgresBuild(PostgresDraft):
         old, stopped = read_state(connection, target), read_state(connection, stage)
         if old is None and any(exists(connection, name) for name in target):
             raise IndexFolderError(f"{label} is a table of someone else; choose another name")
-        if old is not None and not replace and not (resume and stopped):
-            raise IndexFolderError(
-                f"{label} holds an index: add to it with boolattn add, or build it anew with "
-                "--replace"
-            )
-        if stopped is not None and stopped.documents and not replace:
-            if not resume:
-                raise IndexFolderError(
-                    f"a build was stopped in {label}: go on with --resume, or begin again with "
-                    "--replace"
-                )
+        is_stopped = bool(stopped and stopped.documents)
+        check_build(
+            label, has_index=bool(old), is_stopped=is_stopped, replace=replace, resume=resume
+        )
+        if stopped and is_stopped and not replace:
             if (stopped.format, stopped.settings) != (FORMAT, settings):
                 raise IndexMismatchError(
                     f"the stopped build in {label} has another model or other settings; begin "
                     "again with --replace"
                 )
-            return cls(connection, table, settings, None)
+            connection.execute("CREATE TEMP TABLE boolattn_seen (id text PRIMARY KEY)")
+            return cls(connection, stage, settings, True, _target=target)
         connection.execute(f"DROP TABLE IF EXISTS {', '.join(stage)}", ())
-        return cls(connection, table, settings, max(1, old.next) if old else 1)
+        with connection.transaction():
+            create_tables(connection, stage, settings, max(1, old.next) if old else 1)
+        return cls(connection, stage, settings, _target=target)
 
     def known(self, _ids: Sequence[str]) -> set[str]:
         """Return none: what a stopped build wrote is written by this one."""
@@ -215,13 +178,13 @@ class PostgresBuild(PostgresDraft):
 
     def has(self, batch: Batch) -> bool:
         """Return whether all documents of a batch were written before, as they are."""
-        if not self._resumes:
+        if not self._replaces:
             return False
         ids = [plain(document.id) for document in batch.documents]
         (n,) = self._connection.execute(
             f"SELECT count(*) FROM {self._tables.documents} JOIN "  # nosec B608
             "unnest(%s::text[], %s::text[]) AS batch (id, digest) USING (id, digest)",
-            (ids, _digests(batch)),
+            (ids, batch.versions),
         ).fetchone()
         self._connection.execute(
             "INSERT INTO boolattn_seen SELECT unnest(%s::text[]) ON CONFLICT DO NOTHING", (ids,)
@@ -231,7 +194,7 @@ class PostgresBuild(PostgresDraft):
     def finish(self) -> None:
         """Index the tables and give them the names of the store, all at once."""
         connection, tables = self._connection, self._tables
-        if self._resumes:
+        if self._replaces:
             # The corpus may have changed since the build was stopped.
             stale = f"SELECT id FROM {tables.documents} WHERE id NOT IN (TABLE boolattn_seen)"  # nosec B608
             delete_documents(connection, tables, [row[0] for row in connection.execute(stale, ())])
@@ -265,6 +228,6 @@ class PostgresBuild(PostgresDraft):
                 time.sleep(_LOCK_SECONDS)
 
 
-def _digests(batch: Batch) -> list[str]:
-    rows = zip(batch.lines, batch.spans, strict=True)
-    return [hashlib.sha256(line + f"{spans}".encode()).hexdigest()[:32] for line, spans in rows]
+def without_nul(values: Mapping[str, Any]) -> str:
+    """Return values as JSON, in which Postgres takes no NUL."""
+    return _NUL.sub(r"\1\\ufffd", json.dumps(values, ensure_ascii=False))

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.errors import ConfigError
-from boolattn.stores.base import StoreSettings
-from boolattn.stores.batches import number_name, tag_condition
+from boolattn.stores.batches import tag_condition
 from boolattn.stores.filters import RANGES, SIGNS
 from boolattn.stores.postgres.database import escaped, quoted
+from boolattn.stores.settings import HNSW, StoreSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,17 +73,15 @@ def read_state(connection: Connection, tables: Tables) -> State | None:
     return State(row[0], StoreSettings(**row[1]), *row[2:])
 
 
-def check_settings(settings: StoreSettings) -> None:
-    """Refuse settings that pgvector has no type or index for."""
-    if settings.precision not in ("float32", "float16"):
-        raise ConfigError(f"Postgres stores float32 or float16, not {settings.precision!r}")
-    if settings.vectors not in ("hnsw", "exact"):
-        raise ConfigError(f"Postgres searches hnsw or exact, not {settings.vectors!r}")
+def check_settings(settings: StoreSettings) -> StoreSettings:
+    """Return settings with a way to search; refuse what pgvector has no type or index for."""
+    settings = settings.completed(HNSW, ("float32", "float16"))
     if settings.vectors == "hnsw" and vector_size(settings) > _MAX_GRAPH:
         raise ConfigError(
             f"pgvector's graph takes vectors of 2000 dimensions, of 4000 in float16, not "
             f"{settings.dimension}: index with --vectors exact"
         )
+    return settings
 
 
 def delete_documents(connection: Connection, tables: Tables, ids: Sequence[str]) -> None:
@@ -192,7 +190,7 @@ def filter_test(where: Filter, documents: str, values: Values) -> str:
 def _test(condition: Condition, values: Values) -> str:
     kind, name = condition.kind, condition.name
     if kind in RANGES:
-        number = values.add(number_name(condition.column, name))
+        number = values.add(plain(condition.number))
         limit = values.add(float(condition.values[0]))
         test = f"(d.numbers ->> {number}::text)::float8 {SIGNS[kind]} {limit}::float8"
     elif kind == "contains":
