@@ -7,7 +7,7 @@ import pytest
 from boolattn.query.reading import read_trees
 from boolattn.query.syntax import parse, unparse
 from boolattn.search import Document, Searcher
-from boolattn.search.spelling import correct_spelling
+from boolattn.search.spelling import correct_cues, correct_spelling
 
 TEXTS = (
     "Chicken soup with noodles.",
@@ -73,6 +73,32 @@ def test_other_words_stay(reader, text):
 def test_a_known_word_stays(reader):
     assert corrected("chiken", reader, known={"chiken"})[2] == {}
     assert corrected("Chiken", reader, known={"chiken"})[2] == {}
+
+
+def test_a_known_word_with_two_letters_swapped_needs_no_document(reader):
+    assert corrected("sopu agian", reader, known={"again", "soup"})[0] == "soup again"
+    assert corrected("froth", reader, known={"forth", "froht"})[2] == {}  # one of two
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("soup wihtout leek", "soup without leek"),
+        ("soup exept leek", "soup except leek"),
+        ("soup accept leek", "soup accept leek"),  # a word
+        ("soup without leek", "soup without leek"),
+        ("soup witout leek, Withoutt rice", "soup without leek, without rice"),
+    ],
+)
+def test_words_that_exclude_are_corrected_before_parsing(text, expected):
+    words = {"accept", "soup", "leek", "without", "except"}
+    assert correct_cues(text, words.__contains__)[0] == expected
+
+
+def test_a_corrected_cue_excludes(searcher):
+    result = searcher.search("soup wihtout chicken")
+    assert result.tree_text == "soup NOT chicken"
+    assert result.notes == ("searched for without for 'wihtout'",)
 
 
 def test_a_correction_is_noted(searcher):

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from boolattn.stores.base import Array, Keys, Reader
     from boolattn.stores.filters import Filter
 
+#: Relative error of scores.
+_ROUNDING = 1e-4
+
 
 @dataclass(frozen=True)
 class LexicalEvidence:
@@ -109,9 +112,10 @@ class LexicalEvidence:
 def _spread(scores: Array) -> float:
     """Return the spread of the shortlist; as a rule more documents than it holds have words."""
     positive, size = scores[scores > 0], shortlist_size(len(scores))
-    if len(positive) < size:
-        return shortlist_spread(scores)
-    return shortlist_spread(positive, size)
+    is_short = len(positive) < size
+    spread = shortlist_spread(scores) if is_short else shortlist_spread(positive, size)
+    # Of equal scores it is the error of rounding, and says nothing.
+    return spread if spread > _ROUNDING * scores.max(initial=0.0) else 0.0
 
 
 def _terms(plan: Plan, tags: Sequence[Sequence[str]]) -> Iterator[list[str]]:

@@ -9,7 +9,7 @@ from boolattn.kinds.lexicon import load_kinds
 from boolattn.query.numbers import find_numbers, without_numbers
 from boolattn.query.reading import ReadingOptions, read_queries
 from boolattn.query.syntax import added_operands
-from boolattn.search.spelling import correct_spelling
+from boolattn.search.spelling import correct_cues, correct_spelling
 from boolattn.stores.filters import number_ranges
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class QueryReader:
             added=added_operands(self.options.positive, self.options.negative),
             has_parser=self.parser is not None,
         )
+        queries = [q if options.uses_syntax(q) else self._with_cues(q) for q in queries]
         numbers = [[] if options.uses_syntax(q) else self._numbers(q) for q in queries]
         pairs = list(zip(queries, numbers, strict=True))
         rests = [without_numbers(query, phrases) for query, phrases in pairs]
@@ -56,15 +57,26 @@ class QueryReader:
         ]
         return [self._spelt(reading) for reading in readings]
 
+    def _with_cues(self, text: str) -> str:
+        """Correct misspelt words of exclusion, before the query is parsed."""
+        if self.parser is None or not self.options.compose:
+            return text
+        corrected, replaced = correct_cues(text, self._is_word)
+        self._note_words(corrected, replaced)
+        return corrected
+
+    def _note_words(self, text: str, replaced: dict[str, str]) -> None:
+        if replaced:
+            words = ", ".join(f"{better} for {word!r}" for word, better in replaced.items())
+            self.notes.setdefault(text, []).append(f"searched for {words}")
+
     def _spelt(self, reading: Reading) -> Reading:
         """Correct words that no document has, as far as the vocabulary is known."""
         is_asked = self.options.compose and not reading.is_explicit and self.reader.has_words
         if self.parser is None or not is_asked or not self.reader.counts:
             return reading
         reading, replaced = correct_spelling(reading, self.reader, self._is_word)
-        if replaced:
-            words = ", ".join(f"{better} for {word!r}" for word, better in replaced.items())
-            self.notes.setdefault(reading.text, []).append(f"searched for {words}")
+        self._note_words(reading.text, replaced)
         return reading
 
     def _numbers(self, text: str) -> list[NumberPhrase]:

@@ -18,6 +18,24 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[^\W\d_]+")
 _SHORTEST, _LONG = 4, 8  # letters of a word that is corrected, and of one with two errors
+#: Words that make an exclusion, and are long enough to be known with one error.
+_CUES = ("without", "except", "excluding", "neither", "besides")
+
+
+def correct_cues(text: str, is_word: Callable[[str], bool]) -> tuple[str, dict[str, str]]:
+    """Correct words with one error that were meant to exclude: "wihtout".
+
+    Returns:
+        The text, and the words that were replaced with those in their place.
+    """
+    unknown = {word for word in _WORD.findall(text) if len(word) > _SHORTEST}
+    near = {
+        word: cue
+        for word in sorted(unknown)
+        for cue in _CUES
+        if distance(word.lower(), cue) == 1 and not is_word(word.lower())
+    }
+    return (_corrected(text, near), near) if near else (text, {})
 
 
 def correct_spelling(
@@ -38,11 +56,26 @@ def correct_spelling(
     terms = [next(iter(terms_of(word)), "") for word in unknown]
     counts = reader.frequencies(terms) if unknown else []
     missing = [word for word, term, n in zip(unknown, terms, counts, strict=True) if term and not n]
-    replaced = {word: better for word in missing if (better := _nearest(word, reader))}
+    replaced = {
+        word: better
+        for word in missing
+        if (better := _swapped(word, is_word) or _nearest(word, reader))
+    }
     if not replaced:
         return reading, {}
     tree = map_words(reading.tree, lambda text: _corrected(text, replaced))
     return replace(reading, tree=tree, wording=_corrected(reading.wording, replaced)), replaced
+
+
+def _swapped(word: str, is_word: Callable[[str], bool]) -> str:
+    """Return the word with two letters in the other order, if only one such word is known.
+
+    That is the likelier error: "asain" is "asian", whether a document says so or not.
+    """
+    pairs = range(1, len(word) - 1)  # the first letter is right as a rule
+    swapped = {word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in pairs}
+    known = [text for text in swapped if is_word(text.lower())]
+    return known[0] if len(known) == 1 else ""
 
 
 def _nearest(word: str, reader: Reader) -> str:
@@ -53,7 +86,6 @@ def _nearest(word: str, reader: Reader) -> str:
     for text in texts:
         words = {name.lower() for name in _WORD.findall(text)}
         counts.update(name for name in words if abs(len(name) - len(lowered)) <= n_errors)
-    # Letters in another order are the likelier error: "asain" is "asian", not "again".
     scored = [
         (distance(lowered, name), sorted(name) != sorted(lowered), -n, name)
         for name, n in counts.items()
