@@ -15,6 +15,9 @@ SEARCH := $(VENV)/.search
 # No model hub is ever asked: everything loads from folders.
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
+# Nothing is sent to the makers of libraries.
+export ORT_DISABLE_TELEMETRY = 1
+export RAY_USAGE_STATS_ENABLED = 0
 # Some machines forbid Python to keep byte code; without it every start takes fifteen seconds more.
 export PYTHONDONTWRITEBYTECODE =
 
