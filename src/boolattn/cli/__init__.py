@@ -99,6 +99,8 @@ def main() -> None:
         sys.exit(error.exit_code)
     except typer.Abort:
         sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
     except BoolattnError as error:
         typer.echo(f"boolattn: {error}", err=True)
         sys.exit(2)

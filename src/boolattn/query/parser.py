@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 
 from boolattn.checksums import DAMAGED, check_sums, read_manifest, verify
 from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.query.budget import check_budget
 from boolattn.query.decoding import ParserLogits, ParserOutput, decode, mark_operators
 from boolattn.query.runtime import check_runtime, open_graph, open_tokenizer, run_graph
 from boolattn.settings import build, check_types, checked
@@ -124,6 +125,7 @@ class Parser:
         if not ids.size:
             return ParserOutput()
         words = values[ids].astype(np.float32) * scales[ids]
+        check_budget()
         outputs = run_graph(session, OUTPUTS, {"words": words[None]}, self.folder / GRAPH)
         logits = ParserLogits(*outputs)
         return decode(logits, text, encoding.offsets, 0)

@@ -34,10 +34,12 @@ _ERRORS = {
     404: "There is no such document.",
     408: "The body arrived too slowly.",
     413: "The body is too large.",
+    421: "The service has another name.",
     422: "A value is wrong, or over a limit.",
     500: "Internal error; the log has it under the id given.",
     503: "Too many active requests, or another writer; try again after Retry-After seconds.",
     504: "The search took too long.",
+    507: "The disk is full; nothing was changed.",
 }
 #: Media types of the page's files by suffix; other files are not served.
 _TYPES = {
@@ -66,7 +68,7 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         handlers.batcher.start()
         yield
-        await asyncio.to_thread(changes.close)
+        await changes.close()
         await handlers.batcher.close()
 
     app = FastAPI(
@@ -81,11 +83,18 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,  # both load scripts from other hosts
         redoc_url=None,
+        redirect_slashes=False,
     )
+    app.state.stop = handlers.stopping.set
     app.include_router(_api_routes(handlers, changes))
     app.include_router(_page_routes())
     leave_to_middleware(app)
-    app.add_middleware(LimitsMiddleware, settings=settings, metrics=handlers.metrics)
+    app.add_middleware(
+        LimitsMiddleware,
+        settings=settings,
+        metrics=handlers.metrics,
+        is_stopping=handlers.stopping.is_set,
+    )
     return app
 
 
@@ -98,7 +107,7 @@ def _ok(name: str, kind: str = "application/json") -> dict[int | str, dict[str, 
 def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {
         status: {"model": schemas.ErrorReply, "description": _ERRORS[status]}
-        for status in (*statuses, 401, 422, 500, 503, 504)
+        for status in (*statuses, 401, 421, 422, 500, 503, 504)
     }
 
 
@@ -109,8 +118,10 @@ def _api_routes(handlers: Handlers, changes: DocumentHandlers) -> APIRouter:
     router.get("/search", responses=_errors(400) | search_reply)(handlers.search_by_address)
     router.get("/explain", responses=_errors(400) | _ok("explain"))(handlers.explain)
     router.get(document_path, responses=_errors(404) | _ok("document"))(handlers.document)
-    router.delete(document_path, responses=_errors(403, 404) | _ok("change"))(changes.delete)
-    router.post("/documents", responses=_errors(400, 403, 413) | _ok("change"))(changes.add)
+    router.delete(document_path, responses=_errors(403, 404, 507) | _ok("change"))(changes.delete)
+    router.post("/documents", responses=_errors(400, 403, 408, 413, 507) | _ok("change"))(
+        changes.add
+    )
     router.get("/health", responses=_ok("health"))(handlers.health)
     overview = OverviewHandlers(handlers)
     router.get("/about", responses=_ok("about"))(overview.about)
