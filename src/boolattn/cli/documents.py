@@ -36,6 +36,9 @@ TextField = Annotated[
 IdField = Annotated[str, Option(help="Field with the id.")]
 TitleField = Annotated[str, Option(help="Field with the title.")]
 MaxLine = Annotated[float, Option(metavar="MB", min=0.001, help="Most megabytes of a line.")]
+FollowLinks = Annotated[
+    bool, Option("--follow-links", help="Also read files of a folder that are links.")
+]
 SkipBad = Annotated[bool, Option("--skip-bad", help="Report rows with an error and go on.")]
 
 
@@ -51,6 +54,7 @@ def index(  # noqa: PLR0913 - options of a command line
     title_field: TitleField = "",
     skip_bad: SkipBad = False,
     max_line: MaxLine = 256,
+    follow_links: FollowLinks = False,
     vectors: Annotated[
         str, Option(help="How neighbours are searched: exact, hnsw; default: the store's way.")
     ] = "",
@@ -88,7 +92,9 @@ def index(  # noqa: PLR0913 - options of a command line
     name, fields = model or SHIPPED, (text_field, id_field, title_field)
     encoder = load_model(name)
     with (
-        _records(documents, fields, skip_bad=skip_bad, max_line=max_line) as records,
+        _records(
+            documents, fields, skip_bad=skip_bad, max_line=max_line, follow_links=follow_links
+        ) as records,
         _progress() as progress,
         _encoder(ray, name, encoder.fingerprint, batch_size) as encode,
     ):
@@ -123,6 +129,7 @@ def add(  # noqa: PLR0913 - options of a command line
     title_field: TitleField = "",
     skip_bad: SkipBad = False,
     max_line: MaxLine = 256,
+    follow_links: FollowLinks = False,
     as_json: AsJson = False,
 ) -> None:
     """Add documents to an index; an id that it has already is an error."""
@@ -133,7 +140,8 @@ def add(  # noqa: PLR0913 - options of a command line
     quiet_libraries()
     searcher = open_index(index, model)
     fields = (text_field, id_field, title_field)
-    records = _records(documents, fields, skip_bad=skip_bad, max_line=max_line, makes_ids=False)
+    options = {"makes_ids": False, "follow_links": follow_links}
+    records = _records(documents, fields, skip_bad=skip_bad, max_line=max_line, **options)
     with records as rows, _progress() as progress:
         searcher.add(rows, replace_old=replace_old, progress=progress)
     _print_summary(searcher, start, as_json=as_json)
@@ -195,7 +203,7 @@ def _check_source(documents: Path) -> None:
 
 @contextmanager
 def _records(
-    path: Path, fields: _Fields, *, skip_bad: bool, max_line: float, makes_ids: bool = True
+    path: Path, fields: _Fields, *, skip_bad: bool, max_line: float, **options: bool
 ) -> Iterator[Iterator[Document]]:
     """Read documents; tell about rows that were left out as they come, and at the end."""
     from boolattn.stores.document_files import Fields, read_documents
@@ -212,8 +220,8 @@ def _records(
         path,
         Fields(text=tuple(texts or ()), id=name, title=title),
         on_bad=on_bad if skip_bad else None,
-        makes_ids=makes_ids,
         max_line=int(max_line * 1e6),
+        **options,
     )
     if n_bad:
         note(f"{n_bad} rows were left out")

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError, IndexFolderError, IndexMismatchError
+from boolattn.files import is_special
 from boolattn.settings import build, check_types
 from boolattn.stores.base import StoreSettings
 
@@ -84,14 +85,7 @@ class Manifest:
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest; refuse a folder that is no index, or a damaged one."""
     path = folder / MANIFEST
-    try:
-        outer = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise IndexFolderError(_missing(folder)) from error
-    except OSError as error:
-        raise IndexFolderError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise IndexFolderError(f"{path} is damaged; build the index again") from error
+    outer = _read_json(path)
     body = outer.get("index") if isinstance(outer, dict) else None
     if not isinstance(body, dict) or "format" not in body:
         raise IndexFolderError(f"{path} is not an index's; name a folder that was indexed")
@@ -114,7 +108,22 @@ def read_manifest(folder: Path) -> Manifest:
             check_types(entry)
     except (TypeError, AttributeError, ConfigError) as error:
         raise IndexFolderError(changed) from error
+    if not 0 <= manifest.n_deleted <= manifest.n_documents + manifest.n_deleted:
+        raise IndexFolderError(changed)
     return manifest
+
+
+def _read_json(path: Path) -> Any:  # noqa: ANN401 - JSON
+    if is_special(path):
+        raise IndexFolderError(f"{path} is not a regular file; name a folder that was indexed")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise IndexFolderError(_missing(path.parent)) from error
+    except OSError as error:
+        raise IndexFolderError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise IndexFolderError(f"{path} is damaged; build the index again") from error
 
 
 def check_files(
@@ -134,7 +143,7 @@ def check_files(
             size = path.stat().st_size
         except OSError as error:
             raise IndexFolderError(f"{path} is missing; build the index again") from error
-        if size != entry.size:
+        if size != entry.size or is_special(path):
             raise IndexFolderError(
                 f"{path} has {size} bytes instead of {entry.size}; build the index again"
             )
