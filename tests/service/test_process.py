@@ -14,6 +14,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
@@ -193,6 +194,33 @@ def test_numbers_that_json_does_not_have_are_refused(service):
         answer = service.ask("POST", "documents", content=text, headers=headers)
         assert "which JSON does not have" in refused(answer, 422, "bad_field").message
     refused(service.ask(path="documents/nan"), 404, "no_document")
+
+
+def test_an_interrupt_while_it_starts_is_quiet(folder):
+    """From the loading of modules to the first request."""
+    for seconds in (0.3, 1.0):
+        process = subprocess.Popen(
+            [*COMMAND, str(folder), "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while not children.read_text():
+            assert process.poll() is None
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        log = process.communicate(timeout=20)[1]
+        assert process.returncode in (0, 1)
+        assert "Traceback" not in log
+
+
+def test_a_port_that_does_not_exist(folder):
+    command = [*COMMAND, str(folder), "--port", "99999"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert "Invalid value for '--port'" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_an_upload_is_answered_or_undone_when_the_service_stops(folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shlex
 import sys
 import time
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     #: The fields of text, id and title.
     _Fields = tuple[list[str] | None, str, str]
 
+_MIN_MEMORY = 768 << 20
 _FILES = ".jsonl, .json, .csv, .tsv or .parquet file, a folder of .txt and .md files, or - (stdin)"
 Documents = Annotated[Path, Argument(help=f"A {_FILES}.")]
 Index = Annotated[str, Argument(metavar="ADDRESS", help=ADDRESS_HELP)]
@@ -197,6 +199,12 @@ def _kinds_line(settings: StoreSettings) -> str:
 
 def _check_source(documents: Path) -> None:
     """Refuse what is not there before a model is loaded: the most common mistake."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if 0 <= limit < _MIN_MEMORY:  # tantivy would end the process
+        raise ConfigError(
+            f"memory is limited to {limit >> 20} MB, and indexing needs {_MIN_MEMORY >> 20}: "
+            "raise the limit with ulimit -v"
+        )
     if str(documents) != "-" and not documents.exists():
         raise ConfigError(f"there is no file {documents}")
 

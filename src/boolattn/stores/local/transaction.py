@@ -6,6 +6,7 @@ old manifest still finds them.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from contextlib import contextmanager, suppress
@@ -27,6 +28,8 @@ SEGMENTS = "segments"
 PART = ".part"
 #: The files of embedded databases, which change and check them themselves.
 MILVUS, QDRANT = "milvus.db", "qdrant"
+logger = logging.getLogger(__name__)
+
 _OWN = (LOCK, SEGMENTS, MANIFEST, MILVUS, QDRANT)
 _OWN_PREFIXES = ("engine-", "lexical-", "deleted-")
 
@@ -105,7 +108,11 @@ def sync(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+    """Remove what is not used; a failure is no failure of the change."""
+    try:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    except OSError as error:
+        logger.warning("cannot remove %s: %s; the next change tries it", path, error.strerror)
