@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +23,7 @@ NAMES = {"shipped": "the shipped model", "minilm": "all-MiniLM-L6-v2"}
 
 
 def serve(  # noqa: PLR0913 - options of a command line
+    context: typer.Context,
     index: Annotated[str, Argument(metavar="ADDRESS", help=ADDRESS_HELP)],
     plain_index: Annotated[
         str | None,
@@ -65,18 +66,10 @@ def serve(  # noqa: PLR0913 - options of a command line
 
     if plain_index is not None and not compare:
         raise ConfigError("--plain-index cannot be used with --no-compare")
+    names = {field.name for field in fields(ServiceSettings)}
     settings = ServiceSettings(
-        max_length=max_length,
-        max_k=max_k,
-        max_body=max_body,
-        max_upload=max_upload,
-        max_work=max_work,
-        concurrency=concurrency,
-        per_client=per_client,
-        timeout=timeout,
-        batch_size=batch_size,
-        batch_wait=batch_wait / 1000,
-        compare=compare,
+        **{name: value for name, value in context.params.items() if name in names - {"label"}}
+        | {"batch_wait": batch_wait / 1000},
         allowed_hosts=(*LOOPBACK, *_names(host), *map(str.lower, allowed_host or ())),
         trusted_proxies=tuple(trusted_proxy or ()),
         api_key=None if api_key_env is None else key_from(api_key_env),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from boolattn.errors import QueryError
@@ -20,21 +19,14 @@ class StoppedError(Exception):
     """Nobody waits for the result of a search any more."""
 
 
-@dataclass(frozen=True)
-class Budget:
-    """What one call of a searcher may use."""
-
-    max_operands: int  # of one query
-    is_over: Callable[[], bool]  # whether to stop
-
-
-_BUDGET: ContextVar[Budget | None] = ContextVar("budget", default=None)
+#: Most operands of a query, and whether to stop.
+_BUDGET: ContextVar[tuple[int, Callable[[], bool]] | None] = ContextVar("budget", default=None)
 
 
 @contextmanager
-def limited(budget: Budget) -> Iterator[None]:
+def limited(max_operands: int, is_over: Callable[[], bool]) -> Iterator[None]:
     """Limit the searches of this thread."""
-    token = _BUDGET.set(budget)
+    token = _BUDGET.set((max_operands, is_over))
     try:
         yield
     finally:
@@ -45,10 +37,11 @@ def check_budget(n_operands: int = 0) -> None:
     """Stop a search that nobody waits for; refuse a query with too many operands."""
     if (budget := _BUDGET.get()) is None:
         return
-    if budget.is_over():
+    max_operands, is_over = budget
+    if is_over():
         raise StoppedError
-    if n_operands > budget.max_operands:
+    if n_operands > max_operands:
         raise QueryError(
             f"the query has {n_operands} operands, and with so many results at most "
-            f"{budget.max_operands} are searched; ask for fewer of either"
+            f"{max_operands} are searched; ask for fewer of either"
         )

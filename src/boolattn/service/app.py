@@ -4,7 +4,6 @@ No postponed annotations here: FastAPI reads them when a route is made.
 """
 
 import asyncio
-import hashlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import PlainTextResponse, Response
+from fastapi.staticfiles import StaticFiles
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 import boolattn
 from boolattn.service import schemas
 from boolattn.service.documents import DocumentHandlers
-from boolattn.service.errors import RefusedError, leave_to_middleware
+from boolattn.service.errors import leave_to_middleware
 from boolattn.service.handlers import Handlers
 from boolattn.service.middleware import LimitsMiddleware
 from boolattn.service.overview import OverviewHandlers
@@ -40,13 +40,6 @@ _ERRORS = {
     503: "Too many active requests, or another writer; try again after Retry-After seconds.",
     504: "The search took too long.",
     507: "The disk is full; nothing was changed.",
-}
-#: Media types of the page's files by suffix; other files are not served.
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
 }
 
 
@@ -87,7 +80,13 @@ def create_app(
     )
     app.state.stop = handlers.stopping.set
     app.include_router(_api_routes(handlers, changes))
-    app.include_router(_page_routes())
+    page = StaticFiles(packages=[("boolattn.service", "page")], html=True)
+    app.mount("/page", page)
+
+    @app.get("/", include_in_schema=False)
+    async def index(request: Request) -> Response:
+        return await page.get_response("index.html", request.scope)
+
     leave_to_middleware(app)
     app.add_middleware(
         LimitsMiddleware,
@@ -135,35 +134,5 @@ def _api_routes(handlers: Handlers, changes: DocumentHandlers) -> APIRouter:
         """Metrics for Prometheus."""
         text = await asyncio.to_thread(handlers.metrics.text)
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
-
-    return router
-
-
-def _page_routes() -> APIRouter:
-    """Serve the page at / and its parts below /page/."""
-    router = APIRouter(include_in_schema=False)
-    assets = {
-        path.name: (path.read_bytes(), _TYPES[path.name[path.name.rfind(".") :]])
-        for path in files("boolattn.service").joinpath("page").iterdir()
-        if path.name.endswith(tuple(_TYPES))
-    }
-
-    def serve(name: str, request: Request) -> Response:
-        if name not in assets:
-            raise RefusedError(404, "not_found", "there is no such file")
-        content, media_type = assets[name]
-        tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-        headers = {"ETag": tag, "Cache-Control": "no-cache"}
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        return Response(content, media_type=media_type, headers=headers)
-
-    @router.get("/")
-    async def page(request: Request) -> Response:
-        return serve("index.html", request)
-
-    @router.get("/page/{name}")
-    async def part(name: str, request: Request) -> Response:
-        return serve(name, request)
 
     return router

@@ -18,7 +18,7 @@ from fastapi import Query
 
 import boolattn
 from boolattn.errors import BoolattnError, DataError
-from boolattn.query.budget import Budget, limited
+from boolattn.query.budget import limited
 from boolattn.query.syntax import is_explicit
 from boolattn.search.pipeline import SHORTENED
 from boolattn.service import replies, schemas
@@ -160,7 +160,7 @@ class Handlers:
         searcher = self.plain if options.is_plain and self.plain is not None else self.searcher
         values = json.loads(options.search)
         n_candidates = values.get("offset", 0) + options.k + _MORE_CANDIDATES
-        with limited(Budget(max(1, self.settings.max_work // n_candidates), is_over)):
+        with limited(max(1, self.settings.max_work // n_candidates), is_over):
             return searcher.search_many(list(queries), options.k, **values)
 
     def _document(self, name: str) -> Document:

@@ -13,7 +13,7 @@ import time
 from asyncio import FIRST_COMPLETED
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from ipaddress import IPv6Address, IPv6Network
 from typing import TYPE_CHECKING
 
@@ -99,7 +99,7 @@ class _Exchange:
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             headers.update(HEADERS)
-            headers.setdefault("Cache-Control", "no-store")
+            headers.setdefault("Cache-Control", "no-cache" if "etag" in headers else "no-store")
             if self.is_stopping():
                 headers["Connection"] = "close"
         await self.send(message)
@@ -155,9 +155,8 @@ class LimitsMiddleware:
             await self._app(scope, receive, send)
             return
         if scope["method"] == "HEAD":
-            # The same answer as to GET, without its body.
-            scope, send = {**scope, "method": "GET"}, partial(_send_head, send)
-        is_change = scope["method"] not in ("GET", "HEAD") and CHANGED in scope["path"]
+            scope = {**scope, "method": "GET"}  # the server leaves out the body
+        is_change = scope["method"] != "GET" and CHANGED in scope["path"]
         max_body = self._settings.max_upload if is_change else self._settings.max_body
         start = time.perf_counter()
         exchange = _Exchange(scope, receive, send, max_body, start, is_change, self._is_stopping)
@@ -256,10 +255,6 @@ class LimitsMiddleware:
         code = f" {exchange.code}" if exchange.code else ""
         method = exchange.scope["method"] if exchange.status != 405 else "?"
         logger.info("%s %s %s %.1f ms%s", method, exchange.route, status, 1000 * seconds, code)
-
-
-async def _send_head(send: Send, message: Message) -> None:
-    await send(message if message["type"] != "http.response.body" else {**message, "body": b""})
 
 
 async def _leaving(receive: Receive) -> None:

@@ -67,58 +67,36 @@ def max_connections() -> int:
     return min(_MAX_CONNECTIONS, n_files // 2) if n_files > 0 else _MAX_CONNECTIONS
 
 
-class Connections:
-    """The connections that wait for a request, oldest first; too many push the oldest out.
+class Protocol(H11Protocol):
+    """One connection: it waits a limited time for a request, and may be closed for another.
 
-    Args:
-        seconds: In which a request's head must arrive, and the rest of a body that was refused.
+    A server has a class of its own with these attributes.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self.limit, self.seconds = max_connections(), seconds
-        self._waiting: dict[Protocol, None] = {}
-        self._next_line = 0.0
+    limit: int  # connections that are open at once
+    seconds: float  # in which a request's head must arrive, and the rest of a refused body
+    waiting: dict[Protocol, None]  # connections without a complete request, oldest first
+    next_line = 0.0  # when the log tells again that there are too many
+    _timer: asyncio.TimerHandle | None = None
 
-    def wait(self, connection: Protocol) -> None:
-        """Note a connection that waits."""
-        self._waiting.setdefault(connection)
-
-    def leave(self, connection: Protocol) -> None:
-        """Forget a connection that is gone, or whose request is complete."""
-        self._waiting.pop(connection, None)
-
-    def make_room(self) -> None:
-        """Close the connection that has waited longest."""
-        if time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + _QUIET_S
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for a request; where too many do, close the connection that has waited longest."""
+        super().connection_made(transport)
+        self._watch()
+        if len(self.connections) <= self.limit:
+            return
+        if time.monotonic() >= self.next_line:
+            type(self).next_line = time.monotonic() + _QUIET_S
             logger.warning(
                 "%d connections are open: those that send nothing are closed", self.limit
             )
-        if self._waiting:
-            oldest = next(iter(self._waiting))
-            self.leave(oldest)
-            oldest.transport.abort()
-
-
-class Protocol(H11Protocol):
-    """One connection: it waits a limited time for a request, and may be closed for another."""
-
-    open_connections: Connections
-
-    def __init__(self, *values: Any, **options: Any) -> None:
-        super().__init__(*values, **options)
-        self._timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
-        super().connection_made(transport)
-        self._watch()
-        if len(self.connections) > self.open_connections.limit:
-            self.open_connections.make_room()
+        oldest = next(iter(self.waiting))
+        del self.waiting[oldest]
+        oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
-        self.open_connections.leave(self)
+        self.waiting.pop(self, None)
         self._stop_timer()
         super().connection_lost(exc)
 
@@ -146,13 +124,13 @@ class Protocol(H11Protocol):
         """Limit the time without a request; a body's time is limited by the application."""
         is_answering = self.cycle is not None and not self.cycle.response_complete
         if is_answering and not self.cycle.more_body:
-            self.open_connections.leave(self)
+            self.waiting.pop(self, None)
         else:
-            self.open_connections.wait(self)
+            self.waiting.setdefault(self)
         if is_answering:
             self._stop_timer()
         elif self._timer is None:
-            self._timer = self.loop.call_later(self.open_connections.seconds, self.transport.abort)
+            self._timer = self.loop.call_later(self.seconds, self.transport.abort)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -167,10 +145,11 @@ class Server(uvicorn.Server):
         self, app: FastAPI, settings: ServiceSettings, *, ready: Callable[[], None] = lambda: None
     ) -> None:
         """Configure the server; ``ready`` is called when it accepts requests."""
-        connections = Connections(settings.timeout)
+        limit = max_connections()
+        attributes = {"limit": limit, "seconds": settings.timeout, "waiting": {}}
         config = uvicorn.Config(
             app,
-            http=type("Protocol", (Protocol,), {"open_connections": connections}),
+            http=type("ServerProtocol", (Protocol,), attributes),
             ws="none",
             loop="asyncio",
             lifespan="on",
@@ -180,7 +159,7 @@ class Server(uvicorn.Server):
             proxy_headers=bool(settings.trusted_proxies),
             forwarded_allow_ips=list(settings.trusted_proxies),
             # Accepted at once, before any can be closed again.
-            backlog=max(1, connections.limit // 16),
+            backlog=max(1, limit // 16),
             timeout_graceful_shutdown=math.ceil(settings.timeout) + 1,
         )
         super().__init__(config)
