@@ -12,6 +12,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 _MAX_CONNECTIONS = 1000
 #: Seconds between two lines of the log about too many connections.
 _QUIET_S = 60.0
+#: Longer than proxies keep a connection, which must not close while they use it again.
+_KEEP_ALIVE_S = 75
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -127,7 +130,9 @@ class Protocol(H11Protocol):
             self.waiting.pop(self, None)
         else:
             self.waiting.setdefault(self)
-        if is_answering:
+        # Idle after an answer: that has a longer limit, so that proxies may keep connections.
+        is_idle = self.cycle is not None and self.conn.their_state is h11.IDLE
+        if is_answering or (is_idle and not self.conn.trailing_data[0]):
             self._stop_timer()
         elif self._timer is None:
             self._timer = self.loop.call_later(self.seconds, self.transport.abort)
@@ -158,6 +163,7 @@ class Server(uvicorn.Server):
             server_header=False,
             proxy_headers=bool(settings.trusted_proxies),
             forwarded_allow_ips=list(settings.trusted_proxies),
+            timeout_keep_alive=_KEEP_ALIVE_S,
             # Accepted at once, before any can be closed again.
             backlog=max(1, limit // 16),
             timeout_graceful_shutdown=math.ceil(settings.timeout) + 1,
