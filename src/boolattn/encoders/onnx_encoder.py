@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boolattn.budget import check_budget
 from boolattn.checksums import verify
 from boolattn.encoders.base import Encoder, ignore
 from boolattn.encoders.onnx_storage import (
@@ -26,7 +27,6 @@ from boolattn.encoders.onnx_storage import (
     read_onnx_manifest,
 )
 from boolattn.errors import ConfigError, DataError
-from boolattn.query.budget import check_budget
 from boolattn.query.runtime import (
     check_runtime,
     default_threads,

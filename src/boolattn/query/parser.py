@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from boolattn.budget import check_budget
 from boolattn.checksums import DAMAGED, check_sums, read_manifest, verify
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.query.budget import check_budget
 from boolattn.query.decoding import ParserLogits, ParserOutput, decode, mark_operators
 from boolattn.query.runtime import check_runtime, open_graph, open_tokenizer, run_graph
 from boolattn.settings import build, check_types, checked

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from boolattn.budget import check_budget
 from boolattn.errors import QueryError
-from boolattn.query.budget import check_budget
 from boolattn.query.clauses import MAX_CLAUSES, Clause, clauses, conjunctions, n_clauses
 from boolattn.query.lexicon import unused_cues
 from boolattn.query.reading import IS_OFF, NO_PARSER, Reading

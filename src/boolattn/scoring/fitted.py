@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from boolattn.query.budget import check_budget
+from boolattn.budget import check_budget
 from boolattn.query.clauses import clauses, conjunctions
 from boolattn.query.tree import atoms
 from boolattn.scoring.shortlist import floor, level, shortlist, shortlist_size, shortlist_spread

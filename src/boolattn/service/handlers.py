@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query
 
 import boolattn
+from boolattn.budget import limited
 from boolattn.errors import BoolattnError, DataError
-from boolattn.query.budget import limited
 from boolattn.query.syntax import is_explicit
 from boolattn.search.pipeline import SHORTENED
 from boolattn.service import replies, schemas
