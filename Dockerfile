@@ -16,6 +16,7 @@ COPY --from=build /wheels /wheels
 RUN python -m pip install --no-cache-dir --no-deps /wheels/*.whl \
     && rm -r /wheels \
     && useradd --create-home --uid 10001 boolattn
+ENV ORT_DISABLE_TELEMETRY=1 RAY_USAGE_STATS_ENABLED=0
 USER boolattn
 WORKDIR /home/boolattn
 VOLUME /index

@@ -10,15 +10,19 @@ LOCKED := $(PIP) --no-deps --require-hashes
 LOCKS  := requirements-search.lock requirements-demo.lock requirements.lock
 # By its version alone: some machines have builds of their own, with other hashes.
 TORCH  := torch==2.13.0
+AUDIT  := pip-audit==2.10.1 pip-licenses==5.5.5 cyclonedx-bom==7.5.0
 ALL    := $(VENV)/.installed
 SEARCH := $(VENV)/.search
 # No model hub is ever asked: everything loads from folders.
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
+# Nothing is sent to the makers of libraries.
+export ORT_DISABLE_TELEMETRY = 1
+export RAY_USAGE_STATS_ENABLED = 0
 # Some machines forbid Python to keep byte code; without it every start takes fifteen seconds more.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-slow bench lock audit format clean
+.PHONY: demo test test-slow bench lock sbom audit format clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -61,10 +65,22 @@ bench: $(ALL)
 lock:
 	$(PYTHON) -m tools.lock $(LOCKS)
 
-# Known vulnerabilities of the locked versions, from pypi.org's JSON API; fails where it cannot ask.
-audit:
+# What the wheel installs with its service, from installed metadata: licences, and an SBOM (CycloneDX).
+sbom:
+	$(PYTHON) -m venv $(VENV)-wheel
+	$(VENV)-wheel/bin/python -m pip --quiet install --no-deps --require-hashes -r requirements-search.lock
+	$(VENV)-wheel/bin/python -m pip --quiet install --no-deps .
+	$(VENV)-wheel/bin/python -m pip check
 	$(PYTHON) -m venv $(VENV)-audit
-	$(VENV)-audit/bin/python -m pip --quiet --disable-pip-version-check install pip-audit==2.10.1
+	$(VENV)-audit/bin/python -m pip --quiet --disable-pip-version-check install $(AUDIT)
+	mkdir -p audit
+	$(VENV)-audit/bin/cyclonedx-py environment --output-reproducible -o audit/sbom.cdx.json $(VENV)-wheel/bin/python
+	$(VENV)-audit/bin/pip-licenses --python $(VENV)-wheel/bin/python --from=mixed --with-urls --format=markdown \
+		--ignore-packages pip setuptools wheel --output-file audit/licences.md
+	cat audit/licences.md
+
+# Besides, known vulnerabilities of the locked versions, from pypi.org's JSON API; fails where it cannot ask.
+audit: sbom
 	echo '$(TORCH)' | $(VENV)-audit/bin/pip-audit --strict --disable-pip --no-deps -r requirements.lock -r /dev/stdin
 
 format: $(ALL)
@@ -72,4 +88,4 @@ format: $(ALL)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-wheel audit .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

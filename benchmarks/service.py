@@ -1,12 +1,14 @@
 """The service under concurrent load, with and without batching.
 
     python -m benchmarks.service [--index DIR | --documents N] [--clients 1 8 32] [--requests 400]
+    python -m benchmarks.service --overload [--seconds 10]
 
 Starts ``boolattn serve`` with batching and without, and sends requests from concurrent clients,
 each waiting for its response before the next request. Every query is different, and every response
 is checked against its query. The two services take turns, so that a busy machine slows both.
-Without --index an index of synthetic documents with random vectors is built for the shipped model:
-valid for times, not for results.
+With --overload one service with its usual limits gets as many requests as it can answer, and four
+and eight times as many. Without --index an index of synthetic documents with random vectors is
+built for the shipped model: valid for times, not for results.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -42,31 +43,6 @@ PLACES = ("Borneo", "Sumatra", "Peru", "Ecuador", "Kenya", "Uganda", "Brazil", "
 FORMS = ("{a} of {b}", "{a} of {b} but not {c}", "{a} AND {b} NOT {c}", "{a} of {b} or {c}")
 
 
-@dataclass
-class Load:
-    """Results of one load.
-
-    Attributes:
-        mode: Batched or one by one.
-        clients: Concurrent clients.
-        requests: Number of requests.
-        wrong: Responses that were an error, or did not belong to the query.
-        p50_ms: Median latency.
-        p99_ms: 99th percentile of the latency.
-        per_second: Responses per second.
-        batch: Mean batch size.
-    """
-
-    mode: str
-    clients: int
-    requests: int
-    wrong: int
-    p50_ms: float
-    p99_ms: float
-    per_second: float
-    batch: float
-
-
 def make_queries(n: int, seed: int) -> list[str]:
     """Return different queries, a quarter of each form."""
     rng = np.random.default_rng(seed)
@@ -78,8 +54,8 @@ def make_queries(n: int, seed: int) -> list[str]:
     return list(found)
 
 
-def build_synthetic(folder: Path, n: int) -> None:
-    """Index synthetic documents with random vectors."""
+def index_random(folder: Path, documents: Iterable[Document], **settings: bool) -> None:
+    """Index documents with random vectors of the shipped model's length."""
     rng = np.random.default_rng(0)
     model = load_model("shipped")
 
@@ -88,33 +64,38 @@ def build_synthetic(folder: Path, n: int) -> None:
             vectors = rng.standard_normal((len(batch), model.dimension), dtype=np.float32)
             yield vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
-    documents = (
-        Document(
-            id=str(i),
-            title=f"Species {i}",
-            text=f"A species of {GROUPS[i % 9]} found in {PLACES[i // 9 % 9]}. " + "Word " * 40,
-        )
-        for i in range(n)
-    )
-    Searcher.build(folder, documents, model, encode=encode, model="shipped")
+    Searcher.build(folder, documents, model, encode=encode, model="shipped", **settings)
+
+
+def synthetic(n: int) -> Iterator[Document]:
+    """Yield documents about groups and places."""
+    for i in range(n):
+        text = f"A species of {GROUPS[i % 9]} found in {PLACES[i // 9 % 9]}. " + "Word " * 40
+        yield Document(id=str(i), title=f"Species {i}", text=text)
+
+
+def options_of(mode: str) -> list[str]:
+    """Return options of a service without limits."""
+    size, wait = MODES[mode]
+    limits = ["--concurrency", "1000", "--per-client", "1000", "--timeout", "120"]
+    return [*limits, "--batch-size", str(size), "--batch-wait", str(wait)]
 
 
 @contextmanager
-def service(index: Path, mode: str) -> Iterator[str]:
-    """Run the service, and stop it with SIGTERM."""
-    size, wait = MODES[mode]
-    options = ["--port", "0", "--batch-size", str(size), "--batch-wait", str(wait)]
-    options += ["--concurrency", "1000", "--timeout", "120", "--no-compare"]
-    command = [sys.executable, "-c", "from boolattn.cli import main; main()", "serve", str(index)]
+def service(index: Path, options: list[str]) -> Iterator[tuple[str, int]]:
+    """Run the service, and stop it with SIGTERM; its address and the process that serves."""
+    command = [sys.executable, "-m", "boolattn", "serve", str(index), "--port", "0"]
     process = subprocess.Popen(
-        [*command, *options],
+        [*command, "--no-compare", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         env={**os.environ, "HF_HUB_OFFLINE": "1"},
     )
     try:
-        yield process.stdout.readline().strip() if process.stdout else ""
+        address = process.stdout.readline().strip() if process.stdout else ""
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        yield address, int(children.split()[0])
         process.send_signal(signal.SIGTERM)
         if process.wait(60):
             raise SystemExit(f"the service ended with status {process.returncode}")
@@ -122,8 +103,8 @@ def service(index: Path, mode: str) -> Iterator[str]:
         process.kill()
 
 
-async def load(address: str, mode: str, n_clients: int, queries: list[str]) -> Load:
-    """Send all queries from concurrent clients."""
+async def load(address: str, mode: str, n_clients: int, queries: list[str]) -> dict[str, Any]:
+    """Send all queries from concurrent clients; count errors and answers to other queries."""
     pending = list(reversed(queries))
     seconds: list[float] = []
     wrong = 0
@@ -146,17 +127,16 @@ async def load(address: str, mode: str, n_clients: int, queries: list[str]) -> L
         await asyncio.gather(*(one_client(client) for _ in range(n_clients)))
         took = time.perf_counter() - start
         after = await _calls(client)
-    seconds.sort()
-    return Load(
-        mode=mode,
-        clients=n_clients,
-        requests=len(queries),
-        wrong=wrong + len(queries) - len(seconds),
-        p50_ms=1000 * statistics.median(seconds),
-        p99_ms=1000 * seconds[min(len(seconds) - 1, int(0.99 * len(seconds)))],
-        per_second=len(seconds) / took,
-        batch=(after[0] - before[0]) / max(1, after[1] - before[1]),
-    )
+    return {
+        "mode": mode,
+        "clients": n_clients,
+        "requests": len(queries),
+        "wrong": wrong + len(queries) - len(seconds),
+        "p50 ms": 1000 * float(np.quantile(seconds, 0.5)),
+        "p99 ms": 1000 * float(np.quantile(seconds, 0.99)),
+        "per second": len(seconds) / took,
+        "batch": (after[0] - before[0]) / max(1, after[1] - before[1]),
+    }
 
 
 async def _calls(client: httpx2.AsyncClient) -> tuple[float, float]:
@@ -166,27 +146,18 @@ async def _calls(client: httpx2.AsyncClient) -> tuple[float, float]:
     return tuple(float(value[1]) if value else 0.0 for value in found)  # type: ignore[return-value]
 
 
-def joined(rounds: list[Load]) -> Load:
-    """Return the medians of the rounds, and the sum of wrong responses."""
-    first = rounds[0]
-    numbers: dict[str, Any] = {
-        name: statistics.median(getattr(one, name) for one in rounds)
-        for name in ("p50_ms", "p99_ms", "per_second", "batch")
-    }
-    return Load(
-        mode=first.mode,
-        clients=first.clients,
-        requests=sum(one.requests for one in rounds),
-        wrong=sum(one.wrong for one in rounds),
-        **numbers,
-    )
+def joined(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the medians of the rounds, and the sums of requests and of wrong responses."""
+    medians = {n: statistics.median(r[n] for r in rounds) for n in [*rounds[0]][4:]}
+    return rounds[0] | {n: sum(r[n] for r in rounds) for n in ("requests", "wrong")} | medians
 
 
-def measure(index: Path, args: argparse.Namespace) -> list[Load]:
+def measure(index: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Load both services in turn, round by round."""
-    found: dict[tuple[int, str], list[Load]] = {}
-    with service(index, "batched") as batched, service(index, "one by one") as alone:
-        addresses = {"batched": batched, "one by one": alone}
+    found: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    batched, alone = (service(index, options_of(mode)) for mode in MODES)
+    with batched as (first, _), alone as (second, _):
+        addresses = dict(zip(MODES, (first, second), strict=True))
         for number in range(args.rounds):
             for n_clients in args.clients:
                 for mode, address in addresses.items():
@@ -194,6 +165,65 @@ def measure(index: Path, args: argparse.Namespace) -> list[Load]:
                     one = asyncio.run(load(address, mode, n_clients, queries))
                     found.setdefault((n_clients, mode), []).append(one)
     return [joined(rounds) for rounds in found.values()]
+
+
+async def flood(address: str, per_second: float, seconds: float) -> dict[str, float]:
+    """Send requests at a rate, from eight addresses, whether they are answered or not."""
+    queries = make_queries(round(per_second * seconds) + 1, seed=round(per_second))
+
+    async def ask(client: httpx2.AsyncClient, number: int) -> tuple[int, float]:
+        start, body = time.perf_counter(), {"query": queries[number]}
+        headers = {"X-Forwarded-For": f"10.0.0.{number % 8}"}
+        try:
+            reply = await client.post("/search", json=body, headers=headers)
+        except httpx2.HTTPError:
+            return -1, 0.0
+        is_wrong = reply.status_code == 200 and reply.json()["query"] != queries[number]
+        return -1 if is_wrong else reply.status_code, 1000 * (time.perf_counter() - start)
+
+    limits = httpx2.Limits(max_connections=400)
+    async with httpx2.AsyncClient(base_url=address, timeout=60, limits=limits) as client:
+        start, tasks = time.perf_counter(), []
+        for number in range(len(queries) - 1):
+            tasks.append(asyncio.create_task(ask(client, number)))
+            await asyncio.sleep(max(0.0, start + number / per_second - time.perf_counter()))
+        end = time.perf_counter()
+        while (await ask(client, -1))[0] != 200:
+            await asyncio.sleep(0.01)
+        recovery = time.perf_counter() - end
+        replies = await asyncio.gather(*tasks)
+    answered, refused = ([ms for got, ms in replies if got == status] for status in (200, 503))
+    return {
+        "requests": len(replies),
+        "answered": len(answered),
+        "refused": len(refused),
+        "wrong": len(replies) - len(answered) - len(refused),
+        "p50 ms": np.quantile(answered, 0.5),
+        "p99 ms": np.quantile(answered, 0.99),
+        "refusal ms": np.quantile(refused or [0], 0.5),
+        "recovery s": recovery,
+    }
+
+
+def overload(index: Path, args: argparse.Namespace) -> list[dict[str, float]]:
+    """Give a service with its usual limits more requests than it can answer."""
+    with service(index, ["--trusted-proxy", "127.0.0.1"]) as (address, process):
+        queries, rows = make_queries(args.requests, seed=0), []
+        asyncio.run(load(address, "batched", 8, queries[:40]))
+        capacity = asyncio.run(load(address, "batched", 32, queries))["per second"]
+        for times in (1, 4, 8):
+            row = asyncio.run(flood(address, times * capacity, args.seconds))
+            memory = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process}/status").read_text())
+            rows.append({"load": times} | row | {"MB": int(memory[1]) >> 10 if memory else 0})
+    return rows
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print a table."""
+    print("".join(f"{name:>12}" for name in rows[0]))
+    for row in rows:
+        texts = (f"{v:.1f}" if isinstance(v, float) else str(v) for v in row.values())
+        print("".join(f"{text:>12}" for text in texts))
 
 
 def main() -> None:
@@ -204,22 +234,19 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--requests", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--overload", action="store_true")
+    parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     with TemporaryDirectory() as folder:
         index = args.index or Path(folder) / "index"
         if args.index is None:
-            build_synthetic(index, args.documents)
-        rows = measure(index, args)
-    print("clients  mode        requests  wrong   p50 ms   p99 ms      1/s      batch size")
-    for row in rows:
-        print(
-            f"{row.clients:7}  {row.mode:10} {row.requests:9} {row.wrong:6} {row.p50_ms:8.1f} "
-            f"{row.p99_ms:8.1f} {row.per_second:8.1f} {row.batch:15.1f}"
-        )
+            index_random(index, synthetic(args.documents))
+        rows = overload(index, args) if args.overload else measure(index, args)
+    show(rows)
     if args.json:
-        args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1), encoding="utf-8")
-    if any(row.wrong for row in rows):
+        args.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    if any(row["wrong"] for row in rows):
         raise SystemExit("responses were missing or wrong")
 
 

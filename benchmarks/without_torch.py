@@ -24,8 +24,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 ROOT = Path(__file__).parents[1]
 QUERIES = (
     "moths of Borneo but not Sumatra",
@@ -239,18 +237,10 @@ def compare_query() -> list[dict[str, Any]]:
 
 def _index(folder: Path, n: int) -> str:
     """Build an index of random vectors; what a document says does not matter here."""
-    from boolattn.search import Document, Searcher, load_model
-
-    rng = np.random.default_rng(0)
-
-    def encode(batches: Any) -> Any:  # noqa: ANN401 - iterators
-        for texts in batches:
-            vectors = rng.normal(size=(len(texts), 384)).astype(np.float32)
-            yield vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    from benchmarks.service import Document, index_random
 
     documents = (Document(id=str(row), text=f"document {row}") for row in range(n))
-    settings = {"model": "shipped", "words": False}
-    Searcher.build(folder, documents, load_model("shipped"), encode=encode, **settings)
+    index_random(folder, documents, words=False)
     return str(folder)
 
 
@@ -258,11 +248,8 @@ def compare_cold(scratch: Path) -> dict[str, Any]:
     """Measure CPU seconds of a cold search of 1,000 documents."""
     folder = _index(scratch / "cold", 1000)
     measure_cold(folder)
-    row = {
-        "boolattn search, CPU s": round(
-            statistics.median(measure_cold(folder) for _ in range(5)), 2
-        )
-    }
+    seconds = statistics.median(measure_cold(folder) for _ in range(5))
+    row = {"boolattn search, CPU s": round(seconds, 2)}
     print(row, flush=True)
     return row
 

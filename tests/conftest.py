@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 if "PYTEST_XDIST_WORKER" in os.environ:
     # As many workers as cores: threads of each would only wait for the other's.
     os.environ.setdefault("OMP_NUM_THREADS", "1")

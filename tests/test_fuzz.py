@@ -1,6 +1,7 @@
 """Random queries, filters, rows, bodies and files: an answer or one line, never anything else.
 
-``BOOLATTN_FUZZ=20 pytest tests/test_fuzz.py`` tries twenty times as many examples.
+``BOOLATTN_FUZZ=20 pytest tests/test_fuzz.py`` tries twenty times as many examples, with
+``BOOLATTN_FUZZ_STORE=postgres`` (or qdrant, milvus) in that store instead of a folder.
 """
 
 from __future__ import annotations
@@ -37,9 +38,12 @@ from boolattn.stores.document_files import read_documents
 from boolattn.stores.filters import parse_filters
 from boolattn.stores.local import manifest
 from tests.search import word_model
+from tests.search.conftest import postgres  # noqa: F401 - a fixture
 
 MODELS = Path(boolattn.__file__).with_name("models")
 TIMES = float(os.environ.get("BOOLATTN_FUZZ", "1"))
+STORE = os.environ.get("BOOLATTN_FUZZ_STORE", "folder")
+only_folders = pytest.mark.skipif(STORE != "folder", reason="the files are a database's")
 
 
 def fuzzed(n):
@@ -159,13 +163,26 @@ def tried(call):
     return None
 
 
-@pytest.fixture(scope="module")
-def searcher(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fuzz") / "index"
+def _address(request, tmp_path_factory, name):
+    """Return where an index of a name goes."""
+    folder = tmp_path_factory.mktemp(name)
+    if STORE == "postgres":
+        uri = request.getfixturevalue("postgres").get_uri()
+        return f"{uri}{'&' if '?' in uri else '?'}table={name}"
+    return {"qdrant": f"qdrant:{folder}/data/a", "milvus": f"milvus:{folder}/data.db/a"}.get(
+        STORE, folder / "index"
+    )
+
+
+def _built(address, encoder):
     more = {"on": "2024-03-02", "tags": ["a", "Borneo", 7], "place": "Peru"}
     documents = [*word_model.corpus(), Document(id="on", text="old moths", metadata=more)]
-    options = {"parser": None, "segment_size": 10}
-    return Searcher.build(folder, documents, word_model.retriever(), **options)
+    return Searcher.build(address, documents, encoder, parser=None, segment_size=10)
+
+
+@pytest.fixture(scope="module")
+def searcher(request, tmp_path_factory):
+    return _built(_address(request, tmp_path_factory, "fuzz"), word_model.retriever())
 
 
 @pytest.fixture(scope="module")
@@ -175,12 +192,10 @@ def client(searcher):
 
 
 @pytest.fixture(scope="module")
-def writer(searcher, tmp_path_factory):
-    """A service that changes a copy of the index."""
-    folder = tmp_path_factory.mktemp("written") / "index"
-    shutil.copytree(searcher.store.folder, folder)
+def writer(request, searcher, tmp_path_factory):
+    """A service that changes an index of its own."""
     key = "k" * 20
-    own = Searcher.open(folder, searcher.encoder, parser=None)
+    own = _built(_address(request, tmp_path_factory, "written"), searcher.encoder)
     app = create_app(own, None, ServiceSettings(api_key=key))
     with TestClient(app, headers={**JSON, "x-api-key": key}) as found:
         yield found
@@ -321,6 +336,7 @@ def test_documents_that_are_sent(writer, documents):
         assert writer.get("/search?q=moths").status_code == 200
 
 
+@only_folders
 @fuzzed(60)
 @given(st.data())
 def test_index_files(searcher, tmp_path_factory, data):
@@ -335,6 +351,7 @@ def test_index_files(searcher, tmp_path_factory, data):
     shutil.rmtree(folder.parent)
 
 
+@only_folders
 @fuzzed(60)
 @given(st.data())
 def test_a_manifest_that_was_written_so(searcher, tmp_path_factory, data):

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -61,6 +62,23 @@ def test_attaching_needs_only_torch_and_transformers(tmp_path):
     command = [sys.executable, "-c", ATTACHED, str(tmp_path / "model")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+ENCODED = """
+from boolattn.encoders.models import load_model
+load_model("shipped").encode_queries(["moths"])
+"""
+
+
+def test_onnxruntime_keeps_no_telemetry(tmp_path):
+    """It would write the id of the device and its events to the cache, before it sends them."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("ORT_")}
+    environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "-c", ENCODED], env=environment, check=True)
+    assert [path.name for path in tmp_path.rglob("*") if path.parent.name == "cache"] == [
+        "boolattn"
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]
 
 
 LOADED = """

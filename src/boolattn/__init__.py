@@ -1,11 +1,13 @@
 """Dense retrieval that understands *and*, *or* and *not*.
 
 Public names load on first use, so ``import boolattn`` costs nothing. It makes Bool-BERT known to
-transformers' ``Auto`` classes, and so to ``SentenceTransformer``, once these are imported.
+transformers' ``Auto`` classes, and so to ``SentenceTransformer``, once these are imported. It
+turns off the telemetry of onnxruntime, which otherwise starts when that is imported.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -79,4 +81,5 @@ def __getattr__(name: str) -> object:
     return getattr(import_module(_HOME[name]), name)
 
 
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 register_when_imported()

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import DataError
-from boolattn.files import atomic_file, cache_folder
+from boolattn.files import atomic_file, cache_folder, check_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +57,7 @@ def write_manifest(path: Path, values: Mapping[str, Any]) -> None:
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """Read a manifest, compare it with its own checksum, and return it without that."""
+    check_regular(path)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         own = values.pop("checksum", None)
@@ -117,12 +118,14 @@ def _stamp(folder: Path, sums: Mapping[str, str], manifest: str) -> str:
             own = path.stat()
         except (OSError, ValueError) as error:
             raise DataError(f"{path} is missing; {DAMAGED}") from error
+        check_regular(path)
         lines.append(f"{name} {own.st_size} {own.st_mtime_ns} {own.st_ctime_ns} {own.st_ino}")
     return "\n".join(lines)
 
 
 def file_sum(path: Path) -> str:
     """Return the SHA-256 sum of a file."""
+    check_regular(path)
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -56,6 +56,17 @@ def checkout_module(name: str) -> Any:  # noqa: ANN401 - a module
     return import_module(name)
 
 
+def is_special(path: Path) -> bool:
+    """Whether a path, after its links, is a pipe, a device or a socket: reading may never end."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a file that may never end."""
+    if is_special(path):
+        raise DataError(f"{path} is not a regular file; put a copy of the file there")
+
+
 @contextmanager
 def atomic_file(path: Path) -> Iterator[TextIO]:
     """Open a text file that gets its name when the block ends without an error.

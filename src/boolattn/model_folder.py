@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from boolattn.checksums import DAMAGED, check_sums
 from boolattn.errors import DataError
+from boolattn.files import check_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,6 +41,8 @@ _LIBRARY = "sentence_transformers."
 
 def check_folder(folder: Path) -> bool:
     """Check a folder; return whether its files are those that its checksums name."""
+    for path in folder.rglob("*"):
+        check_regular(path)
     is_whole = check_sums(folder)
     for part in parts_of(folder):
         _check_part(part)

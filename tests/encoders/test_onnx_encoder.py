@@ -14,7 +14,13 @@ from boolattn import TorchEncoder
 from boolattn.checksums import read_manifest, write_manifest
 from boolattn.encoders.models import SHIPPED, load_model, minilm_folder, resolve, torch_folder
 from boolattn.encoders.onnx_encoder import OnnxEncoder
-from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
+from boolattn.errors import (
+    BoolattnError,
+    ConfigError,
+    DataError,
+    IndexMismatchError,
+    MissingDataError,
+)
 from boolattn.query import runtime
 from boolattn.query.plan import plan_queries
 from boolattn.query.reading import read_trees
@@ -165,6 +171,18 @@ def test_a_wrong_manifest_is_one_line(copy, change, message):
     with pytest.raises(BoolattnError, match=message) as caught:
         _opens(copy)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change", [{"query_prompt": "NOT "}, {"document_prompt": "x"}, {"query_length": 3}]
+)
+def test_an_index_knows_how_its_texts_were_prepared(copy, tmp_path, change):
+    """A prompt is in no graph, and changes every vector."""
+    documents = [Document(id="1", text="a moth")]
+    Searcher.build(tmp_path / "index", documents, OnnxEncoder.load(copy), parser=None)
+    write_manifest(copy / "model.json", read_manifest(copy / "model.json") | change)
+    with pytest.raises(IndexMismatchError, match="with another prompt or length of the model"):
+        Searcher.open(tmp_path / "index", OnnxEncoder.load(copy), parser=None)
 
 
 def test_an_edited_manifest_is_refused(copy):

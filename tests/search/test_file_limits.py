@@ -55,6 +55,21 @@ def test_a_bomb_of_one_line_is_stopped_while_it_is_read(tmp_path):
     assert "the line has more than 20 MB" in done.stderr
 
 
+def test_too_little_memory_is_one_line(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n')
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29))\n"
+        f"import sys; sys.argv[1:] = ['index', {str(tmp_path / 'rows.jsonl')!r}]\n"
+        "from boolattn.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "boolattn: memory is limited to 512 MB, and indexing needs 768: "
+        "raise the limit with ulimit -v\n"
+    )
+
+
 def test_empty_lines_end(tmp_path, monkeypatch):
     monkeypatch.setattr("boolattn.jsonl._MAX_EMPTY", 1000)
     path = tmp_path / "blank.jsonl.gz"

@@ -64,8 +64,8 @@ def services():
     def start(searcher, **settings) -> str:
         taken = listen("127.0.0.1", 0)
         is_up = threading.Event()
-        app = create_app(searcher, None, ServiceSettings(**settings))
-        server = Server(app, timeout=5, ready=is_up.set)
+        chosen = ServiceSettings(**settings)
+        server = Server(create_app(searcher, None, chosen), chosen, ready=is_up.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})
         thread.start()
         stops.append((server, thread, taken))

@@ -282,7 +282,7 @@ def test_the_openapi_description_is_complete(serve):
     }  # fmt: skip
     post = described["paths"]["/search"]["post"]
     assert set(post["responses"]) == {
-        "200", "400", "401", "408", "413", "422", "500", "503", "504",
+        "200", "400", "401", "408", "413", "421", "422", "500", "503", "504",
     }  # fmt: skip
     assert described["components"]["schemas"]["SearchRequest"]["examples"]
     assert "HTTPValidationError" not in json.dumps(described)

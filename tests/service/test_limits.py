@@ -1,17 +1,22 @@
 """Limits of size, concurrency and time; the API key; batching."""
 
 import asyncio
+import socket
 import threading
 import time
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
+import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
+from boolattn.budget import StoppedError, check_budget
 from boolattn.errors import ConfigError
 from boolattn.service.app import create_app
-from boolattn.service.batching import Batcher
+from boolattn.service.batching import CLIENT, Batcher
+from boolattn.service.server import Server, listen
 from boolattn.service.settings import ServiceSettings, key_from
 from tests.service.test_api import refused
 
@@ -21,7 +26,6 @@ KEY = "a-key-of-enough-letters"
 def test_a_large_body_is_refused_by_its_content_length(serve, searcher):
     response = serve().post("/search", json={"query": "a", "filters": {"x": "y" * 70_000}})
     refused(response, 413, "body_too_large")
-    assert response.headers["connection"] == "close"
     assert searcher.calls == []
 
 
@@ -136,7 +140,7 @@ def test_invalid_settings_are_refused(monkeypatch):
 
 
 def test_queries_that_arrive_together_are_searched_together(serve, searcher):
-    client = serve(batch_size=16, concurrency=200)
+    client = serve(batch_size=16, concurrency=200, per_client=200)
     searcher.delay = 0.02
     with ThreadPoolExecutor(60) as pool:
         answers = list(pool.map(lambda n: client.get(f"/search?q=moth+{n}"), range(60)))
@@ -171,7 +175,7 @@ def test_queries_with_other_options_are_not_mixed(serve, searcher):
 def test_closing_answers_the_queue():
     async def run():
         batcher = Batcher(
-            lambda _options, queries: (time.sleep(0.05), [q.upper() for q in queries])[1],
+            lambda _options, queries, _is_over: (time.sleep(0.05), [q.upper() for q in queries])[1],
             size=2,
             wait=0.001,
         )
@@ -189,7 +193,7 @@ def test_closing_answers_the_queue():
 
 def test_a_missing_answer_is_an_error():
     async def run():
-        batcher = Batcher(lambda _options, queries: queries[1:], size=4, wait=0.01)
+        batcher = Batcher(lambda _options, queries, _is_over: queries[1:], size=4, wait=0.01)
         batcher.start()
         with pytest.raises(RuntimeError, match="0 answers to 1 queries"):
             await batcher.submit(None, "q")
@@ -224,7 +228,9 @@ def test_a_failing_on_batch_callback_does_not_stop_the_batcher():
         raise ZeroDivisionError
 
     async def run():
-        batcher = Batcher(lambda _options, queries: queries, size=4, wait=0.01, on_batch=fail)
+        batcher = Batcher(
+            lambda _options, queries, _is_over: queries, size=4, wait=0.01, on_batch=fail
+        )
         with pytest.raises(RuntimeError, match="does not run"):
             await batcher.submit(None, "too early")
         batcher.start()
@@ -234,3 +240,99 @@ def test_a_failing_on_batch_callback_does_not_stop_the_batcher():
             await batcher.close()
 
     asyncio.run(run())
+
+
+def test_clients_take_turns():
+    """One with many queries does not keep another waiting, and short queries come first."""
+    batches = []
+
+    def search(_options, queries, _is_over):
+        batches.append(list(queries))
+        return queries
+
+    async def ask(batcher, client, options, queries):
+        CLIENT.set(client)
+        await asyncio.gather(*(batcher.submit(options, query) for query in queries))
+
+    async def run():
+        batcher = Batcher(search, size=4, wait=0.05)
+        batcher.start()
+        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+            tasks.create_task(ask(batcher, "a", 1, [f"a{n}" for n in range(6)]))
+            tasks.create_task(ask(batcher, "b", 1, ["b0"]))
+            tasks.create_task(ask(batcher, "c", 2, ["c" * 1000]))
+        await batcher.close()
+
+    asyncio.run(run())
+    assert batches == [["a0", "b0", "a1"], ["c" * 1000], ["a2", "a3", "a4", "a5"]]
+
+
+def test_a_search_stops_when_nobody_waits(serve, searcher):
+    """At the time limit, and in a real server when the caller leaves."""
+    started, stopped = threading.Event(), threading.Event()
+
+    def search(_queries, _k, **_options):
+        started.set()
+        try:
+            while True:
+                check_budget()
+                time.sleep(0.001)
+        except StoppedError:
+            stopped.set()
+            raise
+
+    answer, searcher.search_many = searcher.search_many, search
+    refused(serve(timeout=1).get("/search?q=moth"), 504, "timeout")
+    assert stopped.wait(20)
+    started.clear()
+    stopped.clear()
+    with running(searcher, ServiceSettings()) as address:
+        with socket.create_connection(address) as connection:
+            connection.sendall(b"GET /search?q=moth HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert started.wait(20)
+        assert stopped.wait(20)
+        searcher.search_many = answer
+        assert httpx2.get(f"http://{address[0]}:{address[1]}/search?q=moth").status_code == 200
+
+
+@contextmanager
+def running(searcher, settings):
+    """Run the server in a thread."""
+    ready = threading.Event()
+    server = Server(create_app(searcher, None, settings), settings, ready=ready.set)
+    listener = listen("127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield listener.getsockname()
+    finally:
+        server.handle_exit(2, None)
+        thread.join(20)
+
+
+@pytest.mark.parametrize("trusted", [(), ("127.0.0.1",)])
+def test_a_trusted_proxy_names_its_clients(searcher, trusted):
+    searcher.delay = 0.5
+    settings = ServiceSettings(per_client=1, trusted_proxies=trusted)
+    with running(searcher, settings) as (host, port), ThreadPoolExecutor(3) as pool:
+
+        def ask(client):
+            headers = {"x-forwarded-for": client}
+            address = f"http://{host}:{port}/search?q=moth+{client}"
+            return httpx2.get(address, headers=headers, timeout=20).status_code
+
+        statuses = list(pool.map(ask, ("10.0.0.1", "10.0.0.2", "2001:db8::7")))
+    assert sorted(statuses) == ([200, 200, 200] if trusted else [200, 503, 503])
+
+
+def test_a_network_of_ipv6_is_one_client(searcher):
+    searcher.delay = 0.5
+    settings = ServiceSettings(per_client=1, trusted_proxies=("127.0.0.1",))
+    with running(searcher, settings) as (host, port), ThreadPoolExecutor(2) as pool:
+
+        def ask(client):
+            headers = {"x-forwarded-for": client}
+            return httpx2.get(f"http://{host}:{port}/search?q=moth", headers=headers).status_code
+
+        assert sorted(pool.map(ask, ("2001:db8::7", "2001:db8::8"))) == [200, 503]

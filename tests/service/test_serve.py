@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 
 import httpx2
@@ -23,7 +25,7 @@ from boolattn.search import Document, Searcher, load_model
 from boolattn.service.app import create_app
 from boolattn.service.schemas import ExplainReply, SearchReply
 from boolattn.service.settings import ServiceSettings
-from boolattn.stores.local import segments
+from boolattn.stores.local import segments, transaction
 from tests.conftest import TEXTS
 from tests.service.conftest import DOCUMENTS
 from tests.service.test_api import refused
@@ -165,6 +167,39 @@ def test_searches_go_on_while_documents_are_added(index, monkeypatch):
         assert len(client.get("/search?q=moth&k=50").json()["hits"]) == 26
 
 
+def test_a_full_disk_is_told_and_changes_nothing(index, monkeypatch):
+    settings = ServiceSettings(api_key=KEY)
+    headers = {"x-api-key": KEY}
+    body = {"documents": [{"id": "n", "text": "a moth"}]}
+
+    def fail(_path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with TestClient(create_app(Searcher.open(index), None, settings), headers=headers) as client:
+        with monkeypatch.context() as patched:
+            patched.setattr(transaction, "sync", fail)
+            refused(client.post("/documents", json=body), 507, "disk_full")
+            assert client.get("/health").json()["status"] == "disk_full"
+            refused(client.delete("/documents/b"), 507, "disk_full")
+        assert len(client.get("/search?q=moth&k=50").json()["hits"]) == 6
+        assert client.post("/documents", json=body).json() == {"changed": 1, "documents": 7}
+        assert client.get("/health").json()["status"] == "ok"
+
+
+def test_what_cannot_be_removed_is_no_failure(index, monkeypatch, caplog):
+    """The change is done when the manifest is written."""
+    searcher = Searcher.open(index)
+    for name in ("b", "bs"):
+        searcher.delete([name])
+    monkeypatch.setattr(
+        Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(PermissionError(1, "no"))
+    )
+    searcher.delete(["s"])
+    monkeypatch.undo()
+    assert "cannot remove" in caplog.text
+    assert len(Searcher.open(index)) == 3
+
+
 def test_active_requests_are_answered_after_sigterm(tmp_path):
     index = build(tmp_path / "index", "shipped")  # a process without torch starts sooner
     # A batch that waits two seconds leaves time to stop the service in the middle of it.
@@ -213,6 +248,8 @@ def _stopped_midway(address, process):
         ),
         (["--api-key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is empty"),
         (["--max-k", "0"], "max_k must be at least 1"),
+        (["--timeout", "inf"], "timeout must be above 0 and below 86400 seconds, got inf"),
+        (["--port", "-1"], "ports are from 0 to 65535"),
         (["--port", "TAKEN"], "cannot listen on 127.0.0.1"),
         (["--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
         (["--plain-index", "INDEX/nothing"], "nothing"),

@@ -102,6 +102,7 @@ ACTIONS = {
     "new": lambda address, **own: build(address, [*BOTH, *OLD], replace=True, **own),
     "add": lambda address, **_: opened(address).add(NEW),
     "update": lambda address, **_: opened(address).add(CHANGED, replace_old=True),
+    "complete": lambda address, **_: opened(address).add(NEW, replace_old=True),
     "delete": lambda address, **_: opened(address).delete(["both", "old-3"]),
     "replace": lambda address, **own: build(address, [*CHANGED, *NEW[2:]], replace=True, **own),
 }
@@ -138,7 +139,7 @@ def watched(at: int, match: str, *, after: bool) -> list[str]:
         label = f"{event} {' '.join(map(str, values))[:300]}"
         if wanted.search(label):
             seen.append(label)
-        if len(seen) != at or seen[-1] is not label:
+        if not seen or len(seen) != at or seen[-1] is not label:
             return
         if not after:
             kill()

@@ -35,12 +35,12 @@ AMID = (
 class KillServer:
     """Runs actions in children of a process of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *databases: str) -> None:
         command = [sys.executable, "-W", "ignore", "-m", "tests.stores.kill_server"]
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
         self._process = subprocess.Popen(
-            [*command, str(folder / "answer")],
+            [*command, str(folder / "answer"), *databases],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -50,7 +50,7 @@ class KillServer:
         )
 
     def run(self, action, index, *, at=0, match="", after=False, seconds=0.0):
-        request = {"address": str(index.folder), "vectors": index.vectors, "action": action}
+        request = {"address": str(index.address), "vectors": index.vectors, "action": action}
         request |= {"match": match, "at": at, "after": after, "seconds": seconds}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
@@ -74,6 +74,7 @@ class Index:
 
     def __init__(self, server, folder, vectors):
         self._server, self.folder, self.vectors = server, folder, vectors
+        self.address = folder
         self._saved = folder.with_name("saved")
 
     def do(self, action, **options):

@@ -715,6 +715,11 @@ def test_a_held_folder_is_one_line(folder):
             opened(folder)
         with pytest.raises(IndexBusyError), create(folder, replace=True):
             pass
+        # Refused before anything is deleted.
+        command = [sys.executable, "-m", "boolattn", "delete", folder, *TEXTS]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert done.stderr.startswith("boolattn: another process holds the folder")
         other.communicate("\n")
     assert opened(folder).count(EVERYTHING) == 4
 

@@ -97,10 +97,13 @@ def main() -> None:
         else:
             typer.echo(f"boolattn: {' '.join(error.format_message().split())}", err=True)
         sys.exit(error.exit_code)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         sys.exit(1)
     except BoolattnError as error:
         typer.echo(f"boolattn: {error}", err=True)
+        sys.exit(2)
+    except MemoryError:
+        typer.echo("boolattn: there is not enough memory", err=True)
         sys.exit(2)
     except OSError as error:  # a file that cannot be read, for example
         # A full disk names no file.

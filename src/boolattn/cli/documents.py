@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shlex
 import sys
 import time
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     #: The fields of text, id and title.
     _Fields = tuple[list[str] | None, str, str]
 
+_MIN_MEMORY = 768 << 20
 _FILES = ".jsonl, .json, .csv, .tsv or .parquet file, a folder of .txt and .md files, or - (stdin)"
 Documents = Annotated[Path, Argument(help=f"A {_FILES}.")]
 Index = Annotated[str, Argument(metavar="ADDRESS", help=ADDRESS_HELP)]
@@ -36,6 +38,9 @@ TextField = Annotated[
 IdField = Annotated[str, Option(help="Field with the id.")]
 TitleField = Annotated[str, Option(help="Field with the title.")]
 MaxLine = Annotated[float, Option(metavar="MB", min=0.001, help="Most megabytes of a line.")]
+FollowLinks = Annotated[
+    bool, Option("--follow-links", help="Also read files of a folder that are links.")
+]
 SkipBad = Annotated[bool, Option("--skip-bad", help="Report rows with an error and go on.")]
 
 
@@ -51,6 +56,7 @@ def index(  # noqa: PLR0913 - options of a command line
     title_field: TitleField = "",
     skip_bad: SkipBad = False,
     max_line: MaxLine = 256,
+    follow_links: FollowLinks = False,
     vectors: Annotated[
         str, Option(help="How neighbours are searched: exact, hnsw; default: the store's way.")
     ] = "",
@@ -88,7 +94,9 @@ def index(  # noqa: PLR0913 - options of a command line
     name, fields = model or SHIPPED, (text_field, id_field, title_field)
     encoder = load_model(name)
     with (
-        _records(documents, fields, skip_bad=skip_bad, max_line=max_line) as records,
+        _records(
+            documents, fields, skip_bad=skip_bad, max_line=max_line, follow_links=follow_links
+        ) as records,
         _progress() as progress,
         _encoder(ray, name, encoder.fingerprint, batch_size) as encode,
     ):
@@ -123,6 +131,7 @@ def add(  # noqa: PLR0913 - options of a command line
     title_field: TitleField = "",
     skip_bad: SkipBad = False,
     max_line: MaxLine = 256,
+    follow_links: FollowLinks = False,
     as_json: AsJson = False,
 ) -> None:
     """Add documents to an index; an id that it has already is an error."""
@@ -133,7 +142,8 @@ def add(  # noqa: PLR0913 - options of a command line
     quiet_libraries()
     searcher = open_index(index, model)
     fields = (text_field, id_field, title_field)
-    records = _records(documents, fields, skip_bad=skip_bad, max_line=max_line, makes_ids=False)
+    options = {"makes_ids": False, "follow_links": follow_links}
+    records = _records(documents, fields, skip_bad=skip_bad, max_line=max_line, **options)
     with records as rows, _progress() as progress:
         searcher.add(rows, replace_old=replace_old, progress=progress)
     _print_summary(searcher, start, as_json=as_json)
@@ -189,13 +199,19 @@ def _kinds_line(settings: StoreSettings) -> str:
 
 def _check_source(documents: Path) -> None:
     """Refuse what is not there before a model is loaded: the most common mistake."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if 0 <= limit < _MIN_MEMORY:  # tantivy would end the process
+        raise ConfigError(
+            f"memory is limited to {limit >> 20} MB, and indexing needs {_MIN_MEMORY >> 20}: "
+            "raise the limit with ulimit -v"
+        )
     if str(documents) != "-" and not documents.exists():
         raise ConfigError(f"there is no file {documents}")
 
 
 @contextmanager
 def _records(
-    path: Path, fields: _Fields, *, skip_bad: bool, max_line: float, makes_ids: bool = True
+    path: Path, fields: _Fields, *, skip_bad: bool, max_line: float, **options: bool
 ) -> Iterator[Iterator[Document]]:
     """Read documents; tell about rows that were left out as they come, and at the end."""
     from boolattn.stores.document_files import Fields, read_documents
@@ -212,8 +228,8 @@ def _records(
         path,
         Fields(text=tuple(texts or ()), id=name, title=title),
         on_bad=on_bad if skip_bad else None,
-        makes_ids=makes_ids,
         max_line=int(max_line * 1e6),
+        **options,
     )
     if n_bad:
         note(f"{n_bad} rows were left out")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 #: Names of known models for people.
 NAMES = {"shipped": "the shipped model", "minilm": "all-MiniLM-L6-v2"}
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def serve(  # noqa: PLR0913 - options of a command line
+    context: typer.Context,
     index: Annotated[str, Argument(metavar="ADDRESS", help=ADDRESS_HELP)],
     plain_index: Annotated[
         str | None,
@@ -34,13 +34,22 @@ def serve(  # noqa: PLR0913 - options of a command line
     device: Annotated[str | None, Option(help="Run the model in PyTorch: cpu, cuda.")] = None,
     label: Annotated[str | None, Option(help="Name of the model on the page.")] = None,
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Option(help="Port to listen on; 0: any free port.")] = 8000,
+    port: Annotated[int, Option(max=65535, help="Port to listen on; 0: any free port.")] = 8000,
+    allowed_host: Annotated[
+        list[str] | None, Option(help="Name under which the service is asked; repeatable; *: any.")
+    ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None, Option(help="Address of a proxy that names its clients; repeatable.")
+    ] = None,
     api_key_env: Annotated[str | None, Option(help="Variable with the API key.")] = None,
     max_length: Annotated[int, Option(help="Most characters of a query.")] = 1000,
     max_k: Annotated[int, Option(help="Most results of a search.")] = 100,
     max_body: Annotated[int, Option(help="Most bytes of a request.")] = 65_536,
     max_upload: Annotated[int, Option(help="Most bytes of documents in a request.")] = 1 << 24,
+    max_work: Annotated[int, Option(help="Most operands of a query times its candidates.")] = 1
+    << 15,
     concurrency: Annotated[int, Option(help="Most active requests.")] = 64,
+    per_client: Annotated[int, Option(help="Most active requests of one client.")] = 48,
     timeout: Annotated[float, Option(help="Seconds that a request may take.")] = 10.0,
     batch_size: Annotated[int, Option(help="Queries of a batch; 1: no batching.")] = 32,
     batch_wait: Annotated[float, Option(help="Milliseconds to wait for a batch.")] = 2.0,
@@ -53,20 +62,16 @@ def serve(  # noqa: PLR0913 - options of a command line
     except ImportError as error:
         raise MissingDataError(f"{error}; pip install 'boolattn[serve]'") from error
     quiet_libraries(log_format="%(asctime)s %(message)s")
-    from boolattn.service.settings import ServiceSettings, key_from
+    from boolattn.service.settings import LOOPBACK, ServiceSettings, key_from
 
     if plain_index is not None and not compare:
         raise ConfigError("--plain-index cannot be used with --no-compare")
+    names = {field.name for field in fields(ServiceSettings)}
     settings = ServiceSettings(
-        max_length=max_length,
-        max_k=max_k,
-        max_body=max_body,
-        max_upload=max_upload,
-        concurrency=concurrency,
-        timeout=timeout,
-        batch_size=batch_size,
-        batch_wait=batch_wait / 1000,
-        compare=compare,
+        **{name: value for name, value in context.params.items() if name in names - {"label"}}
+        | {"batch_wait": batch_wait / 1000},
+        allowed_hosts=(*LOOPBACK, *_names(host), *map(str.lower, allowed_host or ())),
+        trusted_proxies=tuple(trusted_proxy or ()),
         api_key=None if api_key_env is None else key_from(api_key_env),
     )
     searcher = open_index(index, model or "", device=device)
@@ -83,6 +88,11 @@ def serve(  # noqa: PLR0913 - options of a command line
     _run(searcher, plain, settings, (host, port))
 
 
+def _names(host: str) -> list[str]:
+    """Return the name that callers use; none for an address that stands for all."""
+    return [host.lower()] if host not in ("", "0.0.0.0", "::") else []
+
+
 def _name(searcher: Searcher) -> str:
     name = searcher.settings.model
     return NAMES.get(name) or Path(name).name or "unnamed model"
@@ -96,6 +106,7 @@ def _run(
 ) -> None:
     from boolattn.service.app import create_app
     from boolattn.service.server import Server, address_of, listen
+    from boolattn.service.settings import LOOPBACK
 
     listener = listen(*address)
     # Loads what is loaded on first use, so that the first caller does not wait.
@@ -107,4 +118,4 @@ def _run(
 
     app = create_app(searcher, plain, settings)
     ready = partial(typer.echo, address_of(listener))
-    Server(app, timeout=settings.timeout, ready=ready).run(sockets=[listener])
+    Server(app, settings, ready=ready).run(sockets=[listener])

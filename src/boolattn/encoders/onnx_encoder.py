@@ -6,6 +6,7 @@ activations are rounded to 8 bits with one scale for each run. Several texts run
 
 from __future__ import annotations
 
+import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boolattn.budget import check_budget
 from boolattn.checksums import verify
 from boolattn.encoders.base import Encoder, ignore
 from boolattn.encoders.onnx_storage import (
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     Array = NDArray[np.float32]
 
 VECTORS = "vectors"
+#: Values of a manifest that change vectors, and are in no graph.
+_PREPARATION = ("query_prompt", "document_prompt", "query_length", "document_length", "similarity")
 #: Texts tokenised at once.
 _CHUNK = 256
 
@@ -94,9 +98,11 @@ class OnnxEncoder(Encoder):
 
     @property
     def digests(self) -> dict[str, str]:
-        """The tokenizer; the graphs hold the configuration."""
+        """The tokenizer, and how texts are prepared; the graphs hold the configuration."""
         tokenizer = self._tokenizer(self.manifest.document_length)
-        return {"tokenizer": vocabulary_sum(tokenizer)}
+        prepared = [getattr(self.manifest, name) for name in _PREPARATION]
+        digest = hashlib.sha256(repr(prepared).encode()).hexdigest()
+        return {"tokenizer": vocabulary_sum(tokenizer), "prompt or length": digest}
 
     @property
     def gate(self) -> str:
@@ -142,6 +148,7 @@ class OnnxEncoder(Encoder):
         vectors = np.zeros((len(texts), self.dimension), np.float32)
         worded = [prompt + text for text in texts] if prompt else texts
         for row, vector in enumerate(self._run(task, worded, length)):
+            check_budget()
             if vector.shape != vectors[row].shape:
                 stated = f"{self.folder / MANIFEST} says {self.dimension} dimensions"
                 raise DataError(

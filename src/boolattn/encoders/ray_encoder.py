@@ -71,6 +71,7 @@ def cluster(
     _check_address(address)
     # Otherwise Ray's workers reserve devices, with long warnings.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to its maker
     try:
         ray.init(address=address or "local", log_to_driver=False, logging_level="error")
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from boolattn.budget import check_budget
 from boolattn.checksums import DAMAGED, check_sums, read_manifest, verify
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.query.decoding import ParserLogits, ParserOutput, decode, mark_operators
@@ -124,6 +125,7 @@ class Parser:
         if not ids.size:
             return ParserOutput()
         words = values[ids].astype(np.float32) * scales[ids]
+        check_budget()
         outputs = run_graph(session, OUTPUTS, {"words": words[None]}, self.folder / GRAPH)
         logits = ParserLogits(*outputs)
         return decode(logits, text, encoding.offsets, 0)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from boolattn.budget import check_budget
 from boolattn.errors import QueryError
 from boolattn.query.clauses import MAX_CLAUSES, Clause, clauses, conjunctions, n_clauses
 from boolattn.query.lexicon import unused_cues
 from boolattn.query.reading import IS_OFF, NO_PARSER, Reading
 from boolattn.query.structure import in_words, operand_signs
+from boolattn.query.syntax import MAX_OPERANDS
 from boolattn.query.tree import (
     And,
     Atom,
@@ -173,6 +175,8 @@ def plan_queries(
 
     ``known`` has the vectors of documents that are operands, by id.
     """
+    for reading in readings:
+        _check_operands(reading)
     wordings = [reading.wording for reading in readings]
     encoded = iter(encoder.encode_queries([text for text in wordings if text]))
     plans = []
@@ -181,6 +185,14 @@ def plan_queries(
         plain = _plain_vector(reading.tree, words, known, encoder.dimension)
         plans.append(_limited(_unencoded(reading, plain)))
     return _with_operands(plans, encoder, known)
+
+
+def _check_operands(reading: Reading) -> None:
+    """Refuse a query with too many operands, with those that lists added to it."""
+    n_operands = sum(1 for _ in atoms(reading.tree)) if reading.is_composed else 1
+    if n_operands > MAX_OPERANDS:
+        raise QueryError(f"a query has at most {MAX_OPERANDS} operands, not {n_operands}")
+    check_budget(n_operands)
 
 
 def _unencoded(reading: Reading, plain: Vectors) -> Plan:
@@ -240,12 +252,13 @@ def _with_operands(
     """
     texts = [_operand_texts(p) if p.is_composed or p.is_request else [] for p in plans]
     # As operands: an open gate would cost the whole batch its experts.
-    encoded = iter(encoder.encode_operands([text for part in texts for text in part if text]))
+    unique = list(dict.fromkeys(text for part in texts for text in part if text))
+    encoded = dict(zip(unique, encoder.encode_operands(unique), strict=True))
     finished = []
     for plan, operand_texts in zip(plans, texts, strict=True):
         if operand_texts:
             nothing = np.zeros(encoder.dimension, np.float32)
-            rows = [next(encoded) if text else nothing for text in operand_texts]
+            rows = [encoded.get(text, nothing) for text in operand_texts]
             plan = replace(plan, vectors=_operand_vectors(plan, np.stack(rows), known))
         finished.append(plan)
     return finished

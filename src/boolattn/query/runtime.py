@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.files import check_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +34,7 @@ def open_graph(path: Path, *, reuses_memory: bool = True) -> Any:  # noqa: ANN40
     """Open a graph for one thread; errors of onnxruntime become one line."""
     import onnxruntime as ort
 
+    check_regular(path)
     options = ort.SessionOptions()
     # A text is too short for several threads; several texts run at once instead.
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -59,6 +61,7 @@ def run_graph(session: Any, outputs: list[str], inputs: dict[str, Any], path: Pa
 
 def open_tokenizer(path: Path, length: int) -> Tokenizer:
     """Open a tokenizer that cuts texts after some tokens."""
+    check_regular(path)
     try:
         tokenizer = Tokenizer.from_file(str(path))
         tokenizer.no_padding()

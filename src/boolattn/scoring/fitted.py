@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from boolattn.budget import check_budget
 from boolattn.query.clauses import clauses, conjunctions
 from boolattn.query.tree import atoms
 from boolattn.scoring.shortlist import floor, level, shortlist, shortlist_size, shortlist_spread
@@ -242,6 +243,7 @@ def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted
             of :func:`conjunctions`; 1 or 0 for a condition. Shape ``(vectors, documents)``.
         size: Of the shortlist, where the documents are the best of more; else theirs.
     """
+    check_budget()
     n_documents = similarities.shape[1]
     size = shortlist_size(n_documents) if size is None else min(size, n_documents)
     alternatives = clauses(tree)

@@ -4,7 +4,6 @@ No postponed annotations here: FastAPI reads them when a route is made.
 """
 
 import asyncio
-import hashlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import PlainTextResponse, Response
+from fastapi.staticfiles import StaticFiles
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 import boolattn
 from boolattn.service import schemas
 from boolattn.service.documents import DocumentHandlers
-from boolattn.service.errors import RefusedError, leave_to_middleware
+from boolattn.service.errors import leave_to_middleware
 from boolattn.service.handlers import Handlers
 from boolattn.service.middleware import LimitsMiddleware
 from boolattn.service.overview import OverviewHandlers
@@ -34,17 +34,12 @@ _ERRORS = {
     404: "There is no such document.",
     408: "The body arrived too slowly.",
     413: "The body is too large.",
+    421: "The service has another name.",
     422: "A value is wrong, or over a limit.",
     500: "Internal error; the log has it under the id given.",
     503: "Too many active requests, or another writer; try again after Retry-After seconds.",
     504: "The search took too long.",
-}
-#: Media types of the page's files by suffix; other files are not served.
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
+    507: "The disk is full; nothing was changed.",
 }
 
 
@@ -66,7 +61,7 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         handlers.batcher.start()
         yield
-        await asyncio.to_thread(changes.close)
+        await changes.close()
         await handlers.batcher.close()
 
     app = FastAPI(
@@ -81,11 +76,24 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,  # both load scripts from other hosts
         redoc_url=None,
+        redirect_slashes=False,
     )
+    app.state.stop = handlers.stopping.set
     app.include_router(_api_routes(handlers, changes))
-    app.include_router(_page_routes())
+    page = StaticFiles(packages=[("boolattn.service", "page")], html=True)
+    app.mount("/page", page)
+
+    @app.get("/", include_in_schema=False)
+    async def index(request: Request) -> Response:
+        return await page.get_response("index.html", request.scope)
+
     leave_to_middleware(app)
-    app.add_middleware(LimitsMiddleware, settings=settings, metrics=handlers.metrics)
+    app.add_middleware(
+        LimitsMiddleware,
+        settings=settings,
+        metrics=handlers.metrics,
+        is_stopping=handlers.stopping.is_set,
+    )
     return app
 
 
@@ -98,7 +106,7 @@ def _ok(name: str, kind: str = "application/json") -> dict[int | str, dict[str, 
 def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {
         status: {"model": schemas.ErrorReply, "description": _ERRORS[status]}
-        for status in (*statuses, 401, 422, 500, 503, 504)
+        for status in (*statuses, 401, 421, 422, 500, 503, 504)
     }
 
 
@@ -109,8 +117,10 @@ def _api_routes(handlers: Handlers, changes: DocumentHandlers) -> APIRouter:
     router.get("/search", responses=_errors(400) | search_reply)(handlers.search_by_address)
     router.get("/explain", responses=_errors(400) | _ok("explain"))(handlers.explain)
     router.get(document_path, responses=_errors(404) | _ok("document"))(handlers.document)
-    router.delete(document_path, responses=_errors(403, 404) | _ok("change"))(changes.delete)
-    router.post("/documents", responses=_errors(400, 403, 413) | _ok("change"))(changes.add)
+    router.delete(document_path, responses=_errors(403, 404, 507) | _ok("change"))(changes.delete)
+    router.post("/documents", responses=_errors(400, 403, 408, 413, 507) | _ok("change"))(
+        changes.add
+    )
     router.get("/health", responses=_ok("health"))(handlers.health)
     overview = OverviewHandlers(handlers)
     router.get("/about", responses=_ok("about"))(overview.about)
@@ -124,35 +134,5 @@ def _api_routes(handlers: Handlers, changes: DocumentHandlers) -> APIRouter:
         """Metrics for Prometheus."""
         text = await asyncio.to_thread(handlers.metrics.text)
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
-
-    return router
-
-
-def _page_routes() -> APIRouter:
-    """Serve the page at / and its parts below /page/."""
-    router = APIRouter(include_in_schema=False)
-    assets = {
-        path.name: (path.read_bytes(), _TYPES[path.name[path.name.rfind(".") :]])
-        for path in files("boolattn.service").joinpath("page").iterdir()
-        if path.name.endswith(tuple(_TYPES))
-    }
-
-    def serve(name: str, request: Request) -> Response:
-        if name not in assets:
-            raise RefusedError(404, "not_found", "there is no such file")
-        content, media_type = assets[name]
-        tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-        headers = {"ETag": tag, "Cache-Control": "no-cache"}
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        return Response(content, media_type=media_type, headers=headers)
-
-    @router.get("/")
-    async def page(request: Request) -> Response:
-        return serve("index.html", request)
-
-    @router.get("/page/{name}")
-    async def part(name: str, request: Request) -> Response:
-        return serve(name, request)
 
     return router

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -23,6 +24,11 @@ O = TypeVar("O", bound="Hashable")  # noqa: E741 - options
 R = TypeVar("R")
 T = TypeVar("T")
 
+#: Who asks: queries of several clients take turns.
+CLIENT: ContextVar[str] = ContextVar("client", default="")
+#: Most characters of the queries of a batch: what takes long to search is not searched together.
+_MAX_CHARACTERS = 1200
+
 
 @dataclass(eq=False)
 class _Item(Generic[O, R]):
@@ -30,19 +36,21 @@ class _Item(Generic[O, R]):
 
     options: O
     query: str
+    n_characters: int
     answer: asyncio.Future[R]
 
 
 class Batcher(Generic[O, R]):
     """A queue in front of a search function that is cheaper for many queries at once.
 
-    A query cancelled in the queue is never searched. The queries of a batch that fails are
-    searched one by one, so that one bad query does not affect the others.
+    A query cancelled in the queue is never searched, and a search stops when all its queries are.
+    The queries of a batch that fails are searched one by one, so that one bad query does not affect
+    the others. Clients take turns, and short queries come before long ones.
     """
 
     def __init__(
         self,
-        search: Callable[[O, Sequence[str]], Sequence[R]],
+        search: Callable[[O, Sequence[str], Callable[[], bool]], Sequence[R]],
         *,
         size: int,
         wait: float,
@@ -50,31 +58,36 @@ class Batcher(Generic[O, R]):
     ) -> None:
         """Prepare the queue; :meth:`start` runs it.
 
-        ``search`` answers queries with the same options, in order. The first of at most ``size``
+        ``search`` answers queries with the same options, in order; its third argument tells
+        whether nobody waits any more. The first of at most ``size``
         queries waits ``wait`` seconds for others. ``on_batch`` gets size and seconds of each call.
         """
         self._search, self._size, self._wait, self._on_batch = search, size, wait, on_batch
-        self._waiting: deque[_Item[O, R]] = deque()
+        self._waiting: dict[str, deque[_Item[O, R]]] = {}  # by client, the next to serve first
         self._arrived = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="boolattn-search")
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return sum(map(len, self._waiting.values()))
 
     def start(self) -> None:
         """Start answering; called from the event loop."""
         self._task = asyncio.get_running_loop().create_task(self._answer())
 
-    async def submit(self, options: O, query: str) -> R:
-        """Search one query together with others that arrive now."""
+    async def submit(self, options: O, query: str, n_characters: int = 0) -> R:
+        """Search one query together with others that arrive now.
+
+        ``n_characters`` is its length with that of options that take as long; 0: its own.
+        """
         if self._is_closing:
             raise RuntimeError("the batcher is closed")
         if self._task is None or self._task.done():
             raise RuntimeError("the batcher does not run; call start() first")
-        item: _Item[O, R] = _Item(options, query, asyncio.get_running_loop().create_future())
-        self._waiting.append(item)
+        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        item = _Item(options, query, n_characters or len(query), answer)
+        self._waiting.setdefault(CLIENT.get(), deque()).append(item)
         self._arrived.set()
         return await item.answer
 
@@ -100,9 +113,10 @@ class Batcher(Generic[O, R]):
     async def _answer(self) -> None:
         while True:
             await self._arrived.wait()
-            if 0 < len(self._waiting) < self._size and self._wait and not self._is_closing:
+            if 0 < len(self) < self._size and self._wait and not self._is_closing:
                 await asyncio.sleep(self._wait)
-            for options, items in self._take().items():
+            groups = self._take().items()
+            for options, items in sorted(groups, key=lambda g: max(i.n_characters for i in g[1])):
                 try:
                     await self._run(options, items)
                 except Exception as error:
@@ -116,11 +130,18 @@ class Batcher(Generic[O, R]):
                 self._arrived.clear()
 
     def _take(self) -> dict[O, list[_Item[O, R]]]:
-        """Take the oldest queries that are not cancelled, by their options."""
+        """Take queries that are not cancelled, by their options: of each client the oldest."""
         groups: dict[O, list[_Item[O, R]]] = {}
-        n_taken = 0
+        n_taken = n_characters = 0
         while self._waiting and n_taken < self._size:
-            item = self._waiting.popleft()
+            client, items = next(iter(self._waiting.items()))
+            n_characters += items[0].n_characters
+            if n_taken and n_characters > _MAX_CHARACTERS:
+                break
+            item = items.popleft()
+            del self._waiting[client]
+            if items:
+                self._waiting[client] = items  # the last to be served again
             if not item.answer.done():
                 groups.setdefault(item.options, []).append(item)
                 n_taken += 1
@@ -134,7 +155,10 @@ class Batcher(Generic[O, R]):
             return
         queries = [item.query for item in items]
         try:
-            answers = await self.call(lambda: self._search(options, queries))
+            waiting = [item.answer for item in items]
+            answers = await self.call(
+                lambda: self._search(options, queries, lambda: all(a.done() for a in waiting))
+            )
             if len(answers) != len(items):
                 raise RuntimeError(f"{len(answers)} answers to {len(items)} queries")
         except Exception as error:  # noqa: BLE001 - raised by submit

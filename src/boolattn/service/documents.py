@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boolattn.data.records import Document
-from boolattn.errors import DataError, IndexBusyError
+from boolattn.errors import DataError, IndexBusyError, IndexFolderError
 from boolattn.service import schemas
 from boolattn.service.errors import RefusedError
 
@@ -30,9 +31,12 @@ class DocumentHandlers:
     def __init__(self, handlers: Handlers) -> None:
         self._handlers, self._searcher = handlers, handlers.searcher
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="boolattn-write")
+        self._requests: set[asyncio.Task[None]] = set()
 
-    def close(self) -> None:
-        """Finish the change that is running, if any."""
+    async def close(self) -> None:
+        """Finish the change that is running, if any, and its answer."""
+        if self._requests:
+            await asyncio.wait(self._requests)
         self._pool.shutdown()
 
     async def add(self, request: schemas.DocumentsRequest) -> schemas.ChangeReply:
@@ -59,18 +63,54 @@ class DocumentHandlers:
         if self._handlers.plain is not None:
             message = "documents are not changed while two indexes are compared"
             raise RefusedError(403, "no_writing", message)
+        if task := asyncio.current_task():
+            self._requests.add(task)
+            task.add_done_callback(self._requests.discard)
         try:
-            await asyncio.get_running_loop().run_in_executor(self._pool, change)
+            await _finished(asyncio.get_running_loop().run_in_executor(self._pool, change))
+            self._handlers.problem = ""
         except DataError as error:
             message = str(refused) or str(error)
             raise RefusedError(refused.status, refused.code, message) from error
         except IndexBusyError as error:
             headers = {"Retry-After": "1"}
             raise RefusedError(503, "index_busy", str(error), headers=headers) from error
+        except (IndexFolderError, OSError) as error:
+            if not _is_disk_full(error):
+                raise
+            self._handlers.problem = "disk_full"
+            message = "the disk is full; nothing was changed"
+            raise RefusedError(507, "disk_full", message) from error
 
     def _encode(self, batches: Iterable[list[str]]) -> Iterator[Array]:
         """Encode in the thread of the model, a few at a time."""
-        encode, run = self._searcher.encoder.encode_documents, self._handlers.batcher.run
+        run = self._handlers.batcher.run
         for texts in batches:
             chunks = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
-            yield np.concatenate([run(partial(encode, chunk)) for chunk in chunks])
+            yield np.concatenate([run(partial(self._encode_chunk, chunk)) for chunk in chunks])
+
+    def _encode_chunk(self, texts: list[str]) -> Array:
+        """Encode; when the service stops, end the change, of which nothing is written then."""
+        if self._handlers.stopping.is_set():
+            headers = {"Retry-After": "5"}
+            raise RefusedError(
+                503, "stopping", "the service stops; nothing was changed", headers=headers
+            )
+        return self._searcher.encoder.encode_documents(texts)
+
+
+async def _finished(change: asyncio.Future[None]) -> None:
+    """Wait for a change, which goes on where the wait for it is cancelled."""
+    try:
+        await asyncio.shield(change)
+    except asyncio.CancelledError:
+        await change
+
+
+def _is_disk_full(error: BaseException | None) -> bool:
+    """Tell whether the cause of an error is a full disk."""
+    while error is not None:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

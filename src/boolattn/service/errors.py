@@ -91,7 +91,8 @@ def _field_error(errors: Sequence[Any]) -> RefusedError:
     if first["type"] == "json_invalid":
         return RefusedError(400, "not_json", "the body is not JSON")
     field = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
-    message = f"{field[:60]}: {first['msg'].lower()}"
+    reason = first["msg"].removeprefix("Value error, ")
+    message = f"{field[:60]}: {reason[:1].lower()}{reason[1:]}"
     if not field:
         message = "the body must be a JSON object, sent as application/json"
     return RefusedError(422, "bad_field", message)

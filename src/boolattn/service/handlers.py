@@ -6,9 +6,10 @@ import asyncio
 import json
 import logging
 import math
+import threading
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query
 
 import boolattn
+from boolattn.budget import limited
 from boolattn.errors import BoolattnError, DataError
 from boolattn.query.syntax import is_explicit
 from boolattn.search.pipeline import SHORTENED
@@ -35,6 +37,8 @@ logger = logging.getLogger(__name__)
 COMPARED_DEPTH = 100
 Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
 Operands = Annotated[Sequence[str], Query(description="Operands to add; may be repeated.")]
+#: Documents that an operand is compared with besides the results.
+_MORE_CANDIDATES = 200
 #: Fields of a request that are options of a search.
 _SEARCH_OPTIONS = {"offset", "mode", "positive", "negative", "filters"}
 _SEARCH_OPTIONS |= {"hybrid", "compose", "strict_not", "kinds", "allow", "explain"}
@@ -68,6 +72,9 @@ class Handlers:
         self.searcher, self.plain, self.settings = searcher, plain, settings
         self.metrics = Metrics()
         self.start = time.monotonic()
+        self.stopping = threading.Event()
+        #: What keeps the service from its work, for the health check.
+        self.problem = ""
         self._next_refresh = self.start + settings.refresh
         self.batcher: Batcher[Options, SearchResult] = Batcher(
             self._search_batch,
@@ -110,7 +117,8 @@ class Handlers:
         """Show how a query is parsed: tree, operands, and cue, scope and bias by word."""
         self._check_query(q, [*positive, *negative])
         options = Options.of(1, mode=mode, positive=list(positive), negative=list(negative))
-        result = await self.batcher.submit(options, q)
+        n_characters = len("".join((q, *positive, *negative)))
+        result = await self.batcher.submit(options, q, n_characters)
         gate: dict[str, bool] = {}
         words: list[schemas.WordReply] = []
         # No encoder sees explicit syntax as a sentence.
@@ -131,7 +139,7 @@ class Handlers:
     async def health(self) -> schemas.HealthReply:
         """Check that the service is running."""
         return schemas.HealthReply(
-            status="ok",
+            status=self.problem or "ok",
             version=boolattn.__version__,
             documents=await asyncio.to_thread(len, self.searcher),
             uptime_s=round(time.monotonic() - self.start, 1),
@@ -144,11 +152,16 @@ class Handlers:
         except BoolattnError:
             return math.nan
 
-    def _search_batch(self, options: Options, queries: Sequence[str]) -> Sequence[SearchResult]:
+    def _search_batch(
+        self, options: Options, queries: Sequence[str], is_over: Callable[[], bool]
+    ) -> Sequence[SearchResult]:
         """Search in the worker thread."""
         self._refresh()
         searcher = self.plain if options.is_plain and self.plain is not None else self.searcher
-        return searcher.search_many(list(queries), options.k, **json.loads(options.search))
+        values = json.loads(options.search)
+        n_candidates = values.get("offset", 0) + options.k + _MORE_CANDIDATES
+        with limited(max(1, self.settings.max_work // n_candidates), is_over):
+            return searcher.search_many(list(queries), options.k, **values)
 
     def _document(self, name: str) -> Document:
         """Read a document in the worker thread."""
@@ -199,15 +212,19 @@ class Handlers:
     ) -> tuple[SearchResult, SearchResult | None]:
         """Search one query, and with one vector too where they are compared."""
         values = request.model_dump(include=_SEARCH_OPTIONS)
+        submit = partial(
+            self.batcher.submit,
+            query=request.query,
+            n_characters=len("".join((request.query, *request.positive, *request.negative))),
+        )
         if not request.compare:
-            return await self.batcher.submit(Options.of(request.k, **values), request.query), None
+            return await submit(Options.of(request.k, **values)), None
         k = max(request.offset + request.k, COMPARED_DEPTH)
         # Explained, so that documents of the plain list that rank low are explained too.
         values |= {"explain": True, "offset": 0}
         plain = values | {"compose": False, "strict_not": False, "explain": False}
         return await asyncio.gather(
-            self.batcher.submit(Options.of(k, **values), request.query),
-            self.batcher.submit(Options.of(k, is_plain=True, **plain), request.query),
+            submit(Options.of(k, **values)), submit(Options.of(k, is_plain=True, **plain))
         )
 
     def _reply(

@@ -10,15 +10,22 @@ import hashlib
 import hmac
 import logging
 import time
+from asyncio import FIRST_COMPLETED
+from collections import Counter
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
+from ipaddress import IPv6Address, IPv6Network
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 
+from boolattn.service.batching import CLIENT
 from boolattn.service.errors import RefusedError, as_refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from boolattn.service.metrics import Metrics
@@ -55,20 +62,36 @@ class _Exchange:
     max_body: int
     start: float
     is_change: bool  # of documents
+    is_stopping: Callable[[], bool]
     status: int = 0
     code: str = ""
-    n_bytes: int = 0
-    has_body: bool = False
+    body: bytes | None = None
+
+    async def read_body(self, seconds: float) -> None:
+        """Receive the whole body; refuse one that is too large or too slow."""
+        chunks, n_bytes, has_more = [], 0, True
+        try:
+            async with asyncio.timeout(seconds):
+                while has_more:
+                    message = await self.receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientDisconnect
+                    chunks.append(message.get("body", b""))
+                    n_bytes, has_more = n_bytes + len(chunks[-1]), message.get("more_body", False)
+                    if n_bytes > self.max_body:
+                        raise _too_large(self.max_body)
+        except TimeoutError as error:
+            text = f"the request's body did not arrive within {seconds:g} s"
+            headers = {"Connection": "close"}
+            raise RefusedError(408, "slow_body", text, headers=headers) from error
+        self.body = b"".join(chunks)
 
     async def read(self) -> Message:
-        """Receive a part of the body; refuse one that is too large."""
-        message = await self.receive()
-        if message["type"] == "http.request":
-            self.n_bytes += len(message.get("body", b""))
-            self.has_body = not message.get("more_body", False)
-            if self.n_bytes > self.max_body:
-                raise _too_large(self.max_body)
-        return message
+        """Give the body to the application, which then waits for the caller to leave."""
+        if self.body is None:
+            return await self.receive()
+        body, self.body = self.body, None
+        return {"type": "http.request", "body": body, "more_body": False}
 
     async def write(self, message: Message) -> None:
         """Send a part of the response, with the headers that every response has."""
@@ -76,7 +99,9 @@ class _Exchange:
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             headers.update(HEADERS)
-            headers.setdefault("Cache-Control", "no-store")
+            headers.setdefault("Cache-Control", "no-cache" if "etag" in headers else "no-store")
+            if self.is_stopping():
+                headers["Connection"] = "close"
         await self.send(message)
 
     async def refuse(self, error: RefusedError) -> None:
@@ -84,6 +109,16 @@ class _Exchange:
         self.code = error.code
         if not self.status:
             await error.response()(self.scope, self.receive, self.write)
+
+    @cached_property
+    def client(self) -> str:
+        """Address of the caller; of IPv6 the network, of which one caller has all addresses."""
+        host = str((self.scope.get("client") or ("",))[0])
+        try:
+            address = IPv6Address(host)
+        except ValueError:
+            return host
+        return str(address.ipv4_mapped or IPv6Network((address.packed, 64), strict=False))
 
     @property
     def route(self) -> str:
@@ -100,11 +135,19 @@ class _Exchange:
 class LimitsMiddleware:
     """Checks every request before the application sees it."""
 
-    def __init__(self, app: ASGIApp, *, settings: ServiceSettings, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        settings: ServiceSettings,
+        metrics: Metrics,
+        is_stopping: Callable[[], bool],
+    ) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
-        self._n_active = 0
+        self._is_stopping = is_stopping
+        self._active: Counter[str] = Counter()  # requests by client
         self._key = _digest(settings.api_key) if settings.api_key else None
-        metrics.gauge("boolattn_requests_active", "Active requests.", lambda: self._n_active)
+        metrics.gauge("boolattn_requests_active", "Active requests.", self._active.total)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it."""
@@ -112,17 +155,17 @@ class LimitsMiddleware:
             await self._app(scope, receive, send)
             return
         if scope["method"] == "HEAD":
-            # The same answer as to GET, without its body.
-            scope, send = {**scope, "method": "GET"}, partial(_send_head, send)
-        is_change = scope["method"] not in ("GET", "HEAD") and CHANGED in scope["path"]
+            scope = {**scope, "method": "GET"}  # the server leaves out the body
+        is_change = scope["method"] != "GET" and CHANGED in scope["path"]
         max_body = self._settings.max_upload if is_change else self._settings.max_body
-        exchange = _Exchange(scope, receive, send, max_body, time.perf_counter(), is_change)
+        start = time.perf_counter()
+        exchange = _Exchange(scope, receive, send, max_body, start, is_change, self._is_stopping)
         try:
             await self._answer(exchange)
+        except ClientDisconnect:
+            pass
         except Exception as error:  # noqa: BLE001 - the last place before the server
-            # The framework reports a body that breaks off as one that cannot be parsed.
-            is_large = exchange.n_bytes > max_body
-            await exchange.refuse(_too_large(max_body) if is_large else as_refused(error))
+            await exchange.refuse(as_refused(error))
         finally:
             self._record(exchange)
 
@@ -130,7 +173,7 @@ class LimitsMiddleware:
         # Without the root path, as the routes see it.
         path = exchange.scope["path"].removeprefix(exchange.scope.get("root_path", ""))
         headers = Headers(scope=exchange.scope)
-        is_limited = path.startswith(LIMITED)
+        self._check_host(headers.get("host"), exchange.scope.get("server"))
         if path.startswith(PROTECTED):
             self._check_key(headers)
         if exchange.is_change and self._key is None:
@@ -139,28 +182,55 @@ class LimitsMiddleware:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > exchange.max_body:
             raise _too_large(exchange.max_body)
-        if is_limited and self._n_active >= self._settings.concurrency:
-            message = f"{self._n_active} requests are active already; try again in a second"
+        # Before it counts as active; a large body has more time.
+        await exchange.read_body(self._settings.timeout * max(1, exchange.max_body >> 20))
+        if not path.startswith(LIMITED):
+            await self._answer_in_time(exchange)
+            return
+        n_active = self._active.total()
+        n_client = self._active[exchange.client]
+        if n_active >= self._settings.concurrency or n_client >= self._settings.per_client:
+            message = f"{n_active} requests are active already; try again in a second"
             raise RefusedError(503, "busy", message, headers={"Retry-After": "1"})
-        self._n_active += is_limited
+        self._active[exchange.client] += 1
         try:
             await self._answer_in_time(exchange)
         finally:
-            self._n_active -= is_limited
+            self._active[exchange.client] -= 1
+            self._active += Counter()  # forgets who has none
 
     async def _answer_in_time(self, exchange: _Exchange) -> None:
-        try:
+        """Answer until the time is over or the caller leaves."""
+        CLIENT.set(exchange.client)
+        answer = asyncio.ensure_future(self._app(exchange.scope, exchange.read, exchange.write))
+        if exchange.is_change:
             # A change is not stopped half-way, so its caller waits; the key keeps others out.
-            limit_s = None if exchange.is_change else self._settings.timeout
-            async with asyncio.timeout(limit_s):
-                await self._app(exchange.scope, exchange.read, exchange.write)
+            await answer
+            return
+        left = asyncio.ensure_future(_leaving(exchange.receive))
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                await asyncio.wait((answer, left), return_when=FIRST_COMPLETED)
+                if not answer.done() and not exchange.status:
+                    raise ClientDisconnect
+                await answer
         except TimeoutError as error:
-            limit = f"{self._settings.timeout:g} s"
-            if not exchange.has_body and exchange.scope["method"] == "POST":
-                message = f"the request's body did not arrive within {limit}"
-                raise RefusedError(408, "slow_body", message) from error
-            message = f"no answer within {limit}; ask for fewer results"
+            message = f"no answer within {self._settings.timeout:g} s; ask for fewer results"
             raise RefusedError(504, "timeout", message) from error
+        finally:
+            left.cancel()
+            answer.cancel()
+
+    def _check_host(self, sent: str | None, server: tuple[str, int] | None) -> None:
+        """Refuse foreign names: a page of theirs would read the index in a visitor's browser."""
+        allowed = self._settings.allowed_hosts
+        if sent is None or "*" in allowed:
+            return
+        name, has_bracket, _ = sent.lower().lstrip("[").partition("]")
+        name = name if has_bracket else name.rpartition(":")[0] or name
+        if name not in allowed and name != (server or ("",))[0]:
+            message = "the service has another name: start it with serve --allowed-host NAME"
+            raise RefusedError(421, "wrong_host", message)
 
     def _check_key(self, sent: Headers) -> None:
         """Compare digests, so that the time depends neither on the key's bytes nor its length."""
@@ -187,14 +257,14 @@ class LimitsMiddleware:
         logger.info("%s %s %s %.1f ms%s", method, exchange.route, status, 1000 * seconds, code)
 
 
-async def _send_head(send: Send, message: Message) -> None:
-    await send(message if message["type"] != "http.response.body" else {**message, "body": b""})
+async def _leaving(receive: Receive) -> None:
+    """Wait until the caller has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _too_large(limit: int) -> RefusedError:
-    # The rest of the body would be read as the next request.
-    message, headers = f"the body may have at most {limit} bytes", {"Connection": "close"}
-    return RefusedError(413, "body_too_large", message, headers=headers)
+    return RefusedError(413, "body_too_large", f"the body may have at most {limit} bytes")
 
 
 def _digest(text: str) -> bytes:

@@ -6,7 +6,7 @@ No postponed annotations here: pydantic reads them when a class is made.
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 Mode = Literal["auto", "plain", "explicit"]
 Value = str | int | float | bool
@@ -17,6 +17,16 @@ QUERY = "moths of Borneo but not Sumatra"
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else round(float(value), 6)
+
+
+def _check_finite(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Refuse NaN and Infinity, which Python reads and JSON does not have."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a number is NaN or infinite, which JSON does not have; leave it out")
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            _check_finite(inner)
+    return value
 
 
 #: Infinity, which JSON does not have, becomes null.
@@ -183,7 +193,7 @@ class DocumentRequest(BaseModel):
     id: str = Field(min_length=1, examples=["17"])
     text: str = Field(examples=["A moth found in Java."])
     title: str = ""
-    metadata: dict[str, Any] = Field(
+    metadata: Annotated[dict[str, Any], AfterValidator(_check_finite)] = Field(
         default={}, description="Text, numbers, true or false, dates, lists and objects of these."
     )
 
@@ -310,7 +320,7 @@ class ExplainReply(ParseReply):
 class HealthReply(BaseModel):
     """State of the service."""
 
-    status: str = Field(examples=["ok"])
+    status: str = Field(description="ok, or disk_full.", examples=["ok"])
     version: str
     documents: int
     uptime_s: float

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from boolattn.errors import ConfigError
 
 # A shorter key could be guessed over a fast network.
 _MIN_KEY_LENGTH = 16
+_MAX_TIMEOUT = 86_400.0
+#: Names of this machine for itself.
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,15 +19,21 @@ class ServiceSettings:
     """Limits of one service; a request beyond them is refused.
 
     Lengths are in characters, ``max_body`` and ``max_upload`` (of documents) in bytes, times in
-    seconds. ``snippet`` is the length of a document's text in a list of results, ``refresh`` the
-    time between checks whether the index has changed. The labels name the models on the page.
+    seconds. ``per_client`` is how many of the active requests one client may have, ``max_work`` the
+    operands of a query times its results and 200 candidates. ``allowed_hosts`` are the names under
+    which the service is asked; ``trusted_proxies`` are the addresses whose ``X-Forwarded-For``
+    names the client. ``snippet`` is the length of a document's text in a list of results,
+    ``refresh`` the time between checks whether the index has changed. The labels name the models
+    on the page.
     """
 
     max_length: int = 1000
     max_k: int = 100
     max_body: int = 65_536
     max_upload: int = 1 << 24
+    max_work: int = 1 << 15
     concurrency: int = 64
+    per_client: int = 48
     timeout: float = 10.0
     batch_size: int = 32
     batch_wait: float = 0.002
@@ -33,22 +42,17 @@ class ServiceSettings:
     compare: bool = True
     label: str = "the Boolean model"
     plain_label: str = "the same model, one vector"
+    allowed_hosts: tuple[str, ...] = LOOPBACK
+    trusted_proxies: tuple[str, ...] = ()
     api_key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name in (
-            "max_length",
-            "max_k",
-            "max_body",
-            "max_upload",
-            "concurrency",
-            "batch_size",
-            "snippet",
-        ):
-            if (value := getattr(self, name)) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {value}")
-        if not self.timeout > 0:
-            raise ConfigError(f"timeout must be above 0 seconds, got {self.timeout}")
+        for count in fields(self):
+            if count.type == "int" and (value := getattr(self, count.name)) < 1:
+                raise ConfigError(f"{count.name} must be at least 1, got {value}")
+        if not 0 < self.timeout < _MAX_TIMEOUT:
+            limits = f"above 0 and below {_MAX_TIMEOUT:g} seconds"
+            raise ConfigError(f"timeout must be {limits}, got {self.timeout}")
         if not 0 <= self.batch_wait < self.timeout:
             limits = f"from 0 to below the timeout ({self.timeout} s)"
             raise ConfigError(f"batch_wait must be {limits}, got {self.batch_wait}")

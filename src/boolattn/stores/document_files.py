@@ -50,6 +50,7 @@ def read_documents(
     on_bad: Callable[[str], None] | None = None,
     makes_ids: bool = True,
     max_line: int = MAX_LINE,
+    follow_links: bool = False,
 ) -> Iterator[Document]:
     """Read documents as a stream; files of lines may be compressed (.gz, .xz, .zst).
 
@@ -60,11 +61,12 @@ def read_documents(
             without it, the first such row is an error.
         makes_ids: Whether a row without an id gets its title or else its number as one.
         max_line: Most bytes of a line, and of a whole JSON file.
+        follow_links: Whether files of a folder that are links are read too.
     """
     fields = fields or Fields()
     seen: dict[str, int | str] = {}
     has_rows = False
-    rows, is_typed = _rows(path, max_line)
+    rows, is_typed = _rows(path, max_line, follow_links=follow_links)
     for position, row in rows:
         has_rows = True
         where = f"{path}:{position}" if isinstance(position, int) else position
@@ -85,10 +87,10 @@ def read_documents(
         raise DataError(f"{path} holds no documents, so there is nothing to index")
 
 
-def _rows(path: Path, max_line: int) -> tuple[Rows, bool]:
+def _rows(path: Path, max_line: int, *, follow_links: bool) -> tuple[Rows, bool]:
     """Return the rows of any source, and whether all their values are texts without a type."""
     if path.is_dir():
-        return _folder(path), False
+        return _folder(path, _text_files(path, follow_links=follow_links)), False
     if path != STDIN and not path.is_file():
         raise MissingDataError(f"there is no file {path}")
     name = path.name.lower()
@@ -197,9 +199,24 @@ def _parquet(path: Path) -> Rows:
         raise DataError(f"{path}:{number + 1}: damaged, or not Parquet ({reason})") from error
 
 
-def _folder(folder: Path, files: list[Path] | None = None) -> Rows:
+def _text_files(folder: Path, *, follow_links: bool) -> list[Path]:
+    """Return the texts of a folder: regular files, which are no links to elsewhere."""
+    resolved = folder.resolve()
+    files = [
+        path
+        for path in folder.rglob("*")
+        if path.suffix in _FOLDER_ENDINGS and path.is_file()
+        if follow_links or path.resolve() == resolved / path.relative_to(folder)
+    ]
+    if not files:
+        kinds = " or ".join(_FOLDER_ENDINGS[:2])
+        raise DataError(f"{folder} holds no {kinds} files; links need --follow-links")
+    return sorted(files)
+
+
+def _folder(folder: Path, files: list[Path]) -> Rows:
     """Read a document from each file; its title is its first heading, or its name."""
-    for file in files or sorted(p for p in folder.rglob("*") if p.suffix in _FOLDER_ENDINGS):
+    for file in files:
         name = file.relative_to(folder)
         try:
             text = "\n".join(line for _, line in read_lines(file))
@@ -210,8 +227,6 @@ def _folder(folder: Path, files: list[Path] | None = None) -> Rows:
         row = {"id": name.as_posix(), "title": heading[1].strip() if heading else name.stem}
         inside = {"folder": name.parent.as_posix()} if len(name.parts) > 1 else {}
         yield str(file), row | inside | {"text": text}
-    if not files and not any(p.suffix in _FOLDER_ENDINGS for p in folder.rglob("*")):
-        raise DataError(f"{folder} holds no {' or '.join(_FOLDER_ENDINGS[:2])} files")
 
 
 class _Row:

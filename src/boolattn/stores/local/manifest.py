@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ from boolattn.errors import (
     IndexFolderError,
     IndexMismatchError,
 )
+from boolattn.files import is_special
 from boolattn.settings import build, check_types
 from boolattn.stores.settings import StoreSettings, no_index
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 FORMAT = 3
 MANIFEST, LOCK, SEGMENTS, PART = "manifest.json", "lock", "segments", ".part"
 _PREFIXES = ("engine-", "lexical-", "deleted-")
+logger = logging.getLogger(__name__)
 #: Opening an index compares hashes up to so many bytes, small files first (about half a second);
 #: of larger files only the size. ``verify`` compares all.
 MAX_HASHED = 1 << 30
@@ -96,14 +99,7 @@ class Manifest:
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest; refuse a folder that is no index, or a damaged one."""
     path = folder / MANIFEST
-    try:
-        outer = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise _missing(folder) from error
-    except OSError as error:
-        raise IndexFolderError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise IndexFolderError(f"{path} is damaged; build the index again") from error
+    outer = _read_json(path)
     body = outer.get("index") if isinstance(outer, dict) else None
     if not isinstance(body, dict) or "format" not in body:
         raise IndexFolderError(f"{path} is not an index's; name a folder that was indexed")
@@ -121,11 +117,26 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = Manifest(**body)
         for entry in (manifest, manifest.settings, *manifest.segments, *manifest.files.values()):
             check_types(entry)
+        if manifest.n_deleted < 0 or manifest.n_documents < 0:
+            raise ConfigError("more documents deleted than there are")
     except (TypeError, AttributeError, ConfigError) as error:
         raise IndexFolderError(
             f"{path} is damaged or was changed by hand; build the index again"
         ) from error
     return manifest
+
+
+def _read_json(path: Path) -> Any:  # noqa: ANN401 - JSON
+    if is_special(path):
+        raise IndexFolderError(f"{path} is not a regular file; name a folder that was indexed")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise _missing(path.parent) from error
+    except OSError as error:
+        raise IndexFolderError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise IndexFolderError(f"{path} is damaged; build the index again") from error
 
 
 def check_files(
@@ -145,7 +156,7 @@ def check_files(
             size = path.stat().st_size
         except OSError as error:
             raise IndexFolderError(f"{path} is missing; build the index again") from error
-        if size != entry.size:
+        if size != entry.size or is_special(path):
             raise IndexFolderError(
                 f"{path} has {size} bytes instead of {entry.size}; build the index again"
             )
@@ -247,7 +258,15 @@ def clean(folder: Path, *, segments: bool = True, others: bool = True) -> None:
         names |= {path: path.name.startswith(_PREFIXES) for path in folder.iterdir()}
     for path, is_removed in names.items():
         if path.name.endswith(PART) or (is_removed and path not in used):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove what is not used; a failure is no failure of the change."""
+    try:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    except OSError as error:
+        logger.warning("cannot remove %s: %s; the next change tries it", path, error.strerror)
 
 
 def sync(path: Path) -> None:
