@@ -58,6 +58,10 @@ class _SearchOptions(BaseModel):
         description="Also return documents that one vector would rank among the first, and "
         "composition ranks lower; when comparing, the plain list has them.",
     )
+    facets: bool = Field(
+        default=False, description="Count values of the metadata among the best documents."
+    )
+    min_score: float | None = Field(default=None, description="Least score of a result.")
     compare: bool = Field(
         default=False, description="Search with one vector too, by the same model or --plain-index."
     )
@@ -70,9 +74,7 @@ class SearchParameters(_SearchOptions):
 
     q: str = Field(default="", description="The query.", examples=[QUERY])
     filter: list[str] = Field(
-        default=[],
-        description="For example year>=1990, on<2024-03, tags~veg; may be repeated.",
-        examples=[["year>=1990"]],
+        default=[], description="For example year>=1990, on<2024-03, tags~veg; may be repeated."
     )
 
 
@@ -239,12 +241,7 @@ class HitReply(DocumentReply):
         "not among the first k.",
         examples=["kept"],
     )
-    why: str = Field(
-        description="What counts against it.",
-        examples=[
-            "matches the negated operand 'Sumatra' more than 97% of the documents that fit best"
-        ],
-    )
+    why: str = Field(description="What counts against it.")
     other: OtherRank | None = Field(default=None, description="Only when comparing.")
 
 
@@ -254,6 +251,26 @@ class ListReply(BaseModel):
     system: str = Field(examples=["boolean"])
     label: str = Field(description="Name of the system for people.")
     hits: list[HitReply]
+
+
+class FacetValue(BaseModel):
+    """A value of a field."""
+
+    value: Value
+    documents: int
+    filter: str = Field(description="For GET /search.", examples=["family=Sphingidae"])
+
+
+class FacetReply(BaseModel):
+    """A field of the metadata with few different values, or with many numbers."""
+
+    field: str = Field(examples=["family"])
+    documents: int = Field(description="That have a value.")
+    different: int = Field(description="Number of different values; the most frequent are given.")
+    values: list[FacetValue] = Field(description="A list has each of its values; none: a range.")
+    is_exact: bool = Field(description="Whether all documents were counted, or a sample.")
+    low: float | None = Field(description="The least number in the index, or year of a date.")
+    high: float | None = Field(description="The largest one.")
 
 
 class LeftOutReply(BaseModel):
@@ -277,6 +294,7 @@ class SearchReply(ParseReply):
     n_compared: int = Field(default=0, description="Documents that ranks are among.")
     hybrid: bool = Field(description="Whether lexical search was added.")
     strict_not: bool = Field(description="Whether a negated operand's words removed documents.")
+    facets: list[FacetReply] = Field(default=[], description="With facets; of the result.")
     left_out: list[LeftOutReply] = Field(default=[], description="The best that were removed.")
     put_down: list[HitReply] = Field(
         default=[], description="Documents ranked lower by composition; with explain, not compare."
