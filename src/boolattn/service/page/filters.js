@@ -71,8 +71,8 @@ function field(facet, current, state, change) {
 // The fields of the index, with the counts of a result where there is one.
 export function drawFacets(reply, result, state, change) {
   $("filters").hidden = !reply.facets.length;
-  const open = document.activeElement?.closest("#facets label, #facets input");
-  const name = open?.ariaLabel ?? open?.querySelector("span")?.innerText;
+  const nameOfBox = (box) => box?.ariaLabel ?? box?.nextElementSibling?.innerText;
+  const name = nameOfBox(document.activeElement?.closest("#facets input"));
   const current = new Map((result?.facets ?? []).map((facet) => [facet.field, facet]));
   const empty = { values: [], different: null };
   fill($("facets"), reply.facets.map((facet) => field(facet, result && (current.get(facet.field) ?? empty), state, change)));
@@ -81,7 +81,7 @@ export function drawFacets(reply, result, state, change) {
   $("condition").placeholder = first ? `${first.field}>=${first.low}` : (reply.facets[0]?.values[0].filter ?? "");
   $("counted").textContent = result ? "Counts are of the best documents of this search." : "Counts are of all documents.";
   // The box that was just changed keeps the focus.
-  if (name) [...$("facets").querySelectorAll("input")].find((box) => (box.ariaLabel ?? box.nextElementSibling?.innerText) === name)?.focus();
+  if (name) [...$("facets").querySelectorAll("input")].find((box) => nameOfBox(box) === name)?.focus();
 }
 
 async function nameOf(id, load, element) {
