@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 from boolattn.cli import app
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.ranking import read_run
+from boolattn.search import Searcher
+from boolattn.stores.filters import parse_filters
 from tests.search import word_model
 
 
@@ -272,3 +274,48 @@ def test_errors_are_one_line(place, monkeypatch, arguments, message):
 def test_a_syntax_error_is_shown_with_a_caret(place):
     done = run("search", place / "index", "moths AND (Borneo")
     assert done.stderr == "moths AND (Borneo\n          ^\n"
+
+
+def test_words_are_joined_and_one_result_is_one(place):
+    quoted = run("search", place / "index", "moths AND Borneo NOT Sumatra", "-k", 1)
+    words = run("search", place / "index", "moths", "AND", "Borneo", "NOT", "Sumatra", "-k", 1)
+    assert words.stdout == quoted.stdout
+    assert "1 result in" in words.stderr
+
+
+def test_help_is_short_and_flags_have_no_type(place):
+    done = run("search", "-h")
+    assert done.exit_code == 0
+    assert "--explain" in done.stdout
+    assert "<bool>" not in done.stdout
+    assert done.stdout == run("search", "--help").stdout
+    assert "--show-completion" in run("-h").stdout
+
+
+def test_fields_and_filters_match_without_case_and_say_what_there_is(place):
+    done = run("search", place / "index", "moths", "--fields", "Title,PLACE,title", "-k", 1)
+    assert done.stdout.splitlines()[0].split() == ["score", "title", "place"]
+    done = run("search", place / "index", "moths", "--filter", "PLACE=Java", "-k", 1)
+    assert "moths Java" in done.stdout
+    done = run("search", place / "index", "moths", "--filter", "place=Jawa")
+    line = " ".join(done.stderr.split())
+    assert "no document has place=Jawa; there are" in line
+    assert "Java" in line
+
+
+def test_a_table_is_no_index(place):
+    with pytest.raises(BoolattnError, match=r"is a file, not an index; .* boolattn index .*docs"):
+        CliRunner().invoke(
+            app, ["search", str(place / "docs.jsonl"), "moths"], catch_exceptions=False
+        )
+
+
+def test_a_field_between_quotes_is_a_condition():
+    rows = [{"text": f"soup {n}", "Time (min)": 10 * n} for n in range(6)]
+    searcher = Searcher.from_texts(rows, word_model.retriever())
+    result = searcher.search('soup AND "Time (min)"<30')
+    assert (result.total, result.tree_text) == (3, 'soup AND "Time (min)"<30')
+    assert searcher.search('"time (MIN)" >= 30').total == 3
+    assert searcher.search("soup", filters=parse_filters(['"Time (min)"<30'])).total == 3
+    with pytest.raises(BoolattnError, match="no document has the field 'Zeit'"):
+        searcher.search('"Zeit"<30')

@@ -30,7 +30,8 @@ class HaystackRetriever:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for ``Pipeline.dumps``: the address of the index and its model."""
         values = {"source": address_of(self.source), "top_k": self.top_k, **self.options}
-        return default_to_dict(self, **values)
+        described: dict[str, Any] = default_to_dict(self, **values)
+        return described
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> HaystackRetriever:

@@ -158,6 +158,17 @@ def _filter_text(name: str, value: Any) -> str:  # noqa: ANN401 - of metadata
     return text if value in chosen else ""
 
 
+def absent_values(reader: Reader, where: Filter) -> tuple[str, ...]:
+    """Name the values of conditions that no document has, with those that there are."""
+    lines = []
+    for condition in where.conditions:
+        if condition.kind == "in" and not reader.count(Filter((condition,))):
+            values = [str(value) for value, _ in reader.value_counts(condition.name, _VALUES)[2]]
+            asked = f"{condition.name}={' or '.join(dict.fromkeys(map(str, condition.values)))}"
+            lines.append(f"no document has {asked}; there are {', '.join(values)}")
+    return tuple(lines)
+
+
 def find_examples(reader: Reader, facets: Sequence[Facet]) -> tuple[Example, ...]:
     """Return a plain query, one with NOT, one with AND and one with OR, where there are any.
 

@@ -16,7 +16,7 @@ from boolattn.query.tree import Everything, Where, atoms, signed_atoms
 from boolattn.scoring.exact import Ranked
 from boolattn.search.candidates import NOTHING, PlanRanking, Ranker, Selected
 from boolattn.search.exclusion import Exclusion
-from boolattn.search.overview import count_facets
+from boolattn.search.overview import absent_values, count_facets
 from boolattn.search.queries import QueryReader
 from boolattn.search.result import RANKED_LOWER, Hit, LeftOut, SearchResult
 from boolattn.search.verdicts import explain_lower_rank, judge
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from boolattn.stores.filters import Condition
 
 _MORE = 100  # documents ranked beyond twice the results, where words leave some out
-#: How the warning begins that there are too few results.
-SHORTENED = "strict NOT left"
+SHORTENED = "strict NOT left"  # begins the warning that there are too few results
 OTHER_LEXICON = (
     "NOT left out words only, not things of a kind: the index was written with another lexicon of "
     "kinds; index again"
@@ -46,8 +45,8 @@ _FACETED = 500  # best documents among which values of the metadata are counted
 _COMPARED = 10  # first results with which a later one is compared
 _LEFT_OUT = 10  # documents left out that are shown
 _NO_OPERATOR = "no operator was found in it"
-#: Results fit badly if none has a word of the query and their similarity is lower: so do those of
-#: two thirds of the queries that people wrote for other documents, and of 1 in 100 of the others.
+#: Results without a word of the query fit badly below this similarity: 1 in 100 of people's
+#: queries has such results, and two thirds of the queries that were written for other documents.
 _LOW = 0.3
 
 
@@ -137,8 +136,10 @@ class Pipeline:
 
     def _result(self, query: Selected, ranking: PlanRanking, total: int) -> SearchResult:
         plan, warnings = query.plan, query.plan.warnings
-        if query.conditions and total == 0 and self.reader.counts:
-            warnings += (f"no document meets the conditions: {', '.join(query.conditions)}",)
+        if total == 0 and self.reader.counts:
+            warnings += absent_values(self.reader, query.where)
+            if query.conditions:
+                warnings += (f"no document meets the conditions: {', '.join(query.conditions)}",)
         fitted = ranking.fitted
         for operand in fitted.skipped if fitted else ():
             warnings += (
@@ -163,8 +164,6 @@ class Pipeline:
         settings = self.reader.settings
         if is_strict and self.options.kinds and settings.lexicon and not settings.known_kinds:
             warnings += (OTHER_LEXICON,)
-        if self.options.hybrid and self.reader.words_note:
-            warnings += (self.reader.words_note,)
         result = SearchResult(
             query=plan.reading.text,
             tree=plan.tree,
@@ -186,11 +185,19 @@ class Pipeline:
             total=total,
             offset=self.options.offset,
         )
-        if self._is_far(plan, ranked.rows, result):
-            warnings += (NOTHING_FITS,)
-        elif hits and not any(hit.fits for hit in hits):
-            warnings += (FAR,)
-        return replace(result, warnings=warnings)
+        return replace(result, warnings=warnings + self._doubts(plan, ranked.rows, result))
+
+    def _doubts(self, plan: Plan, keys: Keys, result: SearchResult) -> tuple[str, ...]:
+        """Say whether results are far from the query, and what the store cannot do."""
+        notes = (self.reader.words_note,) if self.options.hybrid and self.reader.words_note else ()
+        least = self.options.min_score
+        if not result.hits:
+            line = f"nothing fits well: no document has a similarity of {least}"
+            return (*notes, line) if least is not None and result.total else notes
+        is_wordless = self.options.verdicts and not any(map(result.highlights, result.hits))
+        if is_wordless and self._similarities(plan, keys).max(initial=0) < _LOW:
+            return (*notes, NOTHING_FITS)
+        return notes if any(hit.fits for hit in result.hits) else (*notes, FAR)
 
     def _first(self, plan: Plan, ranked: Ranked) -> Ranked:
         """Return the first documents, without those that are not similar enough."""
@@ -207,13 +214,6 @@ class Pipeline:
             return np.full(len(keys), np.inf, np.float32)
         similarities: Array = self.reader.similarities(plan.clause_vectors, keys).max(0, initial=-1)
         return similarities
-
-    def _is_far(self, plan: Plan, keys: Keys, result: SearchResult) -> bool:
-        """Whether no result has a word of the query, or is near to it."""
-        is_asked = self.options.verdicts and result.hits and not result.offset
-        if not is_asked or any(result.highlights(hit) for hit in result.hits):
-            return False
-        return bool(self._similarities(plan, keys).max(initial=0) < _LOW)
 
     def _facets(self, query: Selected, ranking: PlanRanking, total: int) -> tuple[Facet, ...]:
         """Count values among the best documents that pass filters and exclusions."""

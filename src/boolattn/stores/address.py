@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from boolattn.stores.base import Draft, Store, StoreSettings
 
@@ -40,6 +41,9 @@ def open_store(address: str | Path, *, verify: bool = False) -> Store:
     With ``verify`` every byte of a folder is compared with its hash.
     """
     options = {"verify": verify} if is_local(address) else {}
+    if is_local(address) and Path(address).is_file():
+        command = f"boolattn index {shlex.quote(str(address))}"
+        raise ConfigError(f"{address} is a file, not an index; make one of it: {command}")
     store: Store = _load(address).open(str(address), **options)
     return store
 
