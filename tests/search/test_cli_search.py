@@ -131,13 +131,13 @@ def test_a_table_is_indexed_changed_and_described(place, monkeypatch):
     (place / "table.csv").write_text(table)
     fields = ("--text-field", "what", "--id-field", "nr")
     arguments = ("index", "table.csv", "--model", "model", *fields)
-    assert str(run(*arguments).exception) == "table.csv:3: the field 'what' is empty"
+    assert str(run(*arguments).exception).startswith("table.csv:4: the id '1' comes twice")
     done = run(*arguments, "--skip-bad")
     assert done.exit_code == 0, done.output
     assert done.stderr == (
-        "left out: table.csv:3: the field 'what' is empty\n"
         "left out: table.csv:4: the id '1' comes twice, first at 2; every document needs its own\n"
-        "2 rows were left out\n"
+        "1 row left out\n"
+        "1 empty document left out, the first: table.csv:3: the field 'what' is empty\n"
         "search: boolattn search table.index    page: boolattn serve table.index\n"
     )
     new = CliRunner().invoke(
@@ -216,11 +216,12 @@ def test_a_prompt_remembers_queries(tmp_path):
     code = "import sys; from boolattn.cli.search import queries; print(list(queries()))"
     environment = {**os.environ, "BOOLATTN_CACHE": str(tmp_path / "new"), "TERM": "dumb"}
     # The second time an arrow brings back the last query.
-    for typed in ((b"moths Peru\n", b"\n", b"birds NOT Kenya\n"), (b"\x1b[A\n",)):
+    first = (b"moths Peru\n", b"\n", b"birds NOT Kenya\n")
+    for typed, end in ((first, b"\x04"), ((b"\x1b[A\n",), b"quit\n")):
         ours, theirs = pty.openpty()
         command, output = [sys.executable, "-c", code], b""
         with subprocess.Popen(command, stdin=theirs, stdout=theirs, env=environment) as process:
-            for line in (*typed, b"\x04"):
+            for line in (*typed, end):
                 # The terminal takes what is typed before the prompt in another way.
                 while not output.endswith(b"search> "):
                     output += os.read(ours, 4096)

@@ -67,6 +67,11 @@ def print_json(value: object, *, indent: int | None = None) -> None:
     typer.echo(json.dumps(finite(value), ensure_ascii=False, indent=indent, default=sorted))
 
 
+def plural(n: int, name: str) -> str:
+    """Return a number of things in words: "1 row", "2,000 rows"."""
+    return f"{n:,} {name}{'s' * (n != 1)}"
+
+
 def note(line: str) -> None:
     """Print a line to stderr."""
     typer.echo(line, err=True)

@@ -110,8 +110,8 @@ def _token(text: str, at: int, *, is_start: bool) -> Token:
         quoted = _quote(text, at)
         if (match := _SIGN.match(text, quoted.end)) and _QUOTED_NAME.fullmatch(quoted.text):
             value = _value(text, match.end())
-            conditions = (f"{quoted.text}{match['sign']}{value.text}",)
-            return Token("where", text[at : value.end], at, value.end, value.weight, conditions)
+            condition = f"{quoted.text}{match['sign']}{value.text}"
+            return Token("where", text[at : value.end], at, value.end, value.weight, (condition,))
         return _weighted(text, quoted)
     if is_start and _MINUS.match(text, at):
         return Token("-", character, at, at + 1)
