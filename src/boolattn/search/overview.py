@@ -83,27 +83,26 @@ class Overview:
 
     def facets(self, reader: Reader) -> tuple[Facet, ...]:
         """Return the facets of the present state."""
-        known = self._known_of(reader)
-        if "facets" not in known:
-            known["facets"] = find_facets(reader)
-        facets: tuple[Facet, ...] = known["facets"]
+        facets: tuple[Facet, ...] = self._once(reader, "facets", find_facets)
         return facets
 
     def examples(self, reader: Reader) -> tuple[Example, ...]:
         """Return the examples of the present state."""
-        known = self._known_of(reader)
-        if "examples" not in known:
-            known["examples"] = find_examples(reader, self.facets(reader))
-        examples: tuple[Example, ...] = known["examples"]
+        examples: tuple[Example, ...] = self._once(
+            reader, "examples", lambda reader: find_examples(reader, self.facets(reader))
+        )
         return examples
 
-    def _known_of(self, reader: Reader) -> dict[str, Any]:
+    def _once(self, reader: Reader, name: str, find: Callable[[Reader], Any]) -> Any:  # noqa: ANN401
         """Return what is known of the present state; another thread may see another one."""
         # A weak reference: the reader of an old state may hold much memory.
         state = (weakref.ref(reader), reader.count(Filter()))
         if state != self._state:
             self._state, self._known = state, {}
-        return self._known
+        known = self._known
+        if name not in known:
+            known[name] = find(reader)
+        return known[name]
 
 
 def find_facets(reader: Reader) -> tuple[Facet, ...]:

@@ -123,9 +123,7 @@ class OperandReply(BaseModel):
         default="words", description="Words; a document, like:ID; a condition, year>=1990."
     )
     weight: float = 1.0
-    spans: list[tuple[int, int]] = Field(
-        description="Half-open character spans in the query.", examples=[[(0, 15)]]
-    )
+    spans: list[tuple[int, int]] = Field(description="Half-open character spans in the query.")
     is_excluded: bool = Field(description="Whether the operand is negated.")
 
 
@@ -133,9 +131,7 @@ class ParseReply(BaseModel):
     """The parsed query."""
 
     query: str = Field(examples=[QUERY])
-    tree: str = Field(
-        description="In explicit syntax.", examples=["moths of Borneo NOT moths of Sumatra"]
-    )
+    tree: str = Field(description="In explicit syntax.")
     nodes: TreeNode = Field(description="The same tree as nodes.")
     operands: list[OperandReply]
     operators: list[str] = Field(examples=[["not"]])
@@ -143,15 +139,12 @@ class ParseReply(BaseModel):
     is_composed: bool = Field(
         description="Whether operands were scored one by one; false: one vector for the query."
     )
-    why_one_vector: str = Field(
-        description="Empty if composed.", examples=["no operator was found in it"]
-    )
+    why_one_vector: str = Field(description="Empty if composed.")
     reading: str = Field(description="The parsed tree, even if its confidence is too low.")
     warnings: list[str] = Field(
         default=[],
         description="For people: cue words that became no operator and why, negated operands that "
         "were ignored, results that are missing.",
-        examples=[["'not' is no operator here: a document has this title; …"]],
     )
     notes: list[str] = Field(
         default=[], description="Words that were corrected, numbers that became conditions."
