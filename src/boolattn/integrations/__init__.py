@@ -40,7 +40,7 @@ def open_source(values: dict[str, str]) -> Searching:
 
 
 @contextmanager
-def extra(name: str) -> Iterator[None]:
+def installed_by(name: str) -> Iterator[None]:
     """Turn a missing package into one line with what installs it."""
     try:
         yield

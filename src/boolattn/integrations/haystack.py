@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from boolattn.integrations import address_of, extra, metadata_of, open_source
+from boolattn.integrations import address_of, installed_by, metadata_of, open_source
 
-with extra("haystack"):
+with installed_by("haystack"):
     from haystack import Document, component, default_from_dict, default_to_dict
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from boolattn.integrations import extra, metadata_of
+from boolattn.integrations import installed_by, metadata_of
 
-with extra("langchain"):
+with installed_by("langchain"):
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
     from pydantic import Field

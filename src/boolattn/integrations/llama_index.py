@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from boolattn.integrations import extra, metadata_of
+from boolattn.integrations import installed_by, metadata_of
 
-with extra("llama-index"):
+with installed_by("llama-index"):
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
