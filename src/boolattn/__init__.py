@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from boolattn.auto_classes import register_when_imported
 
 if TYPE_CHECKING:
+    from boolattn import search
     from boolattn.attention.config import BoolAttnConfig
     from boolattn.encoder import build_towers, encode_queries, query_encoder, save_towers
     from boolattn.encoder.torch_encoder import TorchEncoder
@@ -50,6 +51,9 @@ _HOME = {
     "shipped_model": "boolattn.encoders.models",
 }
 
+#: Packages that some names need, and what installs them.
+_EXTRAS = {"torch": "attach", "transformers": "attach", "sentence_transformers": "train"}
+
 __all__ = [  # noqa: RUF022 - grouped as a reader meets them
     "attach",
     "detach",
@@ -64,11 +68,13 @@ __all__ = [  # noqa: RUF022 - grouped as a reader meets them
     "query_encoder",
     "shipped_model",
     "TorchEncoder",
+    "search",
     "Searcher",
     "BooleanRetriever",
     "BoolAttnConfig",
     "BoolattnError",
     "Operator",
+    "__version__",
 ]
 
 
@@ -78,7 +84,21 @@ def __getattr__(name: str) -> object:
         return import_module("boolattn.search")
     if name not in _HOME:
         raise AttributeError(f"module 'boolattn' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    try:
+        return getattr(import_module(_HOME[name]), name)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRAS:
+            raise
+        from boolattn.errors import MissingDataError
+
+        remedy = f"pip install 'boolattn[{_EXTRAS[package]}]'"
+        raise MissingDataError(f"boolattn.{name} needs {package}; {remedy}") from None
+
+
+def __dir__() -> list[str]:
+    """List what is public."""
+    return sorted(__all__)
 
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -1,9 +1,12 @@
 """Retrievers of frameworks, with the real packages: their documents, sync and async."""
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
+from boolattn.errors import ConfigError
 from boolattn.search import BooleanRetriever, Searcher
 from boolattn.stores.arrays import ArrayCollection
 from tests.search import word_model
@@ -39,6 +42,21 @@ def test_langchain(source):
     found = own.invoke(QUERY)
     check(found, source, [d.page_content for d in found], [d.metadata for d in found])
     assert asyncio.run(own.ainvoke(QUERY)) == found
+    # Callbacks, tags and metadata of a call reach the handlers.
+    from langchain_core.callbacks import BaseCallbackHandler
+
+    seen = []
+
+    class Handler(BaseCallbackHandler):
+        def on_retriever_start(self, serialized, query, *, tags, metadata, **_):
+            seen.append((query, tags, metadata["user"]))
+
+        def on_retriever_end(self, documents, **_):
+            seen.append(len(documents))
+
+    config = {"callbacks": [Handler()], "tags": ["t"], "metadata": {"user": "u"}}
+    own.invoke(QUERY, config=config)
+    assert seen == [(QUERY, ["t"], "u"), 3]
     chain = own | (lambda documents: documents[0].page_content)
     assert chain.invoke(QUERY) == found[0].page_content
 
@@ -50,6 +68,11 @@ def test_llama_index(source):
     found = own.retrieve(QUERY)
     check(found, source, [n.text for n in found], [n.metadata for n in found])
     assert found[0].score == found[0].metadata["boolattn_score"]
+    from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
+
+    debug = LlamaDebugHandler(print_trace_on_end=False)
+    LlamaIndexRetriever(source, 3, CallbackManager([debug])).retrieve(QUERY)
+    assert len(debug.get_event_pairs(CBEventType.RETRIEVE)) == 1
     again = asyncio.run(own.aretrieve(QUERY))
     assert [node.node_id for node in again] == [node.node_id for node in found]
 
@@ -67,3 +90,35 @@ def test_haystack(source, monkeypatch):
     found = pipeline.run(asked)["search"]["documents"]
     check(found, source, [d.content for d in found], [d.meta for d in found])
     assert asyncio.run(own.run_async(QUERY, 3, {"year": {"lt": 2000}}))["documents"] == found
+
+
+def test_a_haystack_pipeline_is_written_and_read_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
+    from haystack import Pipeline
+
+    from boolattn.integrations.haystack import HaystackRetriever
+
+    searcher = Searcher.build(tmp_path / "index", ["moths of Borneo", "moths of Java"])
+    pipeline = Pipeline()
+    pipeline.add_component("search", HaystackRetriever(searcher, top_k=1, strict_not=True))
+    again = Pipeline.loads(pipeline.dumps(), allowed_modules=["boolattn.integrations.haystack"])
+    asked = {"search": {"query": "moths NOT Java"}}
+    assert again.run(asked) == pipeline.run(asked)
+    assert again.get_component("search").options == {"strict_not": True}
+    unnamed = Searcher.from_texts(DOCUMENTS, word_model.retriever())
+    with pytest.raises(ConfigError, match="names its model"):
+        HaystackRetriever(unnamed).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [
+        ("langchain", "langchain_core", "langchain"),
+        ("llama_index", "llama_index", "llama-index"),
+        ("haystack", "haystack", "haystack"),
+    ],
+)
+def test_a_missing_package_is_one_line(module, package, extra):
+    code = f"import sys; sys.modules[{package!r}] = None\nimport boolattn.integrations.{module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"pip install 'boolattn[{extra}]'" in done.stderr.splitlines()[-1]

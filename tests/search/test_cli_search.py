@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 from boolattn.cli import app
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.ranking import read_run
+from boolattn.search import Searcher
+from boolattn.stores.filters import parse_filters
 from tests.search import word_model
 
 
@@ -129,13 +131,13 @@ def test_a_table_is_indexed_changed_and_described(place, monkeypatch):
     (place / "table.csv").write_text(table)
     fields = ("--text-field", "what", "--id-field", "nr")
     arguments = ("index", "table.csv", "--model", "model", *fields)
-    assert str(run(*arguments).exception) == "table.csv:3: the field 'what' is empty"
+    assert str(run(*arguments).exception).startswith("table.csv:4: the id '1' comes twice")
     done = run(*arguments, "--skip-bad")
     assert done.exit_code == 0, done.output
     assert done.stderr == (
-        "left out: table.csv:3: the field 'what' is empty\n"
         "left out: table.csv:4: the id '1' comes twice, first at 2; every document needs its own\n"
-        "2 rows were left out\n"
+        "1 row left out\n"
+        "1 empty document left out, the first: table.csv:3: the field 'what' is empty\n"
         "search: boolattn search table.index    page: boolattn serve table.index\n"
     )
     new = CliRunner().invoke(
@@ -214,11 +216,12 @@ def test_a_prompt_remembers_queries(tmp_path):
     code = "import sys; from boolattn.cli.search import queries; print(list(queries()))"
     environment = {**os.environ, "BOOLATTN_CACHE": str(tmp_path / "new"), "TERM": "dumb"}
     # The second time an arrow brings back the last query.
-    for typed in ((b"moths Peru\n", b"\n", b"birds NOT Kenya\n"), (b"\x1b[A\n",)):
+    first = (b"moths Peru\n", b"\n", b"birds NOT Kenya\n")
+    for typed, end in ((first, b"\x04"), ((b"\x1b[A\n",), b"quit\n")):
         ours, theirs = pty.openpty()
         command, output = [sys.executable, "-c", code], b""
         with subprocess.Popen(command, stdin=theirs, stdout=theirs, env=environment) as process:
-            for line in (*typed, b"\x04"):
+            for line in (*typed, end):
                 # The terminal takes what is typed before the prompt in another way.
                 while not output.endswith(b"search> "):
                     output += os.read(ours, 4096)
@@ -272,3 +275,48 @@ def test_errors_are_one_line(place, monkeypatch, arguments, message):
 def test_a_syntax_error_is_shown_with_a_caret(place):
     done = run("search", place / "index", "moths AND (Borneo")
     assert done.stderr == "moths AND (Borneo\n          ^\n"
+
+
+def test_words_are_joined_and_one_result_is_one(place):
+    quoted = run("search", place / "index", "moths AND Borneo NOT Sumatra", "-k", 1)
+    words = run("search", place / "index", "moths", "AND", "Borneo", "NOT", "Sumatra", "-k", 1)
+    assert words.stdout == quoted.stdout
+    assert "1 result in" in words.stderr
+
+
+def test_help_is_short_and_flags_have_no_type(place):
+    done = run("search", "-h")
+    assert done.exit_code == 0
+    assert "--explain" in done.stdout
+    assert "<bool>" not in done.stdout
+    assert done.stdout == run("search", "--help").stdout
+    assert "--show-completion" in run("-h").stdout
+
+
+def test_fields_and_filters_match_without_case_and_say_what_there_is(place):
+    done = run("search", place / "index", "moths", "--fields", "Title,PLACE,title", "-k", 1)
+    assert done.stdout.splitlines()[0].split() == ["score", "title", "place"]
+    done = run("search", place / "index", "moths", "--filter", "PLACE=Java", "-k", 1)
+    assert "moths Java" in done.stdout
+    done = run("search", place / "index", "moths", "--filter", "place=Jawa")
+    line = " ".join(done.stderr.split())
+    assert "no document has place=Jawa; there are" in line
+    assert "Java" in line
+
+
+def test_a_table_is_no_index(place):
+    with pytest.raises(BoolattnError, match=r"is a file, not an index; .* boolattn index .*docs"):
+        CliRunner().invoke(
+            app, ["search", str(place / "docs.jsonl"), "moths"], catch_exceptions=False
+        )
+
+
+def test_a_field_between_quotes_is_a_condition():
+    rows = [{"text": f"soup {n}", "Time (min)": 10 * n} for n in range(6)]
+    searcher = Searcher.from_texts(rows, word_model.retriever())
+    result = searcher.search('soup AND "Time (min)"<30')
+    assert (result.total, result.tree_text) == (3, 'soup AND "Time (min)"<30')
+    assert searcher.search('"time (MIN)" >= 30').total == 3
+    assert searcher.search("soup", filters=parse_filters(['"Time (min)"<30'])).total == 3
+    with pytest.raises(BoolattnError, match="no document has the field 'Zeit'"):
+        searcher.search('"Zeit"<30')

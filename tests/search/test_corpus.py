@@ -73,7 +73,7 @@ def test_parquet(tmp_path):
         ("d.csv", b'id,text\na,"x', r"d.csv:2: not CSV"),
         ("d.parquet", bytes(range(256)) * 20, "damaged, or not Parquet"),
         ("d.jsonl.gz", b"\x1f\x8bnot really", "truncated or damaged"),
-        ("d.doc", b"moths\n", r"ends in \.jsonl, \.json, \.csv"),
+        ("d.doc", b"moths\n", r"unknown type; .* \.jsonl, \.json, \.csv"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(tmp_path, name, content, message):
@@ -142,7 +142,7 @@ def test_a_folder_of_texts(tmp_path):
     (tmp_path / "notes" / "old").mkdir(parents=True)
     (tmp_path / "notes" / "a.md").write_text("\n# Soup\n\nHot.\n")
     (tmp_path / "notes" / "old" / "b.txt").write_text("# Cold.")
-    (tmp_path / "notes" / "c.pdf").write_text("x")
+    (tmp_path / "notes" / "c.png").write_text("x")
     (tmp_path / "notes" / "d.txt").write_bytes(b"\xff")
     bad = []
     first, second = read_documents(tmp_path / "notes", on_bad=bad.append)
@@ -153,7 +153,7 @@ def test_a_folder_of_texts(tmp_path):
     [only] = read_documents(tmp_path / "notes" / "a.md")
     assert only.id == "a.md"
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"empty holds no \.txt or \.md files"):
+    with pytest.raises(DataError, match=r"empty holds no files that end in \.txt, \.md"):
         list(read_documents(tmp_path / "empty"))
 
 
@@ -181,3 +181,69 @@ def test_bad_rows_are_reported_and_left_out(tmp_path):
     rows = tmp_path / "d.jsonl"
     rows.write_text('{"id": "a", "text": "x"}\n{"id"\n[]\n{"id": "b", "text": "y"}\n')
     assert [d.id for d in documents_of(rows, on_bad=bad.append)] == ["a", "b"]
+
+
+def test_a_markdown_file_has_the_title_of_its_first_level_and_no_markup(tmp_path):
+    (tmp_path / "a.md").write_text(
+        "## Part\n\n# The **best** [soup](x.html)\n\n[![Build](b.svg)](ci) Is *hot*, 2*3*4.\n"
+    )
+    (tmp_path / "b.md").write_text("## Part\n\n```\n# a comment\n```\n")
+    first, second = read_documents(tmp_path)
+    assert first.title == "The best soup"
+    assert first.text == "Part\n\nThe best soup\n\n Is hot, 2*3*4."
+    assert second.title == "b"
+
+
+def test_html_pdf_and_excel_files(tmp_path):
+    pytest.importorskip("selectolax")
+    pypdf, openpyxl = pytest.importorskip("pypdf"), pytest.importorskip("openpyxl")
+    (tmp_path / "a.HTML").write_text(
+        "<title>Soup &amp; co</title><script>no()</script><p>Hot <b>beans</b>.</p>"
+    )
+    writer = pypdf.PdfWriter()
+    writer.add_blank_page(72, 72)
+    writer.add_metadata({"/Title": "Blank"})
+    writer.write(tmp_path / "b.pdf")
+    (tmp_path / "c.pdf").write_text("no PDF")
+    bad = []
+    page, blank = read_documents(tmp_path, on_bad=bad.append)
+    assert (page.title, page.text.split()) == ("Soup & co", ["Hot", "beans", "."])
+    assert (blank.title, blank.text) == ("Blank", "")
+    assert len(bad) == 1
+    assert "c.pdf: damaged, encrypted, or not PDF" in bad[0]
+    book = openpyxl.Workbook()
+    for row in (["Title", "Text", "Year"], ["A", "moths", 1990], [None] * 3, ["B", "ants", 1.5]):
+        book.active.append(row)
+    book.save(tmp_path / "table.xlsx")
+    first, second = read_documents(tmp_path / "table.xlsx")
+    assert (first.id, first.text, first.metadata) == ("A", "moths", {"Year": 1990})
+    assert second.metadata == {"Year": 1.5}
+    (tmp_path / "bad.xlsx").write_text("x")
+    with pytest.raises(DataError, match=r"bad\.xlsx: damaged"):
+        list(read_documents(tmp_path / "bad.xlsx"))
+
+
+def test_fields_are_found_without_case_and_a_wrong_one_is_told(tmp_path):
+    path = tmp_path / "films.csv"
+    path.write_text("Title,Plot,Year\nRio,Birds fly.,2011\n")
+    [film] = read_documents(path, Fields(text=("plot",)))
+    assert (film.title, film.text, film.metadata) == ("Rio", "Birds fly.", {"Year": 2011})
+    with pytest.raises(DataError, match=r"'plto' is missing; there are .*did you mean 'Plot'\?"):
+        list(read_documents(path, Fields(text=("plto",))))
+    with pytest.raises(DataError, match=r"'titel' is missing; .*did you mean 'Title'\?"):
+        list(read_documents(path, Fields(text=("Plot",), title="titel")))
+
+
+def test_empty_documents_are_counted_and_null_is_empty(tmp_path):
+    path = lines(
+        tmp_path / "d.jsonl",
+        {"id": "a", "title": "Only a title", "text": None},
+        {"id": "b", "title": None, "text": " "},
+        {"id": "c", "title": None, "text": "moths"},
+    )
+    empty = []
+    assert [d.id for d in read_documents(path, on_empty=empty.append)] == ["a", "c"]
+    assert len(empty) == 1
+    assert "d.jsonl:2: the field 'text' is empty" in empty[0]
+    with pytest.raises(DataError, match="is empty"):
+        list(read_documents(path))

@@ -12,6 +12,7 @@ import typer
 
 import boolattn
 from boolattn.cli import data, documents, evaluate, explain, reproduce, search, serve, train
+from boolattn.cli.output import Command, Group
 from boolattn.errors import BoolattnError, ConfigError
 from boolattn.files import checkout_module
 
@@ -23,7 +24,8 @@ app = typer.Typer(
     help="Dense retrieval that understands and, or and not.",
     epilog='Begin: boolattn index DOCUMENTS --out moths; boolattn search moths "moths not ants"',
     no_args_is_help=True,
-    add_completion=False,
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 _VERBS: dict[str, list[Callable[..., None]]] = {
@@ -42,9 +44,10 @@ _VERBS: dict[str, list[Callable[..., None]]] = {
 }
 for panel, verbs in _VERBS.items():
     for verb in verbs:
-        app.command(rich_help_panel=panel)(verb)
+        app.command(rich_help_panel=panel, cls=Command)(verb)
 app.command(
     "update",
+    cls=Command,
     rich_help_panel="Documents of an index",
     help="Add documents to an index; each replaces the one with its id, if there is one.",
 )(documents.add)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
+from boolattn.cli.output import AsJson, console, note, plural, print_json, quiet_libraries
 from boolattn.cli.search import ADDRESS_HELP, open_index
 from boolattn.errors import ConfigError
 
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     _Fields = tuple[list[str] | None, str, str]
 
 _MIN_MEMORY = 768 << 20
-_FILES = ".jsonl, .json, .csv, .tsv or .parquet file, a folder of .txt and .md files, or - (stdin)"
+_FILES = (
+    ".jsonl, .json, .csv, .tsv, .parquet or .xlsx file, a folder of .txt, .md, .html and .pdf "
+    "files, or - (stdin)"
+)
 Documents = Annotated[Path, Argument(help=f"A {_FILES}.")]
 Index = Annotated[str, Argument(metavar="ADDRESS", help=ADDRESS_HELP)]
 TextField = Annotated[
@@ -167,7 +170,7 @@ def delete(
     if as_json:
         print_json({"index": index, "deleted": len(ids), "documents": n_left})
     else:
-        typer.echo(f"{index}: {len(ids)} deleted, {n_left} documents left")
+        typer.echo(f"{index}: {len(ids)} deleted, {plural(n_left, 'document')} left")
 
 
 def info(index: Index, as_json: AsJson = False) -> None:
@@ -216,11 +219,11 @@ def _records(
     """Read documents; tell about rows that were left out as they come, and at the end."""
     from boolattn.stores.document_files import Fields, read_documents
 
-    n_bad = 0
+    bad: list[str] = []
+    empty: list[str] = []
 
     def on_bad(message: str) -> None:
-        nonlocal n_bad
-        n_bad += 1
+        bad.append(message)
         note(f"left out: {message}")
 
     texts, name, title = fields
@@ -228,11 +231,14 @@ def _records(
         path,
         Fields(text=tuple(texts or ()), id=name, title=title),
         on_bad=on_bad if skip_bad else None,
+        on_empty=empty.append,
         max_line=int(max_line * 1e6),
         **options,
     )
-    if n_bad:
-        note(f"{n_bad} rows were left out")
+    if bad:
+        note(f"{plural(len(bad), 'row')} left out")
+    if empty:
+        note(f"{plural(len(empty), 'empty document')} left out, the first: {empty[0]}")
 
 
 def _print_summary(searcher: Searcher, start: float, *, as_json: bool) -> None:
@@ -251,7 +257,9 @@ def _print_summary(searcher: Searcher, start: float, *, as_json: bool) -> None:
         return
     recall = ", ".join(f"recall@{k} {share:.3f}" for k, share in (values["recall"] or {}).items())
     vectors = f"{values['vectors']} ({recall})" if recall else values["vectors"]
-    typer.echo(f"{searcher.store.label}: {len(searcher)} documents, {vectors}, {seconds:.1f} s")
+    typer.echo(
+        f"{searcher.store.label}: {plural(len(searcher), 'document')}, {vectors}, {seconds:.1f} s"
+    )
 
 
 @contextmanager

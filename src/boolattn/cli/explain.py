@@ -35,13 +35,38 @@ def explain(
     """Show the parsed query, and cue, scope, bias and change of attention by token."""
     if not text.strip():
         raise QueryError("the text is empty; there is nothing to explain")
-    from boolattn.encoders.models import SHIPPED, require_torch, resolve, torch_folder
+    from boolattn.encoders.models import SHIPPED, resolve
 
     quiet_libraries()
     folder = resolve(SHIPPED) if model is None else Path(model)
-    if find_spec("torch") is None and not (operator or figure):
-        _explain_parse(folder, text, as_json=as_json)
-        return
+    result, plan = _explained(folder, text, operator, is_needed=bool(operator or figure))
+    if as_json:
+        values = {"text": text} if result is None else result.to_dict()
+        print_json(values | ({"reading": _parse_values(plan)} if plan else {}))
+    else:
+        out = console()
+        out.print(f"\n{text}", style="bold", soft_wrap=True)
+        if plan is not None:
+            out.print(_parse_line(plan), soft_wrap=True)
+        if result is not None:
+            gates = [name.upper() for name, is_open in result.gate.items() if is_open]
+            out.print(f"open gates: {', '.join(gates) or 'none'}")
+            out.print(_table(result))
+    if result is None:
+        note("cue, scope and bias by token need PyTorch and a model with BoolAttn (--model)")
+    elif figure is not None:
+        result.figure().savefig(figure, dpi=130)
+        note(f"heat map: {figure}")
+
+
+def _explained(
+    folder: Path, text: str, operators: list[str] | None, *, is_needed: bool
+) -> tuple[Explanation | None, Plan | None]:
+    """Return what the attention does, unless it is not needed and cannot be had, and the plan."""
+    from boolattn.encoders.models import load_model, require_torch, torch_folder
+
+    if find_spec("torch") is None and not is_needed:
+        return None, _plan(load_model(str(folder)), text)
     require_torch("cue, scope and bias")
     from boolattn.plugin import attach
     from boolattn.plugin.explain import explain as explain_text
@@ -51,39 +76,11 @@ def explain(
         try:
             attach(query_encoder, "shipped")
         except PluginMismatchError as error:
-            if operator or figure:
+            if is_needed:
                 raise ConfigError(f"{folder.name} has no BoolAttn, and {error}") from error
-            _explain_parse(folder, text, as_json=as_json)
-            return
-    result = explain_text(query_encoder, tokenizer, text, operators=operator)
-    plan = None if encoder is None else _plan(encoder, text)
-    if as_json:
-        print_json(result.to_dict() | ({"reading": _parse_values(plan)} if plan else {}))
-    else:
-        gates = [name.upper() for name, is_open in result.gate.items() if is_open]
-        out = console()
-        out.print(f"\n{text}", style="bold", soft_wrap=True)
-        if plan is not None:
-            out.print(_parse_line(plan), soft_wrap=True)
-        out.print(f"open gates: {', '.join(gates) or 'none'}")
-        out.print(_table(result))
-    if figure is not None:
-        result.figure().savefig(figure, dpi=130)
-        note(f"heat map: {figure}")
-
-
-def _explain_parse(folder: Path, text: str, *, as_json: bool) -> None:
-    """Show the parsed query alone, which needs no torch."""
-    from boolattn.encoders.models import load_model
-
-    plan = _plan(load_model(str(folder)), text)
-    if as_json:
-        print_json({"text": text, "reading": _parse_values(plan)})
-    else:
-        out = console()
-        out.print(f"\n{text}", style="bold", soft_wrap=True)
-        out.print(_parse_line(plan), soft_wrap=True)
-    note("cue, scope and bias by token need PyTorch and a model with BoolAttn (--model)")
+            return None, _plan(load_model(str(folder)), text)
+    result = explain_text(query_encoder, tokenizer, text, operators=operators)
+    return result, None if encoder is None else _plan(encoder, text)
 
 
 def _plan(encoder: Encoder, text: str) -> Plan:

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,25 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 #: Seconds between two lines of progress.
 _PAUSE = 5.0
 _LOUD = ("accelerate", "faiss", "httpx", "sentence_transformers", "transformers", "uvicorn")
+
+
+class _WithoutFlagTypes:
+    """Shows no type of flags in the help."""
+
+    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401 - of click, or of typer's copy
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return params
+
+
+class Command(_WithoutFlagTypes, TyperCommand):
+    """A verb."""
+
+
+class Group(_WithoutFlagTypes, TyperGroup):
+    """The command line, and verbs with verbs of their own."""
 
 
 def console(*, markup: bool = False, stderr: bool = False, width: int = 0) -> Console:
@@ -45,6 +65,11 @@ def print_json(value: object, *, indent: int | None = None) -> None:
         return None if isinstance(one, float) and not math.isfinite(one) else one
 
     typer.echo(json.dumps(finite(value), ensure_ascii=False, indent=indent, default=sorted))
+
+
+def plural(n: int, name: str) -> str:
+    """Return a number of things in words: "1 row", "2,000 rows"."""
+    return f"{n:,} {name}{'s' * (n != 1)}"
 
 
 def note(line: str) -> None:

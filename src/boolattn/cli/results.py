@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from boolattn.cli.output import console, print_json
+from boolattn.cli.output import console, plural, print_json
 from boolattn.errors import ConfigError
+from boolattn.stores.filters import known_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,8 +37,9 @@ _OPERANDS = ("yellow", "blue", "magenta", "cyan", "green")
 
 def choose_fields(text: str, metadata: Sequence[str]) -> list[str]:
     """Read the names of fields to show; refuse unknown ones."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    known = (*BASE_FIELDS, *metadata)
+    known = dict.fromkeys((*BASE_FIELDS, *metadata))
+    asked = (name.strip() for name in text.split(","))
+    names = list(dict.fromkeys(known_name(name, known) for name in asked if name))
     if unknown := [name for name in names if name not in known]:
         raise ConfigError(f"there is no field {unknown[0]!r}; there are {', '.join(known)}")
     return names
@@ -104,7 +106,8 @@ def _print(result: SearchResult, fields: list[str], k: int, start: float, *, exp
         err.print("; ".join(how), style="dim")
     for warning in (*result.warnings, *result.notes):
         err.print(f"note: {warning}", style="yellow")
-    out.print(_table(result, result.hits, fields, explain=explain))
+    if result.hits:
+        out.print(_table(result, result.hits, fields, explain=explain))
     if result.left_out:
         shown = ", ".join(
             f"{one.title or one.id} ({one.why})" for one in result.left_out[:_LEFT_OUT]
@@ -115,9 +118,10 @@ def _print(result: SearchResult, fields: list[str], k: int, start: float, *, exp
         out.print("\nranked lower than by one vector:", style="dim")
         out.print(_table(result, result.ranked_lower, fields, explain=explain))
     seconds, last = time.perf_counter() - start, result.offset + len(result.hits)
-    line = f"{len(result.hits)} results in {seconds:.2f} s (search: {result.took['total']:.0f} ms)"
+    took = f"{seconds:.2f} s (search: {result.took['total']:.0f} ms)"
+    line = f"{plural(len(result), 'result')} in {took}"
     more = f"; next page: --offset {last}" if len(result.hits) == k and last < result.total else ""
-    err.print(f"{line}, of {result.total:,} documents{more}", style="dim")
+    err.print(f"{line}, of {plural(result.total, 'document')}{more}", style="dim")
 
 
 def _table(

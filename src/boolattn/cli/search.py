@@ -33,7 +33,7 @@ _HISTORY = 1000
 def search(  # noqa: PLR0913 - options of a command line
     index: Annotated[str, Argument(metavar="ADDRESS", help=ADDRESS_HELP)],
     query: Annotated[
-        str | None,
+        list[str] | None,
         Argument(help='Plain language, or "moths AND Borneo NOT Java"; left out: a prompt.'),
     ] = None,
     positive: Annotated[
@@ -64,6 +64,9 @@ def search(  # noqa: PLR0913 - options of a command line
     ] = True,
     allow: Annotated[
         list[str] | None, Option(help="Word that is not of a negated kind; repeatable.")
+    ] = None,
+    min_score: Annotated[
+        float | None, Option(help="Least similarity of a result to what is asked for, as 0.3.")
     ] = None,
     plain: Annotated[bool, Option("--plain", help="Search with one vector only.")] = False,
     exhaustive: Annotated[bool, Option("--exhaustive", help="Score all documents.")] = False,
@@ -97,6 +100,7 @@ def search(  # noqa: PLR0913 - options of a command line
         "strict_not": strict_not,
         "kinds": kinds,
         "allow": allow or [],
+        "min_score": min_score,
         "exhaustive": exhaustive,
         "explain": explain,
     }
@@ -111,8 +115,8 @@ def search(  # noqa: PLR0913 - options of a command line
             raise
         show(result, number, start)
 
-    if query is not None or positive:
-        answer(query or "", 1, STARTED)
+    if query or positive:
+        answer(" ".join(query or []), 1, STARTED)
         return
     n_wrong = 0
     for number, text in enumerate(queries(), start=1):
@@ -138,7 +142,10 @@ def queries() -> Iterator[str]:
     try:
         while True:
             # Where results go to a file, the prompt does not.
-            if text := input("search> " if sys.stdout.isatty() else "").strip():
+            text = input("search> " if sys.stdout.isatty() else "").strip()
+            if text.lower() in ("quit", "exit"):
+                return
+            if text:
                 yield text
     except (EOFError, KeyboardInterrupt):
         note("")

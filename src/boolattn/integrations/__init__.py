@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from boolattn.errors import ConfigError, MissingDataError
+from boolattn.search import Searcher
+
 if TYPE_CHECKING:
-    from boolattn.search import Hit, Searcher
+    from collections.abc import Iterator
+
+    from boolattn.search import Hit
 
     Searching = Searcher
 
@@ -15,3 +21,29 @@ def metadata_of(hit: Hit) -> dict[str, Any]:
     own = {"boolattn_score": hit.score, "boolattn_verdict": hit.verdict, "boolattn_why": hit.why}
     title = {"title": hit.title} if hit.title else {}
     return {**title, **hit.metadata, **own}
+
+
+def address_of(source: Searching) -> dict[str, str]:
+    """Return what opens a searcher again: the address of its store, and its model."""
+    address, model = source.store.address, source.settings.model
+    if not address or not model:
+        raise ConfigError(
+            "only a searcher over an index that names its model can be written to a file; "
+            "build one with Searcher.build(address, documents, 'shipped')"
+        )
+    return {"address": address, "model": model}
+
+
+def open_source(values: dict[str, str]) -> Searching:
+    """Open what :func:`address_of` describes."""
+    return Searcher.open(values["address"], values["model"])
+
+
+@contextmanager
+def installed_by(name: str) -> Iterator[None]:
+    """Turn a missing package into one line with what installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        line = f"boolattn.integrations needs {error.name}; pip install 'boolattn[{name}]'"
+        raise MissingDataError(line) from None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from haystack import Document, component
+from boolattn.integrations import address_of, installed_by, metadata_of, open_source
 
-from boolattn.integrations import metadata_of
+with installed_by("haystack"):
+    from haystack import Document, component, default_from_dict, default_to_dict
 
 if TYPE_CHECKING:
     from boolattn.integrations import Searching
@@ -25,6 +26,21 @@ class HaystackRetriever:
 
     def __init__(self, source: Searching, top_k: int = 10, **options: Any) -> None:
         self.source, self.top_k, self.options = source, top_k, options
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for ``Pipeline.dumps``: the address of the index and its model."""
+        values = {"source": address_of(self.source), "top_k": self.top_k, **self.options}
+        described: dict[str, Any] = default_to_dict(self, **values)
+        return described
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> HaystackRetriever:
+        """Open the index again, for ``Pipeline.loads``."""
+        values = data["init_parameters"]
+        retriever: HaystackRetriever = default_from_dict(
+            cls, data | {"init_parameters": values | {"source": open_source(values["source"])}}
+        )
+        return retriever
 
     @component.output_types(documents=list[Document])
     def run(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
-from pydantic import Field
+from boolattn.integrations import installed_by, metadata_of
 
-from boolattn.integrations import metadata_of
+with installed_by("langchain"):
+    from langchain_core.documents import Document
+    from langchain_core.retrievers import BaseRetriever
+    from pydantic import Field
 
 
 class LangChainRetriever(BaseRetriever):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from llama_index.core.retrievers import BaseRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from boolattn.integrations import installed_by, metadata_of
 
-from boolattn.integrations import metadata_of
+with installed_by("llama-index"):
+    from llama_index.core.retrievers import BaseRetriever
+    from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 if TYPE_CHECKING:
+    from llama_index.core.callbacks import CallbackManager
+
     from boolattn.integrations import Searching
 
 
@@ -20,11 +23,18 @@ class LlamaIndexRetriever(BaseRetriever):
     Args:
         source: A ``Searcher``.
         k: How many nodes.
+        callback_manager: Of LlamaIndex.
         **options: Of the search.
     """
 
-    def __init__(self, source: Searching, k: int = 10, **options: Any) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        source: Searching,
+        k: int = 10,
+        callback_manager: CallbackManager | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(callback_manager=callback_manager)
         self._source, self._k, self._options = source, k, options
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

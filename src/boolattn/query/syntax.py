@@ -8,6 +8,7 @@
     operand = ( phrase | quoted | "like:" ( word | quoted ) ) [ "^" number ]
     phrase = word { word }                                    words side by side are one operand
     where  = field sign ( word | quoted )                     year>=1990, place:"New Guinea"
+    field  = word | quoted                                    "Time (min)"<30
     sign   = "=" | "!=" | ">=" | "<=" | ">" | "<" | "~" | ":"
 
 Only upper-case words are operators, and none between quotes. After "-" a phrase is one word.
@@ -19,7 +20,15 @@ import re
 from typing import TYPE_CHECKING
 
 from boolattn.errors import QueryError, QuerySyntaxError
-from boolattn.query.tokens import OPERATOR_WORDS, Token, is_word, read_weight, split_weight, tokens
+from boolattn.query.tokens import (
+    FIELD_NAME,
+    OPERATOR_WORDS,
+    Token,
+    is_word,
+    read_weight,
+    split_weight,
+    tokens,
+)
 from boolattn.query.tree import (
     And,
     Atom,
@@ -136,6 +145,7 @@ def unparse(tree: QueryTree) -> str:
     match tree:
         case Where(text):
             name, sign, value = _split(text)
+            name = name if FIELD_NAME.fullmatch(name) else _quoted(name)
             return f"{name}{sign}{value if is_word(value) else _quoted(value)}"
         case Like(text, weight):
             return f"like:{text if is_word(text) else _quoted(text)}{_suffix(weight)}"

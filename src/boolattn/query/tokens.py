@@ -20,10 +20,14 @@ _MINUS = re.compile(r"[-−](?=[^\W\d_]|[\"“„«(（])")
 _LIKE = re.compile(r"like:(?=[^\s()（）])")
 #: A field and a sign. A field begins with a letter, so that C++, 12:30 and 3>2 stay words, and so
 #: do std::vector and addresses.
+FIELD_NAME = re.compile(r"[^\W\d_](?:[\w.-]*\w)?")
 _FIELD = re.compile(
-    r"(?P<name>[^\W\d_](?:[\w.-]*\w)?)"
+    rf"(?P<name>{FIELD_NAME.pattern})"
     r"(?:\s*(?P<sign>>=|<=|!=|=|>|<)\s*|(?P<part>~)|(?P<colon>:)(?![/:]))(?=[^\s()（）=<>!~])"
 )
+#: A field between quotes, and the sign after it: "Time (min)"<30.
+_QUOTED_NAME = re.compile(r"[^\W\d_][^=!<>~]*")
+_SIGN = re.compile(r"\s*(?P<sign>>=|<=|!=|=|>|<)\s*(?=[^\s()（）=<>!~])")
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?(?:nan|inf)"
 _WEIGHT = re.compile(rf"\^({_NUMBER})(?![^\s()（）])", re.IGNORECASE)
 _WEIGHTED = re.compile(rf"(.+)\^({_NUMBER})", re.IGNORECASE | re.DOTALL)
@@ -103,7 +107,12 @@ def _token(text: str, at: int, *, is_start: bool) -> Token:
     if character in _OPEN or character in _CLOSE:
         return Token("(" if character in _OPEN else ")", character, at, at + 1)
     if is_start and character in _CLOSING:
-        return _weighted(text, _quote(text, at))
+        quoted = _quote(text, at)
+        if (match := _SIGN.match(text, quoted.end)) and _QUOTED_NAME.fullmatch(quoted.text):
+            value = _value(text, match.end())
+            condition = f"{quoted.text}{match['sign']}{value.text}"
+            return Token("where", text[at : value.end], at, value.end, value.weight, (condition,))
+        return _weighted(text, quoted)
     if is_start and _MINUS.match(text, at):
         return Token("-", character, at, at + 1)
     if is_start and (match := _LIKE.match(text, at)):

@@ -16,7 +16,9 @@ from boolattn.search.result import Hit, SearchResult
 from boolattn.search.searcher import IndexSettings, Searcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
+
+    from boolattn.search.documents import DocumentLike
 
 #: A searcher over a collection that someone else filled.
 BooleanRetriever = Searcher
@@ -38,7 +40,7 @@ class _Search(ModuleType):
 
     def __call__(
         self,
-        documents: Iterable[str | Mapping[str, Any] | Document],
+        documents: Iterable[DocumentLike],
         query: str,
         k: int = 10,
         *,

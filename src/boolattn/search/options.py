@@ -31,6 +31,9 @@ class SearchOptions:
     #: Whether things of a negated kind count, as cream does for "without dairy".
     kinds: bool = True
     allow: Sequence[str] = ()  # words that name nothing of a negated kind, as "cream" above
+    #: Least similarity of a result to the positive part of the query: 0.3 leaves out most of what
+    #: the shipped model finds for words that have nothing to do with the documents.
+    min_score: float | None = None
     exhaustive: bool = False  # whether every document is scored, instead of candidates
     verdicts: bool = True  # whether each result is explained; costs time in long rankings
     offset: int = 0  # better documents to pass over, for the next page

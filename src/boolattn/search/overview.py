@@ -10,15 +10,15 @@ import re
 import weakref
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.errors import QueryError
+from boolattn.kinds.lexicon import load_kinds
 from boolattn.query.tree import And, Atom, Not, Or
 from boolattn.stores.analysis import terms_of
-from boolattn.stores.filters import Filter, parse_filters
-from boolattn.stores.values import count_values, is_number
+from boolattn.stores.filters import Filter, number_ranges, parse_filters
+from boolattn.stores.values import count_values, is_number, items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.query.tree import QueryTree
     from boolattn.stores.base import Reader
+    from boolattn.stores.filters import Field
     from boolattn.stores.values import ValueCounts
 
     _Score = Callable[[set[int], set[int], int], float]
@@ -36,21 +37,9 @@ _MAX_VALUE = 60  # characters; a longer text is no category
 #: Documents from which examples are taken, and characters of each.
 _SAMPLE, _CHARACTERS = 1000, 1500
 #: Topics that are combined; share of the sample that may have one, and documents that must.
-_TOPICS, _MAX_SHARE, _LEAST = 40, 0.4, 3
-_STICKY = 0.5  # of the documents with a phrase's rarer word, the share that has the phrase
-_WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*|[.,;:!?()\[\]|\n]")
-#: Frequent words that are no topics and that the lexical index keeps.
-_COMMON = frozenset(
-    (  # noqa: SIM905 - one word a line
-        "about above after all also although among any because been before being between both "
-        "called can commonly could did does done each either etc first found from had has have "
-        "having her here his how however including into its just known like made make many may "
-        "might more most much must name named new non often one only other our out over own part "
-        "per same see several she should since some such than them then there these they those "
-        "three through two under until use used using usually very was well were what when where "
-        "which while who whose within without would you your "
-    ).split()
-)
+_TOPICS, _MAX_SHARE, _LEAST = 16, 0.4, 3
+_SHORTEST = 3  # letters of a topic
+_WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 
 
 class FacetValue(NamedTuple):
@@ -63,13 +52,15 @@ class FacetValue(NamedTuple):
 
 @dataclass(frozen=True)
 class Facet:
-    """A field of the metadata with few different values."""
+    """A field of the metadata with few different values, or with numbers."""
 
     field: str
     documents: int  # that have a value
     different: int  # values
-    values: tuple[FacetValue, ...]  # the most frequent
+    values: tuple[FacetValue, ...]  # the most frequent; none where numbers have a range
     is_exact: bool = True  # or counted in a sample
+    low: float | None = None  # the least number of the field in the whole index, or year of a date
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -92,47 +83,56 @@ class Overview:
 
     def facets(self, reader: Reader) -> tuple[Facet, ...]:
         """Return the facets of the present state."""
-        known = self._known_of(reader)
-        if "facets" not in known:
-            known["facets"] = find_facets(reader)
-        facets: tuple[Facet, ...] = known["facets"]
+        facets: tuple[Facet, ...] = self._once(reader, "facets", find_facets)
         return facets
 
     def examples(self, reader: Reader) -> tuple[Example, ...]:
         """Return the examples of the present state."""
-        known = self._known_of(reader)
-        if "examples" not in known:
-            known["examples"] = find_examples(reader, self.facets(reader))
-        examples: tuple[Example, ...] = known["examples"]
+        examples: tuple[Example, ...] = self._once(
+            reader, "examples", lambda reader: find_examples(reader, self.facets(reader))
+        )
         return examples
 
-    def _known_of(self, reader: Reader) -> dict[str, Any]:
+    def _once(self, reader: Reader, name: str, find: Callable[[Reader], Any]) -> Any:  # noqa: ANN401
         """Return what is known of the present state; another thread may see another one."""
         # A weak reference: the reader of an old state may hold much memory.
         state = (weakref.ref(reader), reader.count(Filter()))
         if state != self._state:
             self._state, self._known = state, {}
-        return self._known
+        known = self._known
+        if name not in known:
+            known[name] = find(reader)
+        return known[name]
 
 
 def find_facets(reader: Reader) -> tuple[Facet, ...]:
     """Return the fields that divide the documents, those that most documents have first."""
-    names = sorted(reader.fields())[:_LOOKED]
-    return _facets({name: reader.value_counts(name, _VALUES) for name in names})
+    fields = reader.fields()
+    names = sorted(fields)[:_LOOKED]
+    return _facets({name: reader.value_counts(name, _VALUES) for name in names}, fields, 2)
 
 
-def count_facets(documents: Sequence[Document], *, is_exact: bool) -> tuple[Facet, ...]:
+def count_facets(
+    documents: Sequence[Document], fields: Mapping[str, Field], *, is_exact: bool
+) -> tuple[Facet, ...]:
     """Return the fields that divide some documents; ``is_exact`` if there are no others."""
     rows = [document.metadata for document in documents]
     names = sorted({name for row in rows for name in row})[:_LOOKED]
     counts = {name: count_values(rows, name, _VALUES) for name in names}
-    return _facets({name: c._replace(is_exact=is_exact) for name, c in counts.items()})
+    return _facets({name: c._replace(is_exact=is_exact) for name, c in counts.items()}, fields, 1)
 
 
-def _facets(counts: Mapping[str, ValueCounts]) -> tuple[Facet, ...]:
-    facets = []
+def _facets(
+    counts: Mapping[str, ValueCounts], fields: Mapping[str, Field], least: int
+) -> tuple[Facet, ...]:
+    """Return the fields whose values have at least so many documents, on average."""
+    facets, ranges = [], number_ranges(fields)
     for name, (n_documents, n_different, frequent, is_exact) in counts.items():
-        if not 1 < n_different <= min(_DIFFERENT, n_documents / 2):
+        low, high = ranges.get(name, (0.0, 0.0))
+        if low < high and n_different > len(frequent) and _filter_text(name, 1):
+            facets.append(Facet(name, n_documents, n_different, (), is_exact, low, high))
+            continue
+        if not 1 < n_different <= min(_DIFFERENT, n_documents / least):
             continue
         values = [
             FacetValue(value, n, text)
@@ -157,21 +157,33 @@ def _filter_text(name: str, value: Any) -> str:  # noqa: ANN401 - of metadata
     return text if value in chosen else ""
 
 
+def absent_values(reader: Reader, where: Filter) -> tuple[str, ...]:
+    """Name the values of conditions that no document has, with those that there are."""
+    lines = []
+    for condition in where.conditions:
+        if condition.kind == "in" and not reader.count(Filter((condition,))):
+            values = [str(value) for value, _ in reader.value_counts(condition.name, _VALUES)[2]]
+            asked = f"{condition.name}={' or '.join(dict.fromkeys(map(str, condition.values)))}"
+            lines.append(f"no document has {asked}; there are {', '.join(values)}")
+    return tuple(lines)
+
+
 def find_examples(reader: Reader, facets: Sequence[Facet]) -> tuple[Example, ...]:
     """Return a plain query, one with NOT, one with AND and one with OR, where there are any.
 
-    Their operands are phrases, words and values of metadata that several documents hold. In the
-    sample some documents have what each query asks for, and others only a part of it.
+    Their operands are names of things, words of titles and values of metadata that several
+    documents hold. In the sample some have what each query asks for, others only a part of it.
     """
     documents = reader.sample(_SAMPLE)
-    topics = _topics(documents, [str(value) for facet in facets for value, _, _ in facet.values])
+    topics = _topics(documents, [facet.field for facet in facets])
     stems = {name: set(terms_of(name)) for name in topics}
     pairs = [(a, b) for a, b in permutations(topics, 2) if stems[a].isdisjoint(stems[b])]
     plain = max(topics, key=lambda name: (" " in name) * len(topics[name]), default="")
     examples = [Example(plain, Atom(plain))] if plain else []
     used = {plain}
+    order = {name: rank for rank, name in enumerate(topics, start=1)}
     for score, words, join in _KINDS:
-        scores = {pair: score(topics[pair[0]], topics[pair[1]], len(documents)) for pair in pairs}
+        scores = {(a, b): score(topics[a], topics[b], len(documents)) / order[a] for a, b in pairs}
         fitting = [pair for pair in pairs if scores[pair] > 0]
         # Topics that no example has yet come first.
         best = max(fitting, key=lambda p: (used.isdisjoint(p), scores[p]), default=None)
@@ -207,57 +219,40 @@ _KINDS: tuple[tuple[_Score, str, Callable[[Atom, Atom], QueryTree]], ...] = (
 )
 
 
-def _topics(documents: Sequence[Document], values: Sequence[str]) -> dict[str, set[int]]:
-    """Return words and phrases that are likely topics, best first, with the documents of each.
+def _topics(documents: Sequence[Document], fields: Sequence[str]) -> dict[str, set[int]]:
+    """Return likely topics, best first, with the documents of each.
 
-    A topic is in several documents but not in most. It counts more if it is repeated in a text, is
-    in titles, is a value of the metadata, or is a phrase whose words are usually together.
+    A topic is in several documents but not in most. It counts more if it is in titles or is a value
+    of the metadata, or has several words.
     """
-    total: Counter[str] = Counter()
-    titled: Counter[str] = Counter()
     holders: dict[str, set[int]] = {}
     shown: dict[str, Counter[str]] = {}
-    inside: set[str] = set()
+    marked: Counter[str] = Counter()
     for number, document in enumerate(documents):
-        titled.update({text.lower() for text in _phrases(document.title)})
-        for text in _phrases(f"{document.title}\n{document.text[:_CHARACTERS]}"):
-            key = text.lower()
-            total[key] += 1
-            holders.setdefault(key, set()).add(number)
-            shown.setdefault(key, Counter())[text] += 1
-    known = {value.lower() for value in values}
+        values = [v for name in fields for v in items(document.metadata.get(name))]
+        labels = [*_WORD.findall(document.title), *(v for v in values if isinstance(v, str))]
+        marked.update({_key(label) for label in labels})
+        for label in (*labels, *_things(document.text[:_CHARACTERS])):
+            if key := _key(label):
+                holders.setdefault(key, set()).add(number)
+                shown.setdefault(key, Counter())[label] += 1
     most = max(_LEAST, _MAX_SHARE * len(documents))
-    weights: dict[str, float] = {}
-    for key in sorted(holders, key=lambda key: -key.count(" ")):
-        numbers, words = holders[key], key.split(" ")
-        if not _LEAST <= len(numbers) <= most:
-            continue
-        if len(words) > 1:
-            sizes = [len(holders[word]) for word in words]
-            if max(sizes) > most or len(numbers) < _STICKY * min(sizes):
-                continue
-            inside.update({word for word in words if len(numbers) > _STICKY * len(holders[word])})
-        elif key in inside:  # "States" says less than "United States"
-            continue
-        salience = (total[key] - len(numbers) + titled[key]) / len(numbers) + (key in known)
-        weights[key] = len(numbers) * (salience + (len(words) > 1))
+    weights = {
+        key: marked[key] + len(numbers) * (0.2 + 0.3 * (" " in key))
+        for key, numbers in holders.items()
+        if _LEAST <= len(numbers) <= most
+    }
     best = sorted(weights, key=lambda key: (-weights[key], key))[:_TOPICS]
-    return {shown[key].most_common(1)[0][0]: holders[key] for key in best if weights[key] > 0}
+    return {shown[key].most_common(1)[0][0]: holders[key] for key in best}
 
 
-def _phrases(text: str) -> Iterator[str]:
-    """Return the words of a text that may be topics, and pairs of two such words in a row."""
-    last = ""
-    for word in _WORD.findall(text):
-        if not _is_content(word.lower()):
-            last = ""
-            continue
-        yield word
-        if last and last != word:
-            yield f"{last} {word}"
-        last = word
+def _things(text: str) -> Iterator[str]:
+    """Yield the names of things in a text."""
+    for start, end, _ in load_kinds().mentions(text):
+        yield text[start:end]
 
 
-@lru_cache(maxsize=1 << 16)
-def _is_content(word: str) -> bool:
-    return len(word) > 2 and word[0].isalpha() and word not in _COMMON and bool(terms_of(word))
+def _key(label: str) -> str:
+    """Return what plurals and capitals do not change; empty for what is no topic."""
+    is_name = len(label) >= _SHORTEST and len(label) <= _MAX_VALUE and label[0].isalpha()
+    return " ".join(terms_of(label)) if is_name else ""

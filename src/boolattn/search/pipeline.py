@@ -12,20 +12,15 @@ import numpy as np
 from boolattn.errors import QueryError
 from boolattn.query.plan import plan_queries
 from boolattn.query.reading import IS_OFF
-from boolattn.query.tree import Where, atoms
+from boolattn.query.tree import Everything, Where, atoms, signed_atoms
 from boolattn.scoring.exact import Ranked
 from boolattn.search.candidates import NOTHING, PlanRanking, Ranker, Selected
 from boolattn.search.exclusion import Exclusion
-from boolattn.search.overview import count_facets
+from boolattn.search.overview import absent_values, count_facets
 from boolattn.search.queries import QueryReader
 from boolattn.search.result import RANKED_LOWER, Hit, LeftOut, SearchResult
 from boolattn.search.verdicts import explain_lower_rank, judge
-from boolattn.stores.filters import (
-    Filter,
-    alternatives,
-    condition_of,
-    read_filters,
-)
+from boolattn.stores.filters import Filter, alternatives, condition_of, read_filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,21 +30,24 @@ if TYPE_CHECKING:
     from boolattn.query.plan import Plan
     from boolattn.search.options import SearchOptions
     from boolattn.search.overview import Facet
-    from boolattn.stores.base import Keys, Reader
+    from boolattn.stores.base import Array, Keys, Reader
     from boolattn.stores.filters import Condition
 
 _MORE = 100  # documents ranked beyond twice the results, where words leave some out
-#: How the warning begins that there are too few results.
-SHORTENED = "strict NOT left"
+SHORTENED = "strict NOT left"  # begins the warning that there are too few results
 OTHER_LEXICON = (
     "NOT left out words only, not things of a kind: the index was written with another lexicon of "
     "kinds; index again"
 )
+NOTHING_FITS = "nothing fits well: no result has a word of the query, or is near to it in meaning"
 FAR = "all results are less than half as close to the rest of the query as what NOT excludes"
 _FACETED = 500  # best documents among which values of the metadata are counted
 _COMPARED = 10  # first results with which a later one is compared
 _LEFT_OUT = 10  # documents left out that are shown
 _NO_OPERATOR = "no operator was found in it"
+#: Results without a word of the query fit badly below this similarity: 1 in 100 of people's
+#: queries has such results, and two thirds of the queries that were written for other documents.
+_LOW = 0.3
 
 
 @dataclass
@@ -134,8 +132,10 @@ class Pipeline:
 
     def _result(self, query: Selected, ranking: PlanRanking, total: int) -> SearchResult:
         plan, warnings = query.plan, query.plan.warnings
-        if query.conditions and total == 0 and self.reader.counts:
-            warnings += (f"no document meets the conditions: {', '.join(query.conditions)}",)
+        if total == 0 and self.reader.counts:
+            warnings += absent_values(self.reader, query.where)
+            if query.conditions:
+                warnings += (f"no document meets the conditions: {', '.join(query.conditions)}",)
         fitted = ranking.fitted
         for operand in fitted.skipped if fitted else ():
             warnings += (
@@ -152,19 +152,15 @@ class Pipeline:
                 left_out = self._left_out(query, dropped)
             elif self.options.strict_not:
                 warnings += ("strict NOT dropped nothing: the query has no negated operand",)
-            ranked = Ranked(ranking.ranked.rows[: self.k], ranking.ranked.scores[: self.k])
+            ranked = self._first(plan, ranking.ranked)
             hits = tuple(hit for hit in self._hits(query, ranking, ranked) if hit)
-            if hits and not any(hit.fits for hit in hits):
-                warnings += (FAR,)
             ranked_lower: tuple[Hit, ...] = ()
             if self.options.explain:
                 ranked_lower = self._ranked_lower(query, ranking, ranked.rows, hits)
         settings = self.reader.settings
         if is_strict and self.options.kinds and settings.lexicon and not settings.known_kinds:
             warnings += (OTHER_LEXICON,)
-        if self.options.hybrid and self.reader.words_note:
-            warnings += (self.reader.words_note,)
-        return SearchResult(
+        result = SearchResult(
             query=plan.reading.text,
             tree=plan.tree,
             parsed=plan.reading.parsed if plan.fallback != IS_OFF else plan.tree,
@@ -181,11 +177,39 @@ class Pipeline:
             ranked_lower=ranked_lower,
             left_out=left_out,
             facets=facets,
-            warnings=warnings,
             notes=tuple(self._queries.notes.get(plan.reading.text, ())),
             total=total,
             offset=self.options.offset,
         )
+        return replace(result, warnings=warnings + self._doubts(plan, ranked.rows, result))
+
+    def _doubts(self, plan: Plan, keys: Keys, result: SearchResult) -> tuple[str, ...]:
+        """Say whether results are far from the query, and what the store cannot do."""
+        notes = (self.reader.words_note,) if self.options.hybrid and self.reader.words_note else ()
+        least = self.options.min_score
+        if not result.hits:
+            line = f"nothing fits well: no document has a similarity of {least}"
+            return (*notes, line) if least is not None and result.total else notes
+        is_wordless = self.options.verdicts and not any(map(result.highlights, result.hits))
+        if is_wordless and self._similarities(plan, keys).max(initial=0) < _LOW:
+            return (*notes, NOTHING_FITS)
+        return notes if any(hit.fits for hit in result.hits) else (*notes, FAR)
+
+    def _first(self, plan: Plan, ranked: Ranked) -> Ranked:
+        """Return the first documents, without those that are not similar enough."""
+        keys, scores = ranked.rows[: self.k], ranked.scores[: self.k]
+        if self.options.min_score is None:
+            return Ranked(keys, scores)
+        is_near = self._similarities(plan, keys) >= self.options.min_score
+        return Ranked(keys[is_near], scores[is_near])
+
+    def _similarities(self, plan: Plan, keys: Keys) -> Array:
+        """Return how similar documents are to the positive part of a query; infinite to nothing."""
+        positive = [atom for atom, sign in signed_atoms(plan.tree) if sign > 0]
+        if any(isinstance(atom, Everything) for atom in positive) or not positive:
+            return np.full(len(keys), np.inf, np.float32)
+        similarities: Array = self.reader.similarities(plan.clause_vectors, keys).max(0, initial=-1)
+        return similarities
 
     def _facets(self, query: Selected, ranking: PlanRanking, total: int) -> tuple[Facet, ...]:
         """Count values among the best documents that pass filters and exclusions."""
@@ -194,7 +218,8 @@ class Pipeline:
             keys = keys[query.exclusion.keeps(keys)]
         documents = [document for document in self.reader.documents(keys) if document]
         is_all = self.reader.counts and len(ranking.ranked.rows) >= total
-        return count_facets(documents, is_exact=is_all and total <= _FACETED)
+        is_exact = is_all and total <= _FACETED
+        return count_facets(documents, self.reader.fields(), is_exact=is_exact)
 
     def _leave_out(
         self, query: Selected, ranking: PlanRanking

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from boolattn.query.syntax import unparse
@@ -10,12 +11,13 @@ from boolattn.query.tree import signed_atoms
 from boolattn.stores.analysis import matched_words, terms_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from boolattn.query.tree import QueryTree
     from boolattn.search.overview import Facet
 
 KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "ranked lower"
+_SHOWN = 200  # characters of a text in a notebook
 #: Attributes that JSON has under another name.
 _JSON_NAMES = {"parsed": "reading", "is_negated": "excluded", "ranked_lower": "put_down"}
 
@@ -57,7 +59,10 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """The results of one query, and the tree that was searched."""
+    """The results of one query, and the tree that was searched.
+
+    It has a length, and can be iterated: ``for hit in result``.
+    """
 
     query: str  # as it was typed
     tree: QueryTree  # what was searched; one operand where nothing was composed
@@ -84,6 +89,29 @@ class SearchResult:
     total: int = 0  # documents that pass the filters; all of them are ranked, in principle
     offset: int = 0  # better documents that were passed over
     took: Mapping[str, float] = field(default_factory=dict)  # milliseconds by step
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __bool__(self) -> bool:
+        return True  # also without hits
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __getitem__(self, rank: int) -> Hit:
+        return self.hits[rank]
+
+    def _repr_html_(self) -> str:
+        """Return a table for a notebook."""
+        lines = [f"<p>{escape(self.query)} <small>({escape(self.tree_text)})</small></p>"]
+        lines += [f"<p><small>{escape(note)}</small></p>" for note in (*self.warnings, *self.notes)]
+        lines.append("<table><tr><th></th><th>score</th><th>document</th><th>text</th></tr>")
+        for rank, hit in enumerate(self, start=1 + self.offset):
+            start = hit.passage[0] if hit.passage else 0
+            cells = (rank, f"{hit.score:.3f}", hit.title or hit.id, hit.text[start:][:_SHOWN])
+            lines.append(f"<tr><td>{'</td><td>'.join(escape(str(c)) for c in cells)}</td></tr>")
+        return "\n".join([*lines, "</table>"])
 
     @property
     def tree_text(self) -> str:

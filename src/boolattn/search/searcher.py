@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import weakref
-from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.data.records import Document
 from boolattn.encoders.callables import CallableEncoder
-from boolattn.encoders.models import SHIPPED, as_encoder, load_model
+from boolattn.encoders.models import SHIPPED, absolute_name, as_encoder, load_model
 from boolattn.errors import ConfigError, DataError, QueryError
-from boolattn.files import scratch_folder
+from boolattn.files import atomic_folder, scratch_folder
 from boolattn.kinds.lexicon import Kinds
 from boolattn.query.parser import SHIPPED as SHIPPED_PARSER
 from boolattn.query.parser import load_parser
 from boolattn.query.reading import check_queries
+from boolattn.search.documents import as_documents
 from boolattn.search.options import read_options
 from boolattn.search.overview import Overview
 from boolattn.search.pipeline import Pipeline
@@ -29,15 +29,16 @@ from boolattn.stores.address import create_store, open_store
 from boolattn.stores.base import Store
 from boolattn.stores.filters import Filter
 from boolattn.stores.foreign import ForeignStore
-from boolattn.stores.local.store import LocalDraft
+from boolattn.stores.local.store import LocalDraft, LocalStore
 from boolattn.stores.settings import StoreSettings, check_ids, check_model
 from boolattn.stores.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from boolattn.data.records import Document
     from boolattn.query.parser import Parser
+    from boolattn.search.documents import DocumentLike
     from boolattn.search.overview import Example, Facet
     from boolattn.search.result import SearchResult
     from boolattn.stores.writer import Encode
@@ -81,6 +82,11 @@ class Searcher:
             embedding endpoint, a sentence-transformers model, or any function from texts to
             vectors.
         parser: Of plain text: a parser, the name of one, or ``None`` for explicit syntax only.
+
+    >>> texts = ["A moth found in Borneo.", "A moth found in Borneo and Sumatra."]
+    >>> searcher = Searcher.from_texts(texts)
+    >>> [hit.text for hit in searcher.search("moths of Borneo but not Sumatra")]
+    ['A moth found in Borneo.']
     """
 
     @checked
@@ -132,8 +138,8 @@ class Searcher:
     def build(
         cls,
         address: str | Path,
-        documents: Iterable[Document],
-        encoder: Any,  # noqa: ANN401 - see as_encoder
+        documents: Iterable[DocumentLike],
+        encoder: Any = SHIPPED,  # noqa: ANN401 - see as_encoder
         *,
         parser: Parser | str | None = SHIPPED_PARSER,
         encode: Encode | None = None,
@@ -144,14 +150,17 @@ class Searcher:
 
         Args:
             address: Of the store, which appears when it is complete.
-            documents: Each with its own id.
-            encoder: The model.
+            documents: Texts, whose ids are their positions; or documents; or mappings with
+                ``text`` and, if there are any, ``id``, ``title`` and metadata.
+            encoder: The model; the store remembers its name.
             parser: As in the class.
             encode: Encodes lists of texts, on a cluster for example; left out, the model does.
             progress: Called with the number of documents just encoded.
             **settings: Values of :class:`IndexSettings`.
         """
-        chosen = build(IndexSettings, settings, source="Searcher.build")
+        is_name = isinstance(encoder, str | Path) and "://" not in str(encoder)
+        named = {"model": absolute_name(str(encoder))} if is_name else {}
+        chosen = build(IndexSettings, named | settings, source="Searcher.build")
         model = as_encoder(encoder)
         passages = model.max_tokens if chosen.passages is None else chosen.passages
         store_settings = StoreSettings(
@@ -178,30 +187,20 @@ class Searcher:
         with create_store(address, store_settings, **options) as draft:
             if isinstance(draft, LocalDraft):
                 draft.sample = model.encode_operands
-            writer.write(draft, documents, size=chosen.segment_size)
+            writer.write(draft, as_documents(documents), size=chosen.segment_size)
         return cls(open_store(address), model, parser)
 
     @classmethod
     def from_texts(
         cls,
-        documents: Iterable[str | Mapping[str, Any] | Document],
+        documents: Iterable[DocumentLike],
         encoder: Any = SHIPPED,  # noqa: ANN401 - see as_encoder
         **settings: Any,
     ) -> Searcher:
-        """Search texts without naming a folder: theirs is temporary, and goes with the searcher.
-
-        Args:
-            documents: Texts, whose ids are their positions; or documents; or mappings with
-                ``text`` and, if there are any, ``id``, ``title`` and metadata.
-            encoder: As in the class.
-            **settings: Values of :class:`IndexSettings`.
-        """
-        if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
-            raise DataError(f"documents are a list of texts, not {type(documents).__name__}")
+        """Search texts in a temporary folder, which goes with the searcher; as :meth:`build`."""
         with ExitStack() as stack:
             folder = stack.enter_context(scratch_folder())
-            records = (_document(position, value) for position, value in enumerate(documents))
-            searcher = cls.build(folder, records, as_encoder(encoder), **settings)
+            searcher = cls.build(folder, documents, encoder, **settings)
             weakref.finalize(searcher, stack.pop_all().close)
         return searcher
 
@@ -246,7 +245,7 @@ class Searcher:
     @checked
     def add(
         self,
-        documents: Iterable[Document],
+        documents: Iterable[DocumentLike],
         *,
         replace_old: bool = False,
         encode: Encode | None = None,
@@ -266,8 +265,27 @@ class Searcher:
         with self.store.adding(replace_old=replace_old) as draft:
             if isinstance(draft, LocalDraft):
                 draft.sample = self.encoder.encode_operands
-            writer.write(draft, documents, replace_old=replace_old)
+            records = as_documents(documents, lambda name: bool(draft.known([name])))
+            writer.write(draft, records, replace_old=replace_old)
         self._overview = Overview()
+
+    def update(self, documents: Iterable[DocumentLike], **options: Any) -> None:
+        """Add documents as :meth:`add` does; one with an id that is there replaces it."""
+        self.add(documents, replace_old=True, **options)
+
+    def save(self, folder: str | Path) -> None:
+        """Copy a local store, also a temporary one, to a new folder that can be opened.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     Searcher.from_texts(["moths", "ants"]).save(f"{folder}/insects")
+        ...     len(Searcher.open(f"{folder}/insects"))
+        2
+        """
+        if not isinstance(self.store, LocalStore):
+            raise ConfigError(f"{self.store.label} is no folder; index its documents into one")
+        with atomic_folder(Path(folder), finish=open_store) as draft:
+            shutil.copytree(self.store.folder, draft, dirs_exist_ok=True)
 
     def delete(self, ids: Iterable[str]) -> None:
         """Remove documents by id; with an unknown id nothing is removed."""
@@ -322,15 +340,3 @@ class Searcher:
             if reader.counts:
                 n = min(n, max(1, reader.count(Filter())))
             return Pipeline(reader, self.encoder, self.parser, chosen, n).run(list(queries))
-
-
-def _document(position: int, value: str | Mapping[str, Any] | Document) -> Document:
-    if isinstance(value, Document):
-        return value
-    values = dict(value) if isinstance(value, Mapping) else {"text": value}
-    if not isinstance(values.get("text"), str):
-        raise DataError(f"document {position} has no text; give texts, or mappings with 'text'")
-    name: Any
-    name, title, text = values.pop("id", position), values.pop("title", ""), values.pop("text")
-    name = str(name) if isinstance(name, Integral) else name
-    return Document(id=name, text=text, title="" if title is None else title, metadata=values)

@@ -42,6 +42,7 @@ _MORE_CANDIDATES = 200
 #: Fields of a request that are options of a search.
 _SEARCH_OPTIONS = {"offset", "mode", "positive", "negative", "filters"}
 _SEARCH_OPTIONS |= {"hybrid", "compose", "strict_not", "kinds", "allow", "explain"}
+_SEARCH_OPTIONS |= {"facets", "min_score"}
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ class Handlers:
         k = max(request.offset + request.k, COMPARED_DEPTH)
         # Explained, so that documents of the plain list that rank low are explained too.
         values |= {"explain": True, "offset": 0}
-        plain = values | {"compose": False, "strict_not": False, "explain": False}
+        plain = values | {"compose": False, "strict_not": False, "explain": False, "facets": False}
         return await asyncio.gather(
             submit(Options.of(k, **values)), submit(Options.of(k, is_plain=True, **plain))
         )
@@ -254,6 +255,10 @@ class Handlers:
             n_compared=result.n_compared,
             hybrid=result.hybrid,
             strict_not=result.strict_not,
+            facets=[
+                schemas.FacetReply.model_validate(facet, from_attributes=True)
+                for facet in result.facets
+            ],
             left_out=[schemas.LeftOutReply(**vars(document)) for document in result.left_out],
             hits=hits,
             took=took,

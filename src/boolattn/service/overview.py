@@ -13,7 +13,7 @@ import boolattn
 from boolattn.query.syntax import unparse
 from boolattn.query.tree import operators_of
 from boolattn.service.handlers import Handlers, Options
-from boolattn.service.schemas import QUERY, Value
+from boolattn.service.schemas import QUERY, FacetReply
 
 if TYPE_CHECKING:
     from boolattn.search.overview import Example
@@ -42,24 +42,6 @@ class ExamplesReply(BaseModel):
     """Queries to try, taken from the documents."""
 
     examples: list[ExampleReply]
-
-
-class FacetValue(BaseModel):
-    """A value of a field."""
-
-    value: Value
-    documents: int = Field(description="In the whole index.")
-    filter: str = Field(description="For GET /search.", examples=["family=Sphingidae"])
-
-
-class FacetReply(BaseModel):
-    """A field of the metadata with few different values; a list has each of its values."""
-
-    field: str = Field(examples=["family"])
-    documents: int = Field(description="That have a value.")
-    different: int = Field(description="Number of different values; the most frequent are given.")
-    values: list[FacetValue]
-    is_exact: bool = Field(description="Whether all documents were counted, or a sample.")
 
 
 class FacetsReply(BaseModel):

@@ -68,6 +68,10 @@ class _SearchOptions(BaseModel):
         description="Also return documents that one vector would rank among the first, and "
         "composition ranks lower; when comparing, the plain list has them.",
     )
+    facets: bool = Field(
+        default=False, description="Count values of the metadata among the best documents."
+    )
+    min_score: float | None = Field(default=None, description="Least score of a result.")
     compare: bool = Field(
         default=False, description="Search with one vector too, by the same model or --plain-index."
     )
@@ -80,9 +84,7 @@ class SearchParameters(_SearchOptions):
 
     q: str = Field(default="", description="The query.", examples=[QUERY])
     filter: list[str] = Field(
-        default=[],
-        description="For example year>=1990, on<2024-03, tags~veg; may be repeated.",
-        examples=[["year>=1990"]],
+        default=[], description="For example year>=1990, on<2024-03, tags~veg; may be repeated."
     )
 
 
@@ -131,9 +133,7 @@ class OperandReply(BaseModel):
         default="words", description="Words; a document, like:ID; a condition, year>=1990."
     )
     weight: float = 1.0
-    spans: list[tuple[int, int]] = Field(
-        description="Half-open character spans in the query.", examples=[[(0, 15)]]
-    )
+    spans: list[tuple[int, int]] = Field(description="Half-open character spans in the query.")
     is_excluded: bool = Field(description="Whether the operand is negated.")
 
 
@@ -141,9 +141,7 @@ class ParseReply(BaseModel):
     """The parsed query."""
 
     query: str = Field(examples=[QUERY])
-    tree: str = Field(
-        description="In explicit syntax.", examples=["moths of Borneo NOT moths of Sumatra"]
-    )
+    tree: str = Field(description="In explicit syntax.")
     nodes: TreeNode = Field(description="The same tree as nodes.")
     operands: list[OperandReply]
     operators: list[str] = Field(examples=[["not"]])
@@ -151,15 +149,12 @@ class ParseReply(BaseModel):
     is_composed: bool = Field(
         description="Whether operands were scored one by one; false: one vector for the query."
     )
-    why_one_vector: str = Field(
-        description="Empty if composed.", examples=["no operator was found in it"]
-    )
+    why_one_vector: str = Field(description="Empty if composed.")
     reading: str = Field(description="The parsed tree, even if its confidence is too low.")
     warnings: list[str] = Field(
         default=[],
         description="For people: cue words that became no operator and why, negated operands that "
         "were ignored, results that are missing.",
-        examples=[["'not' is no operator here: a document has this title; …"]],
     )
     notes: list[str] = Field(
         default=[], description="Words that were corrected, numbers that became conditions."
@@ -249,12 +244,7 @@ class HitReply(DocumentReply):
         "not among the first k.",
         examples=["kept"],
     )
-    why: str = Field(
-        description="What counts against it.",
-        examples=[
-            "matches the negated operand 'Sumatra' more than 97% of the documents that fit best"
-        ],
-    )
+    why: str = Field(description="What counts against it.")
     other: OtherRank | None = Field(default=None, description="Only when comparing.")
 
 
@@ -264,6 +254,26 @@ class ListReply(BaseModel):
     system: str = Field(examples=["boolean"])
     label: str = Field(description="Name of the system for people.")
     hits: list[HitReply]
+
+
+class FacetValue(BaseModel):
+    """A value of a field."""
+
+    value: Value
+    documents: int
+    filter: str = Field(description="For GET /search.", examples=["family=Sphingidae"])
+
+
+class FacetReply(BaseModel):
+    """A field of the metadata with few different values, or with many numbers."""
+
+    field: str = Field(examples=["family"])
+    documents: int = Field(description="That have a value.")
+    different: int = Field(description="Number of different values; the most frequent are given.")
+    values: list[FacetValue] = Field(description="A list has each of its values; none: a range.")
+    is_exact: bool = Field(description="Whether all documents were counted, or a sample.")
+    low: float | None = Field(description="The least number in the index, or year of a date.")
+    high: float | None = Field(description="The largest one.")
 
 
 class LeftOutReply(BaseModel):
@@ -287,6 +297,7 @@ class SearchReply(ParseReply):
     n_compared: int = Field(default=0, description="Documents that ranks are among.")
     hybrid: bool = Field(description="Whether lexical search was added.")
     strict_not: bool = Field(description="Whether a negated operand's words removed documents.")
+    facets: list[FacetReply] = Field(default=[], description="With facets; of the result.")
     left_out: list[LeftOutReply] = Field(default=[], description="The best that were removed.")
     put_down: list[HitReply] = Field(
         default=[], description="Documents ranked lower by composition; with explain, not compare."

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from boolattn.stores.base import Draft, Store
     from boolattn.stores.settings import StoreSettings
@@ -34,7 +35,12 @@ def open_store(address: str | Path, *, verify: bool = False) -> Store:
     With ``verify`` every byte of a folder is compared with its hash.
     """
     kind = _store_class(str(address))
-    options = {"verify": verify} if kind.__name__ == _LOCAL[1] else {}
+    options = {}
+    if kind.__name__ == _LOCAL[1]:
+        options = {"verify": verify}
+        if Path(address).is_file():
+            command = f"boolattn index {shlex.quote(str(address))}"
+            raise ConfigError(f"{address} is a file, not an index; make one of it: {command}")
     store: Store = kind.open(str(address), **options)
     return store
 

@@ -1,4 +1,4 @@
-"""Documents from files: JSON lines, JSON, CSV, TSV, Parquet, a folder of texts, or stdin (``-``).
+"""Documents from files: JSON lines, JSON, CSV, TSV, Parquet, Excel, a folder, or stdin (``-``).
 
 A row has a text, an id and a title, in the fields that are named, or else in the usual ones. All
 other fields are metadata; those in an object ``metadata`` too.
@@ -11,6 +11,7 @@ import csv
 import json
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from boolattn.data.records import Document
 from boolattn.errors import DataError, MissingDataError
 from boolattn.jsonl import ENDINGS, MAX_LINE, check_object, parse_object, read_lines, too_long
+from boolattn.stores.filters import known_name
+from boolattn.stores.text_files import READERS, read_sheets, read_text
 from boolattn.stores.values import as_boolean, flatten
 
 if TYPE_CHECKING:
@@ -30,8 +33,11 @@ if TYPE_CHECKING:
 STDIN = Path("-")
 _IDS, _TITLES, _METADATA = ("id", "_id"), ("title", "name"), "metadata."
 _TEXTS = ("text", "contents", "content", "body", "description", "abstract")
-_FOLDER_ENDINGS = (".txt", ".md", ".markdown")
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")
+
+
+class EmptyDocumentError(DataError):
+    """A document has neither a title nor a text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +49,12 @@ class Fields:
     title: str = ""
 
 
-def read_documents(
+def read_documents(  # noqa: PLR0913 - what a file may need
     path: Path,
     fields: Fields | None = None,
     *,
     on_bad: Callable[[str], None] | None = None,
+    on_empty: Callable[[str], None] | None = None,
     makes_ids: bool = True,
     max_line: int = MAX_LINE,
     follow_links: bool = False,
@@ -59,6 +66,7 @@ def read_documents(
         fields: What is where in a row.
         on_bad: Called with the message for each row that cannot be read, which is then left out;
             without it, the first such row is an error.
+        on_empty: The same for documents without a text and a title.
         makes_ids: Whether a row without an id gets its title or else its number as one.
         max_line: Most bytes of a line, and of a whole JSON file.
         follow_links: Whether files of a folder that are links are read too.
@@ -77,9 +85,10 @@ def read_documents(
                 str(position) if makes_ids else "", seen
             )
         except DataError as error:
-            if on_bad is None:
+            tell = (on_empty if isinstance(error, EmptyDocumentError) else None) or on_bad
+            if tell is None:
                 raise
-            on_bad(str(error))
+            tell(str(error))
             continue
         seen[document.id] = position
         yield document
@@ -99,11 +108,13 @@ def _rows(path: Path, max_line: int, *, follow_links: bool) -> tuple[Rows, bool]
     kind = name.rpartition(".")[2]
     if kind == "parquet":
         return _parquet(path), False
-    if path.suffix in _FOLDER_ENDINGS:
+    if kind == "xlsx":
+        return iter(read_sheets(path)), False
+    if path.suffix.lower() in READERS:
         return _folder(path.parent, [path]), False
     if path != STDIN and kind not in ("jsonl", "ndjson", "json", "csv", "tsv"):
-        kinds = ".jsonl, .json, .csv, .tsv, .parquet, .txt or .md"
-        raise DataError(f"{path}: documents are in a file that ends in {kinds}, or in a folder")
+        kinds = f".jsonl, .json, .csv, .tsv, .parquet, .xlsx, {', '.join(READERS)}"
+        raise DataError(f"{path}: unknown type; documents are in files of the types {kinds}")
     lines = (
         (n, line.removeprefix("\ufeff") if n == 1 else line)
         for n, line in read_lines(path, max_line)
@@ -205,26 +216,25 @@ def _text_files(folder: Path, *, follow_links: bool) -> list[Path]:
     files = [
         path
         for path in folder.rglob("*")
-        if path.suffix in _FOLDER_ENDINGS and path.is_file()
+        if path.suffix.lower() in READERS and path.is_file()
         if follow_links or path.resolve() == resolved / path.relative_to(folder)
     ]
     if not files:
-        kinds = " or ".join(_FOLDER_ENDINGS[:2])
-        raise DataError(f"{folder} holds no {kinds} files; links need --follow-links")
+        kinds = ", ".join(READERS)
+        raise DataError(f"{folder} holds no files that end in {kinds}; links need --follow-links")
     return sorted(files)
 
 
 def _folder(folder: Path, files: list[Path]) -> Rows:
-    """Read a document from each file; its title is its first heading, or its name."""
+    """Read a document from each file; its title is its own one, or its name."""
     for file in files:
         name = file.relative_to(folder)
         try:
-            text = "\n".join(line for _, line in read_lines(file))
+            title, text = read_text(file)
         except DataError as error:
             yield str(file), error
             continue
-        heading = re.search(r"^#+ +(.+)", text, re.M) if file.suffix != ".txt" else None
-        row = {"id": name.as_posix(), "title": heading[1].strip() if heading else name.stem}
+        row = {"id": name.as_posix(), "title": title or name.stem}
         inside = {"folder": name.parent.as_posix()} if len(name.parts) > 1 else {}
         yield str(file), row | inside | {"text": text}
 
@@ -244,12 +254,15 @@ class _Row:
     def document(self, number: str, seen: Mapping[str, int | str]) -> Document:
         """Make a document; ``number`` is the id of last resort, if it is not empty."""
         fields = self._fields
-        title = self._take((fields.title,) if fields.title else _TITLES, is_needed=False)
+        # A wrong name is told at the first row; later ones may have no title.
+        is_needed = bool(fields.title) and not seen
+        title = self._take((fields.title,) if fields.title else _TITLES, is_needed=is_needed)
         texts = [self._take((name,)) for name in fields.text] or [self._take(_TEXTS)]
         text = "\n".join(part for part in texts if part.strip())
         if not text.strip() and not title.strip():
             names = fields.text or _TEXTS
-            raise self._error(next((n for n in names if n in self._names), names[0]), "is empty")
+            name = next((n for n in names if n in self._names), names[0])
+            raise EmptyDocumentError(f"{self._where}: the field {name!r} is empty")
         ids = (fields.id,) if fields.id else _IDS
         if fields.id or not self._values.keys().isdisjoint(ids):
             if not (name := self._take(ids)):
@@ -270,9 +283,10 @@ class _Row:
 
     def _take(self, names: tuple[str, ...], *, is_needed: bool = True) -> str:
         """Remove and return the first of some fields that the row has."""
+        names = tuple(known_name(name, self._names) for name in names)
         name = next((name for name in names if name in self._values), None)
         if name is None:
-            if is_needed:
+            if is_needed and not any(name in self._names for name in names):  # null is empty
                 raise self._error(names[0], "is missing")
             return ""
         value = self._values.pop(name)
@@ -291,7 +305,10 @@ class _Row:
                 _TEXTS[0]: "; name one with --text-field",
                 _IDS[0]: "; name one with --id-field",
             }
+            near = get_close_matches(name.lower(), [name.lower() for name in self._names], 1)
+            meant = [other for other in self._names if other.lower() in near]
             text += f"; there are {', '.join(self._names)}{option.get(name, '')}"
+            text += f"; did you mean {meant[0]!r}?" if meant else ""
         return DataError(text)
 
 

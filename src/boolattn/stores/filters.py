@@ -151,7 +151,8 @@ def parse_filters(texts: Iterable[str]) -> dict[str, Any]:
         if match is None:
             raise QueryError(f"filter {text!r} is not of the form key=value, key!=value or key>=1")
         kind, value = _SIGNS[match["sign"]], match["value"].strip()
-        conditions = filters.setdefault(match["name"].strip(), {})
+        name = match["name"].strip().strip('"')
+        conditions = filters.setdefault(name, {})
         if kind in RANGES:
             conditions[kind] = _limit(value, text)
         elif kind == "contains":
@@ -165,15 +166,22 @@ def parse_filters(texts: Iterable[str]) -> dict[str, Any]:
 
 def resolve(condition: Condition, fields: Mapping[str, Field]) -> Condition:
     """Add to a condition what depends on the store; refuse a field that it does not have."""
-    name = condition.name
+    name = known_name(condition.name, fields)
     if name not in fields:
         names = ", ".join(sorted(fields)) or "none"
         raise QueryError(f"no document has the field {name!r}; there are: {names}")
+    condition = replace(condition, name=name)
     if condition.kind in RANGES:
         return _with_column(condition, fields[name])
     if condition.kind == "contains":
         return condition
     return replace(condition, hashes=tuple(map(filter_hash, condition.values)))
+
+
+def known_name(name: str, names: Iterable[str]) -> str:
+    """Return the name as it is known, where only capitals differ; else the name itself."""
+    known = [other for other in names if other.casefold() == name.casefold()]
+    return name if name in known or len(known) != 1 else known[0]
 
 
 def _with_column(condition: Condition, field: Field) -> Condition:

@@ -18,33 +18,70 @@ export function nameOfOperand({ text, kind, weight }) {
 export const likeOf = (id) => `${LIKE}"${id.replace(/["\\]/g, "\\$&")}"`;
 const idOf = (text) => text.slice(LIKE.length).replace(/^"(.*)"$/s, "$1").replace(/\\(["\\])/g, "$1");
 
-function facet(one, state, change) {
-  const more = one.different - one.values.length;
+const countOf = (documents) =>
+  h("span", { class: "count" }, h("span", { class: "visually-hidden" }, ", "), documents.toLocaleString("en"), h("span", { class: "visually-hidden" }, " documents"));
+
+// Of a field that is filtered already, the other values have no count in the result.
+function values(facet, current, state, change) {
+  const counts = current && new Map(current.values.map((one) => [one.filter, one.documents]));
+  // Only the most frequent values of a result are counted.
+  const absent = current && current.different === current.values.length ? 0 : null;
+  const isFiltered = facet.values.some(({ filter }) => state.filter.includes(filter));
   const toggle = (text, isOn) => change({ filter: isOn ? [...state.filter, text] : state.filter.filter((own) => own !== text) });
+  return facet.values.map(({ value, documents, filter }) => {
+    const isOn = state.filter.includes(filter);
+    const n = counts ? (counts.get(filter) ?? absent) : documents;
+    return h(
+      "label",
+      {},
+      h("input", { type: "checkbox", checked: isOn, onchange: (event) => toggle(filter, event.target.checked) }),
+      h("span", { dir: "auto" }, String(value)),
+      n === null || (isFiltered && !isOn) ? null : countOf(n),
+    );
+  });
+}
+
+// The least and the largest number that a document may have.
+function range(facet, state, change) {
+  const limit = (sign, words, placeholder) => {
+    const start = facet.field + sign;
+    const present = state.filter.find((text) => text.startsWith(start));
+    const set = (text) => change({ filter: [...state.filter.filter((own) => own !== present), ...(text ? [start + text] : [])] });
+    return h("input", {
+      type: "number", step: "any", "aria-label": `${facet.field}, ${words}`, placeholder,
+      value: present?.slice(start.length), onchange: (event) => set(event.target.value.trim()),
+    });
+  };
+  const shown = (number) => String(Number(number.toPrecision(12)));
+  return h("p", { class: "range" }, limit(">=", "at least", shown(facet.low)), "–", limit("<=", "at most", shown(facet.high)));
+}
+
+function field(facet, current, state, change) {
+  const more = facet.different - facet.values.length;
   return h(
     "fieldset",
     {},
-    h("legend", {}, one.field),
-    one.values.map(({ value, documents, filter }) =>
-      h(
-        "label",
-        {},
-        h("input", { type: "checkbox", checked: state.filter.includes(filter), onchange: (event) => toggle(filter, event.target.checked) }),
-        h("span", { dir: "auto" }, String(value)),
-        h("span", { class: "count" }, h("span", { class: "visually-hidden" }, ", "), documents.toLocaleString("en"), h("span", { class: "visually-hidden" }, " documents")),
-      ),
-    ),
-    more > 0 ? h("p", { class: "hint" }, `and ${plural(more, "other value")}: ${one.field}=…`) : null,
+    h("legend", {}, facet.field),
+    facet.low === null
+      ? [values(facet, current, state, change), more > 0 ? h("p", { class: "hint" }, `and ${plural(more, "other value")}: ${facet.field}=…`) : null]
+      : range(facet, state, change),
   );
 }
 
-export function drawFacets(reply, state, change) {
-  $("filters").hidden = false;
-  const open = document.activeElement?.closest("#facets label")?.innerText;
-  fill($("facets"), reply.facets.map((one) => facet(one, state, change)));
-  fill($("field-names"), reply.facets.map((one) => h("option", { value: `${one.field}=` })));
+// The fields of the index, with the counts of a result where there is one.
+export function drawFacets(reply, result, state, change) {
+  $("filters").hidden = !reply.facets.length;
+  const nameOfBox = (box) => box?.ariaLabel ?? box?.nextElementSibling?.innerText;
+  const name = nameOfBox(document.activeElement?.closest("#facets input"));
+  const current = new Map((result?.facets ?? []).map((facet) => [facet.field, facet]));
+  const empty = { values: [], different: null };
+  fill($("facets"), reply.facets.map((facet) => field(facet, result && (current.get(facet.field) ?? empty), state, change)));
+  fill($("field-names"), reply.facets.map((facet) => h("option", { value: `${facet.field}=` })));
+  const first = reply.facets.find((facet) => facet.low !== null);
+  $("condition").placeholder = first ? `${first.field}>=${first.low}` : (reply.facets[0]?.values[0].filter ?? "");
+  $("counted").textContent = result ? "Counts are of the best documents of this search." : "Counts are of all documents.";
   // The box that was just changed keeps the focus.
-  if (open) [...$("facets").querySelectorAll("label")].find((label) => label.innerText === open)?.querySelector("input").focus();
+  if (name) [...$("facets").querySelectorAll("input")].find((box) => nameOfBox(box) === name)?.focus();
 }
 
 async function nameOf(id, load, element) {
@@ -55,7 +92,7 @@ async function nameOf(id, load, element) {
 
 function chip(kind, text, state, change, load) {
   const name = h("span", { class: "name", dir: "auto" }, text);
-  const words = { filter: "", positive: "more like ", negative: "fewer like " }[kind];
+  const words = { filter: "", positive: "more like ", negative: "fewer like ", allow: "not excluded: " }[kind];
   if (text.startsWith(LIKE)) nameOf(idOf(text), load, name);
   const remove = () => {
     change({ [kind]: state[kind].filter((own) => own !== text) });
@@ -70,7 +107,7 @@ function chip(kind, text, state, change, load) {
 }
 
 export function drawChips(state, change, load) {
-  const chips = ["filter", "positive", "negative"].flatMap((kind) =>
+  const chips = ["filter", "positive", "negative", "allow"].flatMap((kind) =>
     state[kind].map((text) => chip(kind, text, state, change, load)),
   );
   fill($("chips"), chips);

@@ -4,15 +4,18 @@
 import { fill, h, plural } from "./dom.js";
 import { drawChips, drawFacets, likeOf, remember } from "./filters.js";
 import { drawNotes, drawParse } from "./parse.js";
-import { drawList, summary } from "./results.js";
+import { drawLeftOut, drawList, summary } from "./results.js";
 
 const $ = (id) => document.getElementById(id);
 const lists = document.querySelector(".lists");
 const SWITCHES = ["mode", "hybrid", "strict_not"];
-const LISTS = ["filter", "positive", "negative"];
+const LISTS = ["filter", "positive", "negative", "allow"];
+const REPLY = ["parse", "results", "notes", "left-out", "compare-field"]; // what shows a reply
+const N_EXAMPLES = 3;
 const N_RESULTS = 10;
 let about = { plain: null, max_k: 100, has_words: false };
 let facets = null;
+let shown = null; // the last reply
 let state = fromAddress();
 let running = null;
 
@@ -40,7 +43,7 @@ async function call(path, options = {}) {
 const loadDocument = (id) => call(`/documents/${encodeURIComponent(id)}`);
 
 function showError(error, query) {
-  for (const id of ["parse", "results", "notes"]) $(id).hidden = true;
+  for (const id of REPLY) $(id).hidden = true;
   $("status").textContent = "";
   if (error.code === "no_key" || error.code === "wrong_key") {
     $("key").hidden = false;
@@ -59,7 +62,7 @@ function fromAddress() {
   for (const name of SWITCHES) found[name] = values.get(name) ?? "";
   for (const name of ["hybrid", "strict_not"]) if (found[name]) found[name] = String(/^(on|true|1)$/.test(found[name]));
   for (const name of LISTS) found[name] = [...new Set(values.getAll(name))];
-  return { ...found, compare: values.get("compare") !== "false" };
+  return { ...found, compare: values.get("compare") === "true" };
 }
 
 // Only what differs from the default, under the API's names.
@@ -74,7 +77,7 @@ function parameters() {
 
 function addressOf() {
   const values = parameters();
-  if (!state.compare) values.set("compare", "false");
+  if (state.compare) values.set("compare", "true");
   return `/?${values}`;
 }
 
@@ -83,7 +86,7 @@ function showState() {
   for (const name of SWITCHES) $(name).value = state[name];
   $("k").value = String(state.k);
   $("compare").checked = state.compare;
-  if (facets) drawFacets(facets, state, change);
+  if (facets) drawFacets(facets, shown, state, change);
   drawChips(state, change, loadDocument);
 }
 
@@ -107,6 +110,7 @@ async function search(isNew = true) {
   $("error").hidden = true;
   document.body.setAttribute("aria-busy", "true");
   const asked = parameters();
+  asked.set("facets", "true");
   if (about.plain !== null && state.compare) asked.set("compare", "true");
   const explained = new URLSearchParams({ q: state.q, mode: state.mode || "auto" });
   for (const name of ["positive", "negative"]) for (const text of state[name]) explained.append(name, text);
@@ -130,8 +134,15 @@ function draw(reply, explained) {
     more: (id) => like("positive", "negative", id),
     fewer: (id) => like("negative", "positive", id),
   };
+  drawLeftOut($("left-out"), reply, {
+    takeBack: (word) => change({ allow: [...new Set([...state.allow, word])] }),
+    rankLower: () => change({ strict_not: "false" }),
+  });
   drawList($("boolean"), "boolean", reply, reply.operands, actions);
-  const isCompared = reply.plain !== null;
+  const ids = (hits) => hits.map((hit) => hit.id).join("\n");
+  const isSame = reply.plain !== null && ids(reply.plain.hits) === ids(reply.hits);
+  const isCompared = reply.plain !== null && !isSame;
+  $("same").hidden = !isSame;
   $("plain").hidden = !isCompared;
   document.querySelector(".switch").hidden = !isCompared;
   lists.classList.toggle("single", !isCompared);
@@ -140,7 +151,10 @@ function draw(reply, explained) {
     drawList($("plain"), "plain", reply.plain, reply.operands, actions);
   } else show("boolean");
   drawPages(reply);
+  shown = reply;
+  if (facets) drawFacets(facets, shown, state, change);
   $("results").hidden = false;
+  $("compare-field").hidden = !about.plain;
   $("status").textContent = summary(reply);
 }
 
@@ -178,13 +192,13 @@ const isShown = (name) => $(name).getClientRects().length > 0;
 function move(key) {
   const inPlain = $("plain").contains(document.activeElement);
   const inBoolean = $("boolean").contains(document.activeElement);
-  const here = inPlain ? "plain" : inBoolean || !isShown("plain") ? "boolean" : isShown("boolean") ? "boolean" : "plain";
+  const here = inPlain || (!inBoolean && !isShown("boolean")) ? "plain" : "boolean";
   const own = titles(here);
   const place = own.indexOf(document.activeElement);
   if (key === "ArrowDown") return own[Math.min(place + 1, own.length - 1)];
   if (key === "ArrowUp") return place > 0 ? own[place - 1] : $("query");
   if (place < 0) return null;
-  const there = key === "ArrowLeft" ? "plain" : "boolean";
+  const there = key === "ArrowLeft" ? "boolean" : "plain";
   if ($(there).hidden) return null;
   if (!isShown(there)) show(there);
   const others = titles(there);
@@ -222,27 +236,35 @@ function restore() {
   state = fromAddress();
   showState();
   if (canSearch()) return search(false);
-  for (const id of ["parse", "results", "notes", "error"]) $(id).hidden = true;
+  for (const id of [...REPLY, "error"]) $(id).hidden = true;
+  shown = null;
   $("status").textContent = "";
   return null;
 }
 
 function drawAbout() {
-  const compared = about.plain ? `, compared with ${about.plain}` : "";
-  $("about").textContent = `${plural(about.documents, "document")}, searched with ${about.boolean}${compared}.`;
+  $("about").textContent = `${plural(about.documents, "document")}, searched with ${about.boolean}.`;
+  $("holds").textContent = about.documents ? `This index holds ${plural(about.documents, "document")}.` : "This index holds no documents yet.";
   $("k").max = String(about.max_k);
   $("query").maxLength = about.max_length;
   $("hybrid-field").hidden = !about.has_words;
-  $("compare-field").hidden = !about.plain;
-  $("compared").textContent = about.plain ?? "";
 }
 
 function drawExamples({ examples }) {
-  const chips = examples.map((example) =>
+  // Those with an operator first: they show what other searches cannot do.
+  const chosen = examples.toSorted((a, b) => b.operators.length - a.operators.length).slice(0, N_EXAMPLES);
+  const chips = chosen.map((example) =>
     h("li", {}, h("button", { type: "button", onclick: () => change({ q: example.query }) }, example.query)),
   );
   fill($("examples").querySelector("ul"), chips);
   $("examples").hidden = !chips.length;
+  if (chosen.length) $("query").placeholder = `for example: ${chosen[0].query}`;
+}
+
+function drawFields() {
+  const names = facets.facets.map((facet) => facet.field);
+  if (names.length) $("holds").textContent = `This index holds ${plural(facets.documents, "document")}, which can be narrowed by ${names.join(", ")}.`;
+  drawFacets(facets, shown, state, change);
 }
 
 async function begin() {
@@ -259,7 +281,7 @@ async function begin() {
   call("/examples").then(drawExamples, () => null);
   call("/facets").then((found) => {
     facets = found;
-    drawFacets(facets, state, change);
+    drawFields();
   }, () => null);
 }
 

@@ -149,16 +149,20 @@ function attention(explained) {
 
 function sentence(reply, explained) {
   const confidence = reply.confidence === null || reply.confidence === 1 ? "" : ` (confidence ${Math.round(100 * reply.confidence)}%)`;
-  if (reply.is_composed) return `Each operand is scored on its own, and the operators combine the scores${confidence}.`;
+  const ways = `${reply.hybrid ? " Words count as well as meaning." : ""}${reply.strict_not ? " Documents with what is excluded are left out." : ""}`;
+  if (reply.is_composed) return `Each part of the query is scored on its own, and the operators combine the scores${confidence}.${ways}`;
   const attention = Object.values(explained.gate).some(Boolean) ? " The operators change the attention in it." : "";
   const parsed = reply.reading !== reply.tree ? ` It was parsed as ${reply.reading}${confidence}.` : "";
-  return `Searched with one vector: ${reply.why_one_vector}.${parsed}${attention}`;
+  return `Searched with one vector: ${reply.why_one_vector}.${parsed}${attention}${ways}`;
 }
 
-// What must be seen without opening anything: cue words that were not obeyed, for example.
+const NO_OPERATOR = "no operator was found in it";
+
+// What must be seen without opening anything: words that were corrected, cue words not obeyed.
 export function drawNotes(list, reply) {
-  fill(list, reply.warnings.map((note) => h("li", {}, note)));
-  list.hidden = !reply.warnings.length;
+  const notes = [...reply.warnings, ...reply.notes];
+  fill(list, notes.map((note) => h("li", {}, note)));
+  list.hidden = !notes.length;
 }
 
 export function drawParse(section, reply, explained) {
@@ -166,17 +170,15 @@ export function drawParse(section, reply, explained) {
   const words = wordsOf(reply.query);
   const reading = reply.is_composed
     ? h("span", { class: "formula" }, formula(reply.nodes, reply.operands))
-    : h("span", {}, `one vector: ${reply.why_one_vector}`);
-  const ways = [reply.hybrid ? "with words (hybrid)" : "", reply.strict_not ? "strict NOT" : ""].filter(Boolean);
-  // On a phone the second part is left out.
-  fill(section.querySelector("#reading"), reading, ways.length ? h("span", { class: "hint" }, ` · ${ways.join(", ")}`) : "");
+    : h("span", {}, reply.why_one_vector === NO_OPERATOR ? "plain search (no and, or, not found)" : `plain search: ${reply.why_one_vector}`);
+  fill(section.querySelector("#reading"), reading);
   fill(
     section.querySelector("#parsed"),
     h("p", { class: "hint" }, sentence(reply, known)),
     h(
       "div",
       { class: "two" },
-      h("div", {}, h("h3", {}, "Words and operands"), h("div", { class: "words" }, lanes(words, reply.operands, known))),
+      h("div", {}, h("h3", {}, "Words and parts"), h("div", { class: "words" }, lanes(words, reply.operands, known))),
       reply.is_composed
         ? h("div", {}, h("h3", {}, "Tree"), h("ul", { class: "tree" }, tree(reply.nodes, reply.operands)))
         : null,

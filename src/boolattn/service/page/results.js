@@ -1,7 +1,11 @@
-// The two lists: each result with its rank for each operand, and why it is not ranked higher.
+// The list of results, beside it that of one vector where they are compared, and what was left out.
 
 import { colour, fill, h, letter, ordinal, plural } from "./dom.js";
 import { nameOfOperand } from "./filters.js";
+
+const MAX_FIELDS = 5; // of the metadata that a card shows
+const MAX_VALUE = 60; // characters of one
+const MAX_LEFT_OUT = 10; // the API returns no more
 
 const MOST = 100; // the lowest rank that is told apart
 
@@ -27,56 +31,96 @@ function bars(ranks, operands) {
   );
 }
 
+// What a reader should know without opening anything.
+function doubt(hit, operands) {
+  if (hit.verdict !== "doubtful") return null;
+  const index = hit.exceeds.indexOf(Math.max(...hit.exceeds));
+  const words = /negated/.test(hit.why) ? `may be about ${nameOfOperand(operands[index])}` : "fits less well";
+  return h("span", { class: "badge partial" }, words);
+}
+
 // There is a verdict only where scores are composed; in the plain list it is the Boolean model's.
-function why(hit, system) {
-  const other = hit.other;
-  const isBoolean = system === "boolean";
-  const own = isBoolean ? hit : other;
-  const line = [];
-  if (own?.verdict && (!isBoolean || hit.ranks.length)) {
-    line.push(h("b", { class: own.verdict.replace(" ", "-") }, own.verdict), own.why ? ` because it ${own.why}` : "");
-  }
-  if (other) {
-    const name = isBoolean ? "one vector" : "Boolean search";
-    const place = other.rank ? `${name}: ${ordinal(other.rank)}` : `${name}: not in the first ${other.looked}`;
-    line.push(line.length ? " · " : "", h("span", { class: "place" }, place));
-  }
-  return line.length ? h("p", { class: "why" }, line) : null;
+function why(hit, system, operands) {
+  const judged = system === "boolean" ? hit : hit.other;
+  const ranks = judged?.ranks ?? [];
+  if (!ranks.length) return null;
+  const verdict = judged.why ? `${judged.verdict} because it ${judged.why}` : "";
+  return h(
+    "details",
+    { class: "why" },
+    h("summary", {}, "Why"),
+    h("p", {}, "Its rank for each part of the query:"),
+    bars(ranks, operands),
+    verdict ? h("p", { class: judged.verdict.replace(" ", "-") }, verdict) : null,
+  );
+}
+
+function otherPlace(hit, system) {
+  if (!hit.other) return null;
+  const name = system === "boolean" ? "plain vector search" : "with and, or, not";
+  const words = hit.other.rank ? ordinal(hit.other.rank) : `not in the first ${hit.other.looked}`;
+  return h("span", { class: "place" }, `${name}: ${words}`);
+}
+
+const shownValue = (value) => (Array.isArray(value) ? value.join(", ") : String(value));
+const valuesOf = (metadata) => Object.entries(metadata).map(([name, value]) => [name, shownValue(value)]).filter(([, text]) => text !== "");
+
+function metadata(hit) {
+  const values = valuesOf(hit.metadata).filter(([, text]) => text.length <= MAX_VALUE).slice(0, MAX_FIELDS);
+  if (!values.length) return null;
+  return h("dl", { class: "meta" }, values.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", { dir: "auto" }, text))));
 }
 
 // A snippet begins shortly before its first match. Spans count code points, as in Python.
 const BEFORE = 60;
 
+// The characters from a start on, with marks; spans count from the start of the passage.
+function marked(points, spans, start, offset = 0) {
+  const parts = [];
+  let place = start;
+  for (const [from, to] of spans) {
+    parts.push(points.slice(place, offset + from).join(""), h("mark", {}, points.slice(offset + from, offset + to).join("")));
+    place = offset + to;
+  }
+  return [parts, place];
+}
+
 function snippet(hit) {
   const points = Array.from(hit.text);
   const first = hit.highlights[0]?.[0] ?? 0;
   const start = first > 2 * BEFORE ? Math.max(0, points.indexOf(" ", first - BEFORE)) : 0;
-  const parts = [start || hit.passage?.[0] ? "…" : ""];
-  let place = start;
-  for (const [from, to] of hit.highlights) {
-    parts.push(points.slice(place, from).join(""), h("mark", {}, points.slice(from, to).join("")));
-    place = to;
-  }
-  parts.push(points.slice(place).join(""), hit.is_cut ? "…" : "");
-  return h("p", { class: "snippet", dir: "auto" }, parts);
+  const [parts, place] = marked(points, hit.highlights, start);
+  return h("p", { class: "snippet", dir: "auto" }, start || hit.passage?.[0] ? "…" : "", parts, points.slice(place).join(""), hit.is_cut ? "…" : "");
 }
 
-async function toggle(button, panel, id, load) {
+// The whole text, with the passage that was found.
+function whole(text, hit) {
+  const points = Array.from(text);
+  const [start, end] = hit.passage ?? [0, points.length];
+  const [parts, place] = marked(points, hit.highlights, start, start);
+  const passage = h("span", { class: hit.passage ? "passage" : "" }, parts, points.slice(place, end).join(""));
+  return h("p", { class: "whole", dir: "auto", tabindex: "0" }, points.slice(0, start).join(""), passage, points.slice(end).join(""));
+}
+
+async function toggle(button, panel, hit, load) {
   const isOpen = button.getAttribute("aria-expanded") === "true";
   button.setAttribute("aria-expanded", String(!isOpen));
   panel.hidden = isOpen;
   if (isOpen || panel.childElementCount) return;
   try {
-    const found = await load(id);
-    const values = Object.entries(found.metadata).filter(([, value]) => value !== "");
+    const found = await load(hit.id);
+    const text = whole(found.text, hit);
+    const values = valuesOf(found.metadata);
     fill(
       panel,
-      h("p", { class: "whole", dir: "auto" }, found.text),
-      values.length
-        ? h("dl", {}, values.map(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))]))
-        : null,
+      text,
+      values.length ? h("dl", {}, values.map(([name, value]) => [h("dt", {}, name), h("dd", { dir: "auto" }, value)])) : null,
       h("p", { class: "hint" }, `id ${found.id}`),
     );
+    const target = text.querySelector(".passage") ?? text.querySelector("mark");
+    const lines = target ? target.offsetTop - text.offsetTop : 0;
+    // A little of what stands before it.
+    if (lines > text.clientHeight / 2 || hit.passage) text.scrollTop = lines - 40;
   } catch (error) {
     fill(panel, h("p", { class: "hint" }, error.message));
   }
@@ -95,21 +139,27 @@ function card(hit, system, operands, actions) {
       class: "title",
       "aria-expanded": "false",
       "aria-controls": `${name}-panel`,
-      onclick: () => toggle(button, panel, hit.id, actions.load),
+      onclick: () => toggle(button, panel, hit, actions.load),
     },
     h("span", { dir: "auto" }, hit.title || hit.id),
   );
-  const ranks = system === "boolean" ? hit.ranks : (hit.other?.ranks ?? []);
   return h(
     "li",
     { class: "hit" },
-    h("div", { class: "head" }, h("span", { class: "rank", "aria-hidden": "true" }, String(hit.rank)), h("h3", {}, button)),
+    h(
+      "div",
+      { class: "head" },
+      h("span", { class: "rank", "aria-hidden": "true" }, String(hit.rank)),
+      h("h3", {}, button),
+      system === "boolean" ? doubt(hit, operands) : null,
+    ),
     snippet(hit),
-    bars(ranks, operands),
+    metadata(hit),
     h(
       "div",
       { class: "foot" },
-      why(hit, system),
+      why(hit, system, operands),
+      otherPlace(hit, system),
       h("p", { class: "actions" }, action("More like this", hit, actions.more), action("Fewer like this", hit, actions.fewer)),
     ),
     panel,
@@ -122,12 +172,34 @@ export function drawList(section, system, list, operands, actions) {
     h(
       "div",
       { class: "heading" },
-      h("h2", { id: `${system}-title` }, system === "boolean" ? "Boolean search" : "One vector"),
+      h("h2", { id: `${system}-title` }, system === "boolean" ? "With and, or, not" : "Plain vector search"),
       h("p", { class: "hint" }, list.label.replace(", one vector", "")),
     ),
     list.hits.length
       ? h("ol", {}, list.hits.map((hit) => card(hit, system, operands, actions)))
-      : h("p", { class: "empty" }, "No documents found."),
+      : h("p", { class: "empty" }, "No document fits the query and the filters."),
+  );
+}
+
+// What an exclusion removed, best first, and why; a word of a negated kind can be taken back.
+export function drawLeftOut(section, reply, { takeBack, rankLower }) {
+  const removed = reply.left_out;
+  section.hidden = !removed.length;
+  if (!removed.length) return;
+  const reasons = [...new Set(removed.map((document) => document.why.toLowerCase()))];
+  const more = reasons.length > 3 ? ", …" : "";
+  const count = removed.length < MAX_LEFT_OUT ? String(removed.length) : `${removed.length} or more`;
+  fill(section.querySelector("summary"), `Left out: ${count} — ${reasons.slice(0, 3).join(", ")}${more}`);
+  const words = [...new Set(removed.map((document) => document.word.toLowerCase()))].filter(Boolean);
+  fill(
+    section.querySelector("ul"),
+    removed.map((document) => h("li", {}, h("b", { dir: "auto" }, document.title || document.id), ` ${document.why}`)),
+    h(
+      "li",
+      { class: "actions" },
+      words.map((word) => h("button", { type: "button", onclick: () => takeBack(word) }, `Take back ${word}`)),
+      h("button", { type: "button", onclick: rankLower }, "Show all, ranked lower"),
+    ),
   );
 }
 

@@ -1,0 +1,93 @@
+"""What a newcomer writes in Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import boolattn
+from boolattn.errors import ConfigError, DataError
+from boolattn.search import BooleanRetriever, Searcher
+from boolattn.stores.arrays import ArrayCollection
+from tests.search import word_model
+
+
+@pytest.fixture
+def searcher():
+    return Searcher.from_texts(["moths Java", "ants Peru"], word_model.retriever())
+
+
+def test_add_takes_what_from_texts_takes(searcher):
+    searcher.add(["moths Borneo"])
+    searcher.add([{"text": "birds Java", "title": "Birds", "year": 1990}])
+    searcher.delete(["1"])
+    searcher.add(["birds Peru"])
+    assert {n: searcher.document(n).text for n in ("0", "1", "2", "3")} == {
+        "0": "moths Java",
+        "1": "birds Peru",
+        "2": "moths Borneo",
+        "3": "birds Java",
+    }
+    assert searcher.document("3").metadata == {"year": 1990}
+    with pytest.raises(DataError, match="a list of texts, not str"):
+        searcher.add("moths")
+
+
+def test_update_replaces_documents(searcher):
+    with pytest.raises(DataError):
+        searcher.add([{"id": "0", "text": "birds"}])
+    searcher.update([{"id": "0", "text": "birds"}])
+    assert searcher.document("0").text == "birds"
+    assert len(searcher) == 2
+
+
+def test_a_temporary_index_is_saved(searcher, tmp_path):
+    searcher.save(tmp_path / "insects")
+    opened = Searcher.open(tmp_path / "insects", word_model.retriever())
+    assert [hit.id for hit in opened.search("moths", 1)] == ["0"]
+    opened.add(["moths Peru"])  # it is a store of its own
+    assert (len(opened), len(searcher)) == (3, 2)
+    with pytest.raises(boolattn.BoolattnError, match="insects"):
+        searcher.save(tmp_path / "insects")
+    vectors = word_model.retriever().encode_documents(["moths"])
+    foreign = BooleanRetriever(ArrayCollection(vectors, [{"text": "moths"}]), searcher.encoder)
+    with pytest.raises(ConfigError, match="no folder"):
+        foreign.save(tmp_path / "other")
+
+
+def test_a_result_is_a_sequence_and_a_table(searcher):
+    searcher.add([{"text": "moths <b>Peru</b>", "title": "A & B"}])
+    result = searcher.search("moths NOT Java")
+    assert [hit.id for hit in result] == ["2", "1"]
+    assert (len(result), result[0]) == (2, result.hits[0])
+    table = result._repr_html_()
+    assert table.count("<tr>") == 3
+    assert "A &amp; B" in table
+    assert "moths &lt;b&gt;Peru" in table
+    assert bool(searcher.search("moths", min_score=2.0))
+    assert list(searcher.search("moths", min_score=2.0)) == []
+
+
+def test_nothing_fits_where_no_word_and_no_meaning_does():
+    searcher = Searcher.from_texts(["A soup of beans.", "Bread with butter."])
+    [warning] = searcher.search("xyzzy plugh").warnings
+    assert warning.startswith("nothing fits well")
+    assert len(searcher.search("xyzzy plugh", min_score=0.3)) == 0
+    for query in ("bean soup", "NOT bread"):
+        assert "nothing fits" not in str(searcher.search(query).warnings)
+        assert len(searcher.search(query, min_score=0.3)) > 0
+
+
+def test_dir_lists_what_is_public():
+    assert dir(boolattn) == sorted(boolattn.__all__)
+    assert all(getattr(boolattn, name) is not None for name in dir(boolattn))
+
+
+def test_a_missing_extra_is_one_line():
+    code = "import sys; sys.modules['torch'] = None\nimport boolattn; boolattn.attach"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].endswith(
+        "boolattn.attach needs torch; pip install 'boolattn[attach]'"
+    )
