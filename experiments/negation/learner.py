@@ -23,7 +23,7 @@ from boolattn.plugin import attach
 from boolattn.plugin.attach import plugin_of
 from boolattn.plugin.recording import recording
 from boolattn.training.batches.tokens import Padding, pad
-from boolattn.training.loop import LoopSettings, run_loop
+from boolattn.training.loop import Loop, LoopSettings, fast_products
 from boolattn.training.losses import cue_loss, scope_loss
 from boolattn.training.towers import load_encoder
 
@@ -114,6 +114,7 @@ class Learner:
         self._padding = Padding(self.tokenizer)
         self._cache: dict[Annotated, tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = {}
 
+    @fast_products()
     def fit(self, train: Sequence[Annotated], dev: Sequence[Annotated]) -> dict[str, float]:
         """Train; keep the epoch that is best on the development part, and return its F1."""
         settings = self.settings
@@ -141,7 +142,7 @@ class Learner:
             warmup_steps=min(50, n_steps // 10),
             log_every=per_epoch,
         )
-        run_loop(self._groups(), losses_of, loop, evaluate)
+        Loop(self._groups(), loop).run(losses_of, evaluate)
         self.encoder.load_state_dict(weights)
         return best
 

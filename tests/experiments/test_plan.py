@@ -31,14 +31,14 @@ def planned(tmp_path):
 def test_the_same_settings_are_not_run_again(planned):
     same = planned("plain", lambda settings: settings["model"].update(encoder="elsewhere"))
     assert (len(same[0]), same[1]) == (1, [])
-    faster = {"chunk": 192, "captured": "none", "n_workers": 3}
+    faster = {"chunk": 192, "captured": "none"}
     assert planned("plain", lambda settings: settings["train"].update(faster))[0]
     with pytest.raises(ConfigError, match=r"train\.batch_size = 8, not 32"):
         planned("plain", lambda settings: settings["train"].update(batch_size=8))
 
 
 def test_a_setting_that_a_run_lacks_had_its_default(planned):
-    assert planned("plain", lambda settings: settings["post"].pop("gate_steps"))[0]
+    assert planned("plain", lambda settings: settings["train"].pop("freeze_embeddings"))[0]
     with pytest.raises(ConfigError, match=r"train\.freeze_heads = False, not True"):
         planned("corrected-frozen", lambda settings: settings["train"].pop("freeze_heads"))
 

@@ -101,11 +101,8 @@ def test_blocked_is_every_other_answer(examples):
         [False, second.gold[0] in first.answers, second.gold[0] in first.answers, True],
         [first.gold[0] in second.answers, True, False, first.gold[0] in second.answers],
     ]
-    assert batch.blocked(0, 2, use_in_batch=True).tolist() == expected
-    alone = batch.blocked(0, 2, use_in_batch=False)
-    assert alone[0, 2:].all()
-    assert alone[1, :2].all()
-    assert batch.blocked(1, 2, use_in_batch=True).tolist() == expected[1:]
+    assert batch.blocked(0, 2).tolist() == expected
+    assert batch.blocked(1, 2).tolist() == expected[1:]
 
 
 def test_small_sets_go_round(examples):

@@ -106,7 +106,7 @@ def test_a_wrong_preset_is_named(tmp_path):
 
 def test_no_negatives_at_all():
     with pytest.raises(ConfigError, match="there are no negatives"):
-        TrainSettings(n_negatives=0, use_in_batch=False)
+        TrainSettings(n_negatives=0, batch_size=1)
 
 
 def test_old_names_of_settings_are_read(tmp_path):

@@ -35,7 +35,7 @@ from boolattn.scoring.exact import exact_search
 from boolattn.training import launch
 from boolattn.training.batches.sampling import label_columns
 from boolattn.training.batches.tokens import Tokens
-from boolattn.training.retrieval.training import release_memory, require_gpu
+from boolattn.training.retrieval import release_memory, require_gpu
 from boolattn.training.run_folder import about_machine
 from boolattn.training.towers import make_towers
 from boolattn.training.validation import encode

@@ -28,7 +28,7 @@ SEEDS = (0, 42, 1234)
 #: Inputs that have fingerprints, in words.
 _INPUTS = {"data": "data", "encoder": "encoder weights", "start": "weights to start from"}
 #: Settings that change no result: the encoder's folder, whose weights have a fingerprint; speed.
-_IRRELEVANT = ("model.encoder", "train.chunk", "train.captured", "train.n_workers")
+_IRRELEVANT = ("model.encoder", "train.chunk", "train.captured")
 #: Settings without effect on towers without a plug-in.
 _PLUGIN_ONLY = ("train.scope_weight",)
 

@@ -30,6 +30,13 @@ RENAMED = {
 #: setting without effect by itself accepts any value (None).
 REMOVED: Mapping[str, tuple[Any, str]] = {
     "train.gate_noise": (0, "inverting gates at random"),
+    "pretrain.schedule": ("linear", "a constant learning rate"),
+    "train.schedule": ("linear", "a constant learning rate"),
+    "pretrain.triplet_batch_size": (0, "other numbers of triplets than a third"),
+    "train.use_in_batch": (True, "training without in-batch negatives"),
+    "train.patience": (0, "early stopping"),
+    "train.best_by": ("r_precision", "the best weights by another metric"),
+    "train.n_workers": (None, "other numbers of processes that make batches"),
 }
 
 

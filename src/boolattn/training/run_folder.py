@@ -98,12 +98,6 @@ class RunFolder:
         if self._board is not None:
             self._board.close()
 
-    def add_to_summary(self, values: Mapping[str, Any]) -> None:
-        """Add metrics of the post-training."""
-        path = self.folder / "metrics.json"
-        written = json.loads(path.read_text("utf-8"))
-        write_json(path, {**written, "summary": {**written["summary"], **values}})
-
     def _tensorboard(self) -> Any:  # noqa: ANN401 - an optional package's class
         if self._board is None and find_spec("tensorboard") is not None:
             from torch.utils.tensorboard import SummaryWriter

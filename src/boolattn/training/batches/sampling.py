@@ -89,11 +89,11 @@ class Batch:
     #: Each query's positive, then its negatives. Shape ``(queries, 1 + negatives)``.
     documents: NDArray[np.int64]
 
-    def blocked(self, start: int, end: int, *, use_in_batch: bool) -> NDArray[np.bool_]:
+    def blocked(self, start: int, end: int) -> NDArray[np.bool_]:
         """Return which documents are not negatives of the queries ``start`` to ``end``.
 
-        Those are all relevant ones but the query's own positive and, without in-batch negatives,
-        other queries' documents. Shape ``(end - start, queries * (1 + negatives))``.
+        Those are all relevant ones but the query's own positive. Other queries' documents are
+        negatives. Shape ``(end - start, queries * (1 + negatives))``.
         """
         n_own = self.documents.shape[1]
         flat = self.documents.ravel().tolist()
@@ -101,9 +101,6 @@ class Batch:
         for row, place in enumerate(range(start, end)):
             answers = self.examples[place].answers
             blocked[row] = [document in answers for document in flat]
-            if not use_in_batch:
-                blocked[row, : place * n_own] = True
-                blocked[row, (place + 1) * n_own :] = True
             blocked[row, place * n_own] = False
         return blocked
 
@@ -224,7 +221,6 @@ class Collator:
     documents: Tokens
     _: KW_ONLY
     chunk: int = 64  # Documents encoded at once, padded; 0: all, without padding
-    use_in_batch: bool = True  # Whether other queries' documents are negatives
     operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
     scoped: ScopeSentences | None = None  # Sentences whose scopes are supervised
 
@@ -241,31 +237,26 @@ class Collator:
         documents, places = self.documents.chunks(
             batch.documents[start:end].ravel().tolist(), self.chunk
         )
-        blocked = batch.blocked(start, end, use_in_batch=self.use_in_batch)
+        blocked = batch.blocked(start, end)
         scoped = {}
         if self.scoped is not None:
             scoped["scoped"] = self.scoped.features(share, batch.step, process)
         return {
             **scoped,
-            **self.query_features(batch.examples[start:end], batch.step, process, n_processes),
+            "queries": self._queries(batch.examples[start:end]),
             "documents": documents,
             "places": places,
             "targets": torch.arange(start, end) * batch.documents.shape[1],
             "blocked": torch.from_numpy(blocked),
         }
 
-    def query_features(
-        self, examples: Sequence[Example], step: int, process: int, n_processes: int
-    ) -> Features:
-        """Return what is encoded of a process's queries."""
+    def _queries(self, examples: Sequence[Example]) -> Features:
+        """Return queries, with oracle operator labels where the model takes them."""
         queries = self.queries.features([self.rows[example.id] for example in examples])
-        self.add_labels(queries, [example.operators for example in examples])
-        return {"queries": queries}
-
-    def add_labels(self, queries: Features, operators: Sequence[Sequence[int]]) -> None:
-        """Add oracle operator labels, where the model takes them."""
         if self.operators is not None:
-            queries["operators"] = torch.tensor(operators)[:, label_columns(self.operators)]
+            labels = torch.tensor([example.operators for example in examples])
+            queries["operators"] = labels[:, label_columns(self.operators)]
+        return queries
 
 
 @dataclass(eq=False)
