@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boolattn.data.catalog import Options, open_dataset
+from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.encoders.models import torch_source
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure, needed_depth
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder of the results")
     options = parser.parse_args()
     data = open_dataset(
-        options.on, Options(folder=options.data, size="full", only=tuple(options.only))
+        options.on, DataOptions(folder=options.data, size="full", only=tuple(options.only))
     )
     benchmark = prepare(data, options.split)
     if options.step == "parse":

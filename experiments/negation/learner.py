@@ -69,7 +69,7 @@ class Annotated:
 
 
 @dataclass(frozen=True)
-class Batch:
+class NegationBatch:
     """Sentences as tensors."""
 
     features: dict[str, Tensor]  # Inputs of the encoder
@@ -178,7 +178,7 @@ class Learner:
                 plain.add(within & _any(found, lengths), negated)
         return {"cue_f1": cue.f1, "scope_f1": known.f1, "scope_f1_plain": plain.f1}
 
-    def batch(self, sentences: Sequence[Annotated]) -> Batch:
+    def batch(self, sentences: Sequence[Annotated]) -> NegationBatch:
         """Return sentences as tensors, with the annotation of each token's word."""
         rows = [self._tokens(one) for one in sentences]
         first = np.cumsum([0, *(len(one.words) for one in sentences)])
@@ -190,7 +190,7 @@ class Learner:
         device = self.encoder.device
         cues, scopes = labels.to(device).permute(2, 0, 1)[:, :, None]
         features = self._padding([ids for ids, *_ in rows])
-        return Batch(
+        return NegationBatch(
             {name: value.to(device) for name, value in features.items()},
             pad(own, -1)[0].to(device),
             cues,
@@ -213,7 +213,7 @@ class Learner:
             self._cache[one] = (np.array(encoded["input_ids"], dtype=np.int32), words, labels)
         return self._cache[one]
 
-    def _loss(self, batch: Batch) -> Tensor:
+    def _loss(self, batch: NegationBatch) -> Tensor:
         with recording() as record:
             self.encoder(**batch.features, operators=batch.has_negation)
         mask = batch.features["attention_mask"]

@@ -95,7 +95,7 @@ _TYPES |= {
 }
 _CALLED = ("Embed", "Encode", "Callable[[int], None]", "PreTrainedTokenizerBase")
 _TYPES |= dict.fromkeys(_CALLED, callable)
-_CLASSES = ("BoolAttnConfig", "Card", "Dataset", "Mixture", "Options", "SentenceTransformer")
+_CLASSES = ("BoolAttnConfig", "Card", "Dataset", "DataOptions", "Mixture", "SentenceTransformer")
 _TYPES |= {name: _is_a(name) for name in _CLASSES}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from boolattn.data.records import Query
 from boolattn.errors import DataError
-from boolattn.training.batches.sampling import Batch, Sampler, make_examples
+from boolattn.training.batches.sampling import Sampler, TrainingBatch, make_examples
 from boolattn.training.settings import TrainSettings
 
 
@@ -96,7 +96,7 @@ def test_ranked_negatives_are_not_relevant():
 def test_blocked_is_every_other_answer(examples):
     first, second = examples[0], examples[1]
     documents = np.array([[first.gold[0], second.gold[0]], [second.gold[0], first.gold[0]]])
-    batch = Batch(0, (first, second), documents)
+    batch = TrainingBatch(0, (first, second), documents)
     expected = [
         [False, second.gold[0] in first.answers, second.gold[0] in first.answers, True],
         [first.gold[0] in second.answers, True, False, first.gold[0] in second.answers],

@@ -7,7 +7,7 @@ import logging
 import platform
 import shutil
 import time
-from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,9 @@ from filelock import FileLock, Timeout
 from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.judgements import Judgements
-from boolattn.evaluation.metrics import DEFAULT, mean, measure, needed_depth
-from boolattn.evaluation.ranking import Ranking
+from boolattn.evaluation.metrics import mean, measure, needed_depth
+from boolattn.evaluation.ranking import Ranking, write_run
 from boolattn.files import atomic_file, require
-from boolattn.query.tree import OPERATORS
 from boolattn.reproduction.inputs import (
     check_run,
     data_fingerprint,
@@ -33,17 +32,14 @@ from boolattn.reproduction.requests import find_finished, resolve
 from boolattn.reproduction.runs import Row, Run, save_queries
 from boolattn.scoring.exact import exact_search
 from boolattn.training import launch
-from boolattn.training.batches.sampling import label_columns
-from boolattn.training.batches.tokens import Tokens
 from boolattn.training.retrieval import release_memory, require_gpu
 from boolattn.training.run_folder import about_machine
 from boolattn.training.towers import make_towers
-from boolattn.training.validation import encode
+from boolattn.training.validation import encode, encode_queries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from boolattn.data.records import Query
     from boolattn.reproduction.requests import Paths, RunRequest
     from boolattn.reproduction.systems import RunSpec
     from boolattn.training.corpus import Corpus
@@ -55,37 +51,6 @@ logger = logging.getLogger(__name__)
 _N_RANKED = 100
 #: What a training that is not finished was begun with.
 _BEGUN = "begun.json"
-
-
-@dataclass
-class TowerRanker:
-    """Ranks a corpus by one vector a query."""
-
-    encoder: TorchEncoder
-    corpus: Corpus
-    preset: Preset
-    prefix: str = ""  # Instruction before every query
-
-    def __post_init__(self) -> None:
-        towers, documents = self.encoder.towers.eval(), self.corpus.documents
-        size = 1024 if towers.device.type == "cuda" else 64
-        with torch.inference_mode():
-            rows = range(len(documents))
-            self.documents = encode(towers, documents, rows, "document", size)
-
-    def rank(self, queries: Sequence[Query], depth: int, *, use_labels: bool) -> Ranking:
-        """Rank the corpus, with oracle operator labels or without."""
-        labels = None
-        if use_labels:
-            rows = [[int(op in query.operators) for op in OPERATORS] for query in queries]
-            labels = torch.tensor(rows)[:, label_columns(self.preset.plugin.operators)]
-        texts = [self.prefix + query.text for query in queries]
-        tokens = Tokens(self.corpus.tokenizer, texts, self.preset.model.query_length)
-        with torch.inference_mode():
-            every = range(len(texts))
-            vectors = encode(self.encoder.towers, tokens, every, "query", 256, labels)
-        hits = exact_search(vectors, self.documents, depth)
-        return Ranking(hits.rows.astype(np.int32), hits.scores)
 
 
 def plan(request: RunRequest, paths: Paths) -> tuple[list[Path], list[tuple[RunSpec, Preset]]]:
@@ -169,20 +134,12 @@ def _execute(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -
         # Not the folder of the encoder on this machine.
         settings["model"]["encoder"] = spec.encoder.source
         details["settings"] = settings
-        encoder, prefix = None, ""
         if spec.system.kind == "trained":
             encoder = _trained(spec, preset, request, paths, corpus, details)
             clock.lap("train")
         else:
             encoder = TorchEncoder(make_towers(preset).to(device()))
-            prefix = spec.encoder.query_prefix
-        ranker = TowerRanker(encoder, corpus, preset, prefix)
-        clock.lap("encode")
-        rows = [
-            _measured(ranker, mode, split, judgements)
-            for mode in spec.system.query_modes
-            for split, judgements in judged.items()
-        ]
+        rows = _tower_rows(spec, preset, encoder, corpus, judged)
     clock.lap("rank")
     if torch.cuda.is_available():
         details["gpu_bytes"] = torch.cuda.max_memory_allocated()
@@ -247,18 +204,12 @@ def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:
 
     split, documents = preset.data.train, corpus.dataset.documents
     digest = data_fingerprint(corpus.dataset, split.split("+"))
-    path = work / "bm25" / f"{corpus.dataset.name}-{split}-{digest}.json"
+    path = work / "bm25" / f"{corpus.dataset.name}-{split}-{digest}.run"
     if not path.is_file():
         queries = corpus.split(split)
         ranker = Bm25Ranker([document.text for document in documents])
-        rankings = ranker.rank([query.text for query in queries], _N_RANKED).rows.tolist()
-        ids = list(corpus.rows)
-        ranked = {
-            query.id: [ids[row] for row in rows if row >= 0]
-            for query, rows in zip(queries, rankings, strict=True)
-        }
-        with atomic_file(path) as handle:
-            handle.write(json.dumps(ranked, ensure_ascii=False))
+        ranking = ranker.rank([query.text for query in queries], _N_RANKED)
+        write_run(path, ranking, [query.id for query in queries], list(corpus.rows))
     return path
 
 
@@ -273,15 +224,32 @@ def _bm25_rows(corpus: Corpus, judged: Mapping[str, Judgements]) -> list[Row]:
     return rows
 
 
-def _measured(ranker: TowerRanker, mode: str, split: str, judgements: Judgements) -> Row:
-    use_labels, depth = mode == "oracle_operators", needed_depth(judgements, DEFAULT)
-    ranking = ranker.rank(judgements.queries, depth, use_labels=use_labels)
-    gate = ranker.preset.plugin.gate if ranker.preset.model.use_plugin else "none"
-    gate = gate.replace("label", "oracle")
-    if use_labels and gate != "oracle":
-        gate = f"oracle, trained with {gate}"
-    values = measure(ranking, judgements, DEFAULT)
-    return Row(mode, split, gate, judgements.n_documents, values)
+def _tower_rows(
+    spec: RunSpec,
+    preset: Preset,
+    encoder: TorchEncoder,
+    corpus: Corpus,
+    judged: Mapping[str, Judgements],
+) -> list[Row]:
+    """Rank the corpus by one vector a query, in each query mode on each split."""
+    towers, rows = encoder.towers.eval(), []
+    gate = preset.plugin.gate.replace("label", "oracle") if preset.model.use_plugin else "none"
+    prefix = spec.encoder.query_prefix if spec.system.kind == "untrained" else ""
+    with torch.inference_mode():
+        every = range(len(corpus.documents))
+        size = 1024 if towers.device.type == "cuda" else 64
+        documents = encode(towers, corpus.documents, every, "document", size)
+        for mode, (split, judgements) in product(spec.system.query_modes, judged.items()):
+            use_labels = mode == "oracle_operators"
+            operators = preset.plugin.operators if use_labels else None
+            more = (corpus.tokenizer, preset.model.query_length, operators, prefix)
+            vectors = encode_queries(towers, judgements.queries, *more)
+            hits = exact_search(vectors, documents, needed_depth(judgements))
+            values = measure(Ranking(hits.rows.astype(np.int32), hits.scores), judgements)
+            is_other = use_labels and gate != "oracle"
+            labels = f"oracle, trained with {gate}" if is_other else gate
+            rows.append(Row(mode, split, labels, judgements.n_documents, values))
+    return rows
 
 
 def about(paths: Paths) -> dict[str, Any]:

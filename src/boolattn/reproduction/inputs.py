@@ -15,7 +15,7 @@ from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 from transformers import AutoConfig
 
-from boolattn.data.catalog import Options, open_dataset
+from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.sentences import generate
 from boolattn.encoders.models import torch_source
 from boolattn.errors import ConfigError, MissingDataError
@@ -35,7 +35,7 @@ WEIGHTS = (".safetensors", ".bin")
 @lru_cache(maxsize=2)
 def open_data(name: str, size: str, folder: Path | None, splits: tuple[str, ...]) -> Dataset:
     """Open a data set, once for all runs that use it."""
-    return open_dataset(name, Options(folder=folder, size=size, splits=splits))
+    return open_dataset(name, DataOptions(folder=folder, size=size, splits=splits))
 
 
 @lru_cache(maxsize=1)

@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         "--data", type=Path, help="folder of the data set, or of SetBERT's sentences"
     )
     parser.add_argument("--pretrained", type=Path, help="model folder of a pretraining")
-    parser.add_argument("--rankings", type=Path, help="a TREC run, or JSON, for n_bm25")
+    parser.add_argument("--rankings", type=Path, help="a TREC run, for n_bm25")
     parser.add_argument("--resume", action="store_true", help="continue an interrupted run")
     return parser
 

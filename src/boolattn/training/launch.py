@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from boolattn.data.catalog import Options, open_dataset
+from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.errors import ConfigError
 from boolattn.files import text_hash
 from boolattn.plugin import attach, save
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from boolattn.data.records import Dataset
-    from boolattn.training.batches.sampling import Example
+    from boolattn.training.batches.sampling import TrainingExample
     from boolattn.training.settings import Preset
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Launch:
     out: Path  # The run's folder
     data: Path | None = None  # Folder of the data set, or of SetBERT's files to pretrain on
     pretrained: Path | None = None  # Initial weights: ``model`` of a pretraining or a training
-    rankings: Path | None = None  # A ranking of the training queries: a TREC run, or JSON
+    rankings: Path | None = None  # A ranking of the training queries: a TREC run
     resume: bool = False  # Continue a run that was interrupted
     command: str = ""  # As typed, for ``run.json`` and the model card
 
@@ -140,7 +140,7 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     return Steps(sampler, collator)
 
 
-def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example]) -> Collator:
+def _collator(preset: Preset, corpus: Corpus, examples: Sequence[TrainingExample]) -> Collator:
     texts = [example.text for example in examples]
     rows = {example.id: row for row, example in enumerate(examples)}
     documents = corpus.documents
@@ -154,7 +154,7 @@ def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example]) -> Co
 
 def open_data(preset: Preset, folder: Path | None) -> Dataset:
     """Open a preset's data set."""
-    options = Options(
+    options = DataOptions(
         folder=folder,
         size=preset.data.size,
         tell=logger.info,

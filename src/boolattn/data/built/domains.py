@@ -35,7 +35,7 @@ _FIELDS = {"id": str, "text": str, "template": str, "operands": list, "gold": li
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manifest:
+class DomainsManifest:
     """The content and origin of a built folder."""
 
     format: str
@@ -50,7 +50,7 @@ class DomainsBenchmark:
     """A built folder."""
 
     folder: Path
-    manifest: Manifest
+    manifest: DomainsManifest
 
     def dataset(self, only: Sequence[str] = (), *, training: bool = False) -> records.Dataset:
         """Load domains into one data set; ``training`` leaves out the test domains."""
@@ -109,4 +109,6 @@ class _Part:
 
 def load(folder: Path) -> DomainsBenchmark:
     """Load a built folder."""
-    return DomainsBenchmark(folder, read_built(Manifest, folder, name="domains", expected=FORMAT))
+    return DomainsBenchmark(
+        folder, read_built(DomainsManifest, folder, name="domains", expected=FORMAT)
+    )

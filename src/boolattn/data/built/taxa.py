@@ -35,7 +35,7 @@ _FIELDS = {"id": str, "text": str, "template": str, "operands": list, "gold": li
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manifest:
+class TaxaManifest:
     """The content and origin of a built folder."""
 
     format: str  # layout of the folder
@@ -54,7 +54,7 @@ class TaxaBenchmark:
     """A built folder."""
 
     folder: Path
-    manifest: Manifest
+    manifest: TaxaManifest
 
     def documents(self) -> Iterator[records.Document]:
         """Stream the corpus."""
@@ -100,7 +100,7 @@ class TaxaBenchmark:
 
 def load(folder: Path) -> TaxaBenchmark:
     """Load a built folder."""
-    return TaxaBenchmark(folder, read_built(Manifest, folder, name="taxa", expected=FORMAT))
+    return TaxaBenchmark(folder, read_built(TaxaManifest, folder, name="taxa", expected=FORMAT))
 
 
 def members_of(
