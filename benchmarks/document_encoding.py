@@ -31,7 +31,8 @@ from benchmarks.resource_usage import profile_summary, profiled, show_profile
 from boolattn import BoolAttnConfig
 from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.quest import load_quest_intro
-from boolattn.encoder import DocumentEncoder, build_towers
+from boolattn.encoder.document_encoder import DocumentEncoder
+from boolattn.encoder.towers import build_towers
 from boolattn.encoders.models import minilm_folder
 
 if TYPE_CHECKING:

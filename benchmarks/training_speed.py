@@ -47,7 +47,7 @@ from benchmarks import training_peer
 from benchmarks.encoding import SIZES
 from benchmarks.resource_usage import operator_count, profile_summary, show_profile
 from boolattn.data.records import Dataset, Document, Query
-from boolattn.encoder import query_encoder
+from boolattn.encoder.towers import query_encoder
 from boolattn.encoders.models import shipped_model
 from boolattn.training.batches.sampling import Steps
 from boolattn.training.corpus import Corpus

@@ -62,8 +62,8 @@ def write_parses(benchmark: Benchmark, path: Path) -> None:
 
 def load(source: str) -> TorchEncoder:
     """Load a model by name or folder; ``@`` and a seed after it shuffle BoolAttn's cues."""
-    from boolattn.encoder import query_encoder
     from boolattn.encoder.torch_encoder import TorchEncoder
+    from boolattn.encoder.towers import query_encoder
     from boolattn.plugin import plugin_of
 
     folder, _, seed = source.partition("@")

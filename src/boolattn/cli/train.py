@@ -62,7 +62,8 @@ def average(
     from boolattn.encoders.models import require_torch
 
     require_torch("average")
-    from boolattn.encoder import Card, save_towers
+    from boolattn.encoder.card import Card
+    from boolattn.encoder.tower_storage import save_towers
     from boolattn.training.averaging import average as averaged
 
     quiet_libraries()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from boolattn.encoder import BoolBertModel, query_encoder, settings_of
+from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.encoder.tower_storage import load_towers
+from boolattn.encoder.towers import query_encoder, settings_of
 from boolattn.errors import ConfigError
 from boolattn.training.towers import load_encoder
 

@@ -17,7 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boolattn.encoder import Card, save_towers
+from boolattn.encoder.card import Card
+from boolattn.encoder.tower_storage import save_towers
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_file, atomic_folder, text_hash
 from boolattn.training.preset_files import make_preset, saved_tables

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
-from boolattn.encoder import BoolBertModel, build_towers, query_encoder, settings_of
+from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.encoder.tower_storage import load_towers
+from boolattn.encoder.towers import build_towers, query_encoder, settings_of
 from boolattn.encoders.models import torch_source
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.plugin import plugin_of
