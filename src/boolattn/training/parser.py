@@ -36,6 +36,7 @@ from boolattn.evaluation.parsing import has_same_operands, structure, word_f1
 from boolattn.evaluation.tables import markdown
 from boolattn.query.decoding import ParserLogits, decode, mark_operators
 from boolattn.query.tree import Atom
+from boolattn.training.batches.tokens import pad
 from boolattn.training.loop import Loop, LoopSettings, fast_products
 
 if TYPE_CHECKING:
@@ -86,13 +87,7 @@ class Batches:
 
     def features(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return token ids and mask of some queries, each ``(batch, tokens)``."""
-        longest = max(len(self._ids[row]) for row in rows)
-        ids = torch.zeros(len(rows), longest, dtype=torch.int64)
-        mask = torch.zeros_like(ids)
-        for place, row in enumerate(rows):
-            own = self._ids[row]
-            ids[place, : len(own)], mask[place, : len(own)] = torch.from_numpy(own), 1
-        return ids, mask
+        return pad([torch.from_numpy(self._ids[row]) for row in rows])
 
     def labels(self, rows: Sequence[int]) -> ParserLabels:
         """Return the targets of some queries."""

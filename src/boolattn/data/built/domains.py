@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from boolattn.data import records
-from boolattn.data.built.manifest import read_built
+from boolattn.data.built.manifest import read_built, read_documents
 from boolattn.errors import DataError
 from boolattn.jsonl import find_file, read_jsonl
 
@@ -29,7 +29,6 @@ SPLITS = {
     "validation": ("validation", "validation_unseen"),
     "test": ("test", "unseen"),
 }
-_DOCUMENT = {"id": str, "title": str, "text": str, "metadata": dict}
 _KIND = {"value": str, "documents": list}
 _FIELDS = {"id": str, "text": str, "template": str, "operands": list, "gold": list}
 
@@ -83,9 +82,7 @@ class _Part:
 
     @cached_property
     def documents(self) -> tuple[records.Document, ...]:
-        path = find_file(self.folder, "corpus.jsonl")
-        rows = (row for _, row in read_jsonl(path, _DOCUMENT))
-        return tuple(records.Document(**{name: row[name] for name in _DOCUMENT}) for row in rows)
+        return tuple(read_documents(self.folder))
 
     def queries(self, split: str) -> Iterator[records.Query]:
         path = find_file(self.folder, f"{split}.jsonl")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.checksums import file_sum
 from boolattn.data import records
-from boolattn.data.built.manifest import read_built
+from boolattn.data.built.manifest import read_built, read_documents
 from boolattn.errors import ConfigError, DataError
 from boolattn.jsonl import find_file, read_jsonl
 
@@ -30,7 +30,6 @@ SPLITS = ("train", "validation", "test", "unseen")
 GROUP_RANKS = ("class", "order", "family")
 #: Domains by kingdom; other kingdoms (bacteria, viruses) are only documents.
 DOMAINS: Mapping[str, str] = {"Metazoa": "animals", "Viridiplantae": "plants", "Fungi": "fungi"}
-_DOCUMENT = {"id": str, "title": str, "text": str, "metadata": dict}
 _FIELDS = {"id": str, "text": str, "template": str, "operands": list, "gold": list}
 
 
@@ -58,9 +57,7 @@ class TaxaBenchmark:
 
     def documents(self) -> Iterator[records.Document]:
         """Stream the corpus."""
-        path = find_file(self.folder, "corpus.jsonl")
-        for _, row in read_jsonl(path, _DOCUMENT):
-            yield records.Document(**{name: row[name] for name in _DOCUMENT})
+        return read_documents(self.folder)
 
     def queries(self, split: str) -> tuple[records.Query, ...]:
         """Read the queries of a split: train, validation, test or unseen."""
