@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from boolattn.errors import ConfigError, DataError
-from boolattn.training import checkpoints
-from boolattn.training.checkpoints import last_checkpoint, load_checkpoint, write_checkpoint
+from boolattn.training import run_folder
+from boolattn.training.run_folder import last_checkpoint, load_checkpoint, write_checkpoint
 
 
 class Shared(nn.Module):
@@ -57,7 +57,7 @@ def test_a_full_disk_leaves_the_last_good_one(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "save_file", full)
+        patch.setattr(run_folder, "save_file", full)
         with pytest.raises(
             DataError, match=r"No space left on device; the last complete one is .*0001"
         ):
@@ -74,7 +74,7 @@ def test_a_kill_in_the_middle_leaves_the_last_good_one(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "save_file", killed)
+        patch.setattr(run_folder, "save_file", killed)
         with pytest.raises(KeyboardInterrupt):
             _write(tmp_path, 2)
     assert last_checkpoint(tmp_path).name == "checkpoint-0000001.safetensors"

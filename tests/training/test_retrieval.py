@@ -13,12 +13,10 @@ from sentence_transformers import SentenceTransformer
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.errors import ConfigError, DataError
 from boolattn.training import retrieval
-from boolattn.training.checkpoints import last_checkpoint
 from boolattn.training.launch import Launch, make_steps, train
-from boolattn.training.loop import Loop, LoopSettings
-from boolattn.training.parameter_groups import parameter_groups
+from boolattn.training.loop import Loop, LoopSettings, parameter_groups
 from boolattn.training.retrieval import RetrievalTraining
-from boolattn.training.run_folder import RunFolder
+from boolattn.training.run_folder import RunFolder, last_checkpoint
 from boolattn.training.tower_pass import TowerPass
 from boolattn.training.towers import make_towers
 from tests.conftest import trained

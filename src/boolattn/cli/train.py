@@ -64,7 +64,7 @@ def average(
     require_torch("average")
     from boolattn.encoder.card import Card
     from boolattn.encoder.tower_storage import save_towers
-    from boolattn.training.averaging import average as averaged
+    from boolattn.training.towers import average as averaged
 
     quiet_libraries()
     pairs = zip(models, shares * (len(models) if len(shares) == 1 else 1), strict=True)

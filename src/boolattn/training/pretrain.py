@@ -21,9 +21,8 @@ from boolattn.training.batches.sentences import (
     PretrainingSet,
     SentenceBatch,
 )
-from boolattn.training.loop import Loop, LoopSettings, fast_products
+from boolattn.training.loop import Loop, LoopSettings, decay_groups, fast_products
 from boolattn.training.losses import cue_loss, gate_loss, scope_loss, triplet_loss
-from boolattn.training.parameter_groups import decay_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -20,17 +20,17 @@ from torch.utils.data import DataLoader, Subset
 
 from boolattn.encoder.packed import can_pack
 from boolattn.errors import ConfigError
-from boolattn.training.checkpoints import (
+from boolattn.training.graphs.capture import capture
+from boolattn.training.loop import Loop, LoopSettings, parameter_groups
+from boolattn.training.losses import softmax_loss
+from boolattn.training.run_folder import (
+    copy_folder,
     last_checkpoint,
     load_checkpoint,
+    save_model,
     step_of,
     write_checkpoint,
 )
-from boolattn.training.graphs.capture import capture
-from boolattn.training.loop import Loop, LoopSettings
-from boolattn.training.losses import softmax_loss
-from boolattn.training.parameter_groups import parameter_groups
-from boolattn.training.run_folder import copy_folder, save_model
 from boolattn.training.tower_pass import TowerPass, gather
 
 if TYPE_CHECKING:
