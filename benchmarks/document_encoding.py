@@ -29,9 +29,10 @@ from transformers.utils.logging import disable_progress_bar
 
 from benchmarks.resource_usage import profile_summary, profiled, show_profile
 from boolattn import BoolAttnConfig
-from boolattn.data.catalog import Options, open_dataset
+from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.quest import load_quest_intro
-from boolattn.encoder import DocumentEncoder, build_towers
+from boolattn.encoder.document_encoder import DocumentEncoder
+from boolattn.encoder.towers import build_towers
 from boolattn.encoders.models import minilm_folder
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def read_texts(options: argparse.Namespace) -> list[str]:
     """Return a random sample of the texts, because a corpus may be sorted."""
     is_taxa = any(options.data.glob("manifest.json*"))
     if is_taxa:
-        documents = open_dataset("taxa", Options(folder=options.data)).documents
+        documents = open_dataset("taxa", DataOptions(folder=options.data)).documents
     else:  # without its queries
         documents = load_quest_intro(options.data).documents
     texts = [document.text for document in documents]

@@ -47,13 +47,13 @@ from benchmarks import training_peer
 from benchmarks.encoding import SIZES
 from benchmarks.resource_usage import operator_count, profile_summary, show_profile
 from boolattn.data.records import Dataset, Document, Query
-from boolattn.encoder import query_encoder
+from boolattn.encoder.towers import query_encoder
 from boolattn.encoders.models import shipped_model
 from boolattn.training.batches.sampling import Steps
 from boolattn.training.corpus import Corpus
 from boolattn.training.launch import make_steps, open_data
 from boolattn.training.preset_files import load_preset
-from boolattn.training.retrieval.trainer import Job, RetrievalTrainer
+from boolattn.training.retrieval import RetrievalTraining
 from boolattn.training.run_folder import RunFolder
 from boolattn.training.towers import load_encoder, make_towers
 
@@ -138,16 +138,19 @@ class Clock(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
+        """Take the time of a step of transformers' Trainer."""
+        self.take(state.global_step, state.max_steps)
+
+    def take(self, step: int, n_steps: int) -> None:
         """Take the time."""
-        step = state.global_step
         if step >= WARM and step % BLOCK == 0:
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             self.marks.append(time.perf_counter())
-        if self.is_profiled and step == state.max_steps - PROFILED:
+        if self.is_profiled and step == n_steps - PROFILED:
             self.profile = torch.profiler.profile()
             self.profile.start()
-        elif self.profile is not None and step == state.max_steps:
+        elif self.profile is not None and step == n_steps:
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             self.profile.stop()
@@ -157,10 +160,17 @@ class Clock(TrainerCallback):
         return [1000 * (b - a) / BLOCK for a, b in pairwise(self.marks)]
 
 
-class Timed(RetrievalTrainer):
-    """Our trainer without the final checkpoint."""
+class Timed(RetrievalTraining):
+    """Our training with a clock, without checkpoints and without the saved model."""
 
-    def _save_checkpoint(self, model: torch.nn.Module, trial: object = None) -> None: ...
+    clock: Clock
+
+    def after_step(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        """Take the time."""
+        self.clock.take(step, len(self.steps))
+
+    def save(self, folder: Path) -> None:
+        """Save nothing."""
 
 
 class _Silent:
@@ -186,7 +196,7 @@ def measure(
     clock = Clock(is_profiled=options.profile)
     steps = make_steps(preset, corpus)
     with TemporaryDirectory(prefix="boolattn-speed-") as folder:
-        trainer: Trainer
+        trainer: Trainer | Timed
         if variant.peer:
             # As one epoch: its workers are restarted with each.
             columns = training_peer.column_names(preset.train.n_negatives)
@@ -194,13 +204,13 @@ def measure(
             rows *= preset.train.max_steps // PERIOD + 1
             trainer, note = training_peer.make_peer(preset, towers, rows, variant.workers)
             trainer.remove_callback(PrinterCallback)
+            trainer.add_callback(clock)
         else:
             repeated = Repeated(steps.sampler, steps.collator)
             run = RunFolder(Path(folder))
             run._board = _Silent()
-            trainer = Timed(Job(preset, towers, repeated, run))
-            trainer.n_workers = variant.workers
-        trainer.add_callback(clock)
+            trainer = Timed(preset, towers, repeated, run, n_workers=variant.workers)
+            trainer.clock = clock
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
         trainer.train()
@@ -208,6 +218,7 @@ def measure(
     failure = getattr(getattr(trainer.model, "encode_batch", None), "failure", None)
     if failure is not None:
         note = f"capture failed: {traceback.format_exception_only(failure)[0].strip()[:200]}"
+    history = trainer.history if isinstance(trainer, Timed) else trainer.state.log_history
     row = {
         **asdict(variant),
         "ms": statistics.median(blocks),
@@ -215,7 +226,7 @@ def measure(
         "high": blocks[-1],
         "note": note,
         "has_failed": failure is not None,
-        "loss": next((r["loss"] for r in trainer.state.log_history[::-1] if "loss" in r), None),
+        "loss": next((row["loss"] for row in history[::-1] if "loss" in row), None),
     }
     if torch.cuda.is_available():
         row["peak_GiB"] = torch.cuda.max_memory_allocated() / 2**30

@@ -39,9 +39,11 @@ N_SERVED = 200_000
 
 def texts_of(kind: str, n: int) -> list[str]:
     """Return documents: of taxa, or joined to the length of an abstract."""
-    from boolattn.data.catalog import Options, open_dataset
+    from boolattn.data.catalog import DataOptions, open_dataset
 
-    every = [document.text for document in open_dataset("taxa", Options(size="small")).documents]
+    every = [
+        document.text for document in open_dataset("taxa", DataOptions(size="small")).documents
+    ]
     if kind == "taxa":
         return every[:: max(1, len(every) // n)][:n]
     joined, part = [], ""

@@ -7,6 +7,8 @@ python -m experiments run --systems plain,corrected-lexicon --on taxa \
 from __future__ import annotations
 
 import argparse
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from boolattn.reproduction.requests import Paths, RunRequest
-    from experiments.runner import Resources
 
 # The time limit includes the import of torch.
 _STARTED = time.monotonic()
@@ -26,7 +27,9 @@ _STARTED = time.monotonic()
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Tables go to stdout, everything else to stderr."""
-    options = _parser().parse_args(argv)
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    options = _parser().parse_args(arguments)
+    options.arguments = arguments
     try:
         text = options.command(options)
     except BoolattnError as error:
@@ -38,24 +41,44 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> str:
-    from experiments.runner import run
+    from boolattn.reproduction.execution import run_all
+    from experiments.report import overview
 
-    return run(_request(options), _paths(options), _resources(options), _progress)
+    request, paths = _request(options), _paths(options)
+    _set_limits(options)
+    # Each takes the next run that no other has begun.
+    command = [sys.executable, "-m", "experiments", *options.arguments, "--workers", "1"]
+    workers = [
+        subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(options.workers - 1)
+    ]
+    try:
+        run_all(request, paths, _progress)
+        for worker in workers:
+            worker.wait()
+    except KeyboardInterrupt:
+        _progress("stopped; the same command goes on")
+    finally:
+        for worker in workers:
+            worker.terminate()
+    folders = (paths.runs, *request.done)
+    files = [folder / spec.key.path for spec in request.specs() for folder in folders]
+    return overview([path for path in files if path.is_file()], paths.runs)
 
 
 def _list(options: argparse.Namespace) -> str:
-    from experiments.plan import make_plan
+    from boolattn.reproduction.execution import plan
+    from boolattn.reproduction.runs import RunKey
 
-    plan = make_plan(_request(options), _paths(options))
-    lines = [f"done  {key}" for key in plan.finished]
-    return "\n".join([*lines, *(f"to do {task.name}" for task in plan.tasks)])
+    finished, to_do = plan(_request(options), _paths(options))
+    lines = [f"done  {RunKey.of(path)}" for path in finished]
+    return "\n".join([*lines, *(f"to do {spec.key}" for spec, _ in to_do)])
 
 
 def _negation(options: argparse.Namespace) -> str:
     from boolattn.reproduction.systems import parse_seeds
-    from experiments.negation.experiment import NegationRequest
-    from experiments.runner import run_negation
+    from experiments.negation.experiment import NegationRequest, run_negation
 
+    _set_limits(options)
     request = NegationRequest(
         corpora=split_names(options.on),
         data=options.data,
@@ -64,7 +87,18 @@ def _negation(options: argparse.Namespace) -> str:
         seeds=parse_seeds(options.seeds),
         max_steps=options.max_steps,
     )
-    return run_negation(request, _paths(options), _resources(options), _progress)
+    return run_negation(request, _paths(options), _progress)
+
+
+def _set_limits(options: argparse.Namespace) -> None:
+    """Set the number of threads, and the time after which the command stops."""
+    import torch
+
+    torch.set_num_threads(options.threads)
+    if options.time_limit:
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        seconds = options.time_limit - (time.monotonic() - _STARTED)
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.1))
 
 
 def _parser_quality(options: argparse.Namespace) -> str:
@@ -109,25 +143,14 @@ def _request(options: argparse.Namespace) -> RunRequest:
     )
 
 
-def _resources(options: argparse.Namespace) -> Resources:
-    from experiments.runner import Resources
-
-    return Resources(
-        n_workers=options.workers,
-        n_threads=options.threads,
-        deadline=_STARTED + options.time_limit if options.time_limit else None,
-    )
-
-
 def _paths(options: argparse.Namespace) -> Paths:
     from boolattn.reproduction.requests import Paths
 
     return Paths(
         runs=options.out / "runs",
         work=options.work or options.out / "work",
-        generated=options.made,
         keep_models=options.keep,
-        command=_command_line(sys.argv[1:]),
+        command=_command_line(options.arguments),
     )
 
 
@@ -137,31 +160,30 @@ def _command_line(arguments: Sequence[str]) -> str:
     >>> _command_line(["run", "--data", "taxa=/home/somebody/taxa-full", "--seeds", "0"])
     'python -m experiments run --data taxa=taxa-full --seeds 0'
     """
-    parts = []
+    words = ["python -m experiments"]
     for argument in arguments:
         name, equals, value = argument.rpartition("=")
-        parts.append(name + equals + (Path(value).name if "/" in value else value))
-    return " ".join(["python -m experiments", *parts])
+        words.append(name + equals + (Path(value).name if "/" in value else value))
+    return " ".join(words)
 
 
-def split_names(text: str | Sequence[str]) -> list[str]:
+def split_names(text: str) -> list[str]:
     """Split names at commas, without repeats.
 
     >>> split_names("plain, light,plain")
     ['plain', 'light']
     """
-    parts = text.split(",") if isinstance(text, str) else text
-    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def parse_pairs(given: Sequence[str], names: Sequence[str]) -> Mapping[str, str]:
+def parse_pairs(texts: Sequence[str], names: Sequence[str]) -> Mapping[str, str]:
     """Parse NAME=VALUE; a value alone belongs to the only name there is."""
     pairs = {}
-    for one in given:
-        name, equals, value = one.partition("=")
+    for text in texts:
+        name, equals, value = text.partition("=")
         if not equals and len(names) != 1:
-            raise ConfigError(f"{one!r} names no owner; write NAME={one}")
-        pairs[name if equals else names[0]] = value if equals else one
+            raise ConfigError(f"{text!r} names no owner; write NAME={text}")
+        pairs[name if equals else names[0]] = value if equals else text
     return pairs
 
 
@@ -179,7 +201,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     for name, function, words in (
         ("run", _run, "train and measure systems, many at once"),
-        ("list", _list, "list the jobs of run"),
+        ("list", _list, "list the runs of run"),
     ):
         verb = verbs.add_parser(name, help=words)
         verb.set_defaults(command=function)
@@ -198,9 +220,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--out", type=Path, required=True, help="folder to write to")
     verb.add_argument("--against", default="plain,plain_text", metavar="SYSTEM,QUERY_MODE")
     verb.add_argument("--no-figures", action="store_true", help="where matplotlib is missing")
-    verb = verbs.add_parser(
-        "parsing", aliases=["reading"], help="parse accuracy on names and unseen domains"
-    )
+    verb = verbs.add_parser("parsing", help="parse accuracy on names and unseen domains")
     verb.set_defaults(command=_parser_quality)
     verb.add_argument("parser", help='folder of a parser, or "shipped"')
     verb.add_argument("--json", type=Path, help="JSON file to write all results to")
@@ -231,8 +251,7 @@ def _add_machine_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--encoder", action="append", default=[], metavar="NAME=FOLDER")
     verb.add_argument("--out", type=Path, required=True, help="folder of finished runs: small")
     verb.add_argument("--work", type=Path, help="folder of large files that can be made again")
-    verb.add_argument("--made", type=Path, help="folder of generated queries")
-    verb.add_argument("--workers", type=int, default=1)
+    verb.add_argument("--workers", type=int, default=1, help="processes")
     verb.add_argument("--threads", type=int, default=2, help="of each worker")
     verb.add_argument("--time-limit", type=float, default=0, metavar="SECONDS")
     verb.add_argument("--keep", action="store_true", help="keep trained models")

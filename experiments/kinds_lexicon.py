@@ -52,7 +52,7 @@ def synset(row: list[str]) -> Synset:
     return Synset(CLASSES[(int(row[1]) - 3) % len(CLASSES)], words, kept)
 
 
-class Builder:
+class LexiconBuilder:
     """WordNet's nodes that are kept, and the entries of each phrase."""
 
     def __init__(self, wordnet: Path) -> None:
@@ -157,7 +157,7 @@ if __name__ == "__main__":
     for option in ("--wordnet", "--places", "--out"):
         parser.add_argument(option, type=Path, required=True)
     options = parser.parse_args()
-    builder = Builder(options.wordnet)
+    builder = LexiconBuilder(options.wordnet)
     builder.add_nouns()
     builder.add_adjectives()
     builder.add_cities(options.places)

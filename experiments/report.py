@@ -12,106 +12,47 @@ from boolattn.errors import ConfigError
 from boolattn.evaluation import figures
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
-from boolattn.reproduction.requests import RunRequest
-from boolattn.reproduction.runs import NO_ENCODER
-from experiments.lines import BASELINE, TESTED, compare_with_baseline, find_line, load_tables
+from boolattn.reproduction.lines import all_runs, load_tables, mean_and_deviation
+from boolattn.reproduction.runs import NO_ENCODER, Run
+from boolattn.reproduction.systems import registry
 from experiments.negation.experiment import negation_table
-from experiments.registry import grids, registry
-from experiments.tables import overview_table, parser_table, pretraining_table, seed_means
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from boolattn.evaluation.significance import Comparison
-    from boolattn.reproduction.runs import Run
-    from experiments.lines import Line, Table
+    from boolattn.reproduction.lines import Line, LineTable
 
-    Compared = Mapping[str, Mapping[str, Comparison]]
-
+BASELINE = ("plain", "plain_text")
+#: Metrics that are compared.
+TESTED = ("r_precision", "leak", "recall@100")
+#: Metrics of the overview, and their names in tables.
+SHOWN: Mapping[str, str] = {
+    "r_precision": "R-precision",
+    "leak": "leak",
+    "recall@100": "Recall@100",
+}
+_HEADS: Mapping[str, str] = {
+    "held_out_cue_f1": "cue F1, seen wordings",
+    "unseen_cue_f1": "unseen",
+    "held_out_scope_f1": "scope F1, seen wordings",
+    "unseen_scope_f1": "unseen",
+    "held_out_gate_accuracy": "gate accuracy, seen wordings",
+    "unseen_gate_accuracy": "unseen",
+}
 #: Systems and query modes of the figures.
-DRAWN = (("plain", "plain_text"), ("corrected-frozen", "plain_text"), ("composed", "parsed"))
-
-
-def report(
-    folder: Path, out: Path, against: Sequence[str] = BASELINE, *, draw: bool = True
-) -> Path:
-    """Write ``tables.md``, ``summary.json`` and figures (with matplotlib) of finished runs."""
-    tables, runs = load_tables(folder)
-    is_named = len(against) == 2 and any(find_line(table, *against) for table in tables)
-    if not is_named and tuple(against) != BASELINE:
-        raise ConfigError(f"no finished run of {','.join(against)!r}: name SYSTEM,QUERY_MODE")
-    sections, summary = [], []
-    for table in tables:
-        own = [run for run in runs if (run.key.dataset, run.key.encoder) == _key(table)]
-        compared = [compare_with_baseline(table, line, against) for line in table.lines]
-        sections.append(_section(table, compared, against))
-        if parsing := parser_table(own):
-            sections += [_PARSING, parsing]
-        both = zip(table.lines, compared, strict=True)
-        summary += [_plain(table, line, one) for line, one in both]
-        if draw:
-            for path in _draw(table, out):
-                sections.append(f"![{path.stem}]({path.name})")
-    sections += _heads_section(runs, folder.parent / "negation")
-    text = "\n\n".join([_HEAD, *sections, _not_run(runs), _how(runs)])
-    with atomic_file(out / "summary.json") as handle:
-        rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in summary)
-        handle.write(f"[\n{rows}\n]\n")
-    with atomic_file(out / "tables.md") as handle:
-        handle.write(text + "\n")
-    return out / "tables.md"
+DRAWN = (("plain", "plain_text"), ("corrected-frozen", "plain_text"))
 
 
 _HEAD = """# Tables of all runs
 
 Generated from the run files by `python -m experiments report`; not edited by hand.
 A number is the mean over seeds, ± the standard deviation over seeds. *Leak* is the share of the
-excluded documents that are returned at the depth of relevant + excluded: less is better. *Parse
-accuracy* is the share of queries whose structure (operands and operators) was parsed correctly.
+excluded documents that are returned at the depth of relevant + excluded: less is better.
 *Operator labels* tell BoolAttn's gate which operators a query has. They come from the words of the
 query (lexicon), from a trained classifier (learned), or from the data set (oracle): a user's query
 does not come with oracle labels."""
-
-
-_PARSING = """Systems with a query parser. *Names split*: real names that contain a cue word
-and were parsed as several operands. *Parse accuracy* and *operand word F1* here are on queries that
-a language model wrote without having seen our wordings: half about taxa, half about unseen
-domains."""
-
-
-def _key(table: Table) -> tuple[str, str]:
-    return table.dataset.name, table.encoder.name if table.encoder else NO_ENCODER
-
-
-def _section(table: Table, compared: Sequence[Compared], against: Sequence[str]) -> str:
-    encoder = f", {table.encoder.label}" if table.encoder else ""
-    counts = ", ".join(
-        f"{len(table.queries[split]):,} queries of {table.split_label(split)}"
-        for split in table.splits
-    )
-    n_documents = max(
-        row.n_documents for ln in table.lines for r in ln.rows.values() for _, row in r
-    )
-    parts = [
-        f"## {table.dataset.label}{encoder}",
-        f"{n_documents:,} documents; {counts}.",
-        overview_table(table.lines, table.splits, table.dataset),
-    ]
-    if tests := _tests(table, compared):
-        what = "plain towers" if against == BASELINE else ", ".join(against)
-        parts += [f"Compared with {what}: difference, 95% interval over queries, p.", tests]
-    return "\n\n".join(parts)
-
-
-def _heads_section(runs: Sequence[Run], negation: Path) -> list[str]:
-    parts = []
-    if any("heads" in run.details for run in runs):
-        parts += ["## Cue, scope and gate", _PRETRAINING, pretraining_table(runs)]
-    if table := negation_table(negation):
-        parts += ["## Cue and scope of negation", _NEGATION, table]
-    return parts
-
 
 _PRETRAINING = """On generated sentences, after pretraining and before retrieval training. Scope is
 over all layers and attention heads, with oracle operator labels."""
@@ -124,49 +65,126 @@ negation is a sentence of its own. Its published figures are for BERT-base, on S
 random split; on SFU our files do not separate the negations of a sentence."""
 
 
-def _tests(table: Table, compared: Sequence[Compared]) -> str:
+def report(
+    folder: Path, out: Path, against: Sequence[str] = BASELINE, *, draw: bool = True
+) -> Path:
+    """Write ``tables.md``, ``summary.json`` and figures (with matplotlib) of finished runs."""
+    paths = all_runs(folder)
+    tables, runs = load_tables(paths, folder), [Run.load(path) for path in paths]
+    is_named = len(against) == 2 and any(table.find(*against) for table in tables)
+    if not is_named and tuple(against) != BASELINE:
+        raise ConfigError(f"no finished run of {','.join(against)!r}: name SYSTEM,QUERY_MODE")
+    sections, summary = [], []
+    for table in tables:
+        sections.append(_section(table, against))
+        summary += [_plain(table, line, against) for line in table.lines]
+        if draw:
+            sections += [f"![{path.stem}]({path.name})" for path in _draw(table, out)]
+    if any("heads" in run.details for run in runs):
+        sections += ["## Cue, scope and gate", _PRETRAINING, _heads_table(runs)]
+    if negation := negation_table(folder.parent / "negation"):
+        sections += ["## Cue and scope of negation", _NEGATION, negation]
+    with atomic_file(out / "summary.json") as handle:
+        rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in summary)
+        handle.write(f"[\n{rows}\n]\n")
+    with atomic_file(out / "tables.md") as handle:
+        handle.write("\n\n".join([_HEAD, *sections, _commands(runs)]) + "\n")
+    return out / "tables.md"
+
+
+def overview(paths: Iterable[Path], folder: Path) -> str:
+    """Lay out the main results of some runs."""
+    parts = (
+        f"**{table.dataset.name}, {table.encoder}**\n\n{_overview(table)}"
+        for table in load_tables(paths, folder)
+    )
+    return "\n\n".join(parts)
+
+
+def _overview(table: LineTable) -> str:
+    heads = " / ".join(map(table.split_label, table.splits))
+    columns = ["system", "operator labels", "seeds", *(f"{m}, {heads}" for m in SHOWN.values())]
     rows = []
-    for line, by_split in zip(table.lines, compared, strict=True):
-        for split, by_metric in by_split.items():
-            cells = [_difference(by_metric.get(metric)) for metric in TESTED]
+    for line in table.lines:
+        n_seeds = max(len(by_seed) for by_seed in line.rows.values())
+        cells = (
+            " / ".join(mean_and_deviation(line.means(split, metric)) for split in table.splits)
+            for metric in SHOWN
+        )
+        rows.append([line.label, line.gate, str(n_seeds), *cells])
+    return markdown(columns, rows)
+
+
+def _section(table: LineTable, against: Sequence[str]) -> str:
+    encoder = f", {table.encoder_label}" if table.encoder_label else ""
+    counts = ", ".join(
+        f"{len(table.queries[split]):,} queries of {table.split_label(split)}"
+        for split in table.splits
+    )
+    every = (row for line in table.lines for rows in line.rows.values() for row in rows.values())
+    n_documents = max(row.n_documents for row in every)
+    parts = [
+        f"## {table.dataset.label}{encoder}",
+        f"{n_documents:,} documents; {counts}.",
+        _overview(table),
+    ]
+    rows = []
+    for line in table.lines:
+        for split, compared in _compared(table, line, against).items():
+            cells = [_difference(compared.get(metric)) for metric in TESTED]
             rows.append([line.label, line.gate, table.split_label(split), *cells])
-    heads = ["system", "operator labels", "queries", "R-precision", "leak", "Recall@100"]
-    return markdown(heads, rows) if rows else ""
+    if rows:
+        other = "plain towers" if tuple(against) == BASELINE else ", ".join(against)
+        heads = ["system", "operator labels", "queries", *SHOWN.values()]
+        parts += [
+            f"Compared with {other}: difference, 95% interval over queries, p.",
+            markdown(heads, rows),
+        ]
+    return "\n\n".join(parts)
 
 
-def _difference(found: Comparison | None) -> str:
-    if found is None:
+def _compared(
+    table: LineTable, line: Line, against: Sequence[str]
+) -> dict[str, dict[str, Comparison]]:
+    """Compare a trained system with another, by split and metric."""
+    spec, base = registry().systems.get(line.system), table.find(*against)
+    if spec and spec.kind != "trained":
+        return {}
+    compared = {split: table.compare(line, base, split, TESTED) for split in table.splits}
+    return {split: values for split, values in compared.items() if values}
+
+
+def _difference(comparison: Comparison | None) -> str:
+    if comparison is None:
         return "–"
-    sign = "+" if found.difference >= 0 else ""
-    p = "< .001" if found.p_value < 0.001 else short(found.p_value)
-    return f"{sign}{short(found.difference)} [{short(found.low)}, {short(found.high)}] p {p}"
+    sign = "+" if comparison.difference >= 0 else ""
+    p = "< .001" if comparison.p_value < 0.001 else short(comparison.p_value)
+    interval = f"[{short(comparison.low)}, {short(comparison.high)}]"
+    return f"{sign}{short(comparison.difference)} {interval} p {p}"
 
 
-def _plain(table: Table, line: Line, compared: Compared) -> dict[str, Any]:
+def _plain(table: LineTable, line: Line, against: Sequence[str]) -> dict[str, Any]:
     splits: dict[str, Any] = {}
     for split, rows in line.rows.items():
-        metrics = sorted({name for _, row in rows for name in row.values})
+        metrics = sorted({name for row in rows.values() for name in row.values})
         splits[split] = {
-            "seeds": [seed for seed, _ in rows],
+            "seeds": list(rows),
             "n_queries": len(table.queries[split]),
-            "means": {
-                name: [round(value, 5) for value in seed_means(line, split, name)]
-                for name in metrics
-            },
+            "means": {m: [round(value, 5) for value in line.means(split, m)] for m in metrics},
         }
-    against = {
+    compared = {
         split: {metric: _round_all(asdict(value)) for metric, value in values.items()}
-        for split, values in compared.items()
+        for split, values in _compared(table, line, against).items()
     }
     return {
         "dataset": table.dataset.name,
-        "encoder": NO_ENCODER if line.system.kind == "bm25" else _key(table)[1],
-        "system": line.system.name,
+        "encoder": NO_ENCODER if line.system == "bm25" else table.encoder,
+        "system": line.system,
         "label": line.label,
-        "query_mode": line.query_mode.name,
+        "query_mode": line.query_mode,
         "gate": line.gate,
         "splits": splits,
-        "against": against,
+        "against": compared,
     }
 
 
@@ -174,52 +192,54 @@ def _round_all(values: Mapping[str, Any]) -> dict[str, Any]:
     return {k: round(v, 5) if isinstance(v, float) else v for k, v in values.items()}
 
 
-def _draw(table: Table, out: Path) -> list[Path]:
+def _draw(table: LineTable, out: Path) -> list[Path]:
     """Draw Recall@100 by template for each split, over the seeds that all drawn lines have."""
-    drawn = [line for names in DRAWN if (line := find_line(table, *names))]
-    dataset, encoder = _key(table)
+    lines = [line for names in DRAWN if (line := table.find(*names))]
     paths = []
-    for split in table.splits if len(drawn) > 1 else ():
-        own = [line for line in drawn if line.seeds(split)]
-        seeds = sorted(set.intersection(*(line.seeds(split) for line in own))) if own else []
-        if len(own) < 2 or not seeds:
+    for split in table.splits if len(lines) == len(DRAWN) else ():
+        seeds = set.intersection(*(set(line.rows.get(split, ())) for line in lines))
+        if not seeds:
             continue
         # The title names the encoder: a figure is read without the name of its file.
         mean = f", mean over {len(seeds)} seeds" if len(seeds) > 1 else ""
-        about = f"{dataset}, {encoder}{mean}"
-        found = [replace(table.averaged(line, split, seeds), dataset=about) for line in own]
-        path = out / f"templates-{dataset}-{encoder}-{split}.png"
-        figures.save(figures.by_template(found), path)
+        about = f"{table.dataset.name}, {table.encoder}{mean}"
+        drawn = [replace(table.averaged(line, split, seeds), dataset=about) for line in lines]
+        path = out / f"templates-{table.dataset.name}-{table.encoder}-{split}.png"
+        figures.save(figures.by_template(drawn), path)
         paths.append(path)
     return paths
 
 
-def _not_run(runs: Sequence[Run]) -> str:
-    known = registry()
-    there = {replace(run.key, system=known.present_name(run.key.system)) for run in runs}
-    missing: dict[tuple[str, str, str], list[int]] = {}
-    for grid in grids():
-        for spec in RunRequest(**asdict(grid)).specs(known):
-            if (key := spec.key) not in there:
-                missing.setdefault((key.dataset, key.encoder, key.system), []).append(key.seed)
-    if not missing:
-        return "## Not run\n\nNothing: every expected run is here."
-    rows = [[*names, ", ".join(map(str, seeds))] for names, seeds in missing.items()]
-    return "## Not run\n\n" + markdown(["data set", "encoder", "system", "seeds"], rows)
+def _heads_table(runs: Iterable[Run]) -> str:
+    """Lay out the heads' accuracy on generated sentences, in seen and unseen wordings."""
+    heads: dict[tuple[str, ...], dict[int, dict[str, float]]] = {}
+    for run in runs:
+        if metrics := run.details.get("heads"):
+            plugin = run.details["settings"]["plugin"]
+            size = "rank " + str(plugin["rank"]) if plugin["rank"] else "full"
+            gate = plugin["gate"].replace("label", "oracle")
+            key = (run.key.encoder, plugin["variant"], gate, size)
+            heads.setdefault(key, {})[run.key.seed] = metrics
+    rows = []
+    for names, by_seed in sorted(heads.items()):
+        values = ([one[m] for one in by_seed.values() if m in one] for m in _HEADS)
+        rows.append([*names, str(len(by_seed)), *map(mean_and_deviation, values)])
+    columns = ["encoder", "variant", "operator labels", "size", "seeds", *_HEADS.values()]
+    return markdown(columns, rows)
 
 
-def _how(runs: Sequence[Run]) -> str:
+def _commands(runs: Sequence[Run]) -> str:
     commands: dict[str, list[Run]] = {}
     for run in runs:
         commands.setdefault(str(run.details.get("command") or "unknown"), []).append(run)
     parts = ["## Commands"]
-    for command, own in commands.items():
-        machine = own[0].details.get("machine", {}).get("device", "unknown")
-        versions = own[0].details.get("versions", {})
-        seconds = [sum(run.details.get("seconds", {}).values()) for run in own]
+    for command, same in commands.items():
+        machine = same[0].details.get("machine", {}).get("device", "unknown")
+        versions = same[0].details.get("versions", {})
+        seconds = [sum(run.details.get("seconds", {}).values()) for run in same]
         words = (
-            f"{len(own)} runs on {machine}, torch {versions.get('torch', '?')}, transformers "
-            f"{versions.get('transformers', '?')}; {np.mean(seconds):.0f} s a run, several at once."
+            f"{len(same)} runs on {machine}, torch {versions.get('torch', '?')}, transformers "
+            f"{versions.get('transformers', '?')}; {np.mean(seconds):.0f} s a run."
         )
         parts.append(f"```sh\n{command}\n```\n\n{words}")
     return "\n\n".join(parts)

@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoTokenizer
 
 import boolattn
 from benchmark_data.domains import DOMAINS
-from boolattn.data.catalog import Options, open_dataset
+from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.encoders.models import MINILM, SHIPPED, torch_source
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure, needed_depth
@@ -81,7 +81,7 @@ def measure_model(name: str, role: str, data: Path) -> Iterable[list[str]]:
     values: dict[tuple[str, str], dict[str, list[float]]] = {}
     for domain in (name for name, row in DOMAINS.items() if row["role"] == role):
         benchmark = prepare(
-            open_dataset("domains", Options(folder=data, only=(domain,))), _SPLITS[role]
+            open_dataset("domains", DataOptions(folder=data, only=(domain,))), _SPLITS[role]
         )
         texts = [f"{one.title}\n{one.text}" for one in benchmark.documents]
         known = {"is_mean": name == MINILM}

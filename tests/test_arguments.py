@@ -14,7 +14,7 @@ import boolattn
 from boolattn import BoolAttnConfig, BoolattnError, BooleanRetriever, Searcher, TorchEncoder
 from boolattn.data.beir import read_beir, write_beir
 from boolattn.data.boolquestions import load_boolquestions, read_passages, read_questions
-from boolattn.data.catalog import Options, open_dataset
+from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.negation import read_cd_sco, read_sfu
 from boolattn.data.quest import load_quest, load_quest_intro
 from boolattn.data.records import Dataset, Document, Query
@@ -147,7 +147,7 @@ PATH_CALLS = {
     "build_towers": lambda _, odd: boolattn.build_towers(odd),
     "save_towers": lambda own, odd: boolattn.save_towers(own.towers, odd),
     "TorchEncoder.load": lambda _, odd: TorchEncoder.load(odd),
-    "folder of a data set": lambda _, odd: open_dataset("quest", Options(folder=odd)),
+    "folder of a data set": lambda _, odd: open_dataset("quest", DataOptions(folder=odd)),
     "read_beir": lambda _, odd: read_beir(odd),
     "write_beir": lambda _, odd: write_beir(odd, [], {}),
     "load_quest": lambda _, odd: load_quest(odd),

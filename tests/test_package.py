@@ -91,7 +91,7 @@ assert "boolattn.encoder.towers" not in sys.modules
 model = SentenceTransformer(sys.argv[1], device="cpu")
 first, second = model.encode_query(["cats and dogs"]), model.encode_document(["cats and dogs"])
 assert abs(first - second).max() > 1e-5
-from boolattn.encoder import BoolBertModel
+from boolattn.encoder.bool_bert import BoolBertModel
 assert isinstance(model[0].sub_modules["query"][0].model, BoolBertModel)
 """
 

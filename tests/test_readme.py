@@ -20,10 +20,10 @@ from boolattn.data.catalog import taxa_folder
 from boolattn.evaluation import domains
 from boolattn.evaluation.results import Results
 from boolattn.evaluation.significance import compare
+from boolattn.reproduction.systems import registry
 from boolattn.training.preset_files import load_preset
 from boolattn.training.settings import TABLES
 from experiments.__main__ import main as experiments
-from experiments.registry import registry
 from tests.reproduction.tiny import QUEST_INTRO, write_quest, write_taxa
 
 ROOT = Path(__file__).parent.parent
@@ -49,7 +49,7 @@ ROWS = {
     ("MiniLM", "BoolAttn, learned labels"): ("minilm", "corrected-learned", "own"),
     ("MiniLM", "BoolAttn, learned labels, gate and cue frozen"): (
         "minilm",
-        "corrected-held",
+        "corrected-frozen",
         "own",
     ),
     ("MiniLM", "BoolAttn, oracle labels"): ("minilm", "corrected-label", "label"),
@@ -309,7 +309,7 @@ def _values(encoder, system, evaluation):
 
 def _runs(encoder, system):
     """The runs of a system with every seed; those of a removed recipe from the history."""
-    is_removed = registry().known(system).kind == "removed"
+    is_removed = system not in registry().systems
     paths = [f"docs/results/runs/taxa/{encoder}/{system}-{seed}.json.gz" for seed in SEEDS]
     read = _from_history if is_removed else _from_tree
     packed = [content for path in paths if (content := read(path))]

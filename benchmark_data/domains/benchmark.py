@@ -16,7 +16,7 @@ from benchmark_data.domains.kinds import STRUCTURES, find_kinds
 from benchmark_data.domains.queries import Planner, generate, numbered
 from benchmark_data.domains.readers import everyday, science
 from benchmark_data.domains.sources import fetch_file
-from boolattn.data.built.domains import FORMAT, SPLITS, Manifest
+from boolattn.data.built.domains import FORMAT, SPLITS, DomainsManifest
 from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.files import atomic_folder
@@ -46,7 +46,7 @@ def build(
     only: Sequence[str] = (),
     source: Path | None = None,
     tell: Callable[[str], None] | None = None,
-) -> Manifest:
+) -> DomainsManifest:
     """Build the benchmark, completely or not at all.
 
     ``source`` is a folder with the sources' files, else they come from cache and network. Without
@@ -71,7 +71,7 @@ def build(
         for name, own in files.items():
             report(f"{len(about) + 1}/{len(files)} {name}")
             about[name] = _build_domain(name, own, size, draft / name)
-        manifest = Manifest(
+        manifest = DomainsManifest(
             format=FORMAT,
             size=size,
             wordings_sha256=wordings.digest(),

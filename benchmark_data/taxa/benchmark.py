@@ -20,7 +20,7 @@ from benchmark_data.taxa.queries import Speaker, make_query
 from benchmark_data.taxa.sets import find_groups, find_sets, read_member, split_of
 from benchmark_data.taxa.source import Registry
 from boolattn.checksums import file_sum
-from boolattn.data.built.taxa import DOMAINS, FORMAT, SPLITS, Manifest
+from boolattn.data.built.taxa import DOMAINS, FORMAT, SPLITS, TaxaManifest
 from boolattn.errors import ConfigError
 from boolattn.files import atomic_folder
 from boolattn.jsonl import write_jsonl
@@ -53,7 +53,7 @@ _MIN_FAMILY, _MAX_FAMILY = 30, 90
 _READ_FAMILY = 500
 
 
-def build(folder: Path, size: str = "small", *, progress: Progress | None = None) -> Manifest:
+def build(folder: Path, size: str = "small", *, progress: Progress | None = None) -> TaxaManifest:
     """Build the benchmark from the installed packages, completely or not at all.
 
     ``size`` is "small" (4,000 documents) or "full" (all). ``progress`` is called with a
@@ -82,7 +82,7 @@ def build(folder: Path, size: str = "small", *, progress: Progress | None = None
             rows = list(_generate(split, SIZES[size][split], postings))
             write_jsonl(draft / f"{split}.jsonl", rows)
             counts[split] = {t: sum(row["template"] == t for row in rows) for t in TEMPLATES}
-        manifest = Manifest(
+        manifest = TaxaManifest(
             format=FORMAT,
             size=size,
             wordings=wordings.version(),

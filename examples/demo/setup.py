@@ -59,10 +59,10 @@ def set_up(model: str, data: Path | None, n_documents: int, progress: Progress) 
         n_documents: About so many: all that the queries name, and others; 0: all.
         progress: Shows the steps.
     """
-    from boolattn.data.catalog import Options, open_dataset
+    from boolattn.data.catalog import DataOptions, open_dataset
     from boolattn.evaluation.benchmark import prepare
 
-    dataset = open_dataset("taxa", Options(folder=data, size="small", tell=progress.log))
+    dataset = open_dataset("taxa", DataOptions(folder=data, size="small", tell=progress.log))
     benchmark = prepare(dataset, [SPLIT], n_documents=n_documents)
     folder = _folder(benchmark.documents)
     progress.log("loading the models")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchmark_data.domains import DOMAINS
 from boolattn.data.beir import write_beir
-from boolattn.data.catalog import Options, open_dataset
+from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.records import Query
 
 if TYPE_CHECKING:
@@ -129,15 +129,15 @@ def _pairs(rng: random.Random, documents: Sequence[Document], n: int, name: str)
 def _datasets(arguments: argparse.Namespace) -> Iterator[tuple[str, Dataset, tuple[str, ...]]]:
     """Yield each data set with its training splits."""
     if arguments.taxa:
-        options = Options(folder=arguments.taxa, size="full")
+        options = DataOptions(folder=arguments.taxa, size="full")
         yield "taxa", open_dataset("taxa", options), ("train",)
     if arguments.quest:
-        quest = open_dataset("quest-intro", Options(folder=arguments.quest))
+        quest = open_dataset("quest-intro", DataOptions(folder=arguments.quest))
         yield "quest-intro", quest, ("train", "generated_train")
     if arguments.domains:
         for name, row in DOMAINS.items():
             if row["role"] == "train":
-                options = Options(folder=arguments.domains, only=(name,), training=True)
+                options = DataOptions(folder=arguments.domains, only=(name,), training=True)
                 yield name, open_dataset("domains", options), ("train",)
 
 

@@ -1,20 +1,22 @@
-"""The negation experiment: its jobs, and F1 beside published figures."""
+"""The negation experiment: its trainings, and F1 beside published figures."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import product
 from typing import TYPE_CHECKING
 
 from boolattn.evaluation.tables import markdown, short
-from experiments.negation.settings import NegationSettings
-from experiments.pool import Task
-from experiments.registry import registry
-from experiments.tables import mean_and_deviation
+from boolattn.reproduction.execution import Stopwatch, about
+from boolattn.reproduction.lines import mean_and_deviation
+from boolattn.reproduction.systems import registry
+from boolattn.training.run_folder import write_json
+from experiments.negation.learner import NegationSettings, train_and_measure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from boolattn.reproduction.requests import Paths
 
@@ -45,58 +47,25 @@ class NegationRequest:
     seeds: Sequence[int] = (0,)
     max_steps: int = 0  # Stop after so many steps, for a trial; 0: after the epochs
 
-    def tasks(self, results: Path) -> Iterator[Task]:
-        """List the trainings that have no result file."""
-        for seed in self.seeds:
-            for encoder in map(registry().encoder, self.encoders):
-                for corpus in self.corpora:
-                    for kind, own in KINDS.items():
-                        job = NegationJob(
-                            corpus=corpus,
-                            data=self.data,
-                            encoder=encoder.name,
-                            source=self.sources.get(encoder.name, encoder.source),
-                            kind=kind,
-                            settings=NegationSettings(**own, seed=seed, max_steps=self.max_steps),
-                        )
-                        if not (results / job.path).is_file():
-                            like = f"negation {corpus} {encoder.name} {kind}"
-                            yield Task(name=f"negation {job.path}", kind=like, job=job)
 
-
-@dataclass(frozen=True, kw_only=True)
-class NegationJob:
-    """Train heads on annotated negation, and measure them."""
-
-    corpus: str
-    data: Path | None
-    encoder: str
-    source: str
-    kind: str  # One of KINDS
-    settings: NegationSettings
-
-    @property
-    def path(self) -> Path:
-        """Result file, below the folder of results."""
-        return Path(self.corpus, self.encoder, f"{self.kind}-{self.settings.seed}.json")
-
-    def run(self, paths: Paths) -> str:
-        """Train, measure, write the result file."""
-        from boolattn.reproduction.execution import Stopwatch, about
-        from boolattn.training.run_folder import write_json
-        from experiments.negation.learner import train_and_measure
-
+def run_negation(request: NegationRequest, paths: Paths, progress: Callable[[str], None]) -> str:
+    """Do the trainings that have no result file; return a table in Markdown."""
+    folder = paths.runs.parent / "negation"
+    encoders = [registry().encoder(name) for name in request.encoders]
+    for seed, encoder, corpus, kind in product(request.seeds, encoders, request.corpora, KINDS):
+        path = folder / corpus / encoder.name / f"{kind}-{seed}.json"
+        if path.is_file():
+            continue
         clock = Stopwatch()
-        found = train_and_measure(self.corpus, self.data, self.source, self.settings)
+        settings = NegationSettings(**KINDS[kind], seed=seed, max_steps=request.max_steps)
+        source = request.sources.get(encoder.name, encoder.source)
+        results = train_and_measure(corpus, request.data, source, settings)
         clock.lap("train")
-        details = {"encoder": self.encoder, "seconds": clock.laps, **about(paths)}
-        write_json(results_folder(paths) / self.path, found | details)
-        return ", ".join(f"{name} {value:.3f}" for name, value in found["test"].items())
-
-
-def results_folder(paths: Paths) -> Path:
-    """Return the folder of result files."""
-    return paths.runs.parent / "negation"
+        details = {"encoder": encoder.name, "seconds": clock.laps, **about(paths)}
+        write_json(path, results | details)
+        words = ", ".join(f"{name} {value:.3f}" for name, value in results["test"].items())
+        progress(f"{path.relative_to(folder)}: {words}")
+    return negation_table(folder)
 
 
 def negation_table(folder: Path) -> str:

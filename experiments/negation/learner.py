@@ -23,7 +23,7 @@ from boolattn.plugin import attach
 from boolattn.plugin.install import plugin_of
 from boolattn.plugin.recording import recording
 from boolattn.training.batches.tokens import Padding, pad
-from boolattn.training.loop import LoopSettings, run_loop
+from boolattn.training.loop import Loop, LoopSettings, fast_products
 from boolattn.training.losses import cue_loss, scope_loss
 from boolattn.training.towers import load_encoder
 
@@ -35,12 +35,28 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.data.negation import Negation
-    from experiments.negation.settings import NegationSettings
 
 logger = logging.getLogger(__name__)
 
 #: Stands before a word whose cue is given, as a part of it; neither corpus has this character.
 MARK = "§"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NegationSettings:
+    """Settings of a training on annotated negation."""
+
+    is_frozen: bool = True  # Whether only the heads are trained
+    #: Whether it is NegBERT's task: each negation by itself, its cue marked in the text
+    is_given: bool = False
+    n_epochs: int = 8  # The best on the development part is kept
+    batch_size: int = 32
+    learning_rate: float = 5e-5  # Of the encoder
+    head_learning_rate: float = 2e-3
+    cue_positive_weight: float = 3.0  # Weight of a cue token in the loss; other tokens have 1
+    length: int = 160  # Longest sentence in tokens
+    max_steps: int = 0  # Stop after so many steps; 0: after the epochs
+    seed: int = 0  # Of order, dropout and noise
 
 
 @dataclass(frozen=True)
@@ -53,7 +69,7 @@ class Annotated:
 
 
 @dataclass(frozen=True)
-class Batch:
+class NegationBatch:
     """Sentences as tensors."""
 
     features: dict[str, Tensor]  # Inputs of the encoder
@@ -98,6 +114,7 @@ class Learner:
         self._padding = Padding(self.tokenizer)
         self._cache: dict[Annotated, tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = {}
 
+    @fast_products()
     def fit(self, train: Sequence[Annotated], dev: Sequence[Annotated]) -> dict[str, float]:
         """Train; keep the epoch that is best on the development part, and return its F1."""
         settings = self.settings
@@ -125,7 +142,7 @@ class Learner:
             warmup_steps=min(50, n_steps // 10),
             log_every=per_epoch,
         )
-        run_loop(self._groups(), losses_of, loop, evaluate)
+        Loop(self._groups(), loop).run(losses_of, evaluate)
         self.encoder.load_state_dict(weights)
         return best
 
@@ -161,7 +178,7 @@ class Learner:
                 plain.add(within & _any(found, lengths), negated)
         return {"cue_f1": cue.f1, "scope_f1": known.f1, "scope_f1_plain": plain.f1}
 
-    def batch(self, sentences: Sequence[Annotated]) -> Batch:
+    def batch(self, sentences: Sequence[Annotated]) -> NegationBatch:
         """Return sentences as tensors, with the annotation of each token's word."""
         rows = [self._tokens(one) for one in sentences]
         first = np.cumsum([0, *(len(one.words) for one in sentences)])
@@ -173,7 +190,7 @@ class Learner:
         device = self.encoder.device
         cues, scopes = labels.to(device).permute(2, 0, 1)[:, :, None]
         features = self._padding([ids for ids, *_ in rows])
-        return Batch(
+        return NegationBatch(
             {name: value.to(device) for name, value in features.items()},
             pad(own, -1)[0].to(device),
             cues,
@@ -196,7 +213,7 @@ class Learner:
             self._cache[one] = (np.array(encoded["input_ids"], dtype=np.int32), words, labels)
         return self._cache[one]
 
-    def _loss(self, batch: Batch) -> Tensor:
+    def _loss(self, batch: NegationBatch) -> Tensor:
         with recording() as record:
             self.encoder(**batch.features, operators=batch.has_negation)
         mask = batch.features["attention_mask"]

@@ -83,7 +83,7 @@ def generate_queries(n: int, seed: int, *, held_out: bool = False) -> Iterator[L
     >>> all(query.text[start:end] for spans in query.parsed.operands for start, end in spans)
     True
     """
-    writer = Writer(random.Random(f"readings {seed} {held_out}"), held_out=held_out)
+    writer = QueryWriter(random.Random(f"readings {seed} {held_out}"), held_out=held_out)
     found = 0
     while found < n:
         query = writer.plain() if writer.rng.random() < PLAIN else writer.composed()
@@ -93,7 +93,7 @@ def generate_queries(n: int, seed: int, *, held_out: bool = False) -> Iterator[L
             yield query
 
 
-class Writer:
+class QueryWriter:
     """Draws contents and wordings from one random generator and joins them."""
 
     def __init__(self, rng: random.Random, *, held_out: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from boolattn.query.parsed_query import LabelledQuery, label_tree
 from boolattn.query.syntax import parse
-from experiments.parser_queries.generator import Writer
+from experiments.parser_queries.generator import QueryWriter
 from experiments.parser_queries.structures import plain_query
 from experiments.parser_queries.wordings import fill_line, table
 
@@ -41,7 +41,7 @@ _QUOTED = 0.35
 
 def story_queries(n: int, seed: int, *, held_out: bool = False) -> Iterator[LabelledQuery]:
     """Generate long requests; with ``held_out`` from the lines held out of training."""
-    writer = Writer(random.Random(f"stories {seed} {held_out}"), held_out=False)
+    writer = QueryWriter(random.Random(f"stories {seed} {held_out}"), held_out=False)
     yield from _stories(n, writer, ("stories",), _EXCLUSIONS, (), held_out=held_out)
 
 
@@ -52,7 +52,7 @@ def letter_queries(
 
     Some of these sentences are ``passages``, taken from documents.
     """
-    writer = Writer(random.Random(f"letters {seed} {held_out}"), held_out=False)
+    writer = QueryWriter(random.Random(f"letters {seed} {held_out}"), held_out=False)
     own = ("stories", "letters")
     yield from _stories(n, writer, own, _FEWER, passages, held_out=held_out)
 
@@ -68,7 +68,7 @@ def plot_queries(n: int, seed: int, *, held_out: bool = False) -> Iterator[Label
 
 def _stories(
     n: int,
-    writer: Writer,
+    writer: QueryWriter,
     tables: Sequence[str],
     exclusions: Mapping[str, tuple[int, int]],
     passages: Sequence[str],
@@ -89,7 +89,7 @@ def _stories(
 
 
 def _story(
-    writer: Writer, line: Callable[[str, str], str], exclusions: Mapping[str, tuple[int, int]]
+    writer: QueryWriter, line: Callable[[str, str], str], exclusions: Mapping[str, tuple[int, int]]
 ) -> LabelledQuery | None:
     """Join the parts of one request; ``None`` where the content has no such words."""
     rng = writer.rng

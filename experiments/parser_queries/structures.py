@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from boolattn.query.parsed_query import LabelledQuery, ParsedQuery, label_tree
 from boolattn.query.syntax import parse
 from boolattn.query.tree import atoms
-from experiments.parser_queries.generator import Writer
+from experiments.parser_queries.generator import QueryWriter
 from experiments.parser_queries.natural import bare_phrases
 from experiments.parser_queries.wordings import fill_line, filled_line, lines, requests, table
 
@@ -37,13 +37,13 @@ def structured_queries(
 ) -> Iterator[LabelledQuery]:
     """Generate queries of one of the parts."""
     rng = random.Random(f"{part} {seed} {held_out}")
-    writer = Writer(rng, held_out=False)
+    writer = QueryWriter(rng, held_out=False)
     key = "held_out" if held_out else "train"
     for _ in range(n):
         yield structured_query(rng.choice(lines(part, key)), writer)
 
 
-def structured_query(line: str, writer: Writer, lists: str = "structures") -> LabelledQuery:
+def structured_query(line: str, writer: QueryWriter, lists: str = "structures") -> LabelledQuery:
     """Fill a line: the formula of its tree, and a skeleton with words of one of the tables."""
     formula, _, rest = line.partition(" = ")
     tree = parse(formula)
@@ -70,7 +70,7 @@ def everyday_queries(n: int, seed: int, source: str = "everyday") -> Iterator[La
     With ``source`` "listed" they are lists and heads of two nouns, from letters.toml.
     """
     rng = random.Random(f"{source} {seed}")
-    writer, phrases = Writer(rng, held_out=False), bare_phrases(_MOST_WORDS)
+    writer, phrases = QueryWriter(rng, held_out=False), bare_phrases(_MOST_WORDS)
     lists = "letters" if source == "listed" else source
     own = table(lists)[source]["train"].strip().split("\n")
     for _ in range(n):

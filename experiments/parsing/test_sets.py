@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class QueryForm:
     """A query structure: allowed numbers of operands, how many are negated, and the joiner."""
 
     n_operands: tuple[int, ...]
@@ -36,18 +36,18 @@ class Form:
     joiner: Operator = Operator.AND
 
 
-FORMS: Mapping[str, Form] = {
-    "plain": Form((1,)),
-    "a_or_b": Form((2,), joiner=Operator.OR),
-    "a_or_b_or_c": Form((3,), joiner=Operator.OR),
-    "a_and_b": Form((2,)),
-    "a_and_b_and_c": Form((3,)),
-    "a_not_b": Form((2,), 1),
-    "a_and_b_not_c": Form((3,), 1),
-    "a_or_b_not_c": Form((3,), 1, Operator.OR),
-    "a_not_b_not_c": Form((3,), 2),
-    "list_or": Form((4, 5), joiner=Operator.OR),
-    "list_and": Form((4, 5)),
+FORMS: Mapping[str, QueryForm] = {
+    "plain": QueryForm((1,)),
+    "a_or_b": QueryForm((2,), joiner=Operator.OR),
+    "a_or_b_or_c": QueryForm((3,), joiner=Operator.OR),
+    "a_and_b": QueryForm((2,)),
+    "a_and_b_and_c": QueryForm((3,)),
+    "a_not_b": QueryForm((2,), 1),
+    "a_and_b_not_c": QueryForm((3,), 1),
+    "a_or_b_not_c": QueryForm((3,), 1, Operator.OR),
+    "a_not_b_not_c": QueryForm((3,), 2),
+    "list_or": QueryForm((4, 5), joiner=Operator.OR),
+    "list_and": QueryForm((4, 5)),
 }
 
 

@@ -24,7 +24,7 @@ _TABLE = ("experiments.sentences", "contents.toml")
 _PLANTS = ("aceae", "ales", "opsida")
 
 
-class Content(Protocol):
+class SentenceContent(Protocol):
     """The operands of a sentence."""
 
     def slots(

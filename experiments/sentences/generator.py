@@ -15,7 +15,7 @@ from benchmark_data.taxa.places import are_apart, places
 from benchmark_data.taxa.queries import Speaker
 from benchmark_data.taxa.sets import Operand
 from benchmark_data.taxa.wordings import families, requests, wordings
-from boolattn.data.sentences import Mixture, Scope, Sentence, Span, Triplet
+from boolattn.data.sentences import Mixture, ScopeSpans, Sentence, Span, Triplet
 from boolattn.query.structure import TEMPLATES, template_operators
 from boolattn.query.tree import Operator
 from experiments.sentences.contents import Category, Taxa, domains, groups
@@ -24,7 +24,7 @@ from experiments.sentences.varied import VariedBuilder, VariedWordings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from experiments.sentences.contents import Content
+    from experiments.sentences.contents import SentenceContent
 
 #: Equivalents of "and" that the paper names and the frozen wordings do not have, by family.
 _MORE_CUES = {"and2_prep": "~including", "and2_in": "~including", "and3_in": "~,~including"}
@@ -79,7 +79,7 @@ class _Writer:
             return "_"
         return self.rng.choice([name for name in TEMPLATES if name != "_"])
 
-    def content(self, template: str) -> Content:
+    def content(self, template: str) -> SentenceContent:
         n_operands = template.count("_")
         draw = self.rng.random()
         if draw < self._mixture.names:
@@ -88,11 +88,11 @@ class _Writer:
             return self._taxa(template, n_operands)
         return self._category(n_operands, n_names=0)
 
-    def slots(self, content: Content) -> dict[str, str]:
+    def slots(self, content: SentenceContent) -> dict[str, str]:
         return content.slots(self._speaker, self.rng)
 
     def write(
-        self, template: str, content: Content, slots: Mapping[str, str] | None = None
+        self, template: str, content: SentenceContent, slots: Mapping[str, str] | None = None
     ) -> Sentence:
         if self._mixture.varied and self.rng.random() < self._mixture.varied:
             return self._write_varied(template, content)
@@ -108,7 +108,7 @@ class _Writer:
         builder.add(after)
         return _sentence(template, self._speaker.cased(builder.finish()))
 
-    def _write_varied(self, template: str, content: Content) -> Sentence:
+    def _write_varied(self, template: str, content: SentenceContent) -> Sentence:
         fitting = [row for row in self._varied.words.skeletons[template] if content.fits(row)]
         drawn = self._varied.draw(template, fitting, content.skeletons(template, unseen=False))
         builder = VariedBuilder(template.count("_"))
@@ -165,7 +165,7 @@ def _sentence(template: str, phrase: Phrase) -> Sentence:
     positive = _characters(phrase.operands[:n_positive])
     negated = _characters(phrase.operands[n_positive:]) - positive
     scopes = tuple(
-        Scope(op, _spans(phrase.text, negated if op is Operator.NOT else positive))
+        ScopeSpans(op, _spans(phrase.text, negated if op is Operator.NOT else positive))
         for op in operators
     )
     return Sentence(

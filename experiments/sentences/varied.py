@@ -53,7 +53,7 @@ class Skeleton:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class VariedWords:
     """One part of the table: for training, or held out."""
 
     links: tuple[str, ...]
@@ -141,14 +141,14 @@ class VariedBuilder(Builder):
 
 
 @lru_cache(maxsize=2)
-def varied_words(*, held_out: bool) -> Words:
+def varied_words(*, held_out: bool) -> VariedWords:
     """Return the words for training, or the held-out ones."""
     part, table = "held_out" if held_out else "train", package_table(*TABLE)
     if set(table["cues"]) != set(families()):
         raise ConfigError("varied.toml: its cue families are not those of the taxa wordings")
     if {row["template"] for row in table["structure"]} != set(TEMPLATES):
         raise ConfigError("varied.toml: its templates are not QUEST's")
-    return Words(
+    return VariedWords(
         links=tuple(table["links"][part]),
         requests=tuple(table["requests"][part]),
         cues={name: tuple(row[part]) for name, row in table["cues"].items()},

@@ -17,8 +17,9 @@ from boolattn.auto_classes import register_when_imported
 if TYPE_CHECKING:
     from boolattn import search
     from boolattn.attention.config import BoolAttnConfig
-    from boolattn.encoder import build_towers, encode_queries, query_encoder, save_towers
     from boolattn.encoder.torch_encoder import TorchEncoder
+    from boolattn.encoder.tower_storage import save_towers
+    from boolattn.encoder.towers import build_towers, encode_queries, query_encoder
     from boolattn.encoders.models import shipped_model
     from boolattn.errors import BoolattnError
     from boolattn.plugin import attach, detach, load, load_plugin, save, save_plugin
@@ -38,16 +39,16 @@ _HOME = {
     "TorchEncoder": "boolattn.encoder.torch_encoder",
     "Searcher": "boolattn.search",
     "attach": "boolattn.plugin",
-    "build_towers": "boolattn.encoder",
+    "build_towers": "boolattn.encoder.towers",
     "detach": "boolattn.plugin",
-    "encode_queries": "boolattn.encoder",
+    "encode_queries": "boolattn.encoder.towers",
     "explain": "boolattn.plugin.explain",
     "load": "boolattn.plugin",
     "load_plugin": "boolattn.plugin",
-    "query_encoder": "boolattn.encoder",
+    "query_encoder": "boolattn.encoder.towers",
     "save": "boolattn.plugin",
     "save_plugin": "boolattn.plugin",
-    "save_towers": "boolattn.encoder",
+    "save_towers": "boolattn.encoder.tower_storage",
     "shipped_model": "boolattn.encoders.models",
 }
 

@@ -5,18 +5,31 @@ May import: boolattn.errors.
 
 from __future__ import annotations
 
+import builtins
 import os
-from collections.abc import Sequence
+import sys
+from collections import abc
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from functools import wraps
-from inspect import signature
+from functools import cache, partial, wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -52,78 +65,114 @@ def _is_path(value: Any) -> bool:  # noqa: ANN401
     return len(str(value)) < 4096 and all(len(os.fsencode(p)) < 256 for p in Path(value).parts)
 
 
-def _are(is_right: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Whether a value is a list of what is right."""
-    return lambda value: (
-        isinstance(value, Sequence)
-        and not isinstance(value, str | bytes)
-        and all(map(is_right, value))
-    )
+def _is_a(name: str, value: Any) -> bool:  # noqa: ANN401
+    return any(kind.__name__ == name for kind in type(value).__mro__)
 
 
-def _is_a(name: str) -> Callable[[Any], bool]:
-    """Whether a value is of a class that only some callers have imported."""
-    return lambda value: any(kind.__name__ == name for kind in type(value).__mro__)
-
-
-#: Whether a value is of a type, by the type's name.
-_TYPES: dict[str, Callable[[Any], bool]] = {
-    "bool": lambda value: isinstance(value, bool),
-    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+#: Whether a value is of a class that only some callers import; of other such names any value is.
+_NAMED: dict[str, Callable[[Any], bool]] = {
+    "Client": lambda value: hasattr(value, "close"),
+    "Parser": lambda value: hasattr(value, "parse"),
+    "PreTrainedModel": lambda value: hasattr(value, "base_model"),
+}
+_NAMED |= dict.fromkeys(("Embed", "Encode", "PreTrainedTokenizerBase", "Progress"), callable)
+_NAMED |= {
+    name: partial(_is_a, name)
+    for name in ("BoolAttnConfig", "Card", "Dataset", "DataOptions", "Mixture", "Query")
+}
+_NAMED["SentenceTransformer"] = lambda value: hasattr(value, "similarity_fn_name")
+#: Whether a value is of a plain type.
+_PLAIN: dict[Any, Callable[[Any], bool]] = {
+    bool: lambda value: isinstance(value, bool),
+    int: lambda value: isinstance(value, int) and not isinstance(value, bool),
     # NaN is not equal to itself.
-    "float": lambda value: (
+    float: lambda value: (
         isinstance(value, int | float) and not isinstance(value, bool) and value == value
     ),
-    "str": lambda value: isinstance(value, str),
-    "Path": lambda value: isinstance(value, Path) and _is_path(value),
-    "str | Path": _is_path,
-    "str | Path | PreTrainedModel": lambda value: hasattr(value, "base_model") or _is_path(value),
-    "Client | str": lambda value: isinstance(value, str) or hasattr(value, "close"),
-    "Parser | str": lambda value: isinstance(value, str) or hasattr(value, "parse"),
-    "Mapping[str, Any]": lambda value: isinstance(value, dict),
-    "Mapping[str, str]": lambda value: (
-        isinstance(value, dict) and all(isinstance(own, str) for own in value.values())
-    ),
+    str: lambda value: isinstance(value, str),
+    Path: lambda value: isinstance(value, Path) and _is_path(value),
 }
-_TYPES |= {
-    "Sequence[str]": _are(_TYPES["str"]),
-    "Sequence[Sequence[str]]": _are(_are(_TYPES["str"])),
-    "tuple[str, ...]": _are(_TYPES["str"]),
-    "tuple[int, ...]": _are(_TYPES["int"]),
-    "dict[str, Any]": _TYPES["Mapping[str, Any]"],
-    "dict[str, str]": _TYPES["Mapping[str, str]"],
-}
-_CALLED = ("Embed", "Encode", "Callable[[int], None]", "PreTrainedTokenizerBase")
-_TYPES |= dict.fromkeys(_CALLED, callable)
-_CLASSES = ("BoolAttnConfig", "Card", "Dataset", "Mixture", "Options", "SentenceTransformer")
-_TYPES |= {name: _is_a(name) for name in _CLASSES}
 
 
-def _check(name: str, kind: str, value: Any) -> None:  # noqa: ANN401
-    plain = kind.removesuffix(" | None")
+class _Names(dict[str, Any]):
+    """Names of a module's annotations, also of what only type checkers import."""
+
+    def __missing__(self, name: str) -> Any:  # noqa: ANN401 - a type
+        if name.startswith("__"):
+            raise KeyError(name)
+        if name == "Path":
+            return Path
+        known = getattr(builtins, name, None) or getattr(abc, name, None)
+        # A class of that name stands for the one that is not imported.
+        return known or (type(name, (), {}) if name in _NAMED else Any)
+
+
+def _hints(owner: Any) -> dict[str, Any]:  # noqa: ANN401 - a function or a class
+    module = vars(sys.modules[owner.__module__])
+    # An alias that is written as text is known by its name.
+    names = {name: value for name, value in module.items() if not isinstance(value, str)}
+    return get_type_hints(owner, localns=_Names(names))
+
+
+def _fits(value: Any, hint: Any) -> bool:  # noqa: ANN401
+    """Whether a value is of a type; documents and filters check themselves."""
+    origin, kinds = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        if str in kinds and Path in kinds and isinstance(value, str | Path):
+            return _is_path(value)
+        return any(_fits(value, kind) for kind in kinds)
+    if hint in _PLAIN:
+        return _PLAIN[hint](value)
+    if origin in (tuple, Sequence, frozenset):
+        is_many = isinstance(value, frozenset if origin is frozenset else Sequence)
+        return is_many and not isinstance(value, str | bytes) and _all_fit(value, kinds[0])
+    if origin in (dict, Mapping):
+        return isinstance(value, dict) and _all_fit(value.values(), kinds[1])
+    if origin is abc.Callable:
+        return callable(value)
+    if hint is NoneType:
+        return value is None
+    is_right = _NAMED.get(getattr(hint, "__name__", ""))
+    return is_right is None or is_right(value)
+
+
+def _all_fit(values: Iterable[Any], hint: Any) -> bool:  # noqa: ANN401
+    return all(_fits(value, hint) for value in values)
+
+
+def _check(name: str, hint: Any, kind: str, value: Any) -> None:  # noqa: ANN401
     # What filters may be is theirs to say.
-    if (is_right := _TYPES.get(plain)) is None or kind == "Mapping[str, Any] | None":
-        return
-    if not is_right(value) and not (value is None and plain != kind):
+    if kind != "Mapping[str, Any] | None" and not _fits(value, hint):
         shown = " ".join(repr(value)[:80].split())
         raise ConfigError(f"{name} is of the type {kind}, not {shown}")
 
 
 def check_types(settings: Any) -> None:  # noqa: ANN401 - any dataclass
-    """Refuse values of settings that are not of the plain type that their field names."""
+    """Refuse values of settings that are not of the type that their field names."""
+    hints: dict[str, Any] = _settings_hints(settings.__class__)
     for one in fields(settings):
-        _check(one.name, str(one.type), getattr(settings, one.name))
+        _check(one.name, hints[one.name], str(one.type), getattr(settings, one.name))
+
+
+@cache
+def _settings_hints(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
+    return _hints(kind)
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """Make a function refuse arguments that are not of the plain type that its signature names."""
+    """Make a function refuse arguments that are not of the type that its signature names."""
     own = signature(function)
     kinds = {name: str(parameter.annotation) for name, parameter in own.parameters.items()}
+    hints: dict[str, Any] = {}
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        # At the first call: by then all of the module's names are there.
+        if not hints:
+            hints.update({"return": Any}, **_hints(function))
         for name, value in own.bind(*args, **kwargs).arguments.items():
-            _check(name, kinds[name], value)
+            if name in hints and own.parameters[name].kind is not Parameter.VAR_KEYWORD:
+                _check(name, hints[name], kinds[name], value)
         return function(*args, **kwargs)
 
     return call

@@ -129,7 +129,7 @@ def test_parquet_without_a_field(folder):
 def test_hub_files_are_listed_then_fetched(tmp_path, monkeypatch):
     asked = []
 
-    def fetch(url, target, *, progress=None):
+    def fetch(url, target):
         asked.append((url, target.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(json.dumps(["https://example.org/0", "https://example.org/1"]))

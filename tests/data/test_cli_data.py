@@ -16,8 +16,8 @@ import boolattn
 from benchmark_data import taxa
 from boolattn.cli.data import app
 from boolattn.data.beir import read_beir
-from boolattn.data.built.taxa import FORMAT, Manifest
-from boolattn.data.catalog import CATALOG, Options, open_dataset, open_negation
+from boolattn.data.built.taxa import FORMAT, TaxaManifest
+from boolattn.data.catalog import CATALOG, DataOptions, open_dataset, open_negation
 from boolattn.data.quest import load_quest_intro
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.jsonl import read_jsonl, write_jsonl
@@ -130,7 +130,7 @@ def taxa_builds(monkeypatch, tmp_path):
         query |= {"operands": [{"text": "moths", "spans": [[0, 5]]}], "gold": ["1"]}
         query |= {"excluded": [], "partial": [], "domain": "animals", "wording": "plain"}
         write_jsonl(folder / "train.jsonl", [query])
-        manifest = Manifest(
+        manifest = TaxaManifest(
             format=FORMAT,
             size=size,
             wordings="1",
@@ -191,8 +191,8 @@ def test_a_command_finds_the_builders_from_any_folder(tmp_path):
     """A missing package of the sources is named: the builder was found."""
     code = (
         "import sys; sys.modules['marisa_trie'] = None; path = list(sys.path); "
-        "from boolattn.data.catalog import Options, build_taxa; from pathlib import Path\n"
-        "try: build_taxa(Path('out'), Options())\n"
+        "from boolattn.data.catalog import DataOptions, build_taxa; from pathlib import Path\n"
+        "try: build_taxa(Path('out'), DataOptions())\n"
         "except Exception as error: print(error)\n"
         "assert path == sys.path"
     )
@@ -239,7 +239,7 @@ def test_errors_are_one_line(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="name the folder of beir"):
         open_dataset("beir")
     monkeypatch.setenv("BOOLATTN_QUEST_INTRO", str(SAMPLES / "quest-intro"))
-    assert len(open_dataset("quest-intro", Options()).documents) == 30
+    assert len(open_dataset("quest-intro", DataOptions()).documents) == 30
 
 
 def test_help_loads_nothing_heavy():

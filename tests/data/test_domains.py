@@ -28,7 +28,7 @@ from benchmark_data.domains.sources import fetch_file, read_member
 from benchmark_data.domains.wordings import STRUCTURES, Speaker, digest, wordings
 from boolattn.data.beir import read_beir, write_beir
 from boolattn.data.built.domains import FORMAT, WORDINGS_SHA256, load
-from boolattn.data.catalog import Options, open_dataset
+from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.query.parsed_query import words
 from boolattn.query.structure import LONGER, TEMPLATES, template_tree
@@ -526,7 +526,7 @@ def test_queries_with_kinds_have_exact_sets(built, split):
 
 
 def test_kinds_have_members_and_their_test_is_not_trained_on(built, tmp_path):
-    queries = open_dataset("domains", Options(folder=built[0])).splits["test_kinds"]
+    queries = open_dataset("domains", DataOptions(folder=built[0])).splits["test_kinds"]
     assert all(operand.members for query in queries for operand in query.operands)
     target = tmp_path / "copy"
     shutil.copytree(built[0], target)
@@ -589,7 +589,7 @@ def test_a_training_domains_own_unseen_wordings_are_divided():
 
 
 def test_training_leaves_out_test_domains_and_the_trainer_refuses_them(built, tokenizer, tmp_path):
-    options = Options(folder=built[0])
+    options = DataOptions(folder=built[0])
     dataset = open_dataset("domains", options)
     assert set(dataset.splits) == {"test", "unseen", "test_kinds", "test_kinds_unseen"}
     assert dataset.splits["test"][0].operands[0].members
@@ -601,7 +601,7 @@ def test_training_leaves_out_test_domains_and_the_trainer_refuses_them(built, to
     assert copy.splits == dataset.splits
     with pytest.raises(ConfigError, match="exercises of beir may only be evaluated"):
         Corpus(copy, tokenizer, 16)
-    trained = open_dataset("domains", Options(folder=built[0], training=True))
+    trained = open_dataset("domains", DataOptions(folder=built[0], training=True))
     assert not trained.documents
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from boolattn.data.catalog import Options, open_dataset
+from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.quest import Coverage, fetch_quest, load_quest, load_quest_intro, read_documents
 from boolattn.data.records import Operand
 from boolattn.data.tables import package_table
@@ -135,8 +135,8 @@ def test_augmented_queries_are_read_where_they_are_asked_for(folder):
     rows = (folder / "val.jsonl").read_text("utf-8")
     for name in ("train", "test"):
         (folder / f"{name}.jsonl").write_text(rows, encoding="utf-8")
-    assert "train_aug" not in open_dataset("quest", Options(folder=folder)).splits
-    found = open_dataset("quest", Options(folder=folder, splits=("train", "train_aug"))).splits
+    assert "train_aug" not in open_dataset("quest", DataOptions(folder=folder)).splits
+    found = open_dataset("quest", DataOptions(folder=folder, splits=("train", "train_aug"))).splits
     assert list(found) == ["train", "val", "test", "train_aug"]
     assert len(found["train_aug"]) == 3
 

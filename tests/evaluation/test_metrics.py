@@ -196,30 +196,3 @@ def test_random_rankings_have_the_metrics_of_ranx():
     theirs = evaluate(qrels, run, [name.replace("_", "-") for name in names], return_mean=False)
     for name in names:
         np.testing.assert_allclose(ours[name], theirs[name.replace("_", "-")], err_msg=name)
-
-
-def test_rows_alone_are_measured_as_judged_queries_are():
-    rng = np.random.default_rng(5)
-    n_documents, n_queries = 150, 30
-    sets = [rng.permutation(n_documents) for _ in range(n_queries)]
-    relevant, excluded = [one[:9].tolist() for one in sets], [one[9:15].tolist() for one in sets]
-    excluded[0] = []
-    ranked = [rng.permutation(n_documents).tolist() for _ in range(n_queries)]
-    rows = {str(row): row for row in range(n_documents)}
-    queries = [
-        Query(
-            id=str(i), text="", gold=frozenset(map(str, right)), excluded=frozenset(map(str, out))
-        )
-        for i, (right, out) in enumerate(zip(relevant, excluded, strict=True))
-    ]
-    names = ["recall@100", "r_precision", "leak"]
-    expected = measure(Ranking.of(ranked), Judgements.of(queries, rows), names)
-    found = measure(Ranking.of(ranked), Judgements.of_rows(relevant, excluded, n_documents), names)
-    for name in names:
-        np.testing.assert_array_equal(found[name], expected[name])
-
-
-def test_a_repeated_document_of_an_unnamed_query_is_refused():
-    judgements = Judgements.of_rows([[1]], [[]], 5)
-    with pytest.raises(DataError, match="query 0 has document row 1 twice"):
-        measure(Ranking.of([[1, 1]]), judgements, ["recall@2"])

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from boolattn import BoolAttnConfig
 from boolattn.cli import app
-from boolattn.data.built.taxa import FORMAT, SPLITS, WORDINGS_SHA256, Manifest, load
+from boolattn.data.built.taxa import FORMAT, SPLITS, WORDINGS_SHA256, TaxaManifest, load
 from boolattn.data.records import Dataset, Document
 from boolattn.encoder import build_towers, save_towers
 from boolattn.encoders.models import MINILM_VARIABLE, minilm_folder, shipped_model
@@ -47,7 +47,7 @@ def data(tmp_path_factory):
     _write(folder / "corpus.jsonl", documents)
     for split in SPLITS:
         _write(folder / f"{split}.jsonl", _queries(documents) if split == "unseen" else [])
-    manifest = Manifest(
+    manifest = TaxaManifest(
         format=FORMAT,
         size="small",
         wordings="1",

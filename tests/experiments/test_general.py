@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
-from boolattn.attention.config import BoolAttnConfig
 from boolattn.data.beir import read_beir, write_beir
-from boolattn.data.records import Dataset, Document, Operand, Query
-from boolattn.encoder import build_towers
-from boolattn.encoder.tower_storage import save_towers
-from boolattn.evaluation.benchmark import prepare
-from boolattn.evaluation.results import Results
+from boolattn.data.records import Document, Operand, Query
 from boolattn.query.tree import Operator
-from experiments.general import evaluate
 from experiments.general.mixture import Limits, domain_part
-from tests.conftest import trained
 
 DOCUMENTS = [
     Document(id=f"d{n}", title=f"Title {n}", text=f"Title {n}. The species {n} lives in Borneo.")
@@ -75,46 +66,3 @@ def test_draws_depend_on_the_seed_and_the_name():
     ]
     assert parts[0] == parts[1]
     assert parts[0] != parts[2]
-
-
-def test_whole_corpora_are_ranked_by_one_vector_and_composed(tiny_encoder, tokenizer, tmp_path):
-    save_towers(build_towers(tiny_encoder(), tokenizer=tokenizer), tmp_path / "model")
-    query = Query(
-        id="q", text="moths but not ants", gold=frozenset({"d0"}), excluded=frozenset({"d1"})
-    )
-    texts = ("moths", "moths ants", "ants", "birds")
-    documents = [Document(id=f"d{n}", text=text) for n, text in enumerate(texts)]
-    benchmark = prepare(
-        Dataset(name="test", documents=documents, splits={"test": (query,)}), ["test"]
-    )
-    parses = tmp_path / "parses.json"
-    parses.write_text('{"moths but not ants": "moths NOT ants"}', encoding="utf-8")
-    out = tmp_path / "out"
-    table = evaluate.rank(benchmark, [f"tiny={tmp_path / 'model'}"], parses, out)
-    assert table.count("| tiny | test |") == 2
-    found = {path.name: Results.load(path) for path in out.iterdir()}
-    assert [*sorted(found)] == ["test.tiny.composed.json", "test.tiny.one-vector.json"]
-    assert found["test.tiny.composed.json"].details["is_composed"]
-    config = BoolAttnConfig(gate="lexicon", rank=4)
-    towers = trained(build_towers(tiny_encoder(), config, tokenizer=tokenizer))
-    save_towers(towers, tmp_path / "plug-in")
-    vectors = [
-        evaluate.load(f"{tmp_path / 'plug-in'}{seed}").encode_queries([query.text])
-        for seed in ("", "@0", "@1")
-    ]
-    assert not any((vectors[0] == shuffled).all() for shuffled in vectors[1:])
-    assert "composed" not in evaluate.rank(benchmark, [f"a={tmp_path / 'model'}"], None, out)
-
-
-def test_parses_are_written_for_composed_queries_alone(tmp_path):
-    queries = tuple(
-        Query(id=text, text=text, gold=frozenset({"d0"}))
-        for text in ("moths of Borneo but not Sumatra", "moths")
-    )
-    benchmark = prepare(
-        Dataset(name="test", documents=DOCUMENTS, splits={"test": queries}), ["test"]
-    )
-    evaluate.write_parses(benchmark, tmp_path / "parses.json")
-    parses = json.loads((tmp_path / "parses.json").read_text(encoding="utf-8"))
-    assert [*parses] == ["moths of Borneo but not Sumatra"]
-    assert " NOT " in parses["moths of Borneo but not Sumatra"]

@@ -12,7 +12,7 @@ from benchmark_data.taxa import wordings
 from boolattn.query.lexicon import find_cues
 from boolattn.query.parsed_query import words
 from experiments.parser_queries.contents import contents, taxa_content
-from experiments.parser_queries.generator import FORMS, Writer, generate_queries
+from experiments.parser_queries.generator import FORMS, QueryWriter, generate_queries
 from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.structures import everyday_queries, structured_query
 from experiments.parser_queries.wordings import parse_pattern, requests, table
@@ -181,7 +181,7 @@ def test_held_out_queries_have_a_part_that_training_lacks(held_out):
         for joiner, row in table("wordings")["lists"].items()
         for raw in row["held_out"]
     }
-    writer = Writer(random.Random(0), held_out=held_out)
+    writer = QueryWriter(random.Random(0), held_out=held_out)
     for content in (*contents(), taxa_content(random.Random(0))):
         for own, _ in FORMS:
             made = writer._wording(own, content)
@@ -214,7 +214,7 @@ def test_everyday_queries_say_the_held_out_words_with_every_operator():
 
 def test_every_everyday_line_can_be_filled():
     lines = table("everyday")["everyday"]["train"].strip().split("\n")
-    writer = Writer(random.Random(0), held_out=False)
+    writer = QueryWriter(random.Random(0), held_out=False)
     for line in lines:
         filled = re.sub(r"\{W(\d)\}", r"phrase \1", line)
         assert structured_query(filled, writer, "everyday").text

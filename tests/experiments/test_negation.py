@@ -14,8 +14,14 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.data.negation import Negation
 from boolattn.plugin import attach
 from experiments.__main__ import main
-from experiments.negation.learner import MARK, Annotated, Learner, marked, merged
-from experiments.negation.settings import NegationSettings
+from experiments.negation.learner import (
+    MARK,
+    Annotated,
+    Learner,
+    NegationSettings,
+    marked,
+    merged,
+)
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples" / "negation"
 
@@ -108,7 +114,6 @@ def test_every_token_has_the_annotation_of_its_word(learner):
     assert words[1][words[1] >= 0].min() == 3
 
 
-@pytest.mark.usefixtures("in_process")
 def test_the_command_writes_result_files_and_a_table_with_published_figures(files, capsys):
     folder = files / "negation-scope"
     folder.mkdir()

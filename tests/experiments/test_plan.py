@@ -7,60 +7,54 @@ import json
 import pytest
 
 from boolattn.errors import ConfigError
+from boolattn.reproduction.execution import plan
 from boolattn.reproduction.requests import Paths, RunRequest, resolve
 from boolattn.reproduction.runs import Run, RunKey
-from experiments.plan import make_plan
-from experiments.registry import registry
 
 
 @pytest.fixture
 def planned(tmp_path):
     """Plan one system whose finished run has settings changed by a function."""
 
-    def build(system, change, formerly=""):
+    def build(system, change):
         request = RunRequest(systems=[system], datasets=["taxa"], seeds=[0], done=[tmp_path])
-        [spec] = request.specs(registry())
+        [spec] = request.specs()
         settings = json.loads(json.dumps(resolve(spec, request).to_dict()))
         change(settings)
-        key = RunKey("taxa", "minilm", formerly or system, 0)
+        key = RunKey("taxa", "minilm", system, 0)
         Run(key, [], {"settings": settings}).save(tmp_path)
-        return make_plan(request, Paths(runs=tmp_path / "runs", work=tmp_path / "work"))
+        return plan(request, Paths(runs=tmp_path / "runs", work=tmp_path / "work"))
 
     return build
 
 
 def test_the_same_settings_are_not_run_again(planned):
     same = planned("plain", lambda settings: settings["model"].update(encoder="elsewhere"))
-    assert len(same.finished) == 1
-    assert same.tasks == []
-    faster = {"chunk": 192, "captured": "none", "n_workers": 3}
-    assert planned("plain", lambda settings: settings["train"].update(faster)).finished
+    assert (len(same[0]), same[1]) == (1, [])
+    faster = {"chunk": 192, "captured": "none"}
+    assert planned("plain", lambda settings: settings["train"].update(faster))[0]
     with pytest.raises(ConfigError, match=r"train\.batch_size = 8, not 32"):
         planned("plain", lambda settings: settings["train"].update(batch_size=8))
 
 
 def test_a_setting_that_a_run_lacks_had_its_default(planned):
-    assert planned("plain", lambda settings: settings["post"].pop("gate_steps")).finished
+    assert planned("plain", lambda settings: settings["train"].pop("freeze_embeddings"))[0]
     with pytest.raises(ConfigError, match=r"train\.freeze_heads = False, not True"):
         planned("corrected-frozen", lambda settings: settings["train"].pop("freeze_heads"))
-
-
-def test_a_run_under_a_former_name_is_found(planned):
-    assert planned("corrected-frozen", lambda settings: None, formerly="corrected-held").finished
 
 
 def test_settings_that_a_system_does_not_use_may_differ(planned):
     def other(settings):
         settings["pretrain"]["varied_share"] = 0.25
 
-    assert planned("plain", other).finished
+    assert planned("plain", other)[0]
 
     def small(settings):
         settings["plugin"]["rank"] = 4
         # A table of an older version.
         settings["compose"] = {"use_parser": False}
 
-    assert planned("plain", small).finished
+    assert planned("plain", small)[0]
     with pytest.raises(ConfigError, match=r"plugin\.rank = 4"):
         planned("corrected-learned", small)
     with pytest.raises(ConfigError, match=r"pretrain\.varied_share = 0\.25"):

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from boolattn.errors import ConfigError
+from boolattn.reproduction.reproduce import targets
 from boolattn.reproduction.requests import RunRequest, resolve
-from boolattn.reproduction.systems import Registry, RunSpec, paper_registry
+from boolattn.reproduction.systems import Registry, RunSpec, registry
 from experiments.__main__ import parse_pairs
-from experiments.registry import grids, registry
 
 
 def preset(system, dataset="taxa", encoder="minilm", seed=0, **changes):
@@ -54,9 +54,7 @@ def test_the_learned_gates_differ_in_what_they_read_only():
     assert context.pretrain.varied_share == 0.5
 
 
-@pytest.mark.parametrize(
-    "system", [n for n, s in registry().systems.items() if s.kind != "removed"]
-)
+@pytest.mark.parametrize("system", registry().systems)
 def test_no_reported_split_selects_weights(system):
     for name in ("taxa", "quest-intro", "quest"):
         made = preset(system, name)
@@ -78,21 +76,9 @@ def test_a_system_inherits_from_its_base():
         Registry.parse('[system.b]\nlabel = "b"\nbase = "a"')
 
 
-def test_former_names_and_removed_recipes():
-    assert registry().system("corrected-held").name == "corrected-frozen"
-    # A derived system does not inherit the former name of its base.
-    assert registry().system("corrected-unbounded").formerly == ""
-    assert registry().present_name("composed-light-held") == "composed-light-frozen"
-    assert registry().query_mode("given").name == "oracle_operands"
-    assert registry().known("corrected-noisy").full_label.endswith("(recipe removed)")
-    with pytest.raises(ConfigError, match="recipe of 'corrected-noisy' was removed"):
-        registry().system("corrected-noisy")
-
-
-def test_the_experiments_include_the_papers_systems():
-    paper = paper_registry()
-    assert paper.systems.items() <= registry().systems.items()
-    assert len(paper.systems) == 8
+def test_the_papers_tables_name_known_systems():
+    for target in targets().values():
+        assert all(registry().system(name) for name in (*target.systems, *target.against))
 
 
 def test_a_seed_is_used_by_pretraining_and_training():
@@ -102,14 +88,6 @@ def test_a_seed_is_used_by_pretraining_and_training():
 
 def test_changes_of_the_request_come_last():
     assert preset("plain-random", changes=("train.n_logical=1",)).train.n_logical == 1
-
-
-def test_every_expected_run_resolves():
-    for grid in grids():
-        for dataset in grid.datasets:
-            for encoder in grid.encoders:
-                for system in grid.systems:
-                    preset(system, dataset, encoder)
 
 
 def test_errors_name_the_mistake():

@@ -19,7 +19,6 @@ from boolattn.reproduction.execution import run_all
 from boolattn.reproduction.reproduce import make_request
 from boolattn.reproduction.requests import Paths, RunRequest, resolve
 from boolattn.reproduction.runs import Run
-from boolattn.reproduction.systems import paper_registry
 from tests.reproduction.tiny import write_quest
 
 #: The paper's preset, made short.
@@ -56,7 +55,7 @@ def test_names_choose_the_preset():
     request = make_request("table1", data="quest=somewhere", encoder="bert-large=large")
     assert (request.datasets, request.encoders) == (["quest"], ["bert-large"])
     assert str(request.data["quest"]) == "somewhere"
-    [spec, *_] = request.specs(paper_registry())
+    [spec, *_] = request.specs()
     preset = resolve(spec, request)
     assert (preset.name, preset.model.encoder) == ("bert-large-quest", "large")
     assert make_request("table1", data="quest=somewhere").encoders == ["bert-base"]
@@ -66,7 +65,7 @@ def test_names_choose_the_preset():
         make_request("table1", "bert-base-quest", "taxa=somewhere")
     request = make_request("table1", data="taxa=somewhere", encoder="bert-large=large")
     with pytest.raises(ConfigError, match="no preset for bert-large on taxa"):
-        [resolve(spec, request) for spec in request.specs(paper_registry())]
+        [resolve(spec, request) for spec in request.specs()]
 
 
 def test_the_official_files_make_a_table(files):
@@ -104,7 +103,7 @@ def plain_run(files, *changes):
         sources={"minilm": str(files / "encoder")},
         changes=["train.max_steps=4", "train.save_every=1", *changes],
     )
-    [spec] = request.specs(paper_registry())
+    [spec] = request.specs()
     return request, spec, Paths(runs=files / "out/runs", work=files / "out/work")
 
 
@@ -117,9 +116,8 @@ def test_a_run_goes_on_from_its_last_checkpoint(files, monkeypatch):
     request, spec, paths = plain_run(files)
     lines: list[str] = []
     resumed = []
-    monkeypatch.setattr(execution, "check", lambda *_: "not tried")
     with monkeypatch.context() as patch:
-        patch.setattr(execution, "judge", lambda *_: 1 / 0)
+        patch.setattr(execution, "_tower_rows", lambda *_: 1 / 0)
         assert run_all(request, paths, lines.append) == []
     assert "ZeroDivisionError" in lines[-1]
     steps = execution.launch.train
@@ -144,7 +142,7 @@ def test_a_run_goes_on_from_its_last_checkpoint(files, monkeypatch):
 def test_other_settings_do_not_go_on(files, monkeypatch):
     request, _, paths = plain_run(files)
     lines: list[str] = []
-    monkeypatch.setattr(execution, "judge", lambda *_: 1 / 0)
+    monkeypatch.setattr(execution, "_tower_rows", lambda *_: 1 / 0)
     run_all(request, paths, lines.append)
     monkeypatch.undo()
     request, _, _ = plain_run(files, "train.learning_rate=2e-3")
@@ -158,7 +156,7 @@ def test_a_killed_table_goes_on(files):
     arguments = [sys.executable, "-m", "boolattn", *command(files, "table4", *more)]
     with subprocess.Popen(arguments, stderr=subprocess.DEVNULL) as process:
         models = files / "out/work/models"
-        while process.poll() is None and not list(models.glob("*/checkpoints/*/manifest.json")):
+        while process.poll() is None and not list(models.glob("*/checkpoints/*.safetensors")):
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from boolattn.data.beir import write_beir
-from boolattn.data.built.taxa import FORMAT, Manifest
+from boolattn.data.built.taxa import FORMAT, TaxaManifest
 from boolattn.data.records import Document, Operand, Query
 from boolattn.query.tree import Operator
 
@@ -115,7 +115,7 @@ def write_taxa(folder):
     counts = {split: {"_": 1} for split in ("train", "validation", "unseen")}
     for place, split in enumerate(counts):
         _write_rows(folder / f"{split}.jsonl", [asdict(query) for query in queries[place::3]])
-    manifest = Manifest(
+    manifest = TaxaManifest(
         format=FORMAT,
         size="small",
         wordings="",

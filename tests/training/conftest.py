@@ -8,13 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from boolattn.data.labelled_queries import write_labelled_queries
 from boolattn.data.records import Dataset, Document, Operand, Query
-from boolattn.query.parsed_query import LabelledQuery
 from boolattn.query.tree import Operator
 from boolattn.training.corpus import Corpus
 from boolattn.training.preset_files import make_preset
-from tests.parses import flat
 
 WORDS = ("moths", "birds", "ferns", "films")
 PLACES = ("borneo", "sumatra", "peru", "chile")
@@ -121,29 +118,3 @@ def labelled_corpus(dataset, tokenizer):
     """The corpus, with the spans of the queries' operands."""
     splits = {name: tuple(map(_with_spans, queries)) for name, queries in dataset.splits.items()}
     return Corpus(replace(dataset, splits=splits), tokenizer, 32)
-
-
-def labelled(first: str, second: str, joiner: str) -> LabelledQuery:
-    """Label a text of two operands: "and", "or" or "not"."""
-    text = f"{first} {joiner} {second}"
-    spans = (((0, len(first)),), ((len(text) - len(second), len(text)),))
-    if joiner == "not":
-        return LabelledQuery(text, flat(spans[:1], spans[1:]))
-    return LabelledQuery(text, flat(spans, (), Operator(joiner)))
-
-
-@pytest.fixture(scope="session")
-def generated():
-    """Labelled texts, of all operators."""
-    pairs = [(f"{word} of {a}", b) for word in WORDS for a in PLACES for b in PLACES if a != b]
-    return [labelled(*pair, joiner) for pair in pairs for joiner in ("and", "or", "not")]
-
-
-@pytest.fixture(scope="session")
-def parser_queries(generated, tmp_path_factory):
-    """A file of labelled queries of every source."""
-    path = tmp_path_factory.mktemp("queries") / "queries.jsonl"
-    names = ("generated", "sentences", "natural", "short")
-    rows = [(name, query) for i, name in enumerate(names) for query in generated[i::4][:12]]
-    write_labelled_queries(path, rows)
-    return path

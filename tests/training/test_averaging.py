@@ -7,11 +7,10 @@ import torch
 from typer.testing import CliRunner
 
 from boolattn.cli import app
-from boolattn.encoder import query_encoder, save_towers
-from boolattn.encoder.tower_storage import load_towers
+from boolattn.encoder.tower_storage import load_towers, save_towers
+from boolattn.encoder.towers import query_encoder
 from boolattn.errors import ConfigError
-from boolattn.training.averaging import average
-from boolattn.training.towers import freeze, load_encoder, make_towers
+from boolattn.training.towers import average, freeze, load_encoder, make_towers
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """CUDA graphs: their padding changes nothing, and a GPU trains as without them."""
 
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,7 +19,6 @@ from boolattn.training.graphs.capture import (
 )
 from boolattn.training.graphs.cuda_graph import Recording, Weights
 from boolattn.training.launch import make_steps
-from boolattn.training.retrieval import trainer
 from boolattn.training.tower_pass import TowerPass, encode
 from boolattn.training.towers import freeze, make_towers
 from tests.conftest import trained
@@ -118,16 +116,6 @@ def test_documents_of_a_frozen_encoder_are_not_recorded(preset, is_frozen):
     freeze(towers, chosen.train)
     tasks = {"query", "scope", "document"}
     assert capture(towers, "all").tasks == (tasks - {"document"} if is_frozen else tasks)
-
-
-def test_a_worker_makes_batches_where_a_gpu_waits_for_them(preset, monkeypatch):
-    settings = preset().train
-    assert trainer._n_workers(settings, has_gpu=True) == 1
-    assert trainer._n_workers(settings, has_gpu=False) == 0
-    assert trainer._n_workers(preset(n_workers=0).train, has_gpu=True) == 0
-    # A process of a pool may have no children.
-    monkeypatch.setattr(trainer, "current_process", lambda: SimpleNamespace(daemon=True))
-    assert trainer._n_workers(settings, has_gpu=True) == 0
 
 
 def test_a_failure_gives_memory_back_and_passes_run_as_usual(parts, monkeypatch):

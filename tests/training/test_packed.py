@@ -6,9 +6,9 @@ import torch
 from boolattn.encoder import build_towers, packed
 from boolattn.encoder.packed import can_pack
 from boolattn.plugin.backend import BACKENDS
+from boolattn.training import retrieval
 from boolattn.training.launch import make_steps
-from boolattn.training.retrieval import trainer
-from boolattn.training.retrieval.trainer import Job, RetrievalTrainer
+from boolattn.training.retrieval import RetrievalTraining
 from boolattn.training.run_folder import RunFolder
 from boolattn.training.tower_pass import TowerPass
 from boolattn.training.towers import make_towers
@@ -105,7 +105,7 @@ def test_what_packs(tiny_encoder, tokenizer, monkeypatch, family, capability, ch
 def test_a_cpu_pads(preset, corpus, tmp_path):
     towers = trained(make_towers(preset())).cpu()
     steps = make_steps(preset(chunk=0), corpus)
-    RetrievalTrainer(Job(preset(chunk=0), towers, steps, RunFolder(tmp_path)))
+    RetrievalTraining(preset(chunk=0), towers, steps, RunFolder(tmp_path))
     assert steps.collator.chunk == 64
 
 
@@ -123,7 +123,7 @@ def test_a_saved_model_names_no_attention_of_ours(preset, corpus, tmp_path):
 @pytest.mark.parametrize(("chunk", "used"), [(0, 0), (5, 5)])
 def test_a_training_packs_where_it_can(preset, corpus, monkeypatch, tmp_path, chunk, used):
     preset = preset(chunk=chunk, use_bf16=True)
-    monkeypatch.setattr(trainer, "can_pack", lambda towers: True)
+    monkeypatch.setattr(retrieval, "can_pack", lambda towers: True)
     towers, steps = trained(make_towers(preset)).cpu(), make_steps(preset, corpus)
     calls = []
     own = packed.encode_packed
@@ -132,7 +132,7 @@ def test_a_training_packs_where_it_can(preset, corpus, monkeypatch, tmp_path, ch
         lambda *given: calls.append(1) or own(*given),
     )
     before = {name: value.clone() for name, value in towers.state_dict().items()}
-    RetrievalTrainer(Job(preset, towers, steps, RunFolder(tmp_path))).train()
+    RetrievalTraining(preset, towers, steps, RunFolder(tmp_path)).train()
     assert steps.collator.chunk == used
     assert bool(calls) is (used == 0)
     assert any(not torch.equal(value, before[name]) for name, value in towers.state_dict().items())

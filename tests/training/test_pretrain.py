@@ -208,18 +208,6 @@ def test_sentences_without_scopes_cannot_supervise_them(preset, tmp_path):
         PretrainingSet.setbert(tmp_path / "setbert", preset("pretrain.scope_weight=1").pretrain)
 
 
-def test_triplets_per_step_are_set(tiny_encoder, tokenizer, monkeypatch):
-    sizes = []
-    for size in (0, 5):
-        trainer = _pretrainer(tiny_encoder, tokenizer, max_steps=1, triplet_batch_size=size)
-        own = trainer._losses
-        monkeypatch.setattr(
-            trainer, "_losses", lambda a, b, own=own: sizes.append(len(b.operators)) or own(a, b)
-        )
-        trainer.run()
-    assert sizes == [6, 15]
-
-
 @pytest.mark.parametrize(("has_gpu", "expected"), [(False, "highest"), (True, "high")])
 def test_only_a_gpu_multiplies_in_tf32(monkeypatch, has_gpu, expected):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)

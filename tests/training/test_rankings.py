@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from boolattn.errors import DataError
@@ -28,9 +26,6 @@ def test_scores_decide_and_unknown_ids_are_ignored(tmp_path):
     path = tmp_path / "other.run"
     path.write_text("q2 Q0 c 1 0.5 x\nq2 Q0 d 2 1.5 x\nq2 Q0 gone 3 9 x\nq9 Q0 c 1 1 x\n")
     assert read_rankings(path, QUERIES, ROWS) == {"q 1": [], "q2": [3, 1], "50%20": []}
-    own = tmp_path / "own.json"
-    own.write_text(json.dumps({"q2": ["d", "gone", "c"], "q9": ["c"]}))
-    assert read_rankings(own, QUERIES, ROWS) == {"q 1": [], "q2": [3, 1], "50%20": []}
 
 
 @pytest.mark.parametrize(
@@ -39,8 +34,6 @@ def test_scores_decide_and_unknown_ids_are_ignored(tmp_path):
         ("x.run", "q2 Q0 c 1\n", r"x.run:1: not a line of a TREC run"),
         ("x.run", "q2 Q0 c 1 best x\n", r"x.run:1: not a line of a TREC run"),
         ("x.run", "q7 Q0 c 1 1 x\n", "ranks nothing for 3 queries"),
-        ("x.json", "{", "cannot read rankings"),
-        ("x.json", '{"q2": 3}', "must map query ids to lists"),
     ],
 )
 def test_a_wrong_file_is_one_line(tmp_path, name, text, message):

@@ -12,15 +12,17 @@ from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.errors import ConfigError, DataError
+from boolattn.training import retrieval
 from boolattn.training.launch import Launch, make_steps, train
-from boolattn.training.retrieval import trainer as trainer_module
-from boolattn.training.retrieval.checkpoints import last_checkpoint
-from boolattn.training.retrieval.trainer import Job, RetrievalTrainer
-from boolattn.training.retrieval.training import train_towers
-from boolattn.training.run_folder import RunFolder
+from boolattn.training.loop import Loop, LoopSettings, parameter_groups
+from boolattn.training.retrieval import RetrievalTraining
+from boolattn.training.run_folder import RunFolder, last_checkpoint
 from boolattn.training.tower_pass import TowerPass
 from boolattn.training.towers import make_towers
 from tests.conftest import trained
+
+#: Of a short loop.
+STEPS = {"n_steps": 10, "learning_rate": 0.1, "warmup_steps": 4}
 
 
 def _weights(folder):
@@ -72,20 +74,21 @@ def test_an_interrupted_run_ends_with_the_same_weights(
 ):
     chosen = preset(keep="last")
     train(chosen, Launch(out=tmp_path / "whole"), corpus)
-    own = RetrievalTrainer.training_step
+    losses, n_steps = RetrievalTraining.losses, []
 
-    def stop(self, *args, **kwargs):
-        if self.state.global_step == interrupted_at:
+    def stop(self, batch):
+        if len(n_steps) == interrupted_at:
             raise KeyboardInterrupt
-        return own(self, *args, **kwargs)
+        n_steps.append(1)
+        return losses(self, batch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RetrievalTrainer, "training_step", stop)
+        patch.setattr(RetrievalTraining, "losses", stop)
         with pytest.raises(KeyboardInterrupt):
             train(chosen, Launch(out=tmp_path / "run"), corpus)
     # Random draws in between.
     torch.rand(17)
-    assert last_checkpoint(tmp_path / "run" / "checkpoints").name == "checkpoint-0000004"
+    assert last_checkpoint(tmp_path / "run" / "checkpoints").stem == "checkpoint-0000004"
     train(chosen, Launch(out=tmp_path / "run", resume=True), corpus)
     assert _same(_weights(tmp_path / "whole" / "model"), _weights(tmp_path / "run" / "model"))
     for name in ("loss", "eval_r_precision"):
@@ -97,15 +100,15 @@ def test_dropout_and_noise_are_on_in_these_runs(preset, corpus, tmp_path):
     chosen = preset(max_steps=1)
     steps = make_steps(chosen, corpus)
     towers = make_towers(chosen)
-    trainer = RetrievalTrainer(Job(chosen, towers, steps, RunFolder(tmp_path / "run")))
+    training = RetrievalTraining(chosen, towers, steps, RunFolder(tmp_path / "run"))
     towers.train()
-    losses = {trainer.compute_loss(trainer.model, steps[0]).item() for _ in range(3)}
+    losses = {training.losses(steps[0])["loss"].item() for _ in range(3)}
     assert len(losses) == 3
 
 
-def test_the_best_is_kept_and_patience_ends(preset, corpus, tmp_path):
-    chosen = preset(max_steps=20, evaluate_every=1, patience=2)
-    values = iter([0.1, 0.5, 0.4, 0.3, 0.9])
+def test_the_best_is_kept(preset, corpus, tmp_path):
+    chosen = preset(max_steps=4, evaluate_every=1)
+    values = iter([0.1, 0.5, 0.4, 0.3])
     seen = []
 
     def validate(towers):
@@ -114,55 +117,39 @@ def test_the_best_is_kept_and_patience_ends(preset, corpus, tmp_path):
 
     run = RunFolder(tmp_path / "run")
     run.open(chosen, {}, kind="train")
-    job = Job(chosen, make_towers(chosen), make_steps(chosen, corpus), run, validate)
-    result = train_towers(job)
-    assert result.n_steps == 4
+    towers, steps = make_towers(chosen), make_steps(chosen, corpus)
+    result = RetrievalTraining(chosen, towers, steps, run, validate).train()
     assert result.metrics["best_step"] == 2
     assert _same(seen[1], _weights(result.model))
     assert not _same(seen[3], _weights(result.model))
 
 
-def test_an_unknown_metric_is_named(preset, corpus, tmp_path):
-    chosen = preset(evaluate_every=1)
-    run = RunFolder(tmp_path / "run")
-    run.open(chosen, {}, kind="train")
-    job = Job(
-        chosen, make_towers(chosen), make_steps(chosen, corpus), run, lambda towers: {"mrr": 1.0}
-    )
-    with pytest.raises(ConfigError, match="no metric 'eval_r_precision' to choose by"):
-        train_towers(job)
-
-
 def test_a_loss_that_is_not_finite_stops_the_run(preset, corpus, tmp_path, monkeypatch):
-    own = trainer_module.softmax_loss
+    own = retrieval.softmax_loss
     calls = []
 
     def spoiled(*args, **kwargs):
         calls.append(1)
         return own(*args, **kwargs) * (float("nan") if len(calls) == 4 else 1)
 
-    monkeypatch.setattr(trainer_module, "softmax_loss", spoiled)
-    with pytest.raises(ConfigError, match=r"the loss is nan at step 4 .queries .*-0000002"):
+    monkeypatch.setattr(retrieval, "softmax_loss", spoiled)
+    with pytest.raises(ConfigError, match=r"the retrieval loss is nan at step 4; lower its"):
         train(preset(), Launch(out=tmp_path / "run"), corpus)
 
 
-def test_losses_are_also_checked_together(preset, corpus, tmp_path):
+def test_losses_are_also_checked_together():
     """As on a GPU, where single losses are not read."""
-    chosen = preset()
-    steps = make_steps(chosen, corpus)
-    job = Job(chosen, make_towers(chosen), steps, RunFolder(tmp_path / "run"))
-    trainer = RetrievalTrainer(job)
-    trainer.losses = [(7, torch.tensor(1.0)), (8, torch.tensor(float("inf")))]
-    with pytest.raises(ConfigError, match="the loss is inf at step 9"):
-        trainer.log({})
+    loop = Loop([torch.nn.Parameter(torch.ones(1))], LoopSettings(name="x", **STEPS))
+    losses = [{"loss": torch.tensor(value)} for value in (1.0, float("inf"), 2.0)]
+    with pytest.raises(ConfigError, match="the x loss is inf at step 9"):
+        loop._check(losses, 9)
 
 
-def test_learning_rates_of_plugin_and_encoder(preset, corpus, tmp_path):
+def test_learning_rates_of_plugin_and_encoder(preset):
     chosen = preset(plugin_learning_rate=7e-3)
-    job = Job(chosen, make_towers(chosen), make_steps(chosen, corpus), RunFolder(tmp_path))
-    trainer = RetrievalTrainer(job)
-    groups = trainer.create_optimizer().param_groups
-    name_of = {id(p): name for name, p in trainer.model.named_parameters()}
+    towers = make_towers(chosen)
+    groups = list(parameter_groups(towers, chosen))
+    name_of = {id(p): name for name, p in towers.named_parameters()}
     for group in groups:
         names = [name_of[id(p)] for p in group["params"]]
         assert {".boolattn." in name for name in names} == {group["lr"] == 7e-3}
@@ -172,6 +159,21 @@ def test_learning_rates_of_plugin_and_encoder(preset, corpus, tmp_path):
             assert is_weight or parameter.numel() <= 128
     assert sum(len(group["params"]) for group in groups) == len(name_of)
     assert len(groups) == 4
+
+
+@pytest.mark.parametrize("start", [0, 3, 7])
+def test_a_resumed_loop_has_the_learning_rates_of_a_whole_one(start):
+    def rates(start):
+        weight = torch.nn.Parameter(torch.ones(1))
+        loop = Loop([{"params": [weight], "lr": 0.5}], LoopSettings(name="x", **STEPS), start)
+        found = []
+        loop.run(
+            lambda _: {"loss": weight.sum()},
+            after_step=lambda _: found.append(loop.optimizer.param_groups[0]["lr"]),
+        )
+        return found
+
+    assert rates(start) == rates(0)[start:]
 
 
 @pytest.mark.parametrize("is_frozen", [False, True])

@@ -7,7 +7,7 @@ import pytest
 
 from boolattn.data.records import Query
 from boolattn.errors import DataError
-from boolattn.training.batches.sampling import Batch, Sampler, make_examples
+from boolattn.training.batches.sampling import Sampler, TrainingBatch, make_examples
 from boolattn.training.settings import TrainSettings
 
 
@@ -96,16 +96,13 @@ def test_ranked_negatives_are_not_relevant():
 def test_blocked_is_every_other_answer(examples):
     first, second = examples[0], examples[1]
     documents = np.array([[first.gold[0], second.gold[0]], [second.gold[0], first.gold[0]]])
-    batch = Batch(0, (first, second), documents)
+    batch = TrainingBatch(0, (first, second), documents)
     expected = [
         [False, second.gold[0] in first.answers, second.gold[0] in first.answers, True],
         [first.gold[0] in second.answers, True, False, first.gold[0] in second.answers],
     ]
-    assert batch.blocked(0, 2, use_in_batch=True).tolist() == expected
-    alone = batch.blocked(0, 2, use_in_batch=False)
-    assert alone[0, 2:].all()
-    assert alone[1, :2].all()
-    assert batch.blocked(1, 2, use_in_batch=True).tolist() == expected[1:]
+    assert batch.blocked(0, 2).tolist() == expected
+    assert batch.blocked(1, 2).tolist() == expected[1:]
 
 
 def test_small_sets_go_round(examples):

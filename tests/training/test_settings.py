@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 
 from boolattn.errors import ConfigError
-from boolattn.training.preset_files import RENAMED, load_preset, preset_names
-from boolattn.training.settings import TABLES, TrainSettings
+from boolattn.training.preset_files import load_preset, preset_names, saved_tables
+from boolattn.training.settings import TrainSettings
 
 NAMES = {
     "demo",
@@ -106,28 +104,16 @@ def test_a_wrong_preset_is_named(tmp_path):
 
 def test_no_negatives_at_all():
     with pytest.raises(ConfigError, match="there are no negatives"):
-        TrainSettings(n_negatives=0, use_in_batch=False)
+        TrainSettings(n_negatives=0, batch_size=1)
 
 
-def test_old_names_of_settings_are_read(tmp_path):
-    assert load_preset("minilm-taxa", ["hold_heads=true"]).train.freeze_heads
-    path = tmp_path / "old.toml"
-    path.write_text("[train]\nhold_heads = true\ngate_noise = 0.0\n[pretrain]\nwide = 0.25\n")
-    old = load_preset(str(path))
-    assert (old.train.freeze_heads, old.pretrain.varied_share) == (True, 0.25)
-    for key, new in RENAMED.items():
-        table, _, name = key.partition(".")
-        known = {item.name for item in fields(TABLES[table])}
-        assert new in known
-        assert name not in known
-
-
-def test_a_removed_recipe_is_refused_and_its_default_ignored(caplog):
-    caplog.set_level("INFO")
-    assert load_preset("minilm-taxa", ["gate_noise=0"])
-    assert "train.gate_noise is ignored; its recipe was removed" in caplog.text
-    with pytest.raises(ConfigError, match="needs a recipe that was removed"):
-        load_preset("minilm-taxa", ["train.gate_noise=0.1"])
+def test_old_names_of_settings_are_read_in_saved_runs():
+    saved = {"train": {"hold_heads": True, "gate_noise": 0.0}, "pretrain": {"wide": 0.25}}
+    tables = saved_tables(saved)
+    assert tables["train"] == {"freeze_heads": True}
+    assert tables["pretrain"] == {"varied_share": 0.25}
+    with pytest.raises(ConfigError, match="no setting has that name"):
+        load_preset("minilm-taxa", ["hold_heads=true"])
 
 
 def test_a_setting_that_may_be_left_out_is_called_none():

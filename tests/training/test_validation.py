@@ -5,48 +5,42 @@ from __future__ import annotations
 import pytest
 import torch
 
+from boolattn.data.records import Query
 from boolattn.training import validation
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.towers import make_towers
-from boolattn.training.validation import (
-    ValidationQuery,
-    Validator,
-    encode,
-    sample_queries,
-    sample_rows,
-)
+from boolattn.training.validation import Validator, encode, sample_documents, sample_queries
 
 
 def test_metrics_by_hand(tokenizer, monkeypatch):
     queries = [
-        ValidationQuery("a", (0, 0, 1), gold=(10, 11), excluded=(12, 13)),
-        ValidationQuery("b", (0, 0, 0), gold=(14,), excluded=()),
+        Query(id="1", text="a", gold=frozenset("ab"), excluded=frozenset("cd")),
+        Query(id="2", text="b", gold=frozenset("e")),
     ]
-    rows = [10, 11, 12, 13, 14, 15]
-    # The first query finds 10, 12, 11, 15, 13, 14; the second 15, 14, 10, 11, 12, 13.
+    rows = dict(zip("abcdef", range(10, 16), strict=True))
+    # The first query finds a, c, b, f, d, e; the second f, e, a, b, c, d.
     scores = torch.tensor([[6.0, 4, 5, 2, 1, 3], [4, 3, 2, 1, 5, 6]])
     found = {"document": torch.eye(6), "query": scores}
     monkeypatch.setattr(validation, "encode", lambda towers, tokens, rows, task, *_: found[task])
-    validator = Validator(queries, Tokens(tokenizer, ["a", "b"], 8), None, rows=rows)
+    validator = Validator(queries, None, rows, tokenizer, 8)
     expected = {"recall@100": 1.0, "r_precision": (1 / 2 + 0) / 2, "leak": 1 / 2}
     assert validator(torch.nn.Module()) == pytest.approx(expected)
-    plain = Validator(queries[1:], Tokens(tokenizer, ["b"], 8), None, rows=rows)
     found["query"] = scores[1:]
-    assert plain(torch.nn.Module())["leak"] == 0
+    assert Validator(queries[1:], None, rows, tokenizer, 8)(torch.nn.Module())["leak"] == 0
 
 
 def test_sampling_is_seeded_and_keeps_judged_documents(dataset):
     rows = {document.id: row for row, document in enumerate(dataset.documents)}
     queries = dataset.splits["train"]
-    assert sample_queries(queries, rows, 5, 0) == sample_queries(queries, rows, 5, 0)
-    assert sample_queries(queries, rows, 5, 0) != sample_queries(queries, rows, 5, 1)
-    assert len(sample_queries(queries, rows, 0, 0)) == len(queries)
-    asked = sample_queries(queries, rows, 5, 0)
-    sampled = sample_rows(asked, 64, 3, 0)
-    wanted = {row for query in asked for row in (*query.gold, *query.excluded)}
+    assert sample_queries(queries, 5, 0) == sample_queries(queries, 5, 0)
+    assert sample_queries(queries, 5, 0) != sample_queries(queries, 5, 1)
+    assert len(sample_queries(queries, 0, 0)) == len(queries)
+    asked = sample_queries(queries, 5, 0)
+    sampled = sample_documents(asked, rows, 3, 0)
+    wanted = {name for query in asked for name in (*query.gold, *query.excluded)}
     assert wanted <= set(sampled)
     assert len(wanted) <= len(sampled) <= len(wanted) + 3
-    assert sample_rows(asked, 64, 0, 0) == list(range(64))
+    assert sample_documents(asked, rows, 0, 0) == rows
 
 
 def test_vectors_are_those_of_the_towers_own_encode(preset, tokenizer, dataset):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from boolattn.data.catalog import Options
+    from boolattn.data.catalog import DataOptions
     from boolattn.data.negation import Negation
     from boolattn.data.records import Query
     from boolattn.data.sentences import Sentence
@@ -164,10 +164,10 @@ def _group(record: object) -> str:
     return getattr(record, "template", "") or " ".join(operators)
 
 
-def _options(folder: Path | None, size: str, seed: int, n: int) -> Options:
-    from boolattn.data.catalog import Options
+def _options(folder: Path | None, size: str, seed: int, n: int) -> DataOptions:
+    from boolattn.data.catalog import DataOptions
 
-    return Options(folder=folder, size=size, seed=seed, n=n, tell=note)
+    return DataOptions(folder=folder, size=size, seed=seed, n=n, tell=note)
 
 
 def _examples(

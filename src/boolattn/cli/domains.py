@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from boolattn.data.records import Dataset
     from boolattn.evaluation.benchmark import Benchmark
-    from boolattn.evaluation.results import Group, Results
+    from boolattn.evaluation.results import GroupMeans, Results
     from boolattn.search.ranker import OpenSystem
 
 
@@ -89,7 +89,7 @@ class Domains:
             yield way, ranker.system(self.name or Path(self.model).name, way)
 
 
-def _grouped_table(split: str, groups: Mapping[str, Mapping[str, Group]]) -> Table:
+def _grouped_table(split: str, groups: Mapping[str, Mapping[str, GroupMeans]]) -> Table:
     """Return one row a domain and group of queries, for each way of ranking."""
     from boolattn.evaluation import domains, tables
 

@@ -55,7 +55,7 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     """
     from boolattn.cli.domains import Domains
     from boolattn.cli.people import evaluate_people
-    from boolattn.data.catalog import Options, open_dataset
+    from boolattn.data.catalog import DataOptions, open_dataset
     from boolattn.evaluation import tables
     from boolattn.evaluation.benchmark import prepare
     from boolattn.evaluation.metrics import DEFAULT, parse
@@ -78,7 +78,7 @@ def evaluate(  # noqa: PLR0913 - options of a command line
         progress=output.progress_lines(),
     )
     data_set = open_dataset(
-        on, Options(folder=data, size=size, seed=seed, tell=note, splits=split or ())
+        on, DataOptions(folder=data, size=size, seed=seed, tell=note, splits=split or ())
     )
     if on == "domains":
         uses = (True, compose, hybrid, strict_not, hybrid and strict_not)

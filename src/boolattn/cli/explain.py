@@ -95,8 +95,8 @@ def _plan(encoder: Encoder, text: str) -> Plan:
 def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, TorchEncoder | None]:
     """Load a query encoder, its tokenizer and, of a model that searches, all of it."""
     if (folder / "modules.json").is_file():
-        from boolattn.encoder import query_encoder
         from boolattn.encoder.torch_encoder import TorchEncoder
+        from boolattn.encoder.towers import query_encoder
 
         encoder = TorchEncoder.load(folder)
         return query_encoder(encoder.towers), encoder.towers.tokenizer, encoder

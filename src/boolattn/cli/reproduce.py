@@ -35,15 +35,16 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
     threads: Annotated[int, Option(min=1, help="CPU threads.")] = 2,
 ) -> None:
     """Do the runs of a table or figure of the paper, and show our results beside the paper's."""
+    from boolattn.reproduction import model_figures
     from boolattn.reproduction import reproduce as reproduction
 
     if model is not None and what != "figure1":
         raise typer.BadParameter(f"--model is for figure1; leave it out for {what}")
     if what == "sizes":
-        typer.echo(reproduction.count_sizes(out))
+        typer.echo(model_figures.count_sizes(out))
         return
     if what == "figure1":
-        typer.echo(reproduction.figure1(model, out))
+        typer.echo(model_figures.figure1(model, out))
         return
     import torch
 

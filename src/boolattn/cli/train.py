@@ -39,13 +39,12 @@ def train(  # noqa: PLR0913 - options of a command line
     data: Annotated[Path | None, Option(help="Folder of the data set.")] = None,
     pretrained: Annotated[Path | None, Option(help="Model folder to start from.")] = None,
     rankings: Annotated[Path | None, Option(help="TREC run for n_bm25 negatives.")] = None,
-    parser_queries: Annotated[Path | None, Option(help="Labelled queries for the parser.")] = None,
     *,
     resume: Resume = False,
 ) -> None:
     """Train a two-tower model for retrieval."""
     files = {"data": data, "pretrained": pretrained, "rankings": rankings}
-    _run("train", preset, changes, out=out, resume=resume, parser_queries=parser_queries, **files)
+    _run("train", preset, changes, out=out, resume=resume, **files)
 
 
 def average(
@@ -63,8 +62,9 @@ def average(
     from boolattn.encoders.models import require_torch
 
     require_torch("average")
-    from boolattn.encoder import Card, save_towers
-    from boolattn.training.averaging import average as averaged
+    from boolattn.encoder.card import Card
+    from boolattn.encoder.tower_storage import save_towers
+    from boolattn.training.towers import average as averaged
 
     quiet_libraries()
     pairs = zip(models, shares * (len(models) if len(shares) == 1 else 1), strict=True)
@@ -117,5 +117,5 @@ def _run(verb: str, preset: str, changes: list[str] | None, **options: Any) -> N
     from boolattn.training.launch import Launch, run_command
 
     command = shlex.join(["boolattn", *sys.argv[1:]])
-    launch = Launch(**options, show_progress=sys.stderr.isatty(), command=command)
+    launch = Launch(**options, command=command)
     print_json(run_command(verb, preset, changes or [], launch), indent=2)

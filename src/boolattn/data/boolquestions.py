@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from boolattn.data.download import Progress
-
 #: The passage collections.
 COLLECTIONS = ("MSMARCO", "NaturalQuestions")
 
@@ -36,15 +34,13 @@ _QUESTION = {"question": str, "question_type": str, "positive_ctxs": list, "nega
 
 
 @checked
-def load_boolquestions(
-    collection: str, folder: Path | None = None, *, progress: Progress | None = None
-) -> Dataset:
+def load_boolquestions(collection: str, folder: Path | None = None) -> Dataset:
     """Load the questions of a collection, as the split "eval", and its passages.
 
     All passages are in memory (8.8 million of MS MARCO); :func:`read_questions` and
     :func:`read_passages` stream them.
     """
-    folder = folder or fetch_boolquestions(collection, progress=progress)
+    folder = folder or fetch_boolquestions(collection)
     documents = tuple(read_passages(collection, folder))
     known = frozenset(document.id for document in documents)
     return Dataset(
@@ -54,14 +50,14 @@ def load_boolquestions(
     )
 
 
-def fetch_boolquestions(collection: str, *, progress: Progress | None = None) -> Path:
+def fetch_boolquestions(collection: str) -> Path:
     """Download the parquet files of a collection into the cache and return their folder."""
     _check_collection(collection)
     folder = cache_folder() / "boolquestions"
     for config, split in ((collection, "eval"), (f"{collection}-corpus", "corpus")):
         address = _LISTING.format(repository=REPOSITORY, config=config, split=split)
         try:
-            listing = fetch(address, folder / config / f"{split}.files.json", progress=progress)
+            listing = fetch(address, folder / config / f"{split}.files.json")
         except MissingDataError as error:
             home = folder / config
             if any(home.glob(f"{split}*.parquet")) or any(home.glob(f"{split}.jsonl*")):
@@ -71,7 +67,7 @@ def fetch_boolquestions(collection: str, *, progress: Progress | None = None) ->
                 f"as {split}.jsonl or {split}*.parquet into {home}"
             ) from error
         for number, url in enumerate(_listed(listing)):
-            fetch(url, folder / config / f"{split}-{number:04}.parquet", progress=progress)
+            fetch(url, folder / config / f"{split}-{number:04}.parquet")
     return folder
 
 

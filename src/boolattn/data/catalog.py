@@ -26,7 +26,7 @@ Kind = Literal["queries", "negation", "sentences"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class DataOptions:
     """How to open a data set."""
 
     folder: Path | None = None  # folder of its files; each data set has a default
@@ -69,12 +69,12 @@ def find_entry(name: str) -> Entry:
 
 
 @checked
-def open_dataset(name: str, options: Options | None = None) -> Dataset:
+def open_dataset(name: str, options: DataOptions | None = None) -> Dataset:
     """Open a data set of queries by name; it is read, downloaded or built as needed."""
     if find_entry(name).kind != "queries":
         others = ", ".join(known for known in CATALOG if CATALOG[known].kind == "queries")
         raise ConfigError(f"{name} has no queries; those with queries are {others}")
-    return _OPENERS[name](options or Options())
+    return _OPENERS[name](options or DataOptions())
 
 
 def open_negation(name: str, folder: Path | None = None) -> Mapping[str, Iterator[Negation]]:
@@ -99,7 +99,7 @@ def _folder(name: str, folder: Path | None, cached: str) -> Path:
     return folder
 
 
-def _open_quest(options: Options) -> Dataset:
+def _open_quest(options: DataOptions) -> Dataset:
     from boolattn.data.quest import load_quest
 
     usual = ("train", "val", "test")
@@ -107,7 +107,7 @@ def _open_quest(options: Options) -> Dataset:
     return load_quest(options.folder, splits=[*usual, *({"train_aug"} & {*options.splits})])
 
 
-def _open_quest_intro(options: Options) -> Dataset:
+def _open_quest_intro(options: DataOptions) -> Dataset:
     from boolattn.data.quest import load_quest_intro
 
     quest = load_quest_intro(_folder("quest-intro", options.folder, "quest-intro"))
@@ -119,19 +119,19 @@ def _open_quest_intro(options: Options) -> Dataset:
     return generated
 
 
-def _open_boolquestions(collection: str, options: Options) -> Dataset:
+def _open_boolquestions(collection: str, options: DataOptions) -> Dataset:
     from boolattn.data.boolquestions import load_boolquestions
 
     return load_boolquestions(collection, options.folder)
 
 
-def _open_beir(options: Options) -> Dataset:
+def _open_beir(options: DataOptions) -> Dataset:
     from boolattn.data.beir import read_beir
 
     return read_beir(_named_path("beir", options))
 
 
-def _open_taxa(options: Options) -> Dataset:
+def _open_taxa(options: DataOptions) -> Dataset:
     from boolattn.data.built import taxa
 
     folder = options.folder or taxa_folder(options.size)
@@ -147,7 +147,7 @@ def taxa_folder(size: str) -> Path:
     return cache_folder() / f"{FORMAT}-{size}-{WORDINGS_SHA256[:8]}"
 
 
-def build_taxa(folder: Path, options: Options) -> None:
+def build_taxa(folder: Path, options: DataOptions) -> None:
     """Build the taxa benchmark and report progress."""
     tell = options.tell or (lambda line: None)
     _builder("taxa").build(
@@ -155,7 +155,7 @@ def build_taxa(folder: Path, options: Options) -> None:
     )
 
 
-def _open_domains(options: Options) -> Dataset:
+def _open_domains(options: DataOptions) -> Dataset:
     from boolattn.data.built import domains
 
     folder = options.folder or domains_folder(options)
@@ -164,7 +164,7 @@ def _open_domains(options: Options) -> Dataset:
     return domains.load(folder).dataset(options.only, training=options.training)
 
 
-def domains_folder(options: Options) -> Path:
+def domains_folder(options: DataOptions) -> Path:
     """Return the cache folder of the domains benchmark; its name changes with the wordings."""
     from boolattn.data.built.domains import FORMAT, WORDINGS_SHA256
 
@@ -172,7 +172,7 @@ def domains_folder(options: Options) -> Path:
     return cache_folder() / "-".join(parts)
 
 
-def build_domains(folder: Path, options: Options) -> None:
+def build_domains(folder: Path, options: DataOptions) -> None:
     """Build the domains benchmark; ``options.folder`` has files of the sources."""
     variable = os.environ.get("BOOLATTN_DOMAINS")
     source = options.folder or (Path(variable).expanduser() if variable else None)
@@ -190,25 +190,25 @@ def _builder(name: str) -> Any:  # noqa: ANN401 - a module outside the wheel
     return module
 
 
-def _open_pairs(options: Options) -> Dataset:
+def _open_pairs(options: DataOptions) -> Dataset:
     from boolattn.data.passages import read_pairs
 
     return read_pairs(_named_path("pairs", options))
 
 
-def _open_msmarco(options: Options) -> Dataset:
+def _open_msmarco(options: DataOptions) -> Dataset:
     from boolattn.data.passages import read_msmarco
 
     return read_msmarco(_named_path("msmarco", options))
 
 
-def _named_path(name: str, options: Options) -> Path:
+def _named_path(name: str, options: DataOptions) -> Path:
     if options.folder is None:
         raise DataError(f"name the folder of {name} with --from, or --data of evaluate")
     return options.folder
 
 
-_OPENERS: Mapping[str, Callable[[Options], Dataset]] = {
+_OPENERS: Mapping[str, Callable[[DataOptions], Dataset]] = {
     "taxa": _open_taxa,
     "domains": _open_domains,
     "quest": _open_quest,

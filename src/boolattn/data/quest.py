@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from boolattn.data.download import Progress
-
 ADDRESS = "https://storage.googleapis.com/gresearch/quest/"
 
 #: Official files; their checksums are not published.
@@ -58,9 +56,7 @@ class Quest(Dataset):
     named: Mapping[str, frozenset[str]]  # operands in each file, also of queries left out
 
 
-def fetch_quest(
-    splits: Sequence[str] = ("train", "val"), *, progress: Progress | None = None
-) -> Path:
+def fetch_quest(splits: Sequence[str] = ("train", "val")) -> Path:
     """Download the official files into the cache and return their folder."""
     folder = cache_folder() / "quest"
     for name in (*splits, "documents"):
@@ -69,7 +65,7 @@ def fetch_quest(
         try:
             find_file(folder, f"{name}.jsonl", FILES[name])
         except MissingDataError:
-            fetch(ADDRESS + FILES[name], folder / FILES[name], progress=progress)
+            fetch(ADDRESS + FILES[name], folder / FILES[name])
     return folder
 
 

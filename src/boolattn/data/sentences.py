@@ -33,7 +33,7 @@ class CueSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ScopeSpans:
     """The characters an operator acts on.
 
     For AND and OR the operands they join; for NOT the negated operand without words that it shares
@@ -52,7 +52,7 @@ class Sentence:
     template: str  # its structure
     operators: tuple[Operator, ...]  # operators in the order AND, OR, NOT
     cues: tuple[CueSpan, ...]  # words that express the operators; an "and" inside a name is none
-    scopes: tuple[Scope, ...]  # one for each operator
+    scopes: tuple[ScopeSpans, ...]  # one for each operator
     operands: tuple[tuple[Span, ...], ...]  # the spans of each operand
 
 

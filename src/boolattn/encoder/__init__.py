@@ -5,50 +5,20 @@ imported, and sentence-transformers may be what imports them: this package must 
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from boolattn.encoder.bool_bert import BoolBertConfig, BoolBertModel
-    from boolattn.encoder.card import Card
-    from boolattn.encoder.document_encoder import DocumentEncoder
-    from boolattn.encoder.tower_storage import save_towers
-    from boolattn.encoder.towers import (
-        TowerConfig,
-        build_towers,
-        encode_queries,
-        query_encoder,
-        settings_of,
-    )
-
-_HOME = {
-    "BoolBertConfig": "bool_bert",
-    "BoolBertModel": "bool_bert",
-    "Card": "card",
-    "DocumentEncoder": "document_encoder",
-    "TowerConfig": "towers",
-    "build_towers": "towers",
-    "encode_queries": "towers",
-    "query_encoder": "towers",
-    "save_towers": "tower_storage",
-    "settings_of": "towers",
+_NAMES = {
+    "bool_bert": ("BoolBertConfig", "BoolBertModel"),
+    "card": ("Card",),
+    "document_encoder": ("DocumentEncoder",),
+    "tower_storage": ("save_towers",),
+    "towers": ("TowerConfig", "build_towers", "encode_queries", "query_encoder", "settings_of"),
 }
 
-__all__ = [
-    "BoolBertConfig",
-    "BoolBertModel",
-    "Card",
-    "DocumentEncoder",
-    "TowerConfig",
-    "build_towers",
-    "encode_queries",
-    "query_encoder",
-    "save_towers",
-    "settings_of",
-]
 
-
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any of these
     """Import a name from the module that owns it."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'boolattn.encoder' has no attribute {name!r}")
-    return getattr(import_module(f"boolattn.encoder.{_HOME[name]}"), name)
+    for module, names in _NAMES.items():
+        if name in names:
+            return getattr(import_module(f"boolattn.encoder.{module}"), name)
+    raise AttributeError(f"module 'boolattn.encoder' has no attribute {name!r}")

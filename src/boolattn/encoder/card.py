@@ -28,7 +28,6 @@ class Card:
     licence: str = "apache-2.0"  # identifier of the weights' licence, as model hubs write it
     data: str = UNKNOWN
     command: str = ""  # that trained the model
-    results: str = ""  # markdown about its results
 
 
 def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
@@ -60,8 +59,6 @@ def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
     if card.command:
         parts.append(f"Trained with\n\n```sh\n{card.command}\n```")
     parts.append(_USAGE.format(name=name))
-    if card.results:
-        parts.append("## Results\n\n" + card.results)
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from boolattn.evaluation.judgements import KINDS
 from boolattn.evaluation.metrics import mean
-from boolattn.evaluation.results import Group
+from boolattn.evaluation.results import GroupMeans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,7 +73,7 @@ def metrics_of(split: str) -> tuple[str, ...]:
     return (*METRICS, _HELD) if others_of(split) else METRICS
 
 
-def groups_of(results: Results) -> dict[str, Group]:
+def groups_of(results: Results) -> dict[str, GroupMeans]:
     """Return the means of a split with kinds of its own, by domain, and over the domains."""
     names = others_of(results.split)
     queries = tuple(
@@ -89,7 +89,7 @@ def groups_of(results: Results) -> dict[str, Group]:
     for kind in dict.fromkeys(names):
         means = [group.means for name, group in groups.items() if name.endswith(kind)]
         over = {name: mean(np.array([own[name] for own in means])) for name in values}
-        groups[f"{MEAN}, {kind}"] = Group(len(means), over)
+        groups[f"{MEAN}, {kind}"] = GroupMeans(len(means), over)
     return groups
 
 

@@ -38,9 +38,7 @@ def by_template(results: Sequence[Results], metric: str = "recall@100") -> Any: 
     axes.set_xticks(range(len(names)), [_wrapped(name) for name in names], fontsize=8)
     axes.set_ylabel(_title(metric))
     axes.set_ylim(0, 1.08 * max(axes.get_ylim()[1], 1e-3))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="0.9")
-    axes.set_axisbelow(True)
+    _clear(axes)
     first = results[0]
     size = f"{len(first.queries):,} queries, {first.n_documents:,} documents"
     title = f"{_title(metric)} by template: {first.dataset}, {first.split}, {size}"
@@ -66,9 +64,7 @@ def by_domain(results: Sequence[Results]) -> Any:  # noqa: ANN401 - a Figure
             panel.bar(left, heights, width * 0.94, color=colour, label=domains.label(one))
         panel.set_ylabel(heading if metric == "leak" else f"{heading}\nR-precision", fontsize=8)
         panel.set_ylim(0, 1)
-        panel.spines[["top", "right"]].set_visible(False)
-        panel.grid(axis="y", color="0.9")
-        panel.set_axisbelow(True)
+        _clear(panel)
         panel.set_xticks(range(len(names)), names, fontsize=7)
     panels[0].set_title(f"{results[0].dataset}, {results[0].split}", fontsize=9, loc="left")
     handles = panels[0].get_legend_handles_labels()
@@ -136,6 +132,13 @@ def _figure(size: tuple[float, float]) -> Any:  # noqa: ANN401 - matplotlib may 
     except ImportError as error:
         raise MissingDataError("figures need matplotlib: pip install 'boolattn[plot]'") from error
     return Figure(figsize=size, layout="constrained")
+
+
+def _clear(axes: Any) -> None:  # noqa: ANN401 - matplotlib may be missing
+    """Remove the frame, and draw a grid behind the bars."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="0.9")
+    axes.set_axisbelow(True)
 
 
 def _label(results: Results) -> str:

@@ -71,7 +71,7 @@ class QueryInfo:
 class Judgements:
     """Judged documents of queries, as rows of a corpus.
 
-    ``queries`` is empty where only rows are known. ``partial`` documents match some but not all
+    ``partial`` documents match some but not all
     operands of an AND. ``undecided`` ones are taken out of a ranking before it is measured.
     """
 
@@ -105,14 +105,6 @@ class Judgements:
             RowSets.of(map(rows.__getitem__, own & rows.keys()) for own in kind) for kind in kinds
         )
         return cls(kept, len(rows), *sets)
-
-    @classmethod
-    def of_rows(
-        cls, relevant: Sequence[Iterable[int]], excluded: Sequence[Iterable[int]], n_documents: int
-    ) -> Judgements:
-        """Judge queries of which only the rows of their documents are known."""
-        sets = (RowSets.of(kind) for kind in (relevant, excluded, [()] * len(relevant)))
-        return cls((), n_documents, *sets)
 
     def __len__(self) -> int:
         return len(self.relevant)

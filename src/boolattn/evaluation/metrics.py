@@ -296,5 +296,5 @@ def _refuse_repeats(rows: Rows, marks: NDArray[np.uint8], judgements: Judgements
     repeated = keys[1:][keys[1:] == keys[:-1]]
     if len(repeated):
         query, row = divmod(int(repeated[0]), judgements.n_documents)
-        name = judgements.ids[query] if judgements.queries else query
+        name = judgements.ids[query]
         raise DataError(f"the ranking of query {name!r} has document row {row} twice")

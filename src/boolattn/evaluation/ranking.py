@@ -1,11 +1,11 @@
-"""Rankings as rows of a corpus, what makes them, and TREC run files."""
+"""Rankings as rows of a corpus, and TREC run files."""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -82,14 +82,6 @@ class Ranking:
             for own, out in zip(self.rows, map(set, map(np.ndarray.tolist, left_out)), strict=True)
         ]
         return Ranking.of(kept, self.depth)
-
-
-class Ranker(Protocol):
-    """Anything that ranks a corpus; documents are rows of it."""
-
-    def rank(self, texts: Sequence[str], depth: int) -> Ranking:
-        """Return at most ``depth`` documents for each query, best first."""
-        ...
 
 
 def write_run(

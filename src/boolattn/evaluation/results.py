@@ -40,7 +40,7 @@ _ORDER = {
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupMeans:
     """A group of queries: its size, and the means of their values (nan where undefined)."""
 
     n: int
@@ -72,11 +72,11 @@ class Results:
                 raise ConfigError(f"{name} has values of shape {values.shape} for {n} queries")
 
     @property
-    def overall(self) -> Group:
+    def overall(self) -> GroupMeans:
         """The group of all queries."""
         return self._group(np.arange(len(self.queries)))
 
-    def by(self, grouping: str) -> dict[str, Group]:
+    def by(self, grouping: str) -> dict[str, GroupMeans]:
         """Group the queries by template, operator, domain or wording."""
         if grouping not in GROUPINGS:
             raise ConfigError(f"unknown grouping {grouping!r}; there are {', '.join(GROUPINGS)}")
@@ -106,9 +106,9 @@ class Results:
             members.setdefault((query.domain, query.kind), []).append(index)
         return {key: mean(self.values[metric][own]) for key, own in members.items()}
 
-    def _group(self, chosen: NDArray[np.int64]) -> Group:
+    def _group(self, chosen: NDArray[np.int64]) -> GroupMeans:
         means = {name: mean(values[chosen]) for name, values in self.values.items()}
-        return Group(len(chosen), means)
+        return GroupMeans(len(chosen), means)
 
     def save(self, path: Path) -> None:
         """Write JSON with means by group and the values of every query."""
@@ -218,7 +218,7 @@ def _check_alike(results: Sequence[Results]) -> None:
             )
 
 
-def _plain_group(group: Group) -> dict[str, Any]:
+def _plain_group(group: GroupMeans) -> dict[str, Any]:
     return {"n": group.n, **{name: _rounded(value) for name, value in group.means.items()}}
 
 

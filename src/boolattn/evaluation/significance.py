@@ -24,7 +24,7 @@ _BATCH = 500
 class Comparison:
     """Means of two systems over the ``n`` queries for which both have a value.
 
-    ``difference`` is second minus first, ``low`` and ``high`` its confidence interval, ``p_value``
+    ``difference`` is second minus first, ``low`` and ``high`` its 95% interval, ``p_value``
     that of the two-sided paired randomisation test.
     """
 
@@ -37,14 +37,7 @@ class Comparison:
     p_value: float
 
 
-def compare(
-    first: Floats,
-    second: Floats,
-    *,
-    confidence: float = 0.95,
-    n_draws: int = N_DRAWS,
-    seed: int = 0,
-) -> Comparison:
+def compare(first: Floats, second: Floats, *, n_draws: int = N_DRAWS, seed: int = 0) -> Comparison:
     """Compare the values of two systems on the same queries; queries with a nan are left out."""
     if first.shape != second.shape or first.ndim != 1:
         raise ConfigError(
@@ -55,7 +48,7 @@ def compare(
         raise ConfigError("no query has a value of both systems")
     first, second = first[is_known], second[is_known]
     difference = second - first
-    low, high = bootstrap_interval(difference, confidence=confidence, n_draws=n_draws, seed=seed)
+    low, high = bootstrap_interval(difference, n_draws=n_draws, seed=seed)
     p_value = randomisation_test(difference, n_draws=n_draws, seed=seed)
     means = [float(values.mean()) for values in (first, second, difference)]
     return Comparison(len(difference), means[0], means[1], means[2], low, high, p_value)
@@ -85,17 +78,15 @@ def randomisation_test(differences: Floats, *, n_draws: int = N_DRAWS, seed: int
 
 
 def bootstrap_interval(
-    differences: Floats, *, confidence: float = 0.95, n_draws: int = N_DRAWS, seed: int = 0
+    differences: Floats, *, n_draws: int = N_DRAWS, seed: int = 0
 ) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of the mean difference."""
+    """Return the percentile bootstrap interval of the mean difference, at 95%."""
     require("an interval", ("scipy",), "evaluate")
     from scipy.stats import bootstrap
 
-    if not 0 < confidence < 1:
-        raise ConfigError(f"confidence must be between 0 and 1; got {confidence}")
     if len(differences) == 1:
         return float(differences[0]), float(differences[0])
     options = {"n_resamples": n_draws, "batch": _BATCH, "rng": np.random.default_rng(seed)}
     data = (differences,)
-    found = bootstrap(data, np.mean, confidence_level=confidence, method="percentile", **options)
+    found = bootstrap(data, np.mean, confidence_level=0.95, method="percentile", **options)
     return float(found.confidence_interval.low), float(found.confidence_interval.high)

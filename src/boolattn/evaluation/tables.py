@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from boolattn.evaluation.results import Group, Results
+    from boolattn.evaluation.results import GroupMeans, Results
     from boolattn.evaluation.significance import Comparison
 
 #: Width where there is no terminal.
@@ -74,7 +74,10 @@ def domains_table(found: Sequence[Results]) -> Table:
 
 
 def groups_table(
-    title: str, metrics: Sequence[str], sections: Sequence[Mapping[str, Group]], width: int = WIDTH
+    title: str,
+    metrics: Sequence[str],
+    sections: Sequence[Mapping[str, GroupMeans]],
+    width: int = WIDTH,
 ) -> Table:
     """Return means, without empty columns and with as many columns as fit."""
     from rich.console import Console

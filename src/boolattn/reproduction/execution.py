@@ -7,43 +7,41 @@ import logging
 import platform
 import shutil
 import time
-from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 
 from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.judgements import Judgements
-from boolattn.evaluation.metrics import DEFAULT, mean, measure, needed_depth
-from boolattn.evaluation.ranking import Ranking
-from boolattn.files import atomic_file
-from boolattn.query.tree import OPERATORS
-from boolattn.reproduction.inputs import data_fingerprint, fingerprints, open_data
-from boolattn.reproduction.preflight import check, open_corpus
-from boolattn.reproduction.requests import RunInputs, find_finished, resolve
+from boolattn.evaluation.metrics import mean, measure, needed_depth
+from boolattn.evaluation.ranking import Ranking, write_run
+from boolattn.files import atomic_file, require
+from boolattn.reproduction.inputs import (
+    check_run,
+    data_fingerprint,
+    fingerprints,
+    open_corpus,
+    open_data,
+)
+from boolattn.reproduction.requests import find_finished, resolve
 from boolattn.reproduction.runs import Row, Run, save_queries
-from boolattn.reproduction.systems import paper_registry
 from boolattn.scoring.exact import exact_search
 from boolattn.training import launch
-from boolattn.training.batches.sampling import label_columns
-from boolattn.training.batches.tokens import Tokens
-from boolattn.training.retrieval.training import release_memory
+from boolattn.training.retrieval import release_memory, require_gpu
 from boolattn.training.run_folder import about_machine
 from boolattn.training.towers import make_towers
-from boolattn.training.validation import encode
+from boolattn.training.validation import encode, encode_queries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
-    from torch import Tensor
-
-    from boolattn.data.records import Query
     from boolattn.reproduction.requests import Paths, RunRequest
-    from boolattn.reproduction.runs import RunKey
-    from boolattn.reproduction.systems import DatasetSpec, RunSpec
+    from boolattn.reproduction.systems import RunSpec
     from boolattn.training.corpus import Corpus
     from boolattn.training.settings import Preset
 
@@ -55,144 +53,138 @@ _N_RANKED = 100
 _BEGUN = "begun.json"
 
 
-@dataclass
-class VectorRanker:
-    """Ranks a corpus by one vector a query, in the query modes of the paper's tables."""
-
-    encoder: TorchEncoder
-    corpus: Corpus
-    preset: Preset
-    prefix: str = ""  # Instruction before every query
-
-    def __post_init__(self) -> None:
-        towers, documents = self.encoder.towers.eval(), self.corpus.documents
-        size = 1024 if towers.device.type == "cuda" else 64
-        with torch.inference_mode():
-            rows = range(len(documents))
-            self.documents = encode(towers, documents, rows, "document", size)
-
-    def rank(self, mode: str, queries: Sequence[Query], depth: int) -> Ranking:
-        """Rank the corpus in one query mode."""
-        vectors = self._encode(queries, use_labels=mode == "oracle_operators")
-        found = exact_search(vectors, self.documents, depth)
-        return Ranking(found.rows.astype(np.int32), found.scores)
-
-    def _encode(self, queries: Sequence[Query], *, use_labels: bool) -> Tensor:
-        labels = None
-        if use_labels:
-            rows = [[int(op in query.operators) for op in OPERATORS] for query in queries]
-            labels = torch.tensor(rows)[:, label_columns(self.preset.plugin.operators)]
-        texts = [self.prefix + query.text for query in queries]
-        tokens = Tokens(self.corpus.tokenizer, texts, self.preset.model.query_length)
-        with torch.inference_mode():
-            every = range(len(texts))
-            return encode(self.encoder.towers, tokens, every, "query", 256, labels)
+def plan(request: RunRequest, paths: Paths) -> tuple[list[Path], list[tuple[RunSpec, Preset]]]:
+    """Return the files of the requested runs that are finished, and the runs that are not."""
+    request.check_names()
+    for cache in (open_data, open_corpus):
+        cache.cache_clear()  # files may have changed since
+    finished, to_do = [], []
+    for spec in request.specs():
+        preset = resolve(spec, request)
+        if path := find_finished(spec, preset, request, paths.runs):
+            finished.append(path)
+        else:
+            to_do.append((spec, preset))
+    return finished, to_do
 
 
 def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) -> list[Path]:
-    """Do the requested runs, after whatever can be checked; return the files of finished ones."""
-    request.check_names(paper_registry())
-    for cache in (open_data, open_corpus):
-        cache.cache_clear()  # files may have changed since
-    found, to_do = [], []
-    for spec in request.specs(paper_registry()):
-        preset = resolve(spec, request)
-        if path := find_finished(spec, preset, request, paths.runs):
-            found.append(path)
-        else:
-            to_do.append((spec, preset))
-    check(to_do, request)
-    progress(f"{len(to_do)} runs to do, {len(found)} finished")
+    """Do the requested runs, after whatever can be checked; return the files of finished ones.
+
+    Several processes may do the same request: none repeats what another has begun.
+    """
+    require("significance", ("scipy",), "evaluate")
+    finished, to_do = plan(request, paths)
     for spec, preset in to_do:
-        cause = ""
+        require_gpu(preset)
+        if (start := request.start(spec)) is not None:
+            make_towers(preset, start)  # refuses one that does not fit
+        check_run(spec, preset, open_data(*request.data_key(spec, preset)))
+    progress(f"{len(to_do)} runs to do, {len(finished)} finished")
+    for spec, preset in to_do:
+        path, cause = paths.runs / spec.key.path, ""
         try:
-            progress(f"{spec.key}: {_run(spec, preset, request, paths)}")
-            found.append(paths.runs / spec.key.path)
+            with paths.lock(spec.key):
+                if not path.is_file():
+                    progress(f"{spec.key}: {_execute(spec, preset, request, paths)}")
+            finished.append(path)
+        except Timeout:
+            progress(f"{spec.key}: another process does it")
+            continue
         except BoolattnError as error:
             cause = str(error)
         except Exception as error:  # one run must not end the others
             logger.exception("%s", spec.key)
             cause = f"{type(error).__name__}: {error}"
+        finally:
+            release_memory()
         paths.note_failure(spec.key, cause)
         if cause:
             progress(f"FAILED {spec.key}: {cause}")
-    return found
+    return finished
 
 
-def _run(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> str:
-    start = request.start(spec)
-    pretrained = None
-    if spec.system.pretrain and start is None:
-        pretrained = paths.pretraining(preset)
-        pretrain(preset, pretrained)
-    inputs = RunInputs(spec=spec, preset=preset, pretrained=pretrained, start=start)
-    model, where = preset.model, request.data_place(spec, preset)
-    corpus = open_corpus(model.encoder, model.document_length, where)
-    try:
-        return execute(inputs, corpus, paths)
-    finally:
-        release_memory()
-
-
-def pretrain(preset: Preset, folder: Path) -> str:
-    """Pretrain a plug-in, unless the folder has it; return its metrics in words."""
+def pretrain(preset: Preset, folder: Path) -> Path:
+    """Pretrain a plug-in, unless the folder has it; return the file of its metrics."""
     path = folder / "metrics.json"
-    if not path.is_file():
-        # An interrupted pretraining has no metrics.
-        shutil.rmtree(folder, ignore_errors=True)
-        launch.pretrain(preset, launch.Launch(out=folder))
-    metrics = json.loads(path.read_text("utf-8"))["summary"]
-    names = ("held_out_cue_f1", "unseen_cue_f1", "unseen_scope_f1", "unseen_gate_accuracy")
-    return ", ".join(f"{name} {metrics[name]:.3f}" for name in names if name in metrics)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if not path.is_file():
+            # An interrupted pretraining has no metrics.
+            shutil.rmtree(folder, ignore_errors=True)
+            launch.pretrain(preset, launch.Launch(out=folder))
+    return path
 
 
-def execute(inputs: RunInputs, corpus: Corpus, paths: Paths) -> str:
+def _execute(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> str:
     """Train, rank, measure, write the run file; return the main results in words."""
-    clock, spec, preset = Stopwatch(), inputs.spec, inputs.preset
-    home = paths.work / "models" / str(spec.key).replace(" ", "-")
-    own = fingerprints(spec, preset, corpus.dataset, inputs.start)
-    is_begun = _begin(home, {"settings": preset.to_dict(), "inputs": own})
-    details: dict[str, Any] = {}
-    if spec.system.kind == "trained":
-        source = inputs.pretrained / "model" if inputs.pretrained else inputs.start
-        where = launch.Launch(
-            out=home,
-            pretrained=source,
-            rankings=_bm25(corpus, preset, paths.work) if preset.train.n_bm25 else None,
-            resume=is_begun,
-            command=paths.command,
-        )
-        result = launch.train(preset, where, corpus)
-        details["training"] = {"steps": result.n_steps, **result.metrics}
-        clock.lap("train")
-        encoder, prefix = TorchEncoder.load(result.model, device=device()), ""
+    clock, model = Stopwatch(), preset.model
+    corpus = open_corpus(model.encoder, model.document_length, *request.data_key(spec, preset))
+    judged = {
+        split: Judgements.of(corpus.split(split), corpus.rows)
+        for split in spec.dataset.splits
+        if corpus.dataset.splits.get(split)
+    }
+    inputs = fingerprints(spec, preset, corpus.dataset, request.start(spec))
+    details: dict[str, Any] = {"seconds": clock.laps, "inputs": inputs}
+    if spec.system.kind == "bm25":
+        rows = _bm25_rows(corpus, judged)
     else:
-        encoder = TorchEncoder(make_towers(preset).to(device()))
-        prefix = spec.encoder.query_prefix
-    ranker = VectorRanker(encoder, corpus, preset, prefix)
-    clock.lap("encode")
-    judged = judge(spec.dataset, corpus)
-    rows = [
-        _measured(ranker, mode, split, judgements)
-        for mode in spec.system.modes(spec.seed)
-        for split, judgements in judged.items()
-    ]
+        settings = preset.to_dict()
+        # Not the folder of the encoder on this machine.
+        settings["model"]["encoder"] = spec.encoder.source
+        details["settings"] = settings
+        if spec.system.kind == "trained":
+            encoder = _trained(spec, preset, request, paths, corpus, details)
+            clock.lap("train")
+        else:
+            encoder = TorchEncoder(make_towers(preset).to(device()))
+        rows = _tower_rows(spec, preset, encoder, corpus, judged)
     clock.lap("rank")
-    if inputs.pretrained:
-        written = (inputs.pretrained / "metrics.json").read_text("utf-8")
-        details["heads"] = json.loads(written)["summary"]
-    settings = preset.to_dict()
-    # Not the folder of the encoder on this machine.
-    settings["model"]["encoder"] = spec.encoder.source
-    details |= {"seconds": clock.laps, "settings": settings, "inputs": own}
     if torch.cuda.is_available():
         details["gpu_bytes"] = torch.cuda.max_memory_allocated()
-    words = write_run(spec.key, rows, details, judged, paths)
+    save_queries(paths.runs, spec.dataset.name, judged)
+    Run(spec.key, rows, {**details, **about(paths)}).save(paths.runs)
     # Other runs may start from the model, but not from what training needed.
-    for part in ("checkpoints", "best") if paths.keep_models else ("",):
-        shutil.rmtree(home / part, ignore_errors=True)
-    (home / _BEGUN).unlink(missing_ok=True)
-    return words
+    home = paths.model(spec.key)
+    for part in ("checkpoints", "best", _BEGUN) if paths.keep_models else ("",):
+        remove = shutil.rmtree if (home / part).is_dir() else Path.unlink
+        if (home / part).exists():
+            remove(home / part)
+    names = ("r_precision", "leak", "recall@100")
+    return "; ".join(
+        f"{row.split}: " + ", ".join(f"{name} {mean(row.values[name]):.3f}" for name in names)
+        for row in rows
+        if row.query_mode == rows[0].query_mode
+    )
+
+
+def _trained(
+    spec: RunSpec,
+    preset: Preset,
+    request: RunRequest,
+    paths: Paths,
+    corpus: Corpus,
+    details: dict[str, Any],
+) -> TorchEncoder:
+    """Pretrain, train, note both in the details, and return the model."""
+    source = request.start(spec)
+    if spec.system.pretrain and source is None:
+        metrics = pretrain(preset, paths.pretraining(preset))
+        details["heads"] = json.loads(metrics.read_text("utf-8"))["summary"]
+        source = metrics.parent / "model"
+    home = paths.model(spec.key)
+    is_begun = _begin(home, {"settings": preset.to_dict(), "inputs": details["inputs"]})
+    where = launch.Launch(
+        out=home,
+        pretrained=source,
+        rankings=_bm25(corpus, preset, paths.work) if preset.train.n_bm25 else None,
+        resume=is_begun,
+        command=paths.command,
+    )
+    result = launch.train(preset, where, corpus)
+    details["training"] = {"steps": result.n_steps, **result.metrics}
+    return TorchEncoder.load(result.model, device=device())
 
 
 def _begin(home: Path, about: Mapping[str, Any]) -> bool:
@@ -212,64 +204,60 @@ def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:
 
     split, documents = preset.data.train, corpus.dataset.documents
     digest = data_fingerprint(corpus.dataset, split.split("+"))
-    path = work / "bm25" / f"{corpus.dataset.name}-{split}-{digest}.json"
+    path = work / "bm25" / f"{corpus.dataset.name}-{split}-{digest}.run"
     if not path.is_file():
         queries = corpus.split(split)
         ranker = Bm25Ranker([document.text for document in documents])
-        found = ranker.rank([query.text for query in queries], _N_RANKED).rows.tolist()
-        ids = list(corpus.rows)
-        ranked = {
-            query.id: [ids[row] for row in rows if row >= 0]
-            for query, rows in zip(queries, found, strict=True)
-        }
-        with atomic_file(path) as handle:
-            handle.write(json.dumps(ranked, ensure_ascii=False))
+        ranking = ranker.rank([query.text for query in queries], _N_RANKED)
+        write_run(path, ranking, [query.id for query in queries], list(corpus.rows))
     return path
 
 
-def write_run(
-    key: RunKey,
-    rows: Sequence[Row],
-    details: Mapping[str, Any],
+def _bm25_rows(corpus: Corpus, judged: Mapping[str, Judgements]) -> list[Row]:
+    from boolattn.search.ranker import Bm25Ranker
+
+    ranker = Bm25Ranker([document.text for document in corpus.dataset.documents])
+    rows = []
+    for split, judgements in judged.items():
+        values = measure(ranker.rank(judgements.texts, needed_depth(judgements)), judgements)
+        rows.append(Row("plain_text", split, "none", judgements.n_documents, values))
+    return rows
+
+
+def _tower_rows(
+    spec: RunSpec,
+    preset: Preset,
+    encoder: TorchEncoder,
+    corpus: Corpus,
     judged: Mapping[str, Judgements],
-    paths: Paths,
-) -> str:
-    """Write a run file; return the main results of the first query mode in words."""
-    save_queries(paths.runs, key.dataset, judged)
-    Run(key, rows, {**details, **about(paths)}).save(paths.runs)
-    names = ("r_precision", "leak", "recall@100")
-    return "; ".join(
-        f"{row.split}: " + ", ".join(f"{name} {mean(row.values[name]):.3f}" for name in names)
-        for row in rows
-        if row.query_mode == rows[0].query_mode
-    )
-
-
-def judge(dataset: DatasetSpec, corpus: Corpus) -> dict[str, Judgements]:
-    """Return the relevant documents of each reported split."""
-    return {
-        split: Judgements.of(corpus.split(split), corpus.rows)
-        for split in dataset.splits
-        if corpus.dataset.splits.get(split)
-    }
-
-
-def _measured(ranker: VectorRanker, mode: str, split: str, judgements: Judgements) -> Row:
-    ranking = ranker.rank(mode, judgements.queries, needed_depth(judgements, DEFAULT))
-    gate = ranker.preset.plugin.gate if ranker.preset.model.use_plugin else "none"
-    gate = gate.replace("label", "oracle")
-    if mode == "oracle_operators" and gate != "oracle":
-        gate = f"oracle, trained with {gate}"
-    values = measure(ranking, judgements, DEFAULT)
-    return Row(mode, split, gate, judgements.n_documents, values)
+) -> list[Row]:
+    """Rank the corpus by one vector a query, in each query mode on each split."""
+    towers, rows = encoder.towers.eval(), []
+    gate = preset.plugin.gate.replace("label", "oracle") if preset.model.use_plugin else "none"
+    prefix = spec.encoder.query_prefix if spec.system.kind == "untrained" else ""
+    with torch.inference_mode():
+        every = range(len(corpus.documents))
+        size = 1024 if towers.device.type == "cuda" else 64
+        documents = encode(towers, corpus.documents, every, "document", size)
+        for mode, (split, judgements) in product(spec.system.query_modes, judged.items()):
+            use_labels = mode == "oracle_operators"
+            operators = preset.plugin.operators if use_labels else None
+            more = (corpus.tokenizer, preset.model.query_length, operators, prefix)
+            vectors = encode_queries(towers, judgements.queries, *more)
+            hits = exact_search(vectors, documents, needed_depth(judgements))
+            values = measure(Ranking(hits.rows.astype(np.int32), hits.scores), judgements)
+            is_other = use_labels and gate != "oracle"
+            labels = f"oracle, trained with {gate}" if is_other else gate
+            rows.append(Row(mode, split, labels, judgements.n_documents, values))
+    return rows
 
 
 def about(paths: Paths) -> dict[str, Any]:
     """Return command, versions, revision and machine, for result files."""
-    found = about_machine()
+    details = about_machine()
     # The kernel's version says nothing about a result.
-    found["machine"]["system"] = f"{platform.system()} {platform.machine()}"
-    return {"command": paths.command, **found}
+    details["machine"]["system"] = f"{platform.system()} {platform.machine()}"
+    return {"command": paths.command, **details}
 
 
 class Stopwatch:

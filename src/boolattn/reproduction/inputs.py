@@ -1,21 +1,27 @@
-"""What a run reads besides its settings: data, encoder, model to start from; their fingerprints.
+"""What a run reads besides its settings: data, encoder, model to start from.
 
-Imports no torch: a plan is made in a process without it.
+They are checked before the first run, and their fingerprints are stored with each.
 """
 
 from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
+from transformers import AutoConfig
 
-from boolattn.data.catalog import Options, open_dataset
+from boolattn.data.catalog import DataOptions, open_dataset
+from boolattn.data.sentences import generate
 from boolattn.encoders.models import torch_source
+from boolattn.errors import ConfigError, MissingDataError
 from boolattn.files import text_hash
+from boolattn.training.corpus import Corpus
+from boolattn.training.towers import load_encoder
 
 if TYPE_CHECKING:
     from boolattn.data.records import Dataset
@@ -26,27 +32,65 @@ _LENGTH = 16
 WEIGHTS = (".safetensors", ".bin")
 
 
-class DataPlace(NamedTuple):
-    """What a data set is opened by."""
-
-    name: str
-    size: str
-    folder: Path | None
-    splits: tuple[str, ...]
-
-
 @lru_cache(maxsize=2)
-def open_data(where: DataPlace) -> Dataset:
+def open_data(name: str, size: str, folder: Path | None, splits: tuple[str, ...]) -> Dataset:
     """Open a data set, once for all runs that use it."""
-    options = Options(folder=where.folder, size=where.size, splits=where.splits)
-    return open_dataset(where.name, options)
+    return open_dataset(name, DataOptions(folder=folder, size=size, splits=splits))
+
+
+@lru_cache(maxsize=1)
+def open_corpus(
+    encoder: str, length: int, name: str, size: str, folder: Path | None, splits: tuple[str, ...]
+) -> Corpus:
+    """Open a data set with an encoder's tokens, once for the runs that follow each other."""
+    return Corpus(open_data(name, size, folder, splits), load_encoder(encoder)[1], length)
+
+
+def check_run(spec: RunSpec, preset: Preset, dataset: Dataset) -> None:
+    """Check the packages, the encoder and the splits that a run needs."""
+    if preset.train.n_bm25 and find_spec("tantivy") is None:
+        raise MissingDataError(f"{spec.system.name} needs tantivy; pip install 'boolattn[search]'")
+    if preset.model.use_plugin and (spec.system.pretrain or preset.train.scope_weight):
+        next(iter(generate(1, 0)))  # says what generated sentences need
+    _check_encoder(preset.model.encoder)
+    data, there = preset.data, dataset.splits
+    needed = [*data.train.split("+"), data.validation] if spec.system.kind == "trained" else []
+    for split in filter(None, needed):
+        if not there.get(split):
+            remedy = "; train without by --set data.validation= --set train.keep=last"
+            raise ConfigError(
+                f"{dataset.name} has no split {split!r}; it has {', '.join(there)}"
+                + (remedy if split == data.validation else "")
+            )
+    if not any(there.get(split) for split in spec.dataset.splits):
+        raise ConfigError(
+            f"{dataset.name} has none of the splits that are reported: "
+            f"{', '.join(spec.dataset.splits)}; it has {', '.join(there)}"
+        )
+
+
+@lru_cache(maxsize=8)
+def _check_encoder(name: str) -> None:
+    """Refuse an encoder that cannot be loaded."""
+    folder = _encoder_folder(name)
+    if folder and not any(path.suffix in WEIGHTS for path in folder.iterdir()):
+        raise MissingDataError(f"{folder} holds no weights (*.safetensors)")
+    try:
+        AutoConfig.from_pretrained(folder or name, local_files_only=folder is not None)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise MissingDataError(
+            f"no encoder {name!r} ({reason}); name its folder with --encoder"
+        ) from error
 
 
 def fingerprints(
     spec: RunSpec, preset: Preset, dataset: Dataset, start: Path | None = None
 ) -> dict[str, str]:
     """Return the fingerprints of a run, by what each is of; they are stored in its file."""
-    found = {"data": data_fingerprint(dataset, used_splits(spec, preset))}
+    data = preset.data
+    splits = sorted({*data.train.split("+"), data.validation, *spec.dataset.splits} - {""})
+    found = {"data": data_fingerprint(dataset, splits)}
     if spec.system.kind != "bm25":
         found["encoder"] = encoder_fingerprint(preset.model.encoder)
     if start is not None:
@@ -54,43 +98,35 @@ def fingerprints(
     return found
 
 
-def used_splits(spec: RunSpec, preset: Preset) -> list[str]:
-    """Return the splits that a run trains on, validates on and reports."""
-    data = preset.data
-    return sorted({*data.train.split("+"), data.validation, *spec.dataset.splits} - {""})
-
-
 def data_fingerprint(dataset: Dataset, splits: list[str]) -> str:
     """Hash documents, queries and answers, whatever files they come from."""
     rows = [(document.id, document.text) for document in dataset.documents]
     for split in splits:
-        queries = dataset.splits.get(split, ())
-        rows += [
-            (f"{split} {one.id}", one.text + "\0".join(sorted(one.gold) + sorted(one.excluded)))
-            for one in queries
-        ]
+        for query in dataset.splits.get(split, ()):
+            ids = [*sorted(query.gold), *sorted(query.excluded)]
+            rows.append((f"{split} {query.id}", query.text + "\0".join(ids)))
     return text_hash(rows)[:_LENGTH]
-
-
-def encoder_folder(name: str) -> Path | None:
-    """Return the folder of an encoder, or of its copy in the hub's cache; ``None`` without one."""
-    source = torch_source(name)
-    if not Path(source).is_dir():
-        try:
-            found = try_to_load_from_cache(source, "config.json")
-        except HFValidationError:  # a path
-            found = None
-        return Path(found).parent if isinstance(found, str) else None
-    return Path(source)
 
 
 def encoder_fingerprint(name: str) -> str:
     """Hash the weights of an encoder; of one that is not on this machine, only its name."""
-    folder = encoder_folder(name)
+    folder = _encoder_folder(name)
     if folder is None:
         return hashlib.sha256(name.encode()).hexdigest()[:_LENGTH]
     paths = sorted(path for path in folder.rglob("*") if path.suffix in WEIGHTS)
     return _files_hash(tuple((str(path), path.stat().st_mtime_ns) for path in paths))
+
+
+def _encoder_folder(name: str) -> Path | None:
+    """Return the folder of an encoder, or of its copy in the hub's cache; ``None`` without one."""
+    source = torch_source(name)
+    if Path(source).is_dir():
+        return Path(source)
+    try:
+        cached = try_to_load_from_cache(source, "config.json")
+    except HFValidationError:  # a path
+        cached = None
+    return Path(cached).parent if isinstance(cached, str) else None
 
 
 @lru_cache(maxsize=16)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock
+
 from boolattn.errors import ConfigError
 from boolattn.files import atomic_file
-from boolattn.reproduction.inputs import (
-    DataPlace,
-    encoder_fingerprint,
-    fingerprints,
-    open_data,
-)
+from boolattn.reproduction.inputs import encoder_fingerprint, fingerprints, open_data
 from boolattn.reproduction.runs import Run
-from boolattn.reproduction.systems import RunSpec
+from boolattn.reproduction.systems import RunSpec, registry
 from boolattn.training.preset_files import make_preset, read_preset, saved_tables
 from boolattn.training.settings import Preset
 
@@ -25,14 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from boolattn.reproduction.runs import RunKey
-    from boolattn.reproduction.systems import Registry
 
 #: The paper's.
 SEEDS = (0, 42, 1234)
 #: Inputs that have fingerprints, in words.
 _INPUTS = {"data": "data", "encoder": "encoder weights", "start": "weights to start from"}
 #: Settings that change no result: the encoder's folder, whose weights have a fingerprint; speed.
-_IRRELEVANT = ("model.encoder", "train.chunk", "train.captured", "train.n_workers")
+_IRRELEVANT = ("model.encoder", "train.chunk", "train.captured")
 #: Settings without effect on towers without a plug-in.
 _PLUGIN_ONLY = ("train.scope_weight",)
 
@@ -42,8 +38,7 @@ class Paths:
     """Folders and the command line of a series of runs."""
 
     runs: Path  # Files of finished runs: small, to be kept
-    work: Path  # Large files that can be made again: models, tokenized corpora, generated text
-    generated: Path | None = None  # Generated queries; default: a folder in ``work``
+    work: Path  # Large files that can be made again: models, pretrainings, BM25 rankings
     keep_models: bool = False  # Whether trained models stay in ``work/models``
     command: str = ""  # Stored in each run file
 
@@ -55,6 +50,16 @@ class Paths:
         digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
         name = f"{Path(model.encoder).name}-{plugin.variant}-{plugin.gate}-{settings.seed}-{digest}"
         return self.work / "heads" / name
+
+    def model(self, key: RunKey) -> Path:
+        """Folder of the training of a run."""
+        return self.work / "models" / str(key).replace(" ", "-")
+
+    def lock(self, key: RunKey) -> FileLock:
+        """Return the lock of a run, which raises if another process has it."""
+        path = self.work / "locks" / f"{str(key).replace(' ', '-')}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return FileLock(path, blocking=False)
 
     def note_failure(self, key: RunKey, cause: str) -> None:
         """Write the cause of a failure to a file; an empty cause removes the file."""
@@ -86,45 +91,34 @@ class RunRequest:
         folder = self.starts.get(spec.system.name)
         return folder and Path(str(folder).replace("{seed}", str(spec.seed)))
 
-    def data_place(self, spec: RunSpec, preset: Preset) -> DataPlace:
+    def data_key(self, spec: RunSpec, preset: Preset) -> tuple[str, str, Path | None, Any]:
         """Return what the data set of a run is opened by."""
         data, folder = preset.data, self.data.get(spec.dataset.name)
-        return DataPlace(data.name, data.size, folder, tuple(data.train.split("+")))
+        return data.name, data.size, folder, tuple(data.train.split("+"))
 
-    def check_names(self, registry: Registry) -> None:
+    def check_names(self) -> None:
         """Refuse options that name no system, encoder or data set of the request."""
-        for option, given, known in (
+        for option, given_names, known in (
             ("--start", self.starts, self.systems),
             ("--encoder", self.sources, self.encoders),
             ("--data", self.data, self.datasets),
         ):
-            present = {registry.present_name(name) for name in known}
-            if unknown := [name for name in given if name not in present]:
+            if unknown := [name for name in given_names if name not in known]:
                 raise ConfigError(f"{option} {unknown[0]}=…: the runs have {', '.join(known)}")
 
-    def specs(self, registry: Registry) -> Iterator[RunSpec]:
+    def specs(self) -> Iterator[RunSpec]:
         """List the runs, seeds outermost, so that a table is complete early."""
+        known = registry()
         for seed in self.seeds:
-            for name in self.systems:
-                system = registry.system(name)
-                if not system.has_seeds and seed != self.seeds[0]:
+            for system in map(known.system, self.systems):
+                if system.kind != "trained" and seed != self.seeds[0]:
                     continue
                 encoders = self.encoders[:1] if system.kind == "bm25" else self.encoders
-                for dataset in map(registry.dataset, self.datasets):
+                for dataset in map(known.dataset, self.datasets):
                     if system.datasets and dataset.name not in system.datasets:
                         continue
-                    for encoder in map(registry.encoder, encoders):
+                    for encoder in map(known.encoder, encoders):
                         yield RunSpec(system=system, dataset=dataset, encoder=encoder, seed=seed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunInputs:
-    """A run with its settings, and what was made for it."""
-
-    spec: RunSpec
-    preset: Preset
-    pretrained: Path | None = None  # Folder of the pretraining
-    start: Path | None = None  # Model to continue from
 
 
 def resolve(spec: RunSpec, request: RunRequest) -> Preset:
@@ -165,18 +159,16 @@ def find_finished(spec: RunSpec, preset: Preset, request: RunRequest, folder: Pa
 
     Files of older versions have no fingerprints of these.
     """
-    systems = [name for name in (spec.system.name, spec.system.formerly) if name]
-    names = [replace(spec.key, system=name).path for name in systems]
-    for path in (one / name for one in (folder, *request.done) for name in names):
+    for path in (one / spec.key.path for one in (folder, *request.done)):
         if not path.is_file():
             continue
         details = Run.load(path).details
         settings = saved_tables(details.get("settings") or {})
         other = "" if spec.system.kind == "bm25" else _difference(settings, preset, spec)
-        if not other and (found := details.get("inputs")) is not None:
-            dataset = open_data(request.data_place(spec, preset))
-            own = fingerprints(spec, preset, dataset, request.start(spec))
-            changed = [name for name in own | found if own.get(name) != found.get(name)]
+        if not other and (before := details.get("inputs")) is not None:
+            dataset = open_data(*request.data_key(spec, preset))
+            now = fingerprints(spec, preset, dataset, request.start(spec))
+            changed = [name for name in now | before if now.get(name) != before.get(name)]
             other = f"other {_INPUTS[changed[0]]}" if changed else ""
         if other:
             raise ConfigError(

@@ -31,6 +31,8 @@ ENDING = ".json.gz"
 NO_ENCODER = "none"
 #: Values are stored as multiples of 1/10,000: short, and exact enough for any test.
 UNIT = 10_000
+#: Names of query modes in older files.
+_FORMER_MODES = {"own": "plain_text", "label": "oracle_operators"}
 
 
 @dataclass(frozen=True, order=True)
@@ -47,6 +49,12 @@ class RunKey:
         """File of the run, below the folder of all runs."""
         return Path(self.dataset, self.encoder, f"{self.system}-{self.seed}{ENDING}")
 
+    @classmethod
+    def of(cls, path: Path) -> RunKey:
+        """Read the path of a run's file."""
+        system, _, seed = path.name.removesuffix(ENDING).rpartition("-")
+        return cls(path.parent.parent.name, path.parent.name, system, int(seed))
+
     def __str__(self) -> str:
         return f"{self.dataset} {self.encoder} {self.system} {self.seed}"
 
@@ -55,7 +63,7 @@ class RunKey:
 class Row:
     """Results of one query mode on one split."""
 
-    query_mode: str  # A name of ``systems.toml``
+    query_mode: str  # "plain_text" or "oracle_operators"; older files have others
     split: str
     gate: str  # Source of the operator labels: "oracle", "lexicon", "learned" or "none"
     n_documents: int
@@ -72,13 +80,14 @@ class Row:
 
     def results(self, system: str, dataset: str, seed: int, queries: Queries) -> Results:
         """Return results that can be averaged, grouped and compared."""
-        own = {name: value for name, value in vars(self).items() if name != "query_mode"}
-        return Results(system=system, dataset=dataset, queries=queries, seed=seed, **own)
+        values = {name: value for name, value in vars(self).items() if name != "query_mode"}
+        return Results(system=system, dataset=dataset, queries=queries, seed=seed, **values)
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Row:
         """Read what :meth:`to_dict` returned, in this version or an older one."""
         mode = plain["query_mode"] if "query_mode" in plain else plain["ask"]
+        mode = _FORMER_MODES.get(mode, mode)
         values = {name: _unpacked(values) for name, values in plain["values"].items()}
         # Oracle operator labels were called "label".
         gate = plain["gate"].replace("label", "oracle", 1)
@@ -107,8 +116,8 @@ class Run:
         if not isinstance(plain, dict) or plain.get("format") != FORMAT:
             raise DataError(f"{path} is no run file of format {FORMAT}; remove it and run again")
         try:
-            key = RunKey(plain["dataset"], plain["encoder"], plain["system"], plain["seed"])
-            return cls(key, [Row.from_dict(row) for row in plain["rows"]], plain["details"])
+            rows = [Row.from_dict(row) for row in plain["rows"]]
+            return cls(RunKey.of(path), rows, plain["details"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"{path} is damaged ({error!r}); remove it and run again") from error
 

@@ -1,1 +1,1 @@
-"""Training: auxiliary pretraining, retrieval training, post-training."""
+"""Training: auxiliary pretraining, retrieval training, the query parser."""

@@ -2,7 +2,6 @@
 
     python -m boolattn.training pretrain --preset minilm-taxa --out heads
     python -m boolattn.training train --preset minilm-taxa --out x --pretrained heads/model
-    python -m boolattn.training post-train --preset minilm-taxa --out y --pretrained x/model
 
 Several processes: ``torchrun --nproc-per-node 2 -m boolattn.training train ...``.
 """
@@ -33,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     verb, preset, changes = (options.pop(name) for name in ("command", "preset", "set"))
     command = shlex.join(["python", "-m", "boolattn.training", *words])
-    launch = Launch(**options, show_progress=sys.stderr.isatty(), command=command)
+    launch = Launch(**options, command=command)
     try:
         result = run_command(verb, preset, changes, launch)
     except BoolattnError as error:
@@ -56,8 +55,7 @@ def prepare_logging() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m boolattn.training", description=__doc__)
-    # "finish" is the old name of "post-train".
-    parser.add_argument("command", choices=("pretrain", "train", "post-train", "finish"))
+    parser.add_argument("command", choices=("pretrain", "train"))
     parser.add_argument("--preset", required=True, help="name of a preset, or a TOML file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--out", type=Path, required=True, help="the run's folder")
@@ -65,8 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         "--data", type=Path, help="folder of the data set, or of SetBERT's sentences"
     )
     parser.add_argument("--pretrained", type=Path, help="model folder of a pretraining")
-    parser.add_argument("--rankings", type=Path, help="a TREC run, or JSON, for n_bm25")
-    parser.add_argument("--parser-queries", type=Path, help="file of labelled queries")
+    parser.add_argument("--rankings", type=Path, help="a TREC run, for n_bm25")
     parser.add_argument("--resume", action="store_true", help="continue an interrupted run")
     return parser
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, cast
 
 from boolattn.errors import ConfigError, DataError
 from boolattn.evaluation.ranking import read_run
 from boolattn.training.batches.tokens import Tokens
-from boolattn.training.validation import Validator, sample_queries, sample_rows
+from boolattn.training.validation import Validator, sample_documents, sample_queries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,17 +63,14 @@ class Corpus:
     ) -> Validator:
         """Make a validator of a split; 0 takes all its queries, or all documents."""
         seed = preset.train.seed
-        queries = sample_queries(self.split(split), self.rows, n_queries, seed)
-        if not queries:
+        usable = [one for one in self.split(split) if not self.rows.keys().isdisjoint(one.gold)]
+        if not usable:
             raise DataError(f"no usable query in {split!r}: none has a relevant document")
-        texts = [query.text for query in queries]
-        return Validator(
-            queries,
-            Tokens(self.tokenizer, texts, preset.model.query_length),
-            self.documents,
-            rows=sample_rows(queries, len(self.documents), n_documents, seed),
-            operators=label_operators(preset),
-        )
+        queries = sample_queries(usable, n_queries, seed)
+        rows = sample_documents(queries, self.rows, n_documents, seed)
+        length = preset.model.query_length
+        more = (self.tokenizer, length, label_operators(preset))
+        return Validator(queries, self.documents, rows, *more)
 
 
 def read_rankings(
@@ -83,23 +79,11 @@ def read_rankings(
     """Read which documents another engine ranks best: rows by query id, best first.
 
     Args:
-        path: ``*.json``: query id to document ids, best first. Anything else: a TREC run, as
-            ``boolattn evaluate bm25 --split train --out FOLDER`` writes it.
+        path: A TREC run, as ``boolattn evaluate bm25 --split train --out FOLDER`` writes it.
         queries: Ids of the queries; others are ignored.
         rows: Row of each document, by id; others are ignored.
     """
-    if path.suffix != ".json":
-        found = read_run(path, queries, rows, skip_unknown=True).rows.tolist()
-        return {
-            qid: [row for row in own if row >= 0] for qid, own in zip(queries, found, strict=True)
-        }
-    try:
-        values = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read rankings {path}: {error}") from error
-    if not isinstance(values, dict) or not all(isinstance(one, list) for one in values.values()):
-        raise DataError(f"{path} must map query ids to lists of document ids")
-    ranked = {qid: [rows[name] for name in values.get(qid, ()) if name in rows] for qid in queries}
-    if not any(ranked.values()):
-        raise DataError(f"{path} ranks no document of this data set for any of its queries")
-    return ranked
+    ranking = read_run(path, queries, rows, skip_unknown=True).rows.tolist()
+    return {
+        qid: [r for r in ranked if r >= 0] for qid, ranked in zip(queries, ranking, strict=True)
+    }

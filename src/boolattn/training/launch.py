@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from boolattn.data.catalog import Options, open_dataset
-from boolattn.data.labelled_queries import label_queries, read_labelled_queries
-from boolattn.encoder.torch_encoder import TorchEncoder
+from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.errors import ConfigError
 from boolattn.files import text_hash
 from boolattn.plugin import attach, save
@@ -20,13 +17,16 @@ from boolattn.training.batches.sampling import Collator, Sampler, Steps, make_ex
 from boolattn.training.batches.sentences import PretrainingSet, ScopeSentences
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.corpus import Corpus, label_operators, read_rankings
-from boolattn.training.parser import HELD_OUT
-from boolattn.training.post.gate import train_gate
 from boolattn.training.preset_files import load_preset
 from boolattn.training.pretrain import Pretrainer
-from boolattn.training.retrieval.trainer import Job
-from boolattn.training.retrieval.training import Result, release_memory, require_gpu, train_towers
-from boolattn.training.run_folder import RunFolder, data_hashes, save_model
+from boolattn.training.retrieval import (
+    Result,
+    RetrievalTraining,
+    is_main_process,
+    process_group,
+    require_gpu,
+)
+from boolattn.training.run_folder import RunFolder, data_hashes
 from boolattn.training.towers import freeze, load_encoder, make_towers
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from boolattn.data.records import Dataset
-    from boolattn.training.batches.sampling import Example
+    from boolattn.training.batches.sampling import TrainingExample
     from boolattn.training.settings import Preset
 
 logger = logging.getLogger(__name__)
@@ -47,22 +47,18 @@ class Launch:
     out: Path  # The run's folder
     data: Path | None = None  # Folder of the data set, or of SetBERT's files to pretrain on
     pretrained: Path | None = None  # Initial weights: ``model`` of a pretraining or a training
-    rankings: Path | None = None  # A ranking of the training queries: a TREC run, or JSON
-    parser_queries: Path | None = None  # File of labelled queries, for post-training
+    rankings: Path | None = None  # A ranking of the training queries: a TREC run
     resume: bool = False  # Continue a run that was interrupted
-    show_progress: bool = False
     command: str = ""  # As typed, for ``run.json`` and the model card
 
 
 def run_command(verb: str, preset: str, changes: Sequence[str], launch: Launch) -> dict[str, Any]:
-    """Run "pretrain", "train" or "post-train" with a preset; return what is printed."""
-    first = {"pretrain": "pretrain", "train": "train"}.get(verb, "post")
-    settings = load_preset(preset, changes, first=first)
-    if verb == "train":
-        result = train(settings, launch)
-        return {"model": str(result.model), "steps": result.n_steps, **result.metrics}
-    run = pretrain if verb == "pretrain" else post_train
-    return {"model": str(launch.out / "model"), **run(settings, launch)}
+    """Run "pretrain" or "train" with a preset; return what is printed."""
+    settings = load_preset(preset, changes, first=verb)
+    if verb == "pretrain":
+        return {"model": str(launch.out / "model"), **pretrain(settings, launch)}
+    result = train(settings, launch)
+    return {"model": str(result.model), "steps": result.n_steps, **result.metrics}
 
 
 def pretrain(preset: Preset, launch: Launch) -> dict[str, float]:
@@ -94,11 +90,8 @@ def pretrain(preset: Preset, launch: Launch) -> dict[str, float]:
 
 
 def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Result:
-    """Train two towers, then do the post-training of the preset; ``corpus`` is an open data set."""
+    """Train two towers; ``corpus`` is an open data set."""
     require_gpu(preset)
-    has_gate = preset.model.use_plugin and preset.plugin.gate == "learned"
-    if preset.post.gate_steps and not has_gate:
-        raise ConfigError("post.gate_steps trains a learned gate: set plugin.gate=learned")
     torch.manual_seed(preset.train.seed)
     if preset.model.use_plugin and launch.pretrained is None and is_main_process():
         logger.warning(
@@ -120,49 +113,9 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
         settings = preset.train
         sizes = (settings.n_validation_queries, settings.n_validation_documents)
         validate = corpus.validator(preset, preset.data.validation, *sizes)
-    job = Job(preset, towers, steps, run, validate, show_progress=launch.show_progress)
-    job.command = launch.command
-    result = train_towers(job, resume=launch.resume)
-    if preset.post.gate_steps and is_main_process():
-        # Post-training loads the saved model: free this one first.
-        del job, towers
-        release_memory()
-        result.metrics.update(_post_train(preset, corpus, run.model, run.model, launch))
-        run.add_to_summary(result.metrics)
-    return result
-
-
-def post_train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict[str, float]:
-    """Post-train the learned gate of the model ``launch.pretrained``."""
-    if launch.pretrained is None:
-        raise ConfigError("name the model to post-train: --pretrained FOLDER")
-    dataset = corpus.dataset if corpus else open_data(preset, launch.data)
-    run = RunFolder(launch.out)
-    run.open(preset, data_hashes(dataset), command=launch.command, resume=launch.resume)
-    if corpus is None:
-        _, tokenizer = load_encoder(str(launch.pretrained))
-        corpus = Corpus(dataset, tokenizer, preset.model.document_length)
-    metrics = _post_train(preset, corpus, launch.pretrained, run.model, launch)
-    run.finish(metrics, [])
-    return metrics
-
-
-def _post_train(
-    preset: Preset, corpus: Corpus, source: Path, target: Path, launch: Launch
-) -> dict[str, float]:
-    model = TorchEncoder.load(source)
-    queries = list(label_queries(corpus.split(preset.data.train)))
-    if launch.parser_queries is not None:
-        for name, own in read_labelled_queries(launch.parser_queries).items():
-            queries += own if not name.startswith(HELD_OUT) else []
-    metrics = {"gate_accuracy": train_gate(model, queries, preset)}
-    save_model(model.towers, target, preset, command=launch.command)
-    return metrics
-
-
-def is_main_process() -> bool:
-    """Whether this process writes and prints; torchrun numbers its processes."""
-    return os.environ.get("RANK", "0") == "0"
+    with process_group():
+        training = RetrievalTraining(preset, towers, steps, run, validate, launch.command)
+        return training.train(resume=launch.resume)
 
 
 def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> Steps:
@@ -187,7 +140,7 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     return Steps(sampler, collator)
 
 
-def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example]) -> Collator:
+def _collator(preset: Preset, corpus: Corpus, examples: Sequence[TrainingExample]) -> Collator:
     texts = [example.text for example in examples]
     rows = {example.id: row for row, example in enumerate(examples)}
     documents = corpus.documents
@@ -196,13 +149,12 @@ def _collator(preset: Preset, corpus: Corpus, examples: Sequence[Example]) -> Co
         scoped = ScopeSentences(preset, corpus.tokenizer)
     chunk = preset.train.chunk or Collator.chunk
     more: Any = {"chunk": chunk, "operators": label_operators(preset), "scoped": scoped}
-    tokens, in_batch = Tokens(corpus.tokenizer, texts, length), preset.train.use_in_batch
-    return Collator(tokens, rows, documents, use_in_batch=in_batch, **more)
+    return Collator(Tokens(corpus.tokenizer, texts, length), rows, documents, **more)
 
 
 def open_data(preset: Preset, folder: Path | None) -> Dataset:
     """Open a preset's data set."""
-    options = Options(
+    options = DataOptions(
         folder=folder,
         size=preset.data.size,
         tell=logger.info,

@@ -1,4 +1,4 @@
-"""The training loop of everything but retrieval, which uses transformers' ``Trainer``."""
+"""The training loop: AdamW, a learning rate that rises and falls linearly, clipped gradients."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
-from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
+from torch import distributed, nn
+from transformers import get_linear_schedule_with_warmup
 
+from boolattn.attention.boolattn import BoolAttn
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from boolattn.training.settings import Preset
+
     Log = Callable[[int, dict[str, float]], None]
+
+
+#: Parameters without weight decay, by the end of their own name: constants that are added, widths,
+#: thresholds and factors. The name of their module says nothing: the bias predictor has weights.
+_NO_DECAY_NAMES = ("bias", "sigma", "threshold", "factor")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +34,8 @@ class LoopSettings:
 
     name: str  # What is trained, for the error message
     n_steps: int
-    learning_rate: float  # Highest; after the warm-up it falls to 0, or is constant
+    learning_rate: float  # Highest, of groups without their own; after the warm-up it falls to 0
     warmup_steps: int = 0
-    schedule: str = "linear"  # or "constant"
-    #: Whether the first step has learning rate 0, as transformers' schedule has, or one
-    #: ``warmup_steps``-th of the highest
-    starts_at_zero: bool = True
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
     log_every: int = 20  # Steps between log entries; the last step is logged too
@@ -39,7 +43,10 @@ class LoopSettings:
 
 @contextmanager
 def fast_products() -> Iterator[None]:
-    """Let a GPU multiply float32 matrices in TF32, several times as fast."""
+    """Let a GPU multiply float32 matrices in TF32, several times as fast.
+
+    Not for retrieval: TF32 has too few digits for the difference of two scores near 20.
+    """
     before = torch.get_float32_matmul_precision()
     if torch.cuda.is_available():
         torch.set_float32_matmul_precision("high")
@@ -49,52 +56,107 @@ def fast_products() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-@fast_products()
-def run_loop(
-    parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
-    losses_of: Callable[[int], Mapping[str, Tensor]],
-    settings: LoopSettings,
-    log: Log = lambda _step, _losses: None,
-) -> None:
-    """Minimise the sum of the losses of each step, counted from 0.
+class Loop:
+    """Trains parameters, or groups of them, from a step on, which counts from 0."""
 
-    ``log`` is called with a number of steps and the mean losses since the call before.
-    """
-    optimizer = torch.optim.AdamW(
-        parameters,
-        lr=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-        fused=torch.cuda.is_available() or None,
-    )
-    trained = [one for group in optimizer.param_groups for one in group["params"]]
-    is_ahead = settings.warmup_steps > 0 and not settings.starts_at_zero
-    for group in optimizer.param_groups:
-        group["initial_lr"] = group["lr"]
-    last, warmup = 0 if is_ahead else -1, settings.warmup_steps
-    if settings.schedule == "linear":
-        schedule = get_linear_schedule_with_warmup(optimizer, warmup, settings.n_steps, last)
-    else:
-        schedule = get_constant_schedule_with_warmup(optimizer, warmup, last)
-    since: list[dict[str, Tensor]] = []
-    for step in range(settings.n_steps):
-        losses = losses_of(step)
-        total = torch.stack(list(losses.values())).sum()
-        is_logged = (step + 1) % settings.log_every == 0 or step + 1 == settings.n_steps
-        # Reading a number makes a GPU wait, so it is read with the log alone.
-        if (is_logged or not total.is_cuda) and not torch.isfinite(total):
-            raise ConfigError(
-                f"the {settings.name} loss is {total.item()} at step {step + 1}; "
-                "lower its learning rate"
-            )
-        optimizer.zero_grad()
-        total.backward()
-        nn.utils.clip_grad_norm_(trained, settings.max_grad_norm)
-        optimizer.step()
-        # A schedule that is one step ahead waits once, at the end of the warm-up.
-        if settings.starts_at_zero or step + 1 != settings.warmup_steps:
-            schedule.step()
-        since.append({name: loss.detach() for name, loss in losses.items()})
-        if is_logged:
-            means = {n: torch.stack([row[n] for row in since]).mean() for n in since[-1]}
-            log(step + 1, {name: mean.item() for name, mean in means.items()})
-            since = []
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+        settings: LoopSettings,
+        start: int = 0,
+    ) -> None:
+        self.settings, self.start = settings, start
+        self.optimizer = torch.optim.AdamW(
+            parameters,
+            lr=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            fused=torch.cuda.is_available() or None,
+        )
+        for group in self.optimizer.param_groups:
+            group["initial_lr"] = group["lr"]
+        steps = (settings.warmup_steps, settings.n_steps, start - 1)
+        self.schedule = get_linear_schedule_with_warmup(self.optimizer, *steps)
+
+    def run(
+        self,
+        losses_of: Callable[[int], Mapping[str, Tensor]],
+        log: Log = lambda _step, _losses: None,
+        after_step: Callable[[int], None] = lambda _step: None,
+    ) -> None:
+        """Minimise the sum of the losses of each step.
+
+        ``log`` is called with a number of steps and the mean losses since the call before,
+        ``after_step`` with the number of steps.
+        """
+        settings = self.settings
+        since: list[dict[str, Tensor]] = []
+        trained = [one for group in self.optimizer.param_groups for one in group["params"]]
+        for step in range(self.start, settings.n_steps):
+            losses = losses_of(step)
+            total = torch.stack(list(losses.values())).sum()
+            since.append({name: loss.detach() for name, loss in losses.items()})
+            is_logged = (step + 1) % settings.log_every == 0 or step + 1 == settings.n_steps
+            # Reading a number makes a GPU wait, so it is read with the log alone.
+            if is_logged or not total.is_cuda:
+                self._check(since, step)
+            total.backward()
+            nn.utils.clip_grad_norm_(trained, settings.max_grad_norm)
+            self.optimizer.step()
+            self.schedule.step()
+            self.optimizer.zero_grad()
+            if is_logged:
+                means = {n: torch.stack([row[n] for row in since]).mean() for n in since[-1]}
+                log(step + 1, {name: over_processes(mean) for name, mean in means.items()})
+                since = []
+            after_step(step + 1)
+
+    def _check(self, since: list[dict[str, Tensor]], step: int) -> None:
+        """Stop at the first loss that is not finite, and name its step."""
+        for number, losses in enumerate(since, step + 2 - len(since)):
+            total = torch.stack(list(losses.values())).sum()
+            if not torch.isfinite(total):
+                raise ConfigError(
+                    f"the {self.settings.name} loss is {total.item()} at step {number}; "
+                    "lower its learning rate"
+                )
+
+
+def over_processes(value: Tensor) -> float:
+    """Return the mean of a number over all processes."""
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.all_reduce(value)
+        value = value / distributed.get_world_size()
+    return value.item()
+
+
+def parameter_groups(model: nn.Module, preset: Preset) -> Iterator[dict[str, Any]]:
+    """Yield the trained parameters by learning rate and weight decay, for an optimizer."""
+    settings = preset.train
+    new_rate = settings.plugin_learning_rate or settings.learning_rate
+    # The plug-in begins untrained.
+    is_new = _inside(model, BoolAttn)
+    for group in decay_groups(model, settings.weight_decay):
+        rates: dict[float, list[nn.Parameter]] = {}
+        for parameter in group["params"]:
+            rate = new_rate if id(parameter) in is_new else settings.learning_rate
+            rates.setdefault(rate, []).append(parameter)
+        for rate, chosen in rates.items():
+            yield {**group, "params": chosen, "lr": rate}
+
+
+def decay_groups(model: nn.Module, weight_decay: float) -> Iterator[dict[str, Any]]:
+    """Yield the trained parameters with and without weight decay, by their kind."""
+    exempt = _inside(model, nn.LayerNorm)
+    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            decays = id(parameter) not in exempt and not name.endswith(_NO_DECAY_NAMES)
+            groups[decays].append(parameter)
+    for decays, chosen in groups.items():
+        if chosen:
+            yield {"params": chosen, "weight_decay": weight_decay if decays else 0.0}
+
+
+def _inside(model: nn.Module, kind: type[nn.Module]) -> set[int]:
+    found = (module for module in model.modules() if isinstance(module, kind))
+    return {id(parameter) for module in found for parameter in module.parameters()}

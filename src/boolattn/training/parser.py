@@ -36,7 +36,8 @@ from boolattn.evaluation.parsing import has_same_operands, structure, word_f1
 from boolattn.evaluation.tables import markdown
 from boolattn.query.decoding import ParserLogits, decode, mark_operators
 from boolattn.query.tree import Atom
-from boolattn.training.loop import LoopSettings, run_loop
+from boolattn.training.batches.tokens import pad
+from boolattn.training.loop import Loop, LoopSettings, fast_products
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -86,13 +87,7 @@ class Batches:
 
     def features(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return token ids and mask of some queries, each ``(batch, tokens)``."""
-        longest = max(len(self._ids[row]) for row in rows)
-        ids = torch.zeros(len(rows), longest, dtype=torch.int64)
-        mask = torch.zeros_like(ids)
-        for place, row in enumerate(rows):
-            own = self._ids[row]
-            ids[place, : len(own)], mask[place, : len(own)] = torch.from_numpy(own), 1
-        return ids, mask
+        return pad([torch.from_numpy(self._ids[row]) for row in rows])
 
     def labels(self, rows: Sequence[int]) -> ParserLabels:
         """Return the targets of some queries."""
@@ -139,6 +134,7 @@ class Batches:
         return found
 
 
+@fast_products()
 def train_parser(
     settings: ParserTraining, log: Callable[[str], None] = lambda _: None
 ) -> dict[str, dict[str, float]]:
@@ -183,7 +179,7 @@ def train_parser(
         warmup_steps=min(200, settings.steps // 10),
         log_every=100,
     )
-    run_loop(groups, losses, loop, lambda step, mean: log(f"step {step}: {mean['loss']:.4f}"))
+    Loop(groups, loop).run(losses, lambda step, mean: log(f"step {step}: {mean['loss']:.4f}"))
     model.eval().save(settings.out, settings.base / TOKENIZER)
     model = ParserModel.load(settings.out).to(device)
     held_out = {

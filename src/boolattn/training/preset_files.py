@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import tomllib
 from dataclasses import asdict, fields
 from importlib.resources import files
@@ -18,18 +17,11 @@ from boolattn.training.settings import TABLES, Preset
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-logger = logging.getLogger(__name__)
-
 _PRESETS = files("boolattn.training").joinpath("presets")
-#: Old names of settings, still read in TOML files, saved runs and ``--set``.
+#: Old names of settings, in saved runs.
 RENAMED = {
     "pretrain.wide": "varied_share",
     "train.hold_heads": "freeze_heads",
-}
-#: Settings of removed recipes: the only value that is still accepted, and what was removed. A
-#: setting without effect by itself accepts any value (None).
-REMOVED: Mapping[str, tuple[Any, str]] = {
-    "train.gate_noise": (0, "inverting gates at random"),
 }
 
 
@@ -76,15 +68,14 @@ def make_preset(
     """Build a preset from plain values; arguments as in :func:`load_preset`."""
     if unknown := sorted(set(values) - set(TABLES)):
         raise ConfigError(f"{source}: no table {unknown[0]!r}; there are {', '.join(TABLES)}")
-    tables = current_names(values)
+    tables = {table: dict(values.get(table, {})) for table in TABLES}
     for change in changes:
         key, equals, raw = change.partition("=")
         if not equals:
             raise ConfigError(f"--set takes key=value, got {change!r}")
-        table, old = _owner(key.strip(), first)
-        new = RENAMED.get(f"{table}.{old}", old)
+        table, field_name = _owner(key.strip(), first)
         types = {item.name: str(item.type) for item in fields(TABLES[table])}
-        _put(tables, table, old, _value(raw.strip(), types.get(new, "")))
+        tables[table][field_name] = _value(raw.strip(), types.get(field_name, ""))
     built: dict[str, Any] = {
         table: build(kind, tables[table], source=f"{source} [{table}]")
         for table, kind in TABLES.items()
@@ -92,33 +83,16 @@ def make_preset(
     return Preset(name=name, **built)
 
 
-def current_names(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return tables of plain values, as an older version wrote them, under current names."""
-    tables: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
-    for table in TABLES:
-        for key, value in values.get(table, {}).items():
-            _put(tables, table, key, value)
-    return tables
-
-
 def saved_tables(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the tables of a saved run; what older versions lack is as it was then."""
-    tables = current_names(values)
+    tables: dict[str, dict[str, Any]] = {}
+    for table, kind in TABLES.items():
+        known = {item.name for item in fields(kind)}
+        named = {RENAMED.get(f"{table}.{k}", k): v for k, v in values.get(table, {}).items()}
+        tables[table] = {key: value for key, value in named.items() if key in known}
     plugin = build(BoolAttnConfig, OLDER | tables["plugin"], source="a saved run")
     tables["plugin"] = json.loads(json.dumps(asdict(plugin)))
     return tables
-
-
-def _put(tables: dict[str, dict[str, Any]], table: str, key: str, value: Any) -> None:  # noqa: ANN401
-    """Store a value under its current name; refuse one that needs a removed recipe."""
-    path = f"{table}.{key}"
-    if path in REMOVED:
-        default, recipe = REMOVED[path]
-        if default is not None and value != default:
-            raise ConfigError(f"{path} = {value} needs a recipe that was removed: {recipe}")
-        logger.info("%s is ignored; its recipe was removed: %s", path, recipe)
-        return
-    tables[table][RENAMED.get(path, key)] = value
 
 
 def _owner(key: str, first: str) -> tuple[str, str]:
@@ -128,8 +102,7 @@ def _owner(key: str, first: str) -> tuple[str, str]:
             raise ConfigError(f"--set {key}: no table {table!r}; there are {', '.join(TABLES)}")
         return table, name
     for table in (first, *TABLES):
-        is_old = f"{table}.{name}" in {*RENAMED, *REMOVED}
-        if is_old or name in {item.name for item in fields(TABLES[table])}:
+        if name in {item.name for item in fields(TABLES[table])}:
             return table, name
     known = sorted({item.name for kind in TABLES.values() for item in fields(kind)})
     raise ConfigError(f"--set {key}: no setting has that name; there are {', '.join(known)}")

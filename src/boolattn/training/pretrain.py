@@ -21,9 +21,8 @@ from boolattn.training.batches.sentences import (
     PretrainingSet,
     SentenceBatch,
 )
-from boolattn.training.loop import LoopSettings, run_loop
+from boolattn.training.loop import Loop, LoopSettings, decay_groups, fast_products
 from boolattn.training.losses import cue_loss, gate_loss, scope_loss, triplet_loss
-from boolattn.training.retrieval.parameter_groups import decay_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,6 +57,7 @@ class Pretrainer:
             size = self.encoder.config.hidden_size
             self.aux_gate = learned_gate(self.plugin.config, size).to(self.encoder.device)
 
+    @fast_products()
     def run(self, log: Log = lambda _step, _losses: None) -> dict[str, float]:
         """Pretrain, then evaluate on held-out sentences."""
         settings = self.settings
@@ -69,14 +69,13 @@ class Pretrainer:
             n_steps=settings.max_steps or settings.n_epochs * per_epoch,
             learning_rate=settings.learning_rate,
             warmup_steps=settings.warmup_steps,
-            schedule=settings.schedule,
             weight_decay=settings.weight_decay,
             max_grad_norm=settings.max_grad_norm,
         )
         batches = self._batches(data, per_epoch, loop.n_steps)
         self.encoder.train()
         trained = list(decay_groups(self._trainable(), settings.weight_decay))
-        run_loop(trained, lambda _step: self._losses(*next(batches)), loop, log)
+        Loop(trained, loop).run(lambda _step: self._losses(*next(batches)), log)
         self.encoder.requires_grad_(True)
         return {
             f"{name}_{key}": value
@@ -145,7 +144,7 @@ class Pretrainer:
             drawn = None
             if n_triplets:
                 # Three sentences each: a third as many take the same time.
-                few = chosen[: settings.triplet_batch_size or max(1, size // 3)]
+                few = chosen[: max(1, size // 3)]
                 rows = [
                     column * n_triplets + one % n_triplets
                     for column in range(len(_TRIPLET))

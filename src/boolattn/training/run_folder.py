@@ -1,7 +1,9 @@
 """A run's folder: settings, versions, seed, revision, data hashes, metrics, checkpoints, model.
 
 ``run.json`` describes the run, ``metrics.csv`` holds its metrics by step (step, name, value),
-``metrics.json`` the same at the end; TensorBoard files are written where it is installed.
+``metrics.json`` the same at the end; TensorBoard files are written where it is installed. A
+checkpoint is one safetensors file with weights, optimizer and random state; its metadata has what
+was logged so far.
 """
 
 from __future__ import annotations
@@ -17,7 +19,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boolattn.encoder import Card, save_towers
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from boolattn.encoder.card import Card
+from boolattn.encoder.tower_storage import save_towers
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_file, atomic_folder, text_hash
 from boolattn.training.preset_files import make_preset, saved_tables
@@ -26,12 +33,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sentence_transformers import SentenceTransformer
+    from torch import Tensor, nn
 
     from boolattn.data.records import Dataset
     from boolattn.training.settings import Preset
 
 _OWN = "boolattn torch transformers accelerate sentence-transformers tokenizers safetensors numpy"
 _COLUMNS = ("step", "name", "value")
+PREFIX, ENDING = "checkpoint-", ".safetensors"
+_MODEL, _OPTIMIZER, _RANDOM = "model.", "optimizer.", "random."
+_N_KEPT = 2
 
 
 class RunFolder:
@@ -97,12 +108,6 @@ class RunFolder:
         write_json(self.folder / "metrics.json", {"summary": summary, "history": list(history)})
         if self._board is not None:
             self._board.close()
-
-    def add_to_summary(self, values: Mapping[str, Any]) -> None:
-        """Add metrics of the post-training."""
-        path = self.folder / "metrics.json"
-        written = json.loads(path.read_text("utf-8"))
-        write_json(path, {**written, "summary": {**written["summary"], **values}})
 
     def _tensorboard(self) -> Any:  # noqa: ANN401 - an optional package's class
         if self._board is None and find_spec("tensorboard") is not None:
@@ -170,8 +175,6 @@ def _flat(values: Any, prefix: str = "") -> dict[str, Any]:  # noqa: ANN401 - ne
 
 def about_machine() -> dict[str, Any]:
     """Return package versions, commit and device, to be stored with a result."""
-    import torch
-
     versions = {"python": platform.python_version()} | dict.fromkeys(_OWN.split(), "not installed")
     for name in _OWN.split():
         with suppress(PackageNotFoundError):
@@ -190,3 +193,104 @@ def _revision() -> str:
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return done.stdout.strip()
+
+
+def write_checkpoint(
+    folder: Path,
+    step: int,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    history: list[dict[str, float]],
+) -> None:
+    """Write the checkpoint of a step and remove older ones; shared weights are written once."""
+    tensors = {_MODEL + name: tensor for name, tensor in _weights(model).items()}
+    for index, moments in optimizer.state_dict()["state"].items():
+        for name, value in moments.items():
+            tensors[f"{_OPTIMIZER}{index}.{name}"] = torch.as_tensor(value).contiguous()
+    tensors[f"{_RANDOM}cpu"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors[f"{_RANDOM}cuda"] = torch.cuda.get_rng_state()
+    target = folder / f"{PREFIX}{step:07d}{ENDING}"
+    draft = target.with_suffix(".part")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, draft, {"history": json.dumps(history)})
+        draft.replace(target)
+    except (OSError, SafetensorError) as error:
+        draft.unlink(missing_ok=True)
+        last = last_checkpoint(folder)
+        after = f"the last complete one is {last}" if last else "there is none before it"
+        raise DataError(f"cannot write {target}: {error}; {after}") from error
+    for path in _written(folder)[:-_N_KEPT]:
+        path.unlink()
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """Return the newest checkpoint."""
+    return next(reversed(_written(folder)), None)
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return the number of steps that were done."""
+    return int(checkpoint.stem.removeprefix(PREFIX))
+
+
+def load_checkpoint(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> list[dict[str, float]]:
+    """Load weights, optimizer and random state; return what was logged until then."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            history: list[dict[str, float]] = json.loads(file.metadata()["history"])
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path} is damaged ({error}); remove it") from error
+    _load_weights(path, model, _under(tensors, _MODEL))
+    moments: dict[int, dict[str, Any]] = {}
+    for name, tensor in _under(tensors, _OPTIMIZER).items():
+        index, _, kind = name.partition(".")
+        moments.setdefault(int(index), {})[kind] = tensor
+    # The groups, with the learning rates of this step, are those of the loop.
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+    random = _under(tensors, _RANDOM)
+    torch.set_rng_state(random["cpu"])
+    if torch.cuda.is_available() and "cuda" in random:
+        torch.cuda.set_rng_state(random["cuda"])
+    return history
+
+
+def _load_weights(path: Path, model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    here = {name: tuple(tensor.shape) for name, tensor in _weights(model).items()}
+    there = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    for name in sorted(here.keys() | there.keys()):
+        if here.get(name) != there.get(name):
+            raise ConfigError(
+                f"{path} is of another model: {name} is {there.get(name)} there and "
+                f"{here.get(name)} here"
+            )
+    # Into the model's own tensors: a shared one has several names and one memory.
+    targets = model.state_dict()
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            targets[name].copy_(tensor)
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+
+
+def _written(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"{PREFIX}*{ENDING}"))
+
+
+def _weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return the model's tensors under one name each, though towers may share them."""
+    seen: set[tuple[int, int]] = set()
+    weights = {}
+    for name, tensor in model.state_dict().items():
+        # Empty tensors have no memory to compare.
+        memory = (tensor.data_ptr(), tensor.numel())
+        if memory not in seen or not tensor.numel():
+            seen.add(memory)
+            weights[name] = tensor.contiguous()
+    return weights

@@ -20,8 +20,6 @@ _CHOICES = {
     "keep": ("best", "last"),
     "captured": ("none", "queries", "all"),
     "size": ("small", "full"),
-    "schedule": ("linear", "constant"),
-    "best_by": ("r_precision", "recall@100"),
 }
 
 
@@ -77,8 +75,7 @@ class PretrainSettings(_Checked):
     batch_size: int = _at_least(1, 32)  # Sentences per step (*ours*)
     n_epochs: int = _at_least(1, 1)  # Passes over the sentences
     max_steps: int = 0  # Stop after so many steps; 0: when the epochs are over
-    warmup_steps: int = 0  # Over which the learning rate rises (*ours*)
-    schedule: str = "linear"  # Then it falls to 0, "linear", or is "constant" (*ours*)
+    warmup_steps: int = 0  # Over which the learning rate rises, to fall to 0 after it (*ours*)
     learning_rate: float = 1e-5  # Highest learning rate
     weight_decay: float = 0.01  # Of AdamW
     max_grad_norm: float = 1.0  # Longer gradients are clipped to this norm (*ours*)
@@ -86,8 +83,7 @@ class PretrainSettings(_Checked):
     cue_positive_weight: float = 1.0  # Weight of a cue token against another (*ours*)
     #: Weight of the gate loss; without effect if neither a gate nor embeddings are trained
     gate_weight: float = 1.0
-    triplet_weight: float = 0.2  # Weight of the triplet loss
-    triplet_batch_size: int = 0  # Triplets per step; 0: a third of the sentences (*ours*)
+    triplet_weight: float = 0.2  # Weight of the triplet loss, of a third as many triplets
     scope_weight: float = 0.0  # Weight of the scope loss, which the paper does not have
     margin: float = 1.0  # Of the triplet loss (*ours*)
     train_embeddings: bool = True  # Whether the encoder's embedding layer is trained too
@@ -101,8 +97,7 @@ class TrainSettings(_Checked):
     batch_size: int = _at_least(1, 32)  # Queries per step, over all processes
     n_epochs: int = _at_least(1, 40)  # Passes over the queries
     max_steps: int = 0  # Stop after so many steps; 0: when the epochs are over
-    warmup_steps: int = 0  # Over which the learning rate rises (*ours*)
-    schedule: str = "linear"  # Then it falls to 0, "linear", or is "constant" (*ours*)
+    warmup_steps: int = 0  # Over which the learning rate rises, to fall to 0 after it (*ours*)
     learning_rate: float = 5e-5  # Highest learning rate of the encoders
     plugin_learning_rate: float = 0.0  # Of plug-in and query parser; 0: the encoders' (*ours*)
     freeze_encoder: bool = False  # Whether only the plug-in is trained, without dropout (*ours*)
@@ -116,21 +111,17 @@ class TrainSettings(_Checked):
     n_logical: int = 0  # Most of them excluded by the query, or part matches of an AND (*ours*)
     n_bm25: int = 0  # Most of them from a given ranking, best first
     one_domain: bool = False  # Whether a batch is of one domain, random negatives included (*ours*)
-    use_in_batch: bool = True  # Whether the other queries' documents are negatives too
     scale: float = 20.0  # Factor on the similarity (*ours*)
     seed: int = _at_least(0, 0, 2**32 - 1)  # Of all draws
     evaluate_every: int = 0  # Steps between evaluations; 0: once an epoch
     save_every: int = 0  # Steps between checkpoints; 0: once an epoch
-    patience: int = 0  # Stop after so many evaluations without a better one; 0: never
-    keep: str = "best"  # Which weights are saved, "best" or "last"
-    best_by: str = "r_precision"  # Metric of the best, or "recall@100" (*ours*)
+    keep: str = "best"  # Which weights are saved, the "best" by R-precision or the "last"
     n_validation_queries: int = 200  # Most validation queries; 0: all (*ours*)
     #: Sampled documents that are ranked beside the gold and excluded ones; 0: all (*ours*)
     n_validation_documents: int = 20_000
     chunk: int = 0  # Documents padded at once; 0: on a GPU none is padded, else 64 (*ours*)
     #: Forward passes that a single GPU records as CUDA graphs: "none", "queries", "all" (*ours*)
     captured: str = "all"
-    n_workers: int = 1  # Processes that make batches for a GPU (*ours*); a CPU has none
     use_bf16: bool = True  # Whether a GPU computes in bfloat16 (*ours*)
     needs_gpu: bool = False  # Whether to refuse a machine without one
 
@@ -141,18 +132,8 @@ class TrainSettings(_Checked):
                 f"n_logical + n_bm25 must not exceed n_negatives ({self.n_negatives}), "
                 f"got {self.n_logical} + {self.n_bm25}"
             )
-        if self.n_negatives == 0 and (not self.use_in_batch or self.batch_size == 1):
-            raise ConfigError("there are no negatives: raise n_negatives, or use_in_batch")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PostSettings(_Checked):
-    """Post-training, which is ours."""
-
-    gate_steps: int = 0  # Steps of post-training of a learned gate; 0: none
-    gate_learning_rate: float = 5e-3  # Highest learning rate of these
-    gate_warmup_steps: int = 20  # Over which it rises
-    batch_size: int = _at_least(1, 256)  # Texts per step
+        if self.n_negatives == 0 and self.batch_size == 1:
+            raise ConfigError("there are no negatives: raise n_negatives or batch_size")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +146,6 @@ class Preset:
     data: DataSettings = field(default_factory=DataSettings)
     pretrain: PretrainSettings = field(default_factory=PretrainSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
-    post: PostSettings = field(default_factory=PostSettings)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON stores them."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, distributed, nn
 
-from boolattn.encoder import query_encoder
 from boolattn.encoder.packed import encode_packed
+from boolattn.encoder.towers import query_encoder
 from boolattn.plugin import recording
 from boolattn.training.losses import scope_loss
 

@@ -6,7 +6,7 @@ With every document it gives the corpus's own metrics; with a sample, better one
 from __future__ import annotations
 
 import logging
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,16 +19,16 @@ from boolattn.query.tree import OPERATORS
 from boolattn.scoring.exact import exact_search
 from boolattn.training import tower_pass
 from boolattn.training.batches.sampling import label_columns
-from boolattn.training.batches.tokens import original_order
+from boolattn.training.batches.tokens import Tokens, original_order
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
 
     from boolattn.data.records import Query
-    from boolattn.training.batches.tokens import Tokens
 
 logger = logging.getLogger(__name__)
 
@@ -40,88 +40,72 @@ _SAMPLE = 3
 _LOG_EVERY = 25_000
 
 
-@dataclass(frozen=True)
-class ValidationQuery:
-    """A query to validate with; documents are rows of the corpus."""
-
-    text: str
-    operators: tuple[int, ...]
-    gold: tuple[int, ...]
-    excluded: tuple[int, ...]
+def sample_queries(queries: Sequence[Query], n: int, seed: int) -> Sequence[Query]:
+    """Sample at most ``n`` queries; 0 takes all."""
+    if not n or len(queries) <= n:
+        return queries
+    chosen = np.random.default_rng([seed, _SAMPLE]).choice(len(queries), n, replace=False)
+    return [queries[index] for index in sorted(chosen)]
 
 
-def sample_queries(
-    queries: Sequence[Query], rows: dict[str, int], n: int, seed: int
-) -> list[ValidationQuery]:
-    """Sample at most ``n`` queries that have a relevant document; 0 takes all."""
-    usable = [query for query in queries if any(name in rows for name in query.gold)]
-    if n and len(usable) > n:
-        chosen = np.random.default_rng([seed, _SAMPLE]).choice(len(usable), n, replace=False)
-        usable = [usable[index] for index in sorted(chosen)]
-    return [
-        ValidationQuery(
-            query.text,
-            tuple(int(operator in query.operators) for operator in OPERATORS),
-            tuple(sorted(rows[name] for name in query.gold if name in rows)),
-            tuple(sorted(rows[name] for name in query.excluded if name in rows)),
-        )
-        for query in usable
-    ]
-
-
-def sample_rows(
-    queries: Sequence[ValidationQuery], n_documents: int, n: int, seed: int
-) -> list[int]:
+def sample_documents(
+    queries: Sequence[Query], rows: Mapping[str, int], n: int, seed: int
+) -> dict[str, int]:
     """Return all relevant and excluded documents, and ``n`` others; 0: every document."""
     if not n:
-        return list(range(n_documents))
-    rows = {row for query in queries for row in (*query.gold, *query.excluded)}
+        return dict(rows)
+    ids = list(rows)
     rng = np.random.default_rng([seed, _SAMPLE + 1])
-    drawn = rng.choice(n_documents, min(n, n_documents), replace=False)
-    return sorted(rows | set(drawn.tolist()))
+    drawn = rng.choice(len(ids), min(n, len(ids)), replace=False).tolist()
+    judged = {name for query in queries for name in (*query.gold, *query.excluded)}
+    chosen = judged.union(ids[row] for row in drawn)
+    return {name: row for name, row in rows.items() if name in chosen}
 
 
 @dataclass(eq=False)
 class Validator:
     """Ranks documents for queries, and measures the rankings."""
 
-    queries: Sequence[ValidationQuery]
-    tokens: Tokens  # Of the queries
+    queries: Sequence[Query]
     documents: Tokens  # Of the corpus
-    _: KW_ONLY
-    rows: Sequence[int]  # Documents that are ranked
-    batch_size: int = 128
+    rows: Mapping[str, int]  # Documents that are ranked: their rows by id
+    tokenizer: PreTrainedTokenizerBase
+    length: int  # Most tokens of a query
     operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
+    batch_size: int = 128
 
     def __post_init__(self) -> None:
-        place = {row: index for index, row in enumerate(self.rows)}
-        self.judgements = Judgements.of_rows(
-            [[place[row] for row in query.gold] for query in self.queries],
-            [[place[row] for row in query.excluded] for query in self.queries],
-            len(self.rows),
-        )
+        places = {name: index for index, name in enumerate(self.rows)}
+        self.judgements = Judgements.of(self.queries, places)
 
     @torch.inference_mode()
-    def __call__(
-        self, towers: SentenceTransformer, documents: Tensor | None = None
-    ) -> dict[str, float]:
-        """Return the means over queries of Recall@100, R-precision and leak.
-
-        ``documents`` are vectors of the ranked documents, where they are encoded already.
-        """
+    def __call__(self, towers: SentenceTransformer) -> dict[str, float]:
+        """Return the means over queries of Recall@100, R-precision and leak."""
         towers.eval()
-        labels = None
-        if self.operators is not None:
-            every = torch.tensor([query.operators for query in self.queries])
-            labels = every[:, label_columns(self.operators)]
-        size, everything = self.batch_size, range(len(self.queries))
-        if documents is None:
-            documents = encode(towers, self.documents, self.rows, "document", size)
-        queries = encode(towers, self.tokens, everything, "query", size, labels)
-        ranked = exact_search(queries, documents, needed_depth(self.judgements, METRICS))
-        found = measure(Ranking.of(ranked.rows.tolist()), self.judgements, METRICS)
+        rows, queries = list(self.rows.values()), self.judgements.queries
+        documents = encode(towers, self.documents, rows, "document", self.batch_size)
+        vectors = encode_queries(towers, queries, self.tokenizer, self.length, self.operators)
+        ranked = exact_search(vectors, documents, needed_depth(self.judgements, METRICS))
+        values = measure(Ranking.of(ranked.rows.tolist()), self.judgements, METRICS)
         # The leak is not defined where no query excludes anything.
-        return {name: float(np.nan_to_num(mean(values))) for name, values in found.items()}
+        return {name: float(np.nan_to_num(mean(own))) for name, own in values.items()}
+
+
+def encode_queries(
+    towers: SentenceTransformer,
+    queries: Sequence[Query],
+    tokenizer: PreTrainedTokenizerBase,
+    length: int,
+    operators: Sequence[str] | None = None,
+    prefix: str = "",
+) -> Tensor:
+    """Encode queries, with oracle labels for the experts named. Shape ``(queries, dim)``."""
+    labels = None
+    if operators is not None:
+        rows = [[int(op in query.operators) for op in OPERATORS] for query in queries]
+        labels = torch.tensor(rows)[:, label_columns(operators)]
+    tokens = Tokens(tokenizer, [prefix + query.text for query in queries], length)
+    return encode(towers, tokens, range(len(queries)), "query", 256, labels)
 
 
 def encode(

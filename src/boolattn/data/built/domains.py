@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from boolattn.data import records
-from boolattn.data.built.manifest import read_built
+from boolattn.data.built.manifest import read_built, read_documents
 from boolattn.errors import DataError
 from boolattn.jsonl import find_file, read_jsonl
 
@@ -29,13 +29,12 @@ SPLITS = {
     "validation": ("validation", "validation_unseen"),
     "test": ("test", "unseen"),
 }
-_DOCUMENT = {"id": str, "title": str, "text": str, "metadata": dict}
 _KIND = {"value": str, "documents": list}
 _FIELDS = {"id": str, "text": str, "template": str, "operands": list, "gold": list}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manifest:
+class DomainsManifest:
     """The content and origin of a built folder."""
 
     format: str
@@ -50,7 +49,7 @@ class DomainsBenchmark:
     """A built folder."""
 
     folder: Path
-    manifest: Manifest
+    manifest: DomainsManifest
 
     def dataset(self, only: Sequence[str] = (), *, training: bool = False) -> records.Dataset:
         """Load domains into one data set; ``training`` leaves out the test domains."""
@@ -83,9 +82,7 @@ class _Part:
 
     @cached_property
     def documents(self) -> tuple[records.Document, ...]:
-        path = find_file(self.folder, "corpus.jsonl")
-        rows = (row for _, row in read_jsonl(path, _DOCUMENT))
-        return tuple(records.Document(**{name: row[name] for name in _DOCUMENT}) for row in rows)
+        return tuple(read_documents(self.folder))
 
     def queries(self, split: str) -> Iterator[records.Query]:
         path = find_file(self.folder, f"{split}.jsonl")
@@ -109,4 +106,6 @@ class _Part:
 
 def load(folder: Path) -> DomainsBenchmark:
     """Load a built folder."""
-    return DomainsBenchmark(folder, read_built(Manifest, folder, name="domains", expected=FORMAT))
+    return DomainsBenchmark(
+        folder, read_built(DomainsManifest, folder, name="domains", expected=FORMAT)
+    )

@@ -1,17 +1,27 @@
-"""The manifest of a benchmark that was built into a folder."""
+"""The manifest and the corpus of a benchmark that was built into a folder."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, TypeVar
 
+from boolattn.data.records import Document
 from boolattn.errors import DataError, MissingDataError
+from boolattn.jsonl import find_file, read_jsonl
 from boolattn.settings import build
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 T = TypeVar("T")
+_DOCUMENT = {"id": str, "title": str, "text": str, "metadata": dict}
+
+
+def read_documents(folder: Path) -> Iterator[Document]:
+    """Stream the corpus of a built folder."""
+    for _, row in read_jsonl(find_file(folder, "corpus.jsonl"), _DOCUMENT):
+        yield Document(**{name: row[name] for name in _DOCUMENT})
 
 
 def read_built(kind: type[T], folder: Path, *, name: str, expected: str) -> T:

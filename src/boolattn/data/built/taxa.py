@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.checksums import file_sum
 from boolattn.data import records
-from boolattn.data.built.manifest import read_built
+from boolattn.data.built.manifest import read_built, read_documents
 from boolattn.errors import ConfigError, DataError
 from boolattn.jsonl import find_file, read_jsonl
 
@@ -30,12 +30,11 @@ SPLITS = ("train", "validation", "test", "unseen")
 GROUP_RANKS = ("class", "order", "family")
 #: Domains by kingdom; other kingdoms (bacteria, viruses) are only documents.
 DOMAINS: Mapping[str, str] = {"Metazoa": "animals", "Viridiplantae": "plants", "Fungi": "fungi"}
-_DOCUMENT = {"id": str, "title": str, "text": str, "metadata": dict}
 _FIELDS = {"id": str, "text": str, "template": str, "operands": list, "gold": list}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manifest:
+class TaxaManifest:
     """The content and origin of a built folder."""
 
     format: str  # layout of the folder
@@ -54,13 +53,11 @@ class TaxaBenchmark:
     """A built folder."""
 
     folder: Path
-    manifest: Manifest
+    manifest: TaxaManifest
 
     def documents(self) -> Iterator[records.Document]:
         """Stream the corpus."""
-        path = find_file(self.folder, "corpus.jsonl")
-        for _, row in read_jsonl(path, _DOCUMENT):
-            yield records.Document(**{name: row[name] for name in _DOCUMENT})
+        return read_documents(self.folder)
 
     def queries(self, split: str) -> tuple[records.Query, ...]:
         """Read the queries of a split: train, validation, test or unseen."""
@@ -100,7 +97,7 @@ class TaxaBenchmark:
 
 def load(folder: Path) -> TaxaBenchmark:
     """Load a built folder."""
-    return TaxaBenchmark(folder, read_built(Manifest, folder, name="taxa", expected=FORMAT))
+    return TaxaBenchmark(folder, read_built(TaxaManifest, folder, name="taxa", expected=FORMAT))
 
 
 def members_of(

@@ -32,7 +32,7 @@ _ORDER, _DRAW, _FIXED = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class TrainingExample:
     """A training query; documents are row numbers of the corpus, sorted."""
 
     id: str
@@ -49,7 +49,7 @@ def make_examples(
     queries: Iterable[Query],
     rows: Mapping[str, int],
     rankings: Mapping[str, Sequence[int]] | None = None,
-) -> list[Example]:
+) -> list[TrainingExample]:
     """Turn queries into examples; those without a relevant document are left out.
 
     ``rows`` are by document id, ``rankings`` (another engine's, best first) by query id.
@@ -62,7 +62,7 @@ def make_examples(
         pools = (_rows(query.excluded, rows), _rows(query.partial, rows))
         ranked = (rankings or {}).get(query.id, ())
         examples.append(
-            Example(
+            TrainingExample(
                 id=query.id,
                 text=query.text,
                 operators=tuple(int(operator in query.operators) for operator in OPERATORS),
@@ -81,19 +81,19 @@ def _rows(ids: Iterable[str], rows: Mapping[str, int]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TrainingBatch:
     """The batch of one step, of all processes."""
 
     step: int  # Counted from 0 over the run
-    examples: tuple[Example, ...]
+    examples: tuple[TrainingExample, ...]
     #: Each query's positive, then its negatives. Shape ``(queries, 1 + negatives)``.
     documents: NDArray[np.int64]
 
-    def blocked(self, start: int, end: int, *, use_in_batch: bool) -> NDArray[np.bool_]:
+    def blocked(self, start: int, end: int) -> NDArray[np.bool_]:
         """Return which documents are not negatives of the queries ``start`` to ``end``.
 
-        Those are all relevant ones but the query's own positive and, without in-batch negatives,
-        other queries' documents. Shape ``(end - start, queries * (1 + negatives))``.
+        Those are all relevant ones but the query's own positive. Other queries' documents are
+        negatives. Shape ``(end - start, queries * (1 + negatives))``.
         """
         n_own = self.documents.shape[1]
         flat = self.documents.ravel().tolist()
@@ -101,9 +101,6 @@ class Batch:
         for row, place in enumerate(range(start, end)):
             answers = self.examples[place].answers
             blocked[row] = [document in answers for document in flat]
-            if not use_in_batch:
-                blocked[row, : place * n_own] = True
-                blocked[row, (place + 1) * n_own :] = True
             blocked[row, place * n_own] = False
         return blocked
 
@@ -117,7 +114,7 @@ class Sampler:
 
     def __init__(
         self,
-        examples: Sequence[Example],
+        examples: Sequence[TrainingExample],
         n_documents: int,
         settings: TrainSettings,
         domains: Sequence[str] | None = None,
@@ -139,7 +136,7 @@ class Sampler:
         self.steps_per_epoch = len(self._order(0)) // settings.batch_size
         self.n_steps = settings.max_steps or settings.n_epochs * self.steps_per_epoch
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> TrainingBatch:
         """Draw the batch of a step."""
         epoch, place = divmod(step, self.steps_per_epoch)
         size = self.settings.batch_size
@@ -149,9 +146,9 @@ class Sampler:
             self._draw(example, [self.settings.seed, _DRAW, epoch, place, int(index)])
             for example, index in zip(examples, chosen, strict=True)
         ]
-        return Batch(step, examples, np.array(drawn, dtype=np.int64))
+        return TrainingBatch(step, examples, np.array(drawn, dtype=np.int64))
 
-    def _most(self, example: Example) -> int:
+    def _most(self, example: TrainingExample) -> int:
         """Return how many answers leave enough negatives."""
         rows = self._rows.get(example.domain)
         return (self.n_documents if rows is None else len(rows)) - self.settings.n_negatives
@@ -166,7 +163,7 @@ class Sampler:
             tuple(self._domains),
         )
 
-    def _draw(self, example: Example, key: list[int]) -> list[int]:
+    def _draw(self, example: TrainingExample, key: list[int]) -> list[int]:
         """Draw a positive and the negatives."""
         rng = np.random.default_rng(key)
         settings = self.settings
@@ -224,11 +221,10 @@ class Collator:
     documents: Tokens
     _: KW_ONLY
     chunk: int = 64  # Documents encoded at once, padded; 0: all, without padding
-    use_in_batch: bool = True  # Whether other queries' documents are negatives
     operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
     scoped: ScopeSentences | None = None  # Sentences whose scopes are supervised
 
-    def __call__(self, batch: Batch, process: int = 0, n_processes: int = 1) -> Features:
+    def __call__(self, batch: TrainingBatch, process: int = 0, n_processes: int = 1) -> Features:
         """Return a process's share of a batch.
 
         Returns:
@@ -241,31 +237,26 @@ class Collator:
         documents, places = self.documents.chunks(
             batch.documents[start:end].ravel().tolist(), self.chunk
         )
-        blocked = batch.blocked(start, end, use_in_batch=self.use_in_batch)
+        blocked = batch.blocked(start, end)
         scoped = {}
         if self.scoped is not None:
             scoped["scoped"] = self.scoped.features(share, batch.step, process)
         return {
             **scoped,
-            **self.query_features(batch.examples[start:end], batch.step, process, n_processes),
+            "queries": self._queries(batch.examples[start:end]),
             "documents": documents,
             "places": places,
             "targets": torch.arange(start, end) * batch.documents.shape[1],
             "blocked": torch.from_numpy(blocked),
         }
 
-    def query_features(
-        self, examples: Sequence[Example], step: int, process: int, n_processes: int
-    ) -> Features:
-        """Return what is encoded of a process's queries."""
+    def _queries(self, examples: Sequence[TrainingExample]) -> Features:
+        """Return queries, with oracle operator labels where the model takes them."""
         queries = self.queries.features([self.rows[example.id] for example in examples])
-        self.add_labels(queries, [example.operators for example in examples])
-        return {"queries": queries}
-
-    def add_labels(self, queries: Features, operators: Sequence[Sequence[int]]) -> None:
-        """Add oracle operator labels, where the model takes them."""
         if self.operators is not None:
-            queries["operators"] = torch.tensor(operators)[:, label_columns(self.operators)]
+            labels = torch.tensor([example.operators for example in examples])
+            queries["operators"] = labels[:, label_columns(self.operators)]
+        return queries
 
 
 @dataclass(eq=False)

@@ -1,1 +1,0 @@
-"""Post-training of the learned gate; document vectors do not change."""

@@ -1,0 +1,272 @@
+"""Retrieval training of two towers, from a preset's parts to a saved model.
+
+With torchrun each process computes the loss of its own queries over every process's documents.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import get_all_start_methods
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Subset
+
+from boolattn.encoder.packed import can_pack
+from boolattn.errors import ConfigError
+from boolattn.training.graphs.capture import capture
+from boolattn.training.loop import Loop, LoopSettings, parameter_groups
+from boolattn.training.losses import softmax_loss
+from boolattn.training.run_folder import (
+    copy_folder,
+    last_checkpoint,
+    load_checkpoint,
+    save_model,
+    step_of,
+    write_checkpoint,
+)
+from boolattn.training.tower_pass import TowerPass, gather
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from sentence_transformers import SentenceTransformer
+
+    from boolattn.training.batches.sampling import Steps
+    from boolattn.training.batches.tokens import Features
+    from boolattn.training.run_folder import RunFolder
+    from boolattn.training.settings import Preset
+
+    Validate = Callable[[SentenceTransformer], Mapping[str, float]]
+
+logger = logging.getLogger(__name__)
+
+#: Batches that a worker prepares in advance.
+_PREFETCHED = 8
+#: The metric of the best weights.
+BEST_BY = "eval_r_precision"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a training."""
+
+    model: Path  # Folder of the saved model
+    n_steps: int
+    metrics: dict[str, float]  # The last loss, and the metrics of the best evaluation
+
+
+@dataclass(eq=False)
+class RetrievalTraining:
+    """One training."""
+
+    preset: Preset
+    towers: SentenceTransformer  # Changed in place
+    steps: Steps
+    run: RunFolder
+    validate: Validate | None = None  # Without it the last weights are saved
+    command: str = ""  # As typed, for the model card
+    n_workers: int = 1  # Processes that make batches for a GPU; a CPU has none
+    history: list[dict[str, float]] = field(default_factory=list)  # What was logged
+
+    def __post_init__(self) -> None:
+        settings, self.device = self.preset.train, _device()
+        self.towers.to(self.device)
+        self.model: nn.Module = TowerPass(self.towers, capture(self.towers, settings.captured))
+        if not settings.chunk and settings.use_bf16 and can_pack(self.towers):
+            self.steps.collator.chunk = 0
+        if is_distributed():
+            self.steps.process = distributed.get_rank()
+            self.steps.n_processes = n_processes = distributed.get_world_size()
+            if settings.batch_size % n_processes:
+                raise ConfigError(
+                    f"batch_size {settings.batch_size} cannot be divided among "
+                    f"{n_processes} processes"
+                )
+            # A batch without a cue leaves the experts without a gradient.
+            self.model = DistributedDataParallel(self.model, find_unused_parameters=True)
+
+    def train(self, *, resume: bool = False) -> Result:
+        """Train, from the run's last checkpoint on if asked, and save the towers."""
+        settings, n_steps = self.preset.train, len(self.steps)
+        checkpoint = last_checkpoint(self.run.checkpoints) if resume else None
+        start = step_of(checkpoint) if checkpoint else 0
+        loop = Loop(
+            list(parameter_groups(self.model, self.preset)),
+            LoopSettings(
+                name="retrieval",
+                n_steps=n_steps,
+                learning_rate=settings.learning_rate,
+                warmup_steps=settings.warmup_steps,
+                weight_decay=settings.weight_decay,
+                max_grad_norm=settings.max_grad_norm,
+                log_every=max(1, min(10, n_steps // 10)),
+            ),
+            start,
+        )
+        torch.manual_seed(settings.seed)
+        if checkpoint:
+            logger.info("resuming from %s", checkpoint)
+            self.history = load_checkpoint(checkpoint, self.towers, loop.optimizer)
+            self.run.rewind(start)
+        batches = iter(self._loader(start))
+        self.model.train()
+        loop.run(
+            lambda _step: self.losses(next(batches)),
+            self.log,
+            lambda step: self.after_step(step, loop.optimizer),
+        )
+        metrics = _summary(self.history)
+        if is_main_process():
+            if settings.keep == "best" and self.run.best.is_dir():
+                copy_folder(self.run.best, self.run.model)
+            else:
+                self.save(self.run.model)
+            self.run.finish(metrics, self.history)
+        if is_distributed():
+            distributed.barrier()
+        return Result(self.run.model, n_steps, metrics)
+
+    def losses(self, batch: Features) -> dict[str, Tensor]:
+        """Compute the loss of this process's queries over every process's documents."""
+        inputs = _moved(batch, self.device)
+        targets, blocked = inputs.pop("targets"), inputs.pop("blocked")
+        is_half = self.preset.train.use_bf16 and self.device.type == "cuda"
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=is_half):
+            queries, documents, *scope = self.model(**inputs)
+        similarity, scale = self.preset.model.similarity, self.preset.train.scale
+        documents = gather(documents.float())
+        options: dict[str, Any] = {"similarity": similarity, "scale": scale}
+        loss = softmax_loss(queries.float(), documents, targets, blocked, **options)
+        if scope:
+            loss = loss + self.preset.train.scope_weight * scope[0].float()
+        return {"loss": loss}
+
+    def after_step(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        """Evaluate and write a checkpoint when they are due."""
+        settings, epoch = self.preset.train, self.steps.sampler.steps_per_epoch
+        is_last = step == len(self.steps)
+        if is_last or step % (settings.evaluate_every or epoch) == 0:
+            self.evaluate(step)
+        if is_main_process() and (is_last or step % (settings.save_every or epoch) == 0):
+            write_checkpoint(self.run.checkpoints, step, self.towers, optimizer, self.history)
+
+    def evaluate(self, step: int) -> None:
+        """Validate the towers, and save them if they are the best so far."""
+        if self.validate is None:
+            return
+        self.model.eval()
+        with torch.no_grad():
+            measured = self.validate(self.towers)
+        self.model.train()
+        metrics = {f"eval_{name}": float(value) for name, value in measured.items()}
+        if metrics[BEST_BY] > max((row.get(BEST_BY, -1.0) for row in self.history), default=-1.0):
+            metrics["eval_is_best"] = 1.0
+            if self.preset.train.keep == "best" and is_main_process():
+                self.save(self.run.best)
+        self.log(step, metrics)
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        """Note metrics, also in the run's folder."""
+        self.history.append({**values, "step": step})
+        if is_main_process():
+            self.run.log(step, {**values, "epoch": step / self.steps.sampler.steps_per_epoch})
+            words = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+            logger.info("step %d of %d: %s", step, len(self.steps), words)
+
+    def save(self, folder: Path) -> None:
+        """Save the model as it is now, atomically."""
+        save_model(self.towers, folder, self.preset, command=self.command)
+
+    def _loader(self, start: int) -> DataLoader[Features]:
+        """Yield the steps in order; each process takes its own share of each."""
+        has_gpu = self.device.type == "cuda"
+        n_workers = self.n_workers if has_gpu and "fork" in get_all_start_methods() else 0
+        return DataLoader(
+            Subset(self.steps, range(start, len(self.steps))),
+            batch_size=None,  # a step is already a batch
+            num_workers=n_workers,
+            pin_memory=has_gpu,
+            generator=torch.Generator(),  # not the one that dropout draws from
+            prefetch_factor=_PREFETCHED if n_workers else None,
+            # Forked, so that the corpus is not copied; a worker does not use the GPU.
+            multiprocessing_context="fork" if n_workers else None,
+        )
+
+
+def is_main_process() -> bool:
+    """Whether this process writes and prints; torchrun numbers its processes."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def is_distributed() -> bool:
+    """Whether several processes train together."""
+    return distributed.is_available() and distributed.is_initialized()
+
+
+@contextmanager
+def process_group() -> Iterator[None]:
+    """Join the processes that torchrun started; without it nothing is done."""
+    if "WORLD_SIZE" not in os.environ:
+        yield
+        return
+    distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+def release_memory() -> None:
+    """Free unused memory, also for other processes on the same GPU."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def require_gpu(preset: Preset) -> None:
+    """Refuse a preset for a GPU on a machine without one."""
+    if preset.train.needs_gpu and not torch.cuda.is_available():
+        raise ConfigError(
+            f"preset {preset.name} needs a GPU and there is none; use the preset demo, or "
+            "--set train.needs_gpu=false to run it on the CPU"
+        )
+
+
+def _device() -> torch.device:
+    """Return the device of this process."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
+    return device
+
+
+def _moved(values: Any, device: torch.device) -> Any:  # noqa: ANN401 - nested tensors
+    """Move the tensors of nested dicts and lists to a device."""
+    match values:
+        case dict():
+            return {name: _moved(value, device) for name, value in values.items()}
+        case list():
+            return [_moved(value, device) for value in values]
+    return values.to(device, non_blocking=True)
+
+
+def _summary(history: list[dict[str, float]]) -> dict[str, float]:
+    """Collect the last loss and the metrics of the best evaluation."""
+    summary: dict[str, float] = {}
+    for row in history:
+        if "loss" in row:
+            summary["loss"] = row["loss"]
+        if "eval_is_best" in row:
+            summary |= {name: value for name, value in row.items() if name.startswith("eval_")}
+            summary["best_step"] = row["step"]
+    summary.pop("eval_is_best", None)
+    return summary

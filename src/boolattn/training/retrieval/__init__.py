@@ -1,1 +1,0 @@
-"""Retrieval training of two towers: transformers' ``Trainer``, checkpoints, composed scores."""
