@@ -203,8 +203,7 @@ def _affordable(
 
 def read_texts(options: argparse.Namespace) -> list[str]:
     """Return a random sample of the texts, because a corpus may be sorted."""
-    is_taxa = any(options.data.glob("manifest.json*"))
-    if is_taxa:
+    if any(options.data.glob("manifest.json*")):  # taxa
         documents = open_dataset("taxa", DataOptions(folder=options.data)).documents
     else:  # without its queries
         documents = load_quest_intro(options.data).documents

@@ -60,7 +60,7 @@ from boolattn.training.towers import load_encoder, make_towers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from transformers import TrainerControl, TrainerState
+    from transformers import TrainerState
 
     from boolattn.training.batches.tokens import Features
     from boolattn.training.settings import Preset
@@ -135,9 +135,7 @@ class Clock(TrainerCallback):
         self.is_profiled = is_profiled
         self.profile: torch.profiler.profile | None = None
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_end(self, _: TrainingArguments, state: TrainerState, *__: Any, **___: Any) -> None:
         """Take the time of a step of transformers' Trainer."""
         self.take(state.global_step, state.max_steps)
 

@@ -17,7 +17,7 @@ FILES = sorted(
 MAX_LINES = {
     "src": 33_500,
     "benchmark_data": 2_720,
-    "experiments": 4_610,
+    "experiments": 4_730,
     "benchmarks": 2_600,
     "tools": 90,
 }

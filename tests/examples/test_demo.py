@@ -148,18 +148,21 @@ def test_chosen_queries_are_distinct():
     assert len(chosen) == len(set(chosen)) == 20
 
 
-def test_explain_as_json(tmp_path):
+def test_explain_as_json(tiny_encoder, tokenizer, tmp_path):
     figure, folder = tmp_path / "why.png", tmp_path / "model"
     words = ["explain", "moths but not bees", "--json", "--figure", str(figure)]
-    with pytest.raises(ConfigError, match="has no BoolAttn: name a model"):
-        run(app, words, catch_exceptions=False)
     config = BoolAttnConfig(gate="lexicon", rank=16)
     save_towers(build_towers(minilm_folder(), config), folder)
-    done = run(app, [*words, "--model", str(folder)], catch_exceptions=False)
-    output = json.loads(done.stdout)
-    assert output["gate"] == {"and": False, "or": False, "not": True}
-    assert output["tokens"] == ["[CLS]", "moths", "but", "not", "bees", "[SEP]"]
-    assert figure.is_file()
+    for model in ([], ["--model", str(folder)]):
+        output = json.loads(run(app, [*words, *model], catch_exceptions=False).stdout)
+        assert output["gate"] == {"and": False, "or": False, "not": True}
+        assert output["tokens"] == ["[CLS]", "moths", "but", "not", "bees", "[SEP]"]
+        assert figure.is_file()
+        figure.unlink()
+    plain = tmp_path / "plain"
+    save_towers(build_towers(tiny_encoder(), tokenizer=tokenizer), plain)
+    with pytest.raises(ConfigError, match="has no BoolAttn, and no shipped plug-in"):
+        run(app, [*words, "--model", str(plain)], catch_exceptions=False)
 
 
 def test_explain_parses_explicit_syntax_as_a_search_does():

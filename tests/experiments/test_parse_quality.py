@@ -33,7 +33,7 @@ def test_the_shipped_model(tmp_path, capsys):
 
 
 def test_an_unknown_parser_is_one_line(tmp_path, capsys):
-    assert main(["reading", str(tmp_path / "none")]) == 2
+    assert main(["parsing", str(tmp_path / "none")]) == 2
     assert str(tmp_path / "none") in capsys.readouterr().err
 
 

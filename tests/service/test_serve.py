@@ -25,7 +25,7 @@ from boolattn.search import Document, Searcher, load_model
 from boolattn.service.app import create_app
 from boolattn.service.schemas import ExplainReply, SearchReply
 from boolattn.service.settings import ServiceSettings
-from boolattn.stores.local import segments, transaction
+from boolattn.stores.local import manifest, segments
 from tests.conftest import TEXTS
 from tests.service.conftest import DOCUMENTS
 from tests.service.test_api import refused
@@ -177,7 +177,7 @@ def test_a_full_disk_is_told_and_changes_nothing(index, monkeypatch):
 
     with TestClient(create_app(Searcher.open(index), None, settings), headers=headers) as client:
         with monkeypatch.context() as patched:
-            patched.setattr(transaction, "sync", fail)
+            patched.setattr(manifest, "sync", fail)
             refused(client.post("/documents", json=body), 507, "disk_full")
             assert client.get("/health").json()["status"] == "disk_full"
             refused(client.delete("/documents/b"), 507, "disk_full")

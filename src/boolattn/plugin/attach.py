@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.errors import ConfigError
@@ -13,6 +13,7 @@ from boolattn.plugin.vocabulary import lexicon_gate
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.attention.boolattn import BoolAttn
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @checked
 def attach(
-    encoder: PreTrainedModel,
+    encoder: PreTrainedModel | SentenceTransformer,
     config: BoolAttnConfig | str | None = None,
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
@@ -39,13 +40,14 @@ def attach(
     Inside a ``SentenceTransformer``, which calls ``forward``, it acts too: attach to
     ``model[0].model``. Only MPNet's ``forward`` ignores ``operators=``.
     """
+    encoder = cast("PreTrainedModel", encoder)
+    family_of(encoder)  # tells where it is in a SentenceTransformer
     if isinstance(config, str):
         if config != SHIPPED:
             raise ConfigError(f"config must be settings or {SHIPPED!r}, got {config!r}")
         return load_shipped(encoder)
     if config is None:
         config = BoolAttnConfig(gate="label" if tokenizer is None else "lexicon")
-    family_of(encoder)
     lexicon = None
     if config.gate == "lexicon":
         if tokenizer is None:

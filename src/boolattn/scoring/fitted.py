@@ -15,8 +15,7 @@ A clause of one operand has :math:`v = s_i`. OR takes the highest :math:`z`. NOT
 where :math:`\beta_n` is the regression of :math:`s_n` on :math:`z` over the shortlist: what a
 negated operand shares with the positive part counts neither for nor against a document. A document
 with :math:`z > \bar z_K - \sigma_K(z)` is never put below one without. A result *fits* the positive
-part where its :math:`v` is at least half of the best: in a small collection the shortlist holds
-documents about something else too.
+part where its :math:`v` is at least half of the best.
 
 **Weights.** An operand of weight :math:`w` in a clause of :math:`n` positive ones adds
 :math:`(w - 1)(s_i - t_i) / n` to :math:`v`, and what it falls short of :math:`t_i` by counts
@@ -51,8 +50,7 @@ if TYPE_CHECKING:
 
 #: Weight of the least matching operand under AND.
 WEAKEST = 0.2
-#: An alternative of less than this part of the largest spread is left out: what no document is
-#: about must not fill half of the results.
+#: An alternative of less than this part of the largest spread is left out: no document has it.
 LEAST_SPREAD = 0.1
 #: Strength of NOT, and from how many standard deviations below the shortlist's mean it acts.
 STRENGTH, ONSET = 0.7, 1.0

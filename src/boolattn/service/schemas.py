@@ -321,10 +321,7 @@ class WordReply(BaseModel):
 class ExplainReply(ParseReply):
     """The parsed query, and what the encoder's attention does at its words."""
 
-    gate: dict[str, bool] = Field(
-        description="Open gates. Empty: the model has no BoolAttn, or runs in onnxruntime "
-        "(serve --device cpu runs it in PyTorch)."
-    )
+    gate: dict[str, bool] = Field(description="Open gates; empty without BoolAttn and PyTorch.")
     words: list[WordReply]
 
 
