@@ -58,7 +58,9 @@ def test_special_files_and_links_of_a_folder_are_not_indexed(tmp_path):
     assert {"moth.md", "passwd.txt", "inside/up.txt"} <= set(ids)
     assert not {"pipe.txt", "zero.txt"} & set(ids)
     (folder / "moth.md").unlink()
-    with pytest.raises(DataError, match=r"holds no files that end in .*; links need --follow-links"):
+    with pytest.raises(
+        DataError, match=r"holds no files that end in .*; links need --follow-links"
+    ):
         list(read_documents(folder))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.encoder import build_towers
@@ -14,7 +13,7 @@ from boolattn.query.plan import plan_queries
 from boolattn.query.reading import ReadingOptions, read_queries, read_trees
 from boolattn.query.syntax import parse
 from boolattn.query.tree import And, Atom, Not, Operator, Or
-from boolattn.scoring.exact import rank_plans, score
+from boolattn.scoring.exact import score
 from tests.parses import KnownParses, flat
 
 NOT_TEXT, PLAIN_TEXT = "moths of Borneo but not Sumatra", "moths of Borneo"
@@ -131,22 +130,6 @@ def test_operands_are_encoded_with_closed_gates(encoder):
     [plan] = plan_trees(encoder, Or((Atom("films and books"), Atom("birds"))))
     closed = encoder.encode_operands(["films and books"])[0]
     assert np.allclose(plan.vectors[: len(plan.atoms)][0], closed, atol=1e-6)
-
-
-@pytest.mark.parametrize("is_torch", [True, False])
-def test_ranking_a_corpus_agrees_with_scoring_it(encoder, is_torch):
-    documents = torch.nn.functional.normalize(
-        torch.randn(40, 32, generator=torch.Generator().manual_seed(0)), dim=-1
-    )
-    a, b, c, d = map(Atom, ("moths", "Borneo", "birds", "films"))
-    trees = [And((a, b)), And((c, d)), Or((a, c)), And((a, Or((b, d)), Not(c))), And((a, Not(b)))]
-    plans = plan_texts(encoder, PLAIN_TEXT, NOT_TEXT) + plan_trees(encoder, *trees)
-    rows, scores = rank_plans(plans, documents if is_torch else documents.numpy(), 40)
-    for plan, row, ranked in zip(plans, rows, scores, strict=True):
-        every = score(plan, plan.vectors @ documents.numpy().T)
-        assert np.allclose(every[row], ranked, atol=1e-4)
-        assert (np.diff(ranked) <= 1e-6).all()
-        assert sorted(row.tolist()) == list(range(40))
 
 
 def test_empty_and_single_trees(encoder):

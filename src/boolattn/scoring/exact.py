@@ -1,4 +1,4 @@
-"""Exact ranking of all documents: by one vector, or by composed scores."""
+"""Exact search by one vector, and scores of plans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from boolattn.scoring.fitted import fit
 from boolattn.scoring.shortlist import highest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -78,30 +78,6 @@ def exact_search(
         depth = min(depth, len(documents))
         return Ranked(np.zeros((0, depth), np.int64), np.zeros((0, depth), np.float32))
     return Ranked(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-def rank_plans(plans: Sequence[Plan], documents: Array, depth: int) -> Ranked:
-    """Rank all documents for each plan.
-
-    Args:
-        plans: The queries.
-        documents: In the library that computes similarities. Shape ``(documents, dim)``.
-        depth: How many; never more than there are documents come back.
-    """
-    depth = min(depth, len(documents))
-    found = Ranked(
-        np.empty((len(plans), depth), np.int64), np.empty((len(plans), depth), np.float32)
-    )
-    single = [place for place, plan in enumerate(plans) if not plan.is_composed]
-    if single:
-        vectors = np.concatenate([plans[place].vectors for place in single])
-        found.rows[single], found.scores[single] = exact_search(vectors, documents, depth)
-    for place, plan in enumerate(plans):
-        if plan.is_composed:
-            own = to_numpy(same_type(plan.vectors, documents) @ documents.T).astype(np.float32)
-            best = top_k(score(plan, own)[None], depth)
-            found.rows[place], found.scores[place] = best.rows[0], best.scores[0]
-    return found
 
 
 def score(plan: Plan, similarities: Array) -> Array:
