@@ -7,7 +7,6 @@ import math
 import re
 import shlex
 import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from boolattn.data.catalog import taxa_folder
 from boolattn.evaluation import domains
 from boolattn.evaluation.results import Results
 from boolattn.evaluation.significance import compare
-from boolattn.reproduction.systems import registry
 from boolattn.training.preset_files import load_preset
 from boolattn.training.settings import TABLES
 from experiments.__main__ import main as experiments
@@ -53,30 +51,9 @@ ROWS = {
         "own",
     ),
     ("MiniLM", "BoolAttn, oracle labels"): ("minilm", "corrected-label", "label"),
-    ("MiniLM", "composed, parsed from text"): ("minilm", "composed", "read"),
-    ("MiniLM", "composed, oracle operands"): ("minilm", "composed", "given"),
-    ("MiniLM", "composed, explicit syntax"): ("minilm", "composed", "explicit"),
-    ("MiniLM", "composed + BoolAttn, parsed from text"): ("minilm", "composed-light-held", "read"),
-    ("MiniLM", "composed + BoolAttn, explicit syntax"): (
-        "minilm",
-        "composed-light-held",
-        "explicit",
-    ),
     ("bge-small", "plain towers"): ("bge-small", "plain", "own"),
-    ("bge-small", "composed, parsed from text"): ("bge-small", "composed", "read"),
-    ("bge-small", "composed + BoolAttn, elided operands, parsed from text"): (
-        "bge-small",
-        "composed-bare",
-        "read",
-    ),
-    ("bge-small", "composed + BoolAttn, elided operands, explicit syntax"): (
-        "bge-small",
-        "composed-bare",
-        "explicit",
-    ),
     ("BERT-base", "plain towers"): ("bert-base", "plain", "own"),
     ("BERT-base", "BoolAttn, paper variant, oracle labels"): ("bert-base", "paper-label", "label"),
-    ("BERT-base", "composed, parsed from text"): ("bert-base", "composed", "read"),
 }
 
 
@@ -281,8 +258,6 @@ def test_commands_of_the_tables_can_be_planned(tmp_path, monkeypatch, capsys):
 SPLITS = ("test", "unseen")
 
 
-#: The last commit with the run files of removed recipes.
-HISTORY = "5f8aaa7"
 SEEDS = (0, 42, 1234)
 
 
@@ -301,26 +276,10 @@ def _values(encoder, system, evaluation):
 
 
 def _runs(encoder, system):
-    """The runs of a system with every seed; those of a removed recipe from the history."""
-    is_removed = system not in registry().systems
-    paths = [f"docs/results/runs/taxa/{encoder}/{system}-{seed}.json.gz" for seed in SEEDS]
-    read = _from_history if is_removed else _from_tree
-    packed = [content for path in paths if (content := read(path))]
-    if is_removed and not packed:
-        pytest.skip(f"the run files of {system} are in commit {HISTORY}, which is not here")
-    return [json.loads(gzip.decompress(content)) for content in packed]
-
-
-def _from_tree(path):
-    return (ROOT / path).read_bytes() if (ROOT / path).is_file() else b""
-
-
-def _from_history(path):
-    """A file as it was; nothing without git, or in a copy without the history."""
-    if not shutil.which("git"):
-        return b""
-    command = ["git", "show", f"{HISTORY}:{path}"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).stdout
+    """The runs of a system with every seed."""
+    folder = ROOT / "docs/results/runs/taxa" / encoder
+    paths = [folder / f"{system}-{seed}.json.gz" for seed in SEEDS]
+    return [json.loads(gzip.decompress(path.read_bytes())) for path in paths if path.is_file()]
 
 
 def _mark(encoder, system, values, column):
