@@ -187,7 +187,6 @@ def test_words_are_what_is_between_the_special_tokens():
 
 def test_the_papers_operator_factor_has_no_constant():
     for variant in ("paper", "corrected"):
-        for has_bias in (False, True):
-            config = BoolAttnConfig(variant=variant, operator_bias=has_bias)
-            layer = BoolAttn(config, hidden_size=HIDDEN, n_heads=HEADS, n_layers=1).layers["0"]
-            assert (layer.bias.operator.bias is not None) == has_bias
+        config = BoolAttnConfig(variant=variant)
+        layer = BoolAttn(config, hidden_size=HIDDEN, n_heads=HEADS, n_layers=1).layers["0"]
+        assert layer.bias.operator.bias is None

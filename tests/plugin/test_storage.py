@@ -45,7 +45,6 @@ def test_a_learned_gate_of_an_older_version_is_loaded(tiny_encoder, batch, tmp_p
     plugin.gate.outer.bias.data.fill_(5.0)
     for layer in plugin.layers.values():
         layer.scope.threshold.data.fill_(-0.1)
-        layer.bias.operator.bias.data.fill_(2.0)
     path = boolattn.save_plugin(encoder, tmp_path)
     # Files of older versions lack gate_reads and what corrects the sixth error.
     rewritten_header(path, config={"gate": "learned", "rank": 4})

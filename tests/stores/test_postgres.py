@@ -10,6 +10,7 @@ import pytest
 from boolattn.data.records import Document
 from boolattn.encoders.callables import CallableEncoder
 from boolattn.errors import (
+    BoolattnError,
     ConfigError,
     DataError,
     IndexBusyError,
@@ -18,6 +19,7 @@ from boolattn.errors import (
     QueryError,
     ServerError,
 )
+from boolattn.search import Searcher
 from boolattn.stores.analysis import term_counts, term_weights
 from boolattn.stores.base import Claim, mean_vector
 from boolattn.stores.batches import batches, indexed_text
@@ -563,3 +565,38 @@ def test_a_foreign_table_has_words_of_its_own(server, store):
     with pytest.raises(ServerError, match='relation "nowhere" does not exist'):
         PostgresCollection(server.get_uri(), "nowhere")
     assert not PostgresCollection(server.get_uri(), "shared_passages", id="document").has_words
+
+
+TAMPERED = (
+    "UPDATE {t}_settings SET settings = '{{}}'",
+    "UPDATE {t}_settings SET settings = '[1]'",
+    "UPDATE {t}_settings SET settings = jsonb_set(settings::jsonb, '{{dimension}}', '7')",
+    "UPDATE {t}_settings SET settings = jsonb_set(settings::jsonb, '{{similarity}}', '\"x\"')",
+    "DELETE FROM {t}_settings",
+    "ALTER TABLE {t} DROP COLUMN text",
+    "ALTER TABLE {t}_passages DROP COLUMN vector",
+    "ALTER TABLE {t} ALTER metadata TYPE jsonb USING '[]'",
+    "UPDATE {t} SET metadata = '3'",
+    "DELETE FROM {t}_passages",
+    "DELETE FROM {t}",
+    "DROP TABLE {t}_terms",
+    "DELETE FROM {t}_terms",
+    "UPDATE {t}_terms SET length = -1",
+)
+
+
+@pytest.mark.parametrize("number", range(len(TAMPERED)))
+def test_a_store_that_was_tampered_with_answers_or_says_so_in_one_line(server, number):
+    table = f"tampered_{number}"
+    address = f"{server.get_uri()}&table={table}"
+    build(address)
+    execute(server, TAMPERED[number].format(t=table))
+    encoder = CallableEncoder(lambda texts: [*map(encoded, texts)])
+    try:
+        hits = Searcher(PostgresStore.open(address), encoder).search("moths NOT birds", 3).hits
+    except BoolattnError as error:
+        message = str(error)
+    else:
+        assert {hit.id for hit in hits} <= {document.id for document in DOCUMENTS}
+        message = ""
+    assert "\n" not in message

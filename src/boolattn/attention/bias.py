@@ -32,7 +32,7 @@ class BiasPredictor(nn.Module):
         bound = 1 / math.sqrt(n_inner)
         self.outer_weight = nn.Parameter(uniform(bound, n_operators, n_inner, n_heads))
         self.outer_bias = nn.Parameter(uniform(bound, n_operators, 1, n_heads))
-        self.operator = nn.Linear(config.d_o, n_heads, bias=config.operator_bias)
+        self.operator = nn.Linear(config.d_o, n_heads, bias=False)
         self.sigma = nn.Parameter(torch.full((n_operators,), float(config.sigma)))
 
     def forward(self, hidden: Tensor, position: Tensor, operators: Tensor) -> Tensor:

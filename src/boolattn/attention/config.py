@@ -17,7 +17,7 @@ _CHOICES = {
     "form": ("factored", "dense"),
 }
 #: Settings that files of older versions lack, as they were then.
-OLDER = {"gate_reads": "mean", "bounded_scope": False, "operator_bias": True, "use_factor": False}
+OLDER = {"gate_reads": "mean", "bounded_scope": False, "use_factor": False}
 _ODD = ("kernel", "cue_kernel", "gate_kernel")
 _COUNTS = (*_ODD, "d_o", "cue_channels", "gate_channels", "window", "rank")
 #: Upper limits of values above 0, and of values of at least 0, or ``None``.
@@ -53,8 +53,6 @@ class BoolAttnConfig:
         use_factor: Whether a learned factor of each operator and head, 0 at first, multiplies
             the strength, so that an untrained plug-in changes nothing. Default: only in the
             corrected variant, without a ``fixed_bias``.
-        operator_bias: Whether the factor of an operator's bias has a constant, as in files of
-            older versions; the paper has none.
         scope_temperature: Temperature of the Gumbel-sigmoid (*ours*).
         use_noise: Whether training samples scopes and uses the gate's dropout; without it, runs
             can be compared.
@@ -87,7 +85,6 @@ class BoolAttnConfig:
     threshold: float = 0.5
     bounded_scope: bool | None = None
     use_factor: bool | None = None
-    operator_bias: bool = False
     scope_temperature: float = 1.0
     use_noise: bool = True
     gate_temperature: float = 0.1

@@ -140,8 +140,6 @@ class Results:
                 raise DataError(f"{path} has no results in format {FORMAT}; evaluate again")
             table = plain["queries"]
             table["operators"] = map(tuple, table["operators"])
-            # Results of older versions have no kinds.
-            table.setdefault("kind", [""] * len(table["id"]))
             columns = [table[one.name] for one in fields(QueryInfo)]
             queries = tuple(starmap(QueryInfo, zip(*columns, strict=True)))
             # A null becomes nan.

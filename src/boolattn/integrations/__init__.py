@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from boolattn.search import Hit
 
-    Searching = Searcher
-
 
 def metadata_of(hit: Hit) -> dict[str, Any]:
     """Return a row's own values, and how it was judged under names of ours."""
@@ -23,7 +21,7 @@ def metadata_of(hit: Hit) -> dict[str, Any]:
     return {**title, **hit.metadata, **own}
 
 
-def address_of(source: Searching) -> dict[str, str]:
+def address_of(source: Searcher) -> dict[str, str]:
     """Return what opens a searcher again: the address of its store, and its model."""
     address, model = source.store.address, source.settings.model
     if not address or not model:
@@ -34,7 +32,7 @@ def address_of(source: Searching) -> dict[str, str]:
     return {"address": address, "model": model}
 
 
-def open_source(values: dict[str, str]) -> Searching:
+def open_source(values: dict[str, str]) -> Searcher:
     """Open what :func:`address_of` describes."""
     return Searcher.open(values["address"], values["model"])
 

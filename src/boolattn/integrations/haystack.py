@@ -11,7 +11,7 @@ with installed_by("haystack"):
     from haystack import Document, component, default_from_dict, default_to_dict
 
 if TYPE_CHECKING:
-    from boolattn.integrations import Searching
+    from boolattn.search import Searcher
 
 
 @component
@@ -24,7 +24,7 @@ class HaystackRetriever:
         **options: Of the search.
     """
 
-    def __init__(self, source: Searching, top_k: int = 10, **options: Any) -> None:
+    def __init__(self, source: Searcher, top_k: int = 10, **options: Any) -> None:
         self.source, self.top_k, self.options = source, top_k, options
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ with installed_by("llama-index"):
 if TYPE_CHECKING:
     from llama_index.core.callbacks import CallbackManager
 
-    from boolattn.integrations import Searching
+    from boolattn.search import Searcher
 
 
 class LlamaIndexRetriever(BaseRetriever):
@@ -29,7 +29,7 @@ class LlamaIndexRetriever(BaseRetriever):
 
     def __init__(
         self,
-        source: Searching,
+        source: Searcher,
         k: int = 10,
         callback_manager: CallbackManager | None = None,
         **options: Any,

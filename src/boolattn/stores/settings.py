@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError, DataError, IndexFolderError, IndexMismatchError
 from boolattn.kinds.lexicon import load_kinds
+from boolattn.settings import build, check_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,6 +49,16 @@ class StoreSettings:
         """The kinds whose tags are stored; ``None`` where another lexicon wrote them."""
         kinds = load_kinds(json.dumps(self.kinds)) if self.lexicon else None
         return kinds if kinds and kinds.digest == self.lexicon else None
+
+
+def saved_settings(values: Any, where: str) -> StoreSettings:  # noqa: ANN401 - JSON
+    """Read a store's settings; refuse what was changed by hand."""
+    try:
+        settings = build(StoreSettings, values)
+        check_types(settings)
+    except (ConfigError, TypeError) as error:
+        raise IndexFolderError(f"the settings in {where} are damaged ({error})") from error
+    return settings
 
 
 def check_build(

@@ -28,7 +28,7 @@ from boolattn.stores.points.database import (
     warned,
 )
 from boolattn.stores.points.draft import PointDraft, begin, fields_of, find_builds, target_of
-from boolattn.stores.settings import HNSW, StoreSettings, check_build, check_ids
+from boolattn.stores.settings import HNSW, check_build, check_ids, saved_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from boolattn.stores.base import Array, Draft, Keys, Mask
     from boolattn.stores.filters import Condition, Field
     from boolattn.stores.points.database import Hit, PointDatabase, State
+    from boolattn.stores.settings import StoreSettings
 
 #: Vectors of one request, which should not exceed the time of one call.
 _QUERIES = 64
@@ -55,7 +56,7 @@ class PointStore(ServerStore):
         self._set(state)
 
     def _set(self, state: State) -> None:
-        self._state, self.settings = state, StoreSettings(**state["settings"])
+        self._state, self.settings = state, saved_settings(state["settings"], self.label)
         self._database.settings = self.settings
 
     def refresh(self) -> bool:

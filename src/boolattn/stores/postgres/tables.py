@@ -14,7 +14,7 @@ from boolattn.errors import ConfigError
 from boolattn.stores.batches import tag_condition
 from boolattn.stores.filters import RANGES, SIGNS
 from boolattn.stores.postgres.database import escaped, quoted
-from boolattn.stores.settings import HNSW, StoreSettings
+from boolattn.stores.settings import HNSW, StoreSettings, saved_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ def read_state(connection: Connection, tables: Tables) -> State | None:
         return None
     if row is None or row[0] != FORMAT:
         return row and State(row[0], StoreSettings(fingerprint="", dimension=0), 0, 0, 0)
-    return State(row[0], StoreSettings(**row[1]), *row[2:])
+    return State(row[0], saved_settings(row[1], tables.settings), *row[2:])
 
 
 def check_settings(settings: StoreSettings) -> StoreSettings:
