@@ -63,7 +63,7 @@ def number_ranges(fields: Mapping[str, Field]) -> dict[str, tuple[float, float]]
         if field.numbers:
             ranges[name] = field.numbers
         elif field.dates:
-            first, last = (1970 + seconds / _YEAR for seconds in field.dates)
+            first, last = (float(1970 + seconds // _YEAR) for seconds in field.dates)
             ranges[name] = (first, last)
     return ranges
 
