@@ -395,6 +395,7 @@ def test_a_read_only_index_is_searched_and_not_written(folder, retriever):
             path.chmod(0o755)
 
 
+@pytest.mark.slow
 def test_a_document_of_ten_megabytes(folder, retriever):
     long = "beetles " + "old books of many words " * 420_000
     assert len(long) > 10_000_000
