@@ -90,7 +90,7 @@ def serve(  # noqa: PLR0913 - options of a command line
 
 def _names(host: str) -> list[str]:
     """Return the name that callers use; none for an address that stands for all."""
-    return [host.lower()] if host not in ("", "0.0.0.0", "::") else []
+    return [host.lower()] if host not in ("", "0.0.0.0", "::") else []  # nosec B104 - not bound
 
 
 def _name(searcher: Searcher) -> str:
