@@ -9,6 +9,7 @@ from boolattn.encoders.callables import CallableEncoder
 from boolattn.query.plan import plan_queries
 from boolattn.query.reading import read_trees
 from boolattn.query.tree import Atom
+from boolattn.scoring.exact import Ranked
 from boolattn.search import Searcher
 from boolattn.search.evidence import LexicalEvidence
 from boolattn.stores.filters import Filter
@@ -59,3 +60,14 @@ def test_documents_beyond_the_limit_are_no_worse_than_the_last(reader):
     [two] = LexicalEvidence.of(reader, plan, Filter(), [[]]).answers
     assert scores(two)[2] > 0
     assert sorted(scores(two).values())[0] == 0
+
+
+@pytest.mark.parametrize(("error", "is_used"), [(0.0, False), (1e-4, False), (1.0, True)])
+def test_equal_scores_say_nothing_whatever_their_rounding(error, is_used):
+    keys = np.arange(300)
+    scores = (2 + error * np.linspace(0, 1, 300)).astype(np.float32)
+    similarities = np.linspace(0, 1, 300, dtype=np.float32)[None]
+    evidence = LexicalEvidence((Ranked(keys, scores),))
+    fitted, added = evidence.fit(keys, similarities)
+    assert bool(fitted.factors[0]) == is_used
+    assert np.array_equal(added, similarities) != is_used
