@@ -1,5 +1,6 @@
 """The pages: code runs, commands and paths exist, and tables agree with the run files."""
 
+import csv
 import gzip
 import importlib.util
 import json
@@ -36,7 +37,7 @@ RUNNING = (
 #: Pages about today's code; the changelog and the ablations also name what was removed.
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
 ALL_PAGES = [*PAGES, "CHANGELOG.md"]
-ALL_PAGES += [f"docs/results/{name}.md" for name in ("README", "ablations", "domains")]
+ALL_PAGES += [f"docs/results/{name}.md" for name in ("README", "ablations", "domains", "people")]
 PROGRAM = typer.main.get_command(app)
 # Typer raises the parser's errors, but exports only some.
 UsageError = typer.BadParameter.__base__
@@ -181,9 +182,11 @@ def _domain_rows():
     """Rows of the tables of domains, by system and wordings: validation, then test."""
     found = {}
     for row in re.findall(r"^\| (.*) \|$", _text("docs/results/domains.md"), re.MULTILINE):
-        system, wordings, *cells = row.replace("**", "").split(" | ")
-        if wordings in ("seen", "unseen") and len(cells) == 6:
-            found.setdefault((system, wordings), []).append(cells)
+        system, *cells = row.replace("**", "").split(" | ")
+        pairs = [cell.split(" / ") for cell in cells]
+        if [len(pair) for pair in pairs] == [2] * 6:
+            for wordings, values in zip(("seen", "unseen"), zip(*pairs, strict=True), strict=True):
+                found.setdefault((system, wordings), []).append([*values])
     return found
 
 
@@ -228,19 +231,44 @@ def test_results_agree_with_the_run_files(row):
     """Means, spreads, seeds and significance, computed again from every query's values."""
     encoder, system, evaluation = ROWS[row]
     seeds, *cells = _table("docs/results/README.md")[row]
-    values = _values(encoder, system, evaluation)
+    values = _values("taxa", encoder, system, evaluation)
     assert seeds == ("–" if system == "bm25" else str(len(values["r_precision", "test"])))
     columns = [(metric, split) for metric in ("r_precision", "leak") for split in SPLITS]
     for cell, column in zip(cells, columns, strict=True):
-        text, mark = re.fullmatch(r"([^†‡]*?)( [†‡])?", cell).groups()
-        means = [np.nanmean(one) for one in values[column].values()]
-        spread = f" ±{_short(np.std(means, ddof=1))}" if len(means) > 1 else ""
-        assert text == _short(np.mean(means)) + spread, column
-        assert (mark or "").strip() == _mark(encoder, system, values[column], column), column
+        text, mark = _text_and_mark(cell)
+        assert text == _mean_and_spread(values[column]), column
+        assert mark == _mark(encoder, system, values[column], column), column
 
 
 def test_all_rows_of_the_results_are_checked():
     assert set(_table("docs/results/README.md")) == set(ROWS)
+
+
+def test_systems_agree_with_the_run_files():
+    """Means and spreads of every row whose runs are in the repository."""
+    with (ROOT / "docs/results/systems.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if "/" in row["run"]]
+    assert len(rows) >= 50
+    for row in rows:
+        path, _, mode = row["run"].partition(" ")
+        data = {"taxa": "taxa", "QUEST-intro": "quest-intro"}[row["data"]]
+        values = _values(data, *path.split("/"), "label" if mode else "own")
+        for metric, name in {**METRICS, "recall@100": "Recall@100"}.items():
+            for split, queries in SPLIT_NAMES[data].items():
+                text, _ = _text_and_mark(row[f"{name}, {queries}"])
+                assert text == _mean_and_spread(values.get((metric, split), {})), (row, metric)
+
+
+def _text_and_mark(cell):
+    text, mark = re.fullmatch(r"([^†‡]*?)( [†‡])?", cell).groups()
+    return text, (mark or "").strip()
+
+
+def _mean_and_spread(values):
+    """Of the values of every query, by seed."""
+    means = [np.nanmean(one) for one in values.values() if not np.isnan(one).all()]
+    spread = f" ±{_short(np.std(means, ddof=1))}" if len(means) > 1 else ""
+    return _short(np.mean(means)) + spread if means else "–"
 
 
 def test_commands_of_the_tables_can_be_planned(tmp_path, monkeypatch, capsys):
@@ -256,28 +284,33 @@ def test_commands_of_the_tables_can_be_planned(tmp_path, monkeypatch, capsys):
 
 
 SPLITS = ("test", "unseen")
+SPLIT_NAMES = {
+    "taxa": {"test": "seen or written", "unseen": "unseen or generated"},
+    "quest-intro": {"val": "seen or written", "generated_val": "unseen or generated"},
+}
+METRICS = {"r_precision": "R-precision", "leak": "leak"}
 
 
 SEEDS = (0, 42, 1234)
 
 
 @cache
-def _values(encoder, system, evaluation):
+def _values(data, encoder, system, evaluation):
     """The values of all queries, by metric and split, then by seed."""
     values = {}
-    for run in _runs(encoder, system):
+    for run in _runs(data, encoder, system):
         for row in run["rows"]:
             # Files of older versions have other names of the same.
             if row.get("query_mode", row.get("ask")) in (evaluation, _MODES.get(evaluation)):
-                for metric in ("r_precision", "leak"):
+                for metric in (*METRICS, "recall@100"):
                     by_query = np.array(row["values"][metric], dtype=float) / 10_000
                     values.setdefault((metric, row["split"]), {})[run["seed"]] = by_query
     return values
 
 
-def _runs(encoder, system):
+def _runs(data, encoder, system):
     """The runs of a system with every seed."""
-    folder = ROOT / "docs/results/runs/taxa" / encoder
+    folder = ROOT / "docs/results/runs" / data / encoder
     paths = [folder / f"{system}-{seed}.json.gz" for seed in SEEDS]
     return [json.loads(gzip.decompress(path.read_bytes())) for path in paths if path.is_file()]
 
@@ -289,7 +322,7 @@ def _mark(encoder, system, values, column):
     """
     if system in ("plain", "bm25"):
         return ""
-    plain = _values(encoder, "plain", "own")[column]
+    plain = _values("taxa", encoder, "plain", "own")[column]
     seeds = sorted(plain.keys() & values.keys())
     differences = np.mean([values[seed] - plain[seed] for seed in seeds], axis=0)
     differences = differences[~np.isnan(differences)]
