@@ -29,6 +29,8 @@ ROOT = Path(__file__).parent.parent
 RUNNING = (
     "README.md",
     "docs/quickstart.md",
+    "docs/search.md",
+    "docs/parsing.md",
     "docs/composition.md",
     "docs/models.md",
     "docs/training.md",
@@ -78,6 +80,10 @@ def test_examples_run(page, tmp_path, monkeypatch, capsys):
     if page == "docs/quickstart.md":
         assert printed.startswith("hawk moths AND Borneo NOT Sumatra")
         assert re.search(r"^2 .*negated operand 'Sumatra' more than all", printed, re.MULTILINE)
+    if page == "docs/parsing.md":
+        assert (
+            "(hotels in Paris with a pool OR hotels in London with a pool) NOT smoking" in printed
+        )
     if page == "docs/composition.md":
         assert printed.startswith("moths of Borneo NOT moths Sumatra\n")
         scores = re.search(r"^\[ ?(-?[\d.]+) +(-?[\d.]+)\]", printed, re.MULTILINE)
