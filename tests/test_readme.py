@@ -277,15 +277,18 @@ def _mean_and_spread(values):
     return _short(np.mean(means)) + spread if means else "–"
 
 
-def test_commands_of_the_tables_can_be_planned(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("page", ["results/README", "results/ablations", "reproduction"])
+def test_commands_of_the_tables_can_be_planned(page, tmp_path, monkeypatch, capsys):
     """Planned, not run: the runs take a GPU."""
     monkeypatch.chdir(tmp_path)
-    commands = [words for words in _experiments("docs/results/README.md") if words[0] == "run"]
+    commands = [words for words in _experiments(f"docs/{page}.md") if words[0] == "run"]
     assert len(commands) >= 2
     for words in commands:
         assert experiments(["list", *words[1:]]) == 0, words
         assert re.search(
-            r"^to do taxa (none|minilm|bert-base|bge-small) ", capsys.readouterr().out, re.MULTILINE
+            r"^to do (taxa|quest-intro) (none|minilm|bert-base|bge-small) ",
+            capsys.readouterr().out,
+            re.MULTILINE,
         )
 
 
@@ -361,7 +364,10 @@ def _blocks(page, language):
 def _commands(block, program=("boolattn",)):
     """Yield the arguments of every call of a program."""
     block = re.sub(r"<<'END'\n.*?\nEND\n", "\n", block, flags=re.DOTALL)
-    for line in block.replace("\\\n", " ").splitlines():
+    block = block.replace("\\\n", " ")
+    for name, value in re.findall(r'^([A-Z]+)="([^"]*)"$', block, re.MULTILINE):
+        block = block.replace(f"${name} ", f"{value} ")
+    for line in block.splitlines():
         words = shlex.split(line.removeprefix("$ "), comments=True)
         if words[: len(program)] == list(program):
             yield words[len(program) :]
