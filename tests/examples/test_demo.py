@@ -13,7 +13,8 @@ from boolattn import BoolAttnConfig
 from boolattn.cli import app
 from boolattn.data.built.taxa import FORMAT, SPLITS, WORDINGS_SHA256, TaxaManifest, load
 from boolattn.data.records import Dataset, Document
-from boolattn.encoder import build_towers, save_towers
+from boolattn.encoder.tower_storage import save_towers
+from boolattn.encoder.towers import build_towers
 from boolattn.encoders.models import MINILM_VARIABLE, minilm_folder, shipped_model
 from boolattn.errors import ConfigError, MissingDataError, QueryError
 from boolattn.evaluation.benchmark import prepare

@@ -82,9 +82,8 @@ _USAGE = """
 ## Usage
 
 ```python
+from boolattn import BoolBertModel  # registers it with transformers
 from sentence_transformers import SentenceTransformer
-
-import boolattn  # registers Bool-BERT with transformers
 
 model = SentenceTransformer("{name}")
 queries = model.encode_query(["moths of Borneo but not Sumatra"])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from transformers import AutoModel
 from transformers.utils.hub import cached_file
 
 from boolattn.attention.config import OLDER, BoolAttnConfig
@@ -153,9 +154,6 @@ def load(source: str | Path, **options: Any) -> PreTrainedModel:
     ``options`` are passed to ``AutoModel.from_pretrained``; ``revision``, ``token`` and others for
     the hub are valid for the plug-in as well.
     """
-    # Not at import: that registers Bool-BERT, which needs this module.
-    from transformers import AutoModel
-
     folder = Path(source)
     if not folder.is_dir() and _is_hub_name(source):
         hub = {name: options[name] for name in _HUB_OPTIONS if name in options}

@@ -45,12 +45,14 @@ def figure1(model: Path | None, out: Path, text: str = SENTENCE) -> str:
 
 def load_query_encoder(home: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load the encoder with BoolAttn, and its tokenizer, from a trained model or a pretraining."""
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoTokenizer
 
+    from boolattn.encoder.tower_storage import load_towers
+    from boolattn.encoder.towers import query_encoder
     from boolattn.plugin import attach, load
 
     is_towers = (home / "modules.json").is_file()
-    encoder = AutoModel.from_pretrained(home, local_files_only=True) if is_towers else load(home)
+    encoder = query_encoder(load_towers(home)) if is_towers else load(home)
     if not hasattr(encoder.base_model, "boolattn"):
         attach(encoder, "shipped")
     return encoder, AutoTokenizer.from_pretrained(home, local_files_only=True)
