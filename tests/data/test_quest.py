@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from boolattn.data.catalog import DataOptions, open_dataset
-from boolattn.data.quest import Coverage, fetch_quest, load_quest, load_quest_intro, read_documents
+from boolattn.data.quest import fetch_quest, load_quest, load_quest_intro, read_documents
 from boolattn.data.records import Operand
 from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, DataError, MissingDataError
@@ -46,15 +46,15 @@ def quest():
 
 def test_coverage_rule_keeps_and_counts(quest):
     # Five queries: "ghosts" has a third of its gold, "only lost things" none.
-    assert quest.coverage["train"] == Coverage(n_queries=5, n_kept=3, n_gold=21, n_gold_kept=15)
+    assert len(quest.splits["train"]) == 3
     assert [query.text for query in quest.splits["train"]][1] == "Newts"
     assert "Lost newt" not in quest.splits["train"][1].gold
-    assert quest.coverage["val"].n_kept == 2
+    assert len(quest.splits["val"]) == 2
 
 
 def test_stricter_and_looser_coverage():
-    assert load_quest_intro(SAMPLE, min_share=0.0).coverage["train"].n_kept == 4
-    assert load_quest_intro(SAMPLE, min_share=1.0).coverage["train"].n_kept == 1
+    assert len(load_quest_intro(SAMPLE, min_share=0.0).splits["train"]) == 4
+    assert len(load_quest_intro(SAMPLE, min_share=1.0).splits["train"]) == 1
     with pytest.raises(ConfigError, match=r"between 0 and 1, got 1\.5"):
         load_quest_intro(SAMPLE, min_share=1.5)
 
@@ -162,7 +162,7 @@ def test_official_files_from_the_cache_and_offline(folder, monkeypatch):
     (folder / "val.jsonl").unlink()
     folder.rename(folder.parent / "quest")
     monkeypatch.setenv("BOOLATTN_CACHE", str(folder.parent))
-    assert load_quest(splits=["val"]).coverage["val"].n_kept == 2
+    assert len(load_quest(splits=["val"]).splits["val"]) == 2
     with pytest.raises(ConfigError, match="QUEST has no 'dev'; it has train, train_aug"):
         fetch_quest(["dev"])
 
@@ -362,8 +362,8 @@ def test_what_is_chosen_by_is_neither_trained_on_nor_reported(quest):
 def test_real_quest_intro():
     quest = load_quest_intro(Path(REAL))
     assert len(quest.documents) == 271_995
-    assert quest.coverage["train"].n_kept == 594
-    assert quest.coverage["val"].n_kept == 143
+    assert len(quest.splits["train"]) == 594
+    assert len(quest.splits["val"]) == 143
     more = with_generated(quest)
     val = more.splits["generated_val"]
     assert len(val) == 2000

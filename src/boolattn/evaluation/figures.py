@@ -11,7 +11,7 @@ from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation import domains
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from boolattn.evaluation.results import Results
@@ -69,51 +69,6 @@ def by_domain(results: Sequence[Results]) -> Any:  # noqa: ANN401 - a Figure
     panels[0].set_title(f"{results[0].dataset}, {results[0].split}", fontsize=9, loc="left")
     handles = panels[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-    return figure
-
-
-def reported_rows(
-    title: str,
-    metrics: Sequence[str],
-    rows: Sequence[tuple[str, Mapping[str, float], bool]],
-) -> Any:  # noqa: ANN401 - a Figure
-    """Draw rows as bars, one panel a metric; each row has a label, values, and whether it is ours.
-
-    Rows that are not ours are grey and hatched.
-    """
-    figure = _figure((3.0 + 2.0 * len(metrics), max(2.6, 0.34 * len(rows) + 1.2)))
-    panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
-    names, all_values, ours = zip(*rows, strict=True)
-    colours = [_COLOURS[sum(ours[:i]) % 6] if own else "0.82" for i, own in enumerate(ours)]
-    hatches = ["" if own else "//" for own in ours]
-    for panel, metric in zip(panels, metrics, strict=True):
-        values = [own.get(metric, np.nan) for own in all_values]
-        bars = panel.barh(range(len(rows)), values, color=colours, hatch=hatches)
-        panel.bar_label(bars, fmt=lambda v: "" if np.isnan(v) else f"{v:.3f}", fontsize=7)
-        panel.set_title(metric, fontsize=9)
-        panel.set_xlim(0, 1.2 * max([v for v in values if not np.isnan(v)], default=1) or 1)
-        panel.spines[["top", "right"]].set_visible(False)
-    panels[0].set_yticks(range(len(rows)), names, fontsize=7)
-    panels[0].invert_yaxis()
-    figure.suptitle(f"{title} (hatched: not ours)", fontsize=10)
-    return figure
-
-
-def by_layer(found: Mapping[str, Mapping[str, Sequence[float]]], titles: Mapping[str, str]) -> Any:  # noqa: ANN401 - a Figure
-    """Draw values by layer, with a panel for each title and a line for each name."""
-    figure = _figure((4.2 * len(titles), 3.6))
-    for panel, (key, title) in zip(figure.subplots(1, len(titles)), titles.items(), strict=True):
-        panel.axhline(0, color="0.7", linestyle=":")
-        for index, (name, values) in enumerate(found.items()):
-            places, colour = range(1, len(values[key]) + 1), _COLOURS[index % len(_COLOURS)]
-            panel.plot(places, values[key], "o-", color=colour, markersize=3.5, label=name)
-        panel.set_title(title, fontsize=9)
-        panel.set_xlabel("layer")
-        panel.spines[["top", "right"]].set_visible(False)
-    names, lines = len(found), figure.axes[0].get_lines()[1:]
-    figure.legend(
-        lines, list(found), loc="outside lower center", ncols=min(names, 4), frameon=False
-    )
     return figure
 
 
