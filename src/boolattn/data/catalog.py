@@ -159,8 +159,8 @@ def domains_folder(options: DataOptions) -> Path:
     """Return the cache folder of the domains benchmark; its name changes with the wordings."""
     from boolattn.data.built.domains import FORMAT, WORDINGS_SHA256
 
-    parts = (FORMAT, options.size, *options.only, WORDINGS_SHA256[:8])
-    return cache_folder() / "-".join(parts)
+    words = (FORMAT, options.size, *options.only, WORDINGS_SHA256[:8])
+    return cache_folder() / "-".join(words)
 
 
 def build_domains(folder: Path, options: DataOptions) -> None:

@@ -22,18 +22,18 @@ _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#
 
 def by_template(results: Sequence[Results], metric: str = "recall@100") -> Any:  # noqa: ANN401 - a Figure
     """Draw one metric by template with a bar for each system, as the paper's Figure 3."""
-    if missing := [one.system for one in results if metric not in one.values]:
+    if missing := [system.system for system in results if metric not in system.values]:
         raise ConfigError(f"the results of {missing[0]} have no {metric}")
-    groups = [one.by("template") for one in results]
+    groups = [system.by("template") for system in results]
     names = list(dict.fromkeys(name for group in groups for name in group))
     figure = _figure((max(6.4, 1.35 * len(names) + 1), 4.2))
     axes = figure.subplots()
     width = 0.8 / len(results)
-    for index, (one, group) in enumerate(zip(results, groups, strict=True)):
+    for index, (system, group) in enumerate(zip(results, groups, strict=True)):
         heights = [group[name].means[metric] if name in group else np.nan for name in names]
         left = np.arange(len(names)) + (index - (len(results) - 1) / 2) * width
         colour = _COLOURS[index % len(_COLOURS)]
-        bars = axes.bar(left, heights, width * 0.94, color=colour, label=_label(one))
+        bars = axes.bar(left, heights, width * 0.94, color=colour, label=_label(system))
         axes.bar_label(bars, fmt=_short, fontsize=7, padding=1)
     axes.set_xticks(range(len(names)), [_wrapped(name) for name in names], fontsize=8)
     axes.set_ylabel(_title(metric))
@@ -49,7 +49,7 @@ def by_template(results: Sequence[Results], metric: str = "recall@100") -> Any: 
 
 def by_domain(results: Sequence[Results]) -> Any:  # noqa: ANN401 - a Figure
     """Draw a panel for each column of the table of domains, with a bar for each system."""
-    all_rows = [domains.rows_of(one) for one in results]
+    all_rows = [domains.rows_of(system) for system in results]
     names = list(all_rows[0])
     figure = _figure((2.2 * len(names) + 3, 6.4))
     panels = figure.subplots(len(domains.COLUMNS) // 2, 2, sharex=True).flat
@@ -57,11 +57,11 @@ def by_domain(results: Sequence[Results]) -> Any:  # noqa: ANN401 - a Figure
     for column, (panel, (heading, _, metric)) in enumerate(
         zip(panels, domains.COLUMNS, strict=True)
     ):
-        for index, (one, rows) in enumerate(zip(results, all_rows, strict=True)):
+        for index, (system, rows) in enumerate(zip(results, all_rows, strict=True)):
             left = np.arange(len(names)) + (index - (len(results) - 1) / 2) * width
             heights = [rows[name][column] for name in names]
             colour = _COLOURS[index % len(_COLOURS)]
-            panel.bar(left, heights, width * 0.94, color=colour, label=domains.label(one))
+            panel.bar(left, heights, width * 0.94, color=colour, label=domains.label(system))
         panel.set_ylabel(heading if metric == "leak" else f"{heading}\nR-precision", fontsize=8)
         panel.set_ylim(0, 1)
         _clear(panel)
@@ -97,9 +97,9 @@ def _clear(axes: Any) -> None:  # noqa: ANN401 - matplotlib may be missing
 
 
 def _label(results: Results) -> str:
-    parts = [f"gate: {results.gate}"] if results.gate else []
-    parts += [] if results.seed is None else [f"seed {results.seed}"]
-    return results.system + (f" ({', '.join(parts)})" if parts else "")
+    notes = [f"gate: {results.gate}"] if results.gate else []
+    notes += [] if results.seed is None else [f"seed {results.seed}"]
+    return results.system + (f" ({', '.join(notes)})" if notes else "")
 
 
 def _short(value: float) -> str:

@@ -75,17 +75,17 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
     path = Path(folder) / FILE
     header, tensors = _read(path)
     for name, saved in header.get("encoder", {}).items():
-        if (own := _sizes(encoder).get(name)) != saved:
+        if (actual := _sizes(encoder).get(name)) != saved:
             raise PluginMismatchError(
-                f"{path} was saved for an encoder with {name} {saved}; this one has {own}"
+                f"{path} was saved for an encoder with {name} {saved}; this one has {actual}"
             )
     config = saved_config(header["config"], source=str(path))
     lexicon = None
     if config.gate == "lexicon":
-        parts = [tensors.get(f"gate.{name}") for name in ("cues", "owners", "word_flags")]
-        if any(part is None for part in parts):
+        buffers = [tensors.get(f"gate.{name}") for name in ("cues", "owners", "word_flags")]
+        if any(part is None for part in buffers):
             raise PluginMismatchError(f"{path} has no lexicon; save the plug-in again")
-        lexicon = LexiconGate(config, *parts)  # type: ignore[arg-type]
+        lexicon = LexiconGate(config, *buffers)  # type: ignore[arg-type]
     plugin = install(encoder, config, lexicon)
     try:
         plugin.load_state_dict(tensors)
@@ -204,11 +204,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, KeyError, ValueError, RecursionError) as error:
         raise PluginMismatchError(f"{path} is damaged or no BoolAttn file: {error}") from error
-    found = header.get("format") if isinstance(header, dict) else None
-    if found != FORMAT or not isinstance(header.get("config"), dict):
-        raise PluginMismatchError(f"{path} has format {found}; this version reads {FORMAT}")
+    written = header.get("format") if isinstance(header, dict) else None
+    if written != FORMAT or not isinstance(header.get("config"), dict):
+        raise PluginMismatchError(f"{path} has format {written}; this version reads {FORMAT}")
     # Files of older versions have no sum.
-    if header.get("sha256", own := _sum(tensors)) != own:
+    if header.get("sha256", digest := _sum(tensors)) != digest:
         raise PluginMismatchError(f"{path} is damaged: its checksum differs; copy it again")
     return header, tensors
 
