@@ -20,14 +20,7 @@ from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.query.structure import TEMPLATES
 from boolattn.query.tree import Operator
-from experiments.quest_queries import (
-    generate_queries,
-    generated_choice,
-    generated_training,
-    generated_validation,
-    split_categories,
-    with_generated,
-)
+from experiments.quest_queries import generate_queries, split_categories, with_generated
 
 SAMPLE = Path(__file__).parent / "samples" / "quest-intro"
 REAL = os.environ.get("BOOLATTN_QUEST_INTRO", "")
@@ -312,8 +305,8 @@ def test_held_out_categories_stay_held_out(quest, seed):
     assert "Finches" in split.held_out
     # What neither names is divided, so training keeps some of it too.
     assert set(split.train) - quest.named["train"]
-    train = operand_names(generated_training(quest, 100, seed=seed))
-    val = operand_names(generated_validation(quest, 100, seed=seed))
+    splits = with_generated(quest, n_train=100, n_val=100, seed=seed).splits
+    train, val = (operand_names(splits[f"generated_{name}"]) for name in ("train", "val"))
     assert train
     assert val
     assert not train & (val | quest.named["val"])
@@ -345,17 +338,18 @@ def test_with_generated_adds_splits(quest):
     made = ["generated_train", "generated_val", "generated_choice"]
     assert list(more.splits) == ["train", "val", *made]
     assert more.splits["train"] == quest.splits["train"]
-    assert more.splits["generated_val"] == generated_validation(quest, 14)
+    assert len(more.splits["generated_train"]) == len(more.splits["generated_val"]) == 14
 
 
 def test_what_is_chosen_by_is_neither_trained_on_nor_reported(quest):
-    trained = (*quest.splits["train"], *generated_training(quest, 3))
-    chosen = operand_names(generated_choice(quest, trained, 50))
+    splits = with_generated(quest, n_train=3, n_val=100, n_choice=50).splits
+    chosen = operand_names(splits["generated_choice"])
     assert chosen
-    assert not chosen & operand_names(trained)
-    assert not chosen & (quest.named["val"] | operand_names(generated_validation(quest, 100)))
+    assert not chosen & operand_names((*splits["train"], *splits["generated_train"]))
+    assert not chosen & (quest.named["val"] | operand_names(splits["generated_val"]))
     # Training less leaves more to choose by.
-    assert chosen < operand_names(generated_choice(quest, (), 50))
+    less = with_generated(replace(quest, splits={}), n_train=0, n_choice=50)
+    assert chosen < operand_names(less.splits["generated_choice"])
 
 
 @pytest.mark.skipif(not REAL, reason="BOOLATTN_QUEST_INTRO names no folder")

@@ -174,7 +174,9 @@ def test_what_is_recorded_knows_nothing_of_other_passes(parts):
     alive = encode(towers, features, "query")
     vectors = weights.call(tuple(features.values()))
     torch.testing.assert_close(vectors, alive, atol=0, rtol=0)
-    assert all(a is b for a, b in zip(towers.parameters(), weights.parameters.values(), strict=True))
+    assert all(
+        a is b for a, b in zip(towers.parameters(), weights.parameters.values(), strict=True)
+    )
     gradients = weights.gradients(vectors, vectors.detach())
     assert all(value.grad is None for value in towers.parameters())
     assert not _leaves(alive) & _leaves(vectors)
