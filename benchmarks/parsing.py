@@ -85,9 +85,9 @@ def _sets(data: Path | None, n: int) -> dict[str, list[LabelledQuery]]:
     """Return about ``n`` queries of each set, evenly spaced."""
     sets: dict[str, list[LabelledQuery]] = {}
     if data:
-        benchmark = taxa.load(data)
+        splits = taxa.load(data).dataset().splits
         for name, split in (("taxa, seen", "validation"), ("taxa, unseen", "unseen")):
-            sets[name] = list(label_queries(benchmark.queries(split)))
+            sets[name] = list(label_queries(splits[split]))
     sets["generated, unseen"] = list(generate_queries(n, 1, held_out=True))
     sets["names"] = cue_word_name_queries()
     return {name: items[:: max(1, len(items) // n)] for name, items in sets.items()}

@@ -92,7 +92,6 @@ def _torch(threads: int) -> Any:  # noqa: ANN401 - a SentenceTransformer
     import torch
     from sentence_transformers import SentenceTransformer
 
-    import boolattn.encoder  # noqa: F401 - registers Bool-BERT
     from boolattn import shipped_model
 
     torch.set_num_threads(threads)

@@ -65,31 +65,6 @@ def _run(options: argparse.Namespace) -> str:
     return overview([path for path in files if path.is_file()], paths.runs)
 
 
-def _list(options: argparse.Namespace) -> str:
-    from boolattn.reproduction.execution import plan
-    from boolattn.reproduction.runs import RunKey
-
-    finished, to_do = plan(_request(options), _paths(options))
-    lines = [f"done  {RunKey.of(path)}" for path in finished]
-    return "\n".join([*lines, *(f"to do {spec.key}" for spec, _ in to_do)])
-
-
-def _negation(options: argparse.Namespace) -> str:
-    from boolattn.reproduction.systems import parse_seeds
-    from experiments.negation.experiment import NegationRequest, run_negation
-
-    _set_limits(options)
-    request = NegationRequest(
-        corpora=split_names(options.on),
-        data=options.data,
-        encoders=split_names(options.encoders),
-        sources=parse_pairs(options.encoder, ()),
-        seeds=parse_seeds(options.seeds),
-        max_steps=options.max_steps,
-    )
-    return run_negation(request, _paths(options), _progress)
-
-
 def _set_limits(options: argparse.Namespace) -> None:
     """Set the number of threads, and the time after which the command stops."""
     import torch
@@ -120,8 +95,7 @@ def _report(options: argparse.Namespace) -> str:
     if options.runs is None and options.results is None:
         raise ConfigError("name the folder of results, or the folder of runs with --runs")
     runs = options.runs or options.results / "runs"
-    against = tuple(options.against.split(","))
-    return f"wrote {report(runs, options.out, against, draw=not options.no_figures)}"
+    return f"wrote {report(runs, options.out, tuple(options.against.split(',')))}"
 
 
 def _request(options: argparse.Namespace) -> RunRequest:
@@ -199,27 +173,15 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    for name, function, words in (
-        ("run", _run, "train and measure systems, many at once"),
-        ("list", _list, "list the runs of run"),
-    ):
-        verb = verbs.add_parser(name, help=words)
-        verb.set_defaults(command=function)
-        _add_run_options(verb)
-    verb = verbs.add_parser("negation", help="cue and scope F1 on annotated corpora")
-    verb.set_defaults(command=_negation)
-    verb.add_argument("--on", default="cd-sco,sfu", help="corpora, separated by commas")
-    verb.add_argument("--data", type=Path, help="folder of their files")
-    verb.add_argument("--seeds", default="0")
-    verb.add_argument("--max-steps", type=int, default=0, help="for a trial")
-    _add_machine_options(verb)
+    verb = verbs.add_parser("run", help="train and measure systems, many at once")
+    verb.set_defaults(command=_run)
+    _add_run_options(verb)
     verb = verbs.add_parser("report", help="write tables and figures of finished runs")
     verb.set_defaults(command=_report)
-    verb.add_argument("results", type=Path, nargs="?", help="folder with runs and negation")
+    verb.add_argument("results", type=Path, nargs="?", help="folder that holds runs/")
     verb.add_argument("--runs", type=Path, help="folder of finished runs")
     verb.add_argument("--out", type=Path, required=True, help="folder to write to")
     verb.add_argument("--against", default="plain,plain_text", metavar="SYSTEM,QUERY_MODE")
-    verb.add_argument("--no-figures", action="store_true", help="where matplotlib is missing")
     verb = verbs.add_parser("parsing", help="parse accuracy on names and unseen domains")
     verb.set_defaults(command=_parser_quality)
     verb.add_argument("parser", help='folder of a parser, or "shipped"')
@@ -243,10 +205,6 @@ def _add_run_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--size", default="", choices=("", "small", "full"))
     verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     verb.add_argument("--done", type=Path, action="append", default=[], help="more finished runs")
-    _add_machine_options(verb)
-
-
-def _add_machine_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--encoders", default="minilm", help="names, separated by commas")
     verb.add_argument("--encoder", action="append", default=[], metavar="NAME=FOLDER")
     verb.add_argument("--out", type=Path, required=True, help="folder of finished runs: small")

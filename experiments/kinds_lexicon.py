@@ -47,9 +47,9 @@ def synset(row: list[str]) -> Synset:
     """Read a line of a data file."""
     end = 4 + 2 * int(row[3], 16)
     pointers = [row[at : at + 4] for at in range(end + 1, end + 1 + 4 * int(row[end]), 4)]
-    kept = [(sign, int(to), part) for sign, to, pos, part in pointers if pos == "n"]
+    nouns = [(sign, int(to), part) for sign, to, pos, part in pointers if pos == "n"]
     words = [word.split("(")[0] for word in row[4:end:2]]
-    return Synset(CLASSES[(int(row[1]) - 3) % len(CLASSES)], words, kept)
+    return Synset(CLASSES[(int(row[1]) - 3) % len(CLASSES)], words, nouns)
 
 
 class LexiconBuilder:
@@ -65,12 +65,12 @@ class LexiconBuilder:
         for number, parents in self.wider.items():
             for parent in parents:
                 below[parent].append(number)
-        kept = {number for number, node in self.synsets.items() if node.kind in CONCRETE}
+        chosen = {number for number, node in self.synsets.items() if node.kind in CONCRETE}
         stack = [self.senses[root][0] for root in ROOTS]
         while stack:
-            kept.add(number := stack.pop())
-            stack += [lower for lower in below[number] if lower not in kept]
-        self.order = sorted(kept)
+            chosen.add(number := stack.pop())
+            stack += [lower for lower in below[number] if lower not in chosen]
+        self.order = sorted(chosen)
         self.position = {number: at for at, number in enumerate(self.order)}
         self.entries: dict[str, list[int]] = defaultdict(list)
 
@@ -134,8 +134,8 @@ class LexiconBuilder:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return what the lexicon's file holds."""
-        names, parts = sorted(self.entries), ("noun", "verb", "adj", "adv")
-        listed = (row[0] for part in parts for row in rows(self.wordnet / f"index.{part}"))
+        names, classes = sorted(self.entries), ("noun", "verb", "adj", "adv")
+        listed = (row[0] for part in classes for row in rows(self.wordnet / f"index.{part}"))
         words = {w for w in map(plain_phrase, listed) if w.isalpha() and len(w) > 3}
         parents = [[self.position.get(to, -1) for to in self.wider[n]] for n in self.order]
         parents = [[parent for parent in row if parent >= 0] for row in parents]

@@ -76,49 +76,27 @@ def split_categories(quest: Quest, *, seed: int = 0, share: float = 0.2) -> Cate
     )
 
 
-def generated_training(
-    quest: Quest, n: int = 5000, *, seed: int = 0, templates: Sequence[str] = tuple(TEMPLATES)
-) -> tuple[Query, ...]:
-    """Generate training queries without held-out categories."""
-    pool = split_categories(quest, seed=seed).train
-    return generate_queries(pool, n, seed=seed, templates=templates, prefix="generated-train")
-
-
-def generated_validation(quest: Quest, n: int = 2000, *, seed: int = 0) -> tuple[Query, ...]:
-    """Generate validation queries over categories unseen by training with the same seed."""
-    pool = split_categories(quest, seed=seed).held_out
-    return generate_queries(pool, n, seed=seed, prefix="generated-val")
-
-
-def generated_choice(
-    quest: Quest, trained: Sequence[Query], n: int = 1000, *, seed: int = 0
-) -> tuple[Query, ...]:
-    """Generate queries for model selection, over categories that no query of ``trained`` uses.
-
-    Hyper-parameters selected on training queries suit no others, and reported queries must not
-    select. Few categories are left over, so some templates get fewer queries, or none.
-    """
-    named = {operand.text for query in trained for operand in query.operands}
-    pool = split_categories(quest, seed=seed).train
-    free = {name: documents for name, documents in pool.items() if name not in named}
-    return generate_queries(free, n, seed=seed, prefix="generated-choice")
-
-
 def with_generated(
     quest: Quest, *, n_train: int = 5000, n_val: int = 2000, n_choice: int = 1000, seed: int = 0
 ) -> Quest:
-    """Add ``generated_train``, ``generated_val`` and ``generated_choice`` to a loaded QUEST."""
-    made = generated_training(quest, n_train, seed=seed)
-    trained = (*quest.splits.get("train", ()), *made)
-    return replace(
-        quest,
-        splits={
-            **quest.splits,
-            "generated_train": made,
-            "generated_val": generated_validation(quest, n_val, seed=seed),
-            "generated_choice": generated_choice(quest, trained, n_choice, seed=seed),
-        },
-    )
+    """Add three splits to a loaded QUEST.
+
+    ``generated_train`` has no held-out category and ``generated_val`` no other.
+    ``generated_choice``, for model selection, has categories of no training query: settings
+    selected on training queries suit no others, and reported queries must not select. Few
+    categories are left over, so some templates get fewer queries, or none.
+    """
+    pools = split_categories(quest, seed=seed)
+    train = generate_queries(pools.train, n_train, seed=seed, prefix="generated-train")
+    trained = (*quest.splits.get("train", ()), *train)
+    named = {operand.text for query in trained for operand in query.operands}
+    free = {name: documents for name, documents in pools.train.items() if name not in named}
+    generated = {
+        "generated_train": train,
+        "generated_val": generate_queries(pools.held_out, n_val, seed=seed, prefix="generated-val"),
+        "generated_choice": generate_queries(free, n_choice, seed=seed, prefix="generated-choice"),
+    }
+    return replace(quest, splits={**quest.splits, **generated})
 
 
 def generate_queries(
@@ -239,17 +217,17 @@ def _is_useful(template: str, members: list[frozenset[str]], sets: AnswerSets) -
         case Or():
             rest = (members[:i] + members[i + 1 :] for i in range(len(members)))
             return all(
-                not own <= frozenset().union(*others)
-                for own, others in zip(members, rest, strict=True)
+                not documents <= frozenset().union(*others)
+                for documents, others in zip(members, rest, strict=True)
             )
-        case And(parts):
-            has_negation = any(isinstance(part, Not) for part in parts)
+        case And(operands):
+            has_negation = any(isinstance(part, Not) for part in operands)
             positive = members[:-1] if has_negation else members
             in_all = sets.gold | sets.excluded
             return (
                 bool(sets.gold)
                 and (bool(sets.excluded) or not has_negation)
-                and (len(positive) == 1 or all(own != in_all for own in positive))
+                and (len(positive) == 1 or all(documents != in_all for documents in positive))
             )
         case _:
             return bool(sets.gold)
@@ -275,8 +253,8 @@ def _worded(qid: str, template: str, choice: _Choice, generator: random.Random) 
         template=template,
         operators=template_operators(template),
         operands=tuple(
-            Operand(name, (spans[i],), own)
-            for i, (name, own) in enumerate(zip(names, choice.members, strict=True))
+            Operand(name, (spans[i],), documents)
+            for i, (name, documents) in enumerate(zip(names, choice.members, strict=True))
         ),
         excluded=sets.excluded,
         partial=sets.partial,

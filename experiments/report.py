@@ -1,21 +1,17 @@
-"""The page of results: tables, significance tests and figures of all finished runs."""
+"""The page of results: tables and significance tests of all finished runs."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from boolattn.errors import ConfigError
-from boolattn.evaluation import figures
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
 from boolattn.reproduction.lines import all_runs, load_tables, mean_and_deviation
-from boolattn.reproduction.runs import NO_ENCODER, Run
+from boolattn.reproduction.runs import Run
 from boolattn.reproduction.systems import registry
-from experiments.negation.experiment import negation_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,10 +37,6 @@ _HEADS: Mapping[str, str] = {
     "held_out_gate_accuracy": "gate accuracy, seen wordings",
     "unseen_gate_accuracy": "unseen",
 }
-#: Systems and query modes of the figures.
-DRAWN = (("plain", "plain_text"), ("corrected-frozen", "plain_text"))
-
-
 _HEAD = """# Tables of all runs
 
 Generated from the run files by `python -m experiments report`; not edited by hand.
@@ -57,36 +49,17 @@ does not come with oracle labels."""
 _PRETRAINING = """On generated sentences, after pretraining and before retrieval training. Scope is
 over all layers and attention heads, with oracle operator labels."""
 
-_NEGATION = """BoolAttn's heads for NOT, trained on the training part of a corpus and measured on
-its test part, word by word, all negations of a sentence together. *Scope* is over sentences that
-have a negation; *from text alone* is over all sentences, where the heads found a cue. *Cue given*
-is NegBERT's task (Khandelwal and Sawant, LREC 2020): the true cue is marked in the input, and each
-negation is a sentence of its own. Its published figures are for BERT-base, on SFU for its own
-random split; on SFU our files do not separate the negations of a sentence."""
 
-
-def report(
-    folder: Path, out: Path, against: Sequence[str] = BASELINE, *, draw: bool = True
-) -> Path:
-    """Write ``tables.md``, ``summary.json`` and figures (with matplotlib) of finished runs."""
+def report(folder: Path, out: Path, against: Sequence[str] = BASELINE) -> Path:
+    """Write ``tables.md`` of finished runs."""
     paths = all_runs(folder)
     tables, runs = load_tables(paths, folder), [Run.load(path) for path in paths]
     is_named = len(against) == 2 and any(table.find(*against) for table in tables)
     if not is_named and tuple(against) != BASELINE:
         raise ConfigError(f"no finished run of {','.join(against)!r}: name SYSTEM,QUERY_MODE")
-    sections, summary = [], []
-    for table in tables:
-        sections.append(_section(table, against))
-        summary += [_plain(table, line, against) for line in table.lines]
-        if draw:
-            sections += [f"![{path.stem}]({path.name})" for path in _draw(table, out)]
+    sections = [_section(table, against) for table in tables]
     if any("heads" in run.details for run in runs):
         sections += ["## Cue, scope and gate", _PRETRAINING, _heads_table(runs)]
-    if negation := negation_table(folder.parent / "negation"):
-        sections += ["## Cue and scope of negation", _NEGATION, negation]
-    with atomic_file(out / "summary.json") as handle:
-        rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in summary)
-        handle.write(f"[\n{rows}\n]\n")
     with atomic_file(out / "tables.md") as handle:
         handle.write("\n\n".join([_HEAD, *sections, _commands(runs)]) + "\n")
     return out / "tables.md"
@@ -94,11 +67,10 @@ def report(
 
 def overview(paths: Iterable[Path], folder: Path) -> str:
     """Lay out the main results of some runs."""
-    parts = (
+    return "\n\n".join(
         f"**{table.dataset.name}, {table.encoder}**\n\n{_overview(table)}"
         for table in load_tables(paths, folder)
     )
-    return "\n\n".join(parts)
 
 
 def _overview(table: LineTable) -> str:
@@ -123,7 +95,7 @@ def _section(table: LineTable, against: Sequence[str]) -> str:
     )
     every = (row for line in table.lines for rows in line.rows.values() for row in rows.values())
     n_documents = max(row.n_documents for row in every)
-    parts = [
+    blocks = [
         f"## {table.dataset.label}{encoder}",
         f"{n_documents:,} documents; {counts}.",
         _overview(table),
@@ -136,11 +108,11 @@ def _section(table: LineTable, against: Sequence[str]) -> str:
     if rows:
         other = "plain towers" if tuple(against) == BASELINE else ", ".join(against)
         heads = ["system", "operator labels", "queries", *SHOWN.values()]
-        parts += [
+        blocks += [
             f"Compared with {other}: difference, 95% interval over queries, p.",
             markdown(heads, rows),
         ]
-    return "\n\n".join(parts)
+    return "\n\n".join(blocks)
 
 
 def _compared(
@@ -163,53 +135,6 @@ def _difference(comparison: Comparison | None) -> str:
     return f"{sign}{short(comparison.difference)} {interval} p {p}"
 
 
-def _plain(table: LineTable, line: Line, against: Sequence[str]) -> dict[str, Any]:
-    splits: dict[str, Any] = {}
-    for split, rows in line.rows.items():
-        metrics = sorted({name for row in rows.values() for name in row.values})
-        splits[split] = {
-            "seeds": list(rows),
-            "n_queries": len(table.queries[split]),
-            "means": {m: [round(value, 5) for value in line.means(split, m)] for m in metrics},
-        }
-    compared = {
-        split: {metric: _round_all(asdict(value)) for metric, value in values.items()}
-        for split, values in _compared(table, line, against).items()
-    }
-    return {
-        "dataset": table.dataset.name,
-        "encoder": NO_ENCODER if line.system == "bm25" else table.encoder,
-        "system": line.system,
-        "label": line.label,
-        "query_mode": line.query_mode,
-        "gate": line.gate,
-        "splits": splits,
-        "against": compared,
-    }
-
-
-def _round_all(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: round(v, 5) if isinstance(v, float) else v for k, v in values.items()}
-
-
-def _draw(table: LineTable, out: Path) -> list[Path]:
-    """Draw Recall@100 by template for each split, over the seeds that all drawn lines have."""
-    lines = [line for names in DRAWN if (line := table.find(*names))]
-    paths = []
-    for split in table.splits if len(lines) == len(DRAWN) else ():
-        seeds = set.intersection(*(set(line.rows.get(split, ())) for line in lines))
-        if not seeds:
-            continue
-        # The title names the encoder: a figure is read without the name of its file.
-        mean = f", mean over {len(seeds)} seeds" if len(seeds) > 1 else ""
-        about = f"{table.dataset.name}, {table.encoder}{mean}"
-        drawn = [replace(table.averaged(line, split, seeds), dataset=about) for line in lines]
-        path = out / f"templates-{table.dataset.name}-{table.encoder}-{split}.png"
-        figures.save(figures.by_template(drawn), path)
-        paths.append(path)
-    return paths
-
-
 def _heads_table(runs: Iterable[Run]) -> str:
     """Lay out the heads' accuracy on generated sentences, in seen and unseen wordings."""
     heads: dict[tuple[str, ...], dict[int, dict[str, float]]] = {}
@@ -222,7 +147,7 @@ def _heads_table(runs: Iterable[Run]) -> str:
             heads.setdefault(key, {})[run.key.seed] = metrics
     rows = []
     for names, by_seed in sorted(heads.items()):
-        values = ([one[m] for one in by_seed.values() if m in one] for m in _HEADS)
+        values = ([v[m] for v in by_seed.values() if m in v] for m in _HEADS)
         rows.append([*names, str(len(by_seed)), *map(mean_and_deviation, values)])
     columns = ["encoder", "variant", "operator labels", "size", "seeds", *_HEADS.values()]
     return markdown(columns, rows)
@@ -232,7 +157,7 @@ def _commands(runs: Sequence[Run]) -> str:
     commands: dict[str, list[Run]] = {}
     for run in runs:
         commands.setdefault(str(run.details.get("command") or "unknown"), []).append(run)
-    parts = ["## Commands"]
+    blocks = ["## Commands"]
     for command, same in commands.items():
         machine = same[0].details.get("machine", {}).get("device", "unknown")
         versions = same[0].details.get("versions", {})
@@ -241,5 +166,5 @@ def _commands(runs: Sequence[Run]) -> str:
             f"{len(same)} runs on {machine}, torch {versions.get('torch', '?')}, transformers "
             f"{versions.get('transformers', '?')}; {np.mean(seconds):.0f} s a run."
         )
-        parts.append(f"```sh\n{command}\n```\n\n{words}")
-    return "\n\n".join(parts)
+        blocks.append(f"```sh\n{command}\n```\n\n{words}")
+    return "\n\n".join(blocks)

@@ -2,7 +2,7 @@
 
     python -m experiments.scopes heads=FOLDER trained=FOLDER --out FOLDER
 
-writes ``scopes.json``, ``scopes.md`` and ``scopes.png``; ``--unseen`` measures on wordings that
+writes ``scopes.json`` and ``scopes.md``; ``--unseen`` measures on wordings that
 training has not. ``python -m experiments run --keep`` leaves the models of systems.
 """
 
@@ -19,7 +19,6 @@ import torch
 
 from boolattn.data.sentences import HELD_OUT_SEED, Mixture, generate
 from boolattn.errors import BoolattnError
-from boolattn.evaluation import figures
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
 from boolattn.plugin import plugin_of, recording
@@ -52,7 +51,7 @@ _TITLES = {
 def held_out_sentences(*, unseen: bool = False) -> list[Sentence]:
     """Return generated sentences with a NOT that no training saw, also in unseen wordings."""
     every = generate(10 * N_SENTENCES, HELD_OUT_SEED, Mixture(unseen=unseen))
-    return [one for one in every if "not" in one.operators][:N_SENTENCES]
+    return [sentence for sentence in every if "not" in sentence.operators][:N_SENTENCES]
 
 
 @torch.inference_mode()
@@ -86,15 +85,15 @@ def measure_scopes(
             before = before / before.sum(-1, keepdim=True)
             shares = [_received(weights, part.mask, excluded) for weights in (before, after)]
             received[index] += torch.stack(shares).cpu()
-    found: Measured = {name: [] for name in _TITLES}
+    measured: Measured = {name: [] for name in _TITLES}
     for index in layers:
         before, after = received[index].tolist()
         raw = cast("BoolAttnLayer", plugin.layers[str(index)]).scope.threshold[names.index("not")]
-        found["scope_f1"].append(f1(counts[index].sum(1)))
-        found["scope_f1_not"].append(f1(counts[index][:, names.index("not")]))
-        found["attention"].append(after / before - 1 if before else 0.0)
-        found["threshold"].append(float(torch.sigmoid(raw) if is_bounded else raw))
-    return found
+        measured["scope_f1"].append(f1(counts[index].sum(1)))
+        measured["scope_f1_not"].append(f1(counts[index][:, names.index("not")]))
+        measured["attention"].append(after / before - 1 if before else 0.0)
+        measured["threshold"].append(float(torch.sigmoid(raw) if is_bounded else raw))
+    return measured
 
 
 def _received(weights: Tensor, mask: Tensor, chosen: Tensor) -> Tensor:
@@ -103,25 +102,20 @@ def _received(weights: Tensor, mask: Tensor, chosen: Tensor) -> Tensor:
     return (by_key * chosen).sum()
 
 
-def report(found: Mapping[str, Measured], out: Path) -> str:
-    """Write JSON, a table of means over layers and a figure; return the table."""
+def report(measured: Mapping[str, Measured], out: Path) -> str:
+    """Write JSON and a table of means over layers; return the table."""
     heads = ["model", *_TITLES.values(), "layers where excluded tokens receive more"]
     rows = []
-    for name, values in found.items():
+    for name, values in measured.items():
         means = {key: sum(row) / len(row) for key, row in values.items()}
         n_more = sum(change > 0 for change in values["attention"])
         change = f"{100 * means.pop('attention'):+.1f}%"
         cells = [short(value) for value in means.values()]
         rows.append([name, *cells[:2], change, cells[2], f"{n_more} of {len(values['attention'])}"])
     text = markdown(heads, rows)
-    for name, written in (("scopes.json", json.dumps(found, indent=1)), ("scopes.md", text)):
+    for name, written in (("scopes.json", json.dumps(measured, indent=1)), ("scopes.md", text)):
         with atomic_file(out / name) as handle:
             handle.write(written + "\n")
-    drawn = {key: _TITLES[key] for key in ("scope_f1_not", "attention")}
-    try:
-        figures.save(figures.by_layer(found, drawn), out / "scopes.png")
-    except BoolattnError as error:
-        sys.stderr.write(f"{error}\n")
     return text
 
 
@@ -129,11 +123,11 @@ def measure(models: Mapping[str, Path], *, unseen: bool = False) -> dict[str, Me
     """Measure models by name."""
     sentences = held_out_sentences(unseen=unseen)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    found = {}
+    measured = {}
     for name, home in models.items():
         encoder, tokenizer = load_query_encoder(home)
-        found[name] = measure_scopes(encoder.to(device), tokenizer, sentences)  # type: ignore[arg-type]
-    return found
+        measured[name] = measure_scopes(encoder.to(device), tokenizer, sentences)  # type: ignore[arg-type]
+    return measured
 
 
 def main(argv: Sequence[str] | None = None) -> int:

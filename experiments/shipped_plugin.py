@@ -10,101 +10,66 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from transformers import AutoModel, AutoTokenizer
 
 import boolattn
 from benchmark_data.domains import DOMAINS
 from boolattn.data.catalog import DataOptions, open_dataset
+from boolattn.encoder.document_encoder import document_encoder
 from boolattn.encoders.models import MINILM, SHIPPED, torch_source
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure, needed_depth
-from boolattn.evaluation.ranking import Ranking
 from boolattn.evaluation.significance import compare
 from boolattn.evaluation.tables import markdown, short
-from boolattn.scoring.exact import exact_search
+from boolattn.plugin import plugin_of
+from boolattn.training.validation import encode_queries, rank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from torch import Tensor
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from collections.abc import Iterable
 
 METRICS = ("r_precision", "recall@100", "leak")
 _SPLITS = {"validation": ("validation", "validation_unseen"), "test": ("test", "unseen")}
-_BATCH = 64
-
-
-@torch.inference_mode()
-def encode(
-    encoder: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    texts: Sequence[str],
-    *,
-    length: int,
-    is_mean: bool,
-    **options: Any,
-) -> Tensor:
-    """Encode texts, sorted by length; ``options`` are passed to the encoder."""
-    order = np.argsort([len(text) for text in texts], kind="stable")
-    vectors = torch.zeros(len(texts), encoder.config.hidden_size)
-    for rows in np.array_split(order, max(1, len(order) // _BATCH)):
-        batch = tokenizer(
-            [texts[row] for row in rows],
-            truncation=True,
-            max_length=length,
-            padding=True,
-            return_tensors="pt",
-        )
-        hidden = encoder(**batch, **options).last_hidden_state
-        weights = batch["attention_mask"][..., None].float()
-        pooled = (hidden * weights).sum(1) / weights.sum(1) if is_mean else hidden[:, 0]
-        vectors[torch.from_numpy(rows)] = torch.nn.functional.normalize(pooled, dim=-1)
-    return vectors
+_BARE = "bare encoder"
 
 
 def measure_model(name: str, role: str, data: Path) -> Iterable[list[str]]:
     """Yield a row for each split and system."""
     folder = Path(torch_source(name))
-    towers = folder / "query_0_Transformer"
-    source = towers if towers.is_dir() else folder
-    encoder = AutoModel.from_pretrained(source).eval()
-    tokenizer = AutoTokenizer.from_pretrained(source)
-    plugin = boolattn.attach(encoder, "shipped")
+    tower = folder / "query_0_Transformer"
+    source = tower if tower.is_dir() else folder
+    encoder, tokenizer = AutoModel.from_pretrained(source), AutoTokenizer.from_pretrained(source)
+    boolattn.attach(encoder, "shipped")
+    pooling = "mean" if name == MINILM else "cls"
+    towers = boolattn.build_towers(encoder, tokenizer=tokenizer, pooling=pooling).eval()
+    plugin = plugin_of(boolattn.query_encoder(towers))
     configs = {
+        _BARE: plugin.config,
         "BoolAttn": plugin.config,
         "BoolAttn, cues shuffled": replace(plugin.config, cue_seed=0),
     }
     values: dict[tuple[str, str], dict[str, list[float]]] = {}
     for domain in (name for name, row in DOMAINS.items() if row["role"] == role):
-        benchmark = prepare(
-            open_dataset("domains", DataOptions(folder=data, only=(domain,))), _SPLITS[role]
-        )
-        texts = [f"{one.title}\n{one.text}" for one in benchmark.documents]
-        known = {"is_mean": name == MINILM}
-        documents = encode(encoder, tokenizer, texts, length=256, is_bare=True, **known)
+        options = DataOptions(folder=data, only=(domain,))
+        benchmark = prepare(open_dataset("domains", options), _SPLITS[role])
+        texts = [f"{document.title}\n{document.text}" for document in benchmark.documents]
+        documents = document_encoder(towers)(texts)
         for split, judged in benchmark.splits.items():
-            for system in ("bare encoder", *configs):
-                plugin.config = configs.get(system, plugin.config)
-                is_bare = system == "bare encoder"
-                vectors = encode(
-                    encoder, tokenizer, judged.texts, length=64, is_bare=is_bare, **known
-                )
-                depth = needed_depth(judged, METRICS)
-                ranking = Ranking(*exact_search(vectors.numpy(), documents.numpy(), depth))
+            for system, plugin.config in configs.items():
+                # Without an open gate the encoder runs as if it had no plug-in.
+                vectors = encode_queries(towers, judged, () if system == _BARE else None)
+                ranking = rank(vectors, documents, needed_depth(judged, METRICS))
                 for metric, column in measure(ranking, judged, METRICS).items():
                     row = values.setdefault((split, system), {m: [] for m in METRICS})
                     row[metric] += column.tolist()
     for (split, system), columns in values.items():
         cells = []
         for metric in METRICS:
-            found = np.array(columns[metric])
-            bare = np.array(values[split, "bare encoder"][metric])
-            p = "" if found is bare else f" (p {compare(bare, found).p_value:.3f})"
-            cells.append(short(float(np.nanmean(found))) + (p if system != "bare encoder" else ""))
+            bare, measured = (np.array(c[metric]) for c in (values[split, _BARE], columns))
+            p = "" if system == _BARE else f" (p {compare(bare, measured).p_value:.3f})"
+            cells.append(short(float(np.nanmean(measured))) + p)
         yield [name, split, system, *cells]
 
 

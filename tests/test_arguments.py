@@ -15,7 +15,6 @@ from boolattn import BoolAttnConfig, BoolattnError, BooleanRetriever, Searcher, 
 from boolattn.data.beir import read_beir, write_beir
 from boolattn.data.boolquestions import load_boolquestions, read_passages, read_questions
 from boolattn.data.catalog import DataOptions, open_dataset
-from boolattn.data.negation import read_cd_sco, read_sfu
 from boolattn.data.quest import load_quest, load_quest_intro
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.data.sentences import Mixture, generate
@@ -152,8 +151,6 @@ PATH_CALLS = {
     "write_beir": lambda _, odd: write_beir(odd, [], {}),
     "load_quest": lambda _, odd: load_quest(odd),
     "load_quest_intro": lambda _, odd: load_quest_intro(odd),
-    "read_cd_sco": lambda _, odd: list(read_cd_sco(odd)),
-    "read_sfu": lambda _, odd: list(read_sfu(odd)),
     "load_boolquestions": lambda _, odd: load_boolquestions("MSMARCO", odd),
     "read_passages": lambda _, odd: list(read_passages("MSMARCO", odd)),
     "read_questions": lambda _, odd: list(read_questions("MSMARCO", odd)),

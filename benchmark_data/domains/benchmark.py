@@ -68,9 +68,9 @@ def build(
             report(f"{name} is left out: {error}")
     about: dict[str, Any] = {}
     with atomic_folder(folder) as draft:
-        for name, own in files.items():
+        for name, content in files.items():
             report(f"{len(about) + 1}/{len(files)} {name}")
-            about[name] = _build_domain(name, own, size, draft / name)
+            about[name] = _build_domain(name, content, size, draft / name)
         manifest = DomainsManifest(
             format=FORMAT,
             size=size,
@@ -91,13 +91,13 @@ def _build_domain(name: str, files: Sequence[Path], size: str, folder: Path) -> 
     n_documents, max_judged, n_queries = SIZES[size]
     read = getattr(science, name, None) or getattr(everyday, name)
     documents = choose(decide(read(files, size), row["kinds"], name), n_documents)
-    rows = (_document_row(name, one) for one in documents)
+    rows = (_document_row(name, document) for document in documents)
     write_jsonl(folder / "corpus.jsonl", rows)
     planner = Planner(name, documents, max_judged)
     counts = {}
     for split in SPLITS[row["role"]]:
         times = _TRAINING if split == "train" else 1
-        numbers = {one: n_queries * times * _MORE.get(one, 1) for one in _STRUCTURES}
+        numbers = {name: n_queries * times * _MORE.get(name, 1) for name in _STRUCTURES}
         queries = generate(planner, documents, split, numbers)
         counts[split] = write_jsonl(folder / f"{split}.jsonl", queries)
     kinds = list(find_kinds(name, documents))
@@ -119,24 +119,24 @@ def _build_domain(name: str, files: Sequence[Path], size: str, folder: Path) -> 
         "role": row["role"],
         "use": row.get("use", "training and evaluation"),
         "licence": row["licence"],
-        "sources": [one.get("wheel") or one.get("url") or one["name"] for one in row["files"]],
-        "sha256": [one["sha256"] for one in row["files"]],
+        "sources": [file.get("wheel") or file.get("url") or file["name"] for file in row["files"]],
+        "sha256": [file["sha256"] for file in row["files"]],
         "documents": len(documents),
         "facets": len(planner.yes),
         "queries": counts,
     }
 
 
-def _document_row(domain: str, one: Decided) -> dict[str, Any]:
+def _document_row(domain: str, document: Decided) -> dict[str, Any]:
     return {
-        "id": one.item.id,
-        "title": one.item.title,
-        "text": one.item.text,
+        "id": document.item.id,
+        "title": document.item.title,
+        "text": document.item.text,
         "metadata": {
             "domain": domain,
             "use": DOMAINS[domain].get("use", "training"),
-            "facets": _joined(one.yes),
-            "undecided": _joined(one.maybe),
+            "facets": _joined(document.yes),
+            "undecided": _joined(document.maybe),
         },
     }
 

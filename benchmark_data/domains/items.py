@@ -138,23 +138,23 @@ def named_values(text: str, names: Names) -> Iterator[Value]:
 
 def choose(decided: Sequence[Decided], n_documents: int) -> list[Decided]:
     """Choose documents, those with several useful facets first, then by a hash of their ids."""
-    counts = Counter(value for one in decided for value in one.yes)
+    counts = Counter(value for document in decided for value in document.yes)
     useful = {value for value, n in counts.items() if n <= n_documents / 4}
 
-    def key(one: Decided) -> tuple[int, bytes]:
-        n_useful = min(_ENOUGH, len(one.yes & useful))
-        return -n_useful, hashlib.sha256(one.item.id.encode()).digest()
+    def key(document: Decided) -> tuple[int, bytes]:
+        n_useful = min(_ENOUGH, len(document.yes & useful))
+        return -n_useful, hashlib.sha256(document.item.id.encode()).digest()
 
-    chosen = sorted((one for one in decided if one.yes), key=key)[:n_documents]
-    return sorted(chosen, key=lambda one: one.item.id)
+    chosen = sorted((document for document in decided if document.yes), key=key)[:n_documents]
+    return sorted(chosen, key=lambda document: document.item.id)
 
 
 def ancestors(term: Hashable, parents: Mapping[Any, Sequence[Any]]) -> set[Any]:
     """Return a term with all that are above it."""
-    found: set[Any] = set()
+    values: set[Any] = set()
     waiting = [term]
     while waiting:
-        if (up := waiting.pop()) not in found:
-            found.add(up)
+        if (up := waiting.pop()) not in values:
+            values.add(up)
             waiting += parents.get(up, ())
-    return found
+    return values

@@ -67,43 +67,44 @@ def _listed(name: str, facet: str, group: Group, documents: Sequence[Decided]) -
         for words in (*row.get(mark, ()), *([name] if mark == "called" else ()))
     }
     yes, maybe = set(), set()
-    for one in documents:
-        named = {marks[words] for words in longest_names(stems(one.item.text), marks)}
+    for document in documents:
+        named = {marks[words] for words in longest_names(stems(document.item.text), marks)}
         stated = {
             marks[words]
-            for label in _stated(one, group, row["members"])
+            for label in _stated(document, group, row["members"])
             for words in longest_names(stems(label), marks)
         }
         if "members" in stated and "called" not in named:
-            yes.add(one.item.id)
+            yes.add(document.item.id)
         elif (named | stated) - {"others"}:
-            maybe.add(one.item.id)
+            maybe.add(document.item.id)
     return Kind(row["role"], Value(PREFIX + facet, name), yes, maybe)
 
 
-def _stated(one: Decided, group: Group, members: Sequence[str]) -> Iterable[str]:
+def _stated(document: Decided, group: Group, members: Sequence[str]) -> Iterable[str]:
     """Return what decides: labels that the text names, or the names in one part of the text."""
     if "labels" in group:
-        return [v.name for v in one.yes if v.kind == group["labels"] and v.name in members]
-    part = re.search(group["stated"], one.item.text)
+        return [v.name for v in document.yes if v.kind == group["labels"] and v.name in members]
+    part = re.search(group["stated"], document.item.text)
     return part[1].split(", ") if part else ()
 
 
 def _of_hierarchy(facet: str, group: Group, documents: Sequence[Decided]) -> Iterator[Kind]:
     """Take kinds from the hierarchy of the source."""
-    wider = {one.item.id: set(one.item.wider.get(facet, ())) for one in documents}
-    counts = Counter(name for own in wider.values() for name in own)
+    wider = {document.item.id: set(document.item.wider.get(facet, ())) for document in documents}
+    counts = Counter(name for names in wider.values() for name in names)
     limit = _MAX_SHARE * len(documents)
     chosen = {name for name, n in counts.items() if _MIN_DOCUMENTS <= n <= limit}
     chosen.difference_update(group.get("leave_out", ()))
     names = {tuple(stems(name)): [Value(facet, name)] for name in sorted(chosen)}
     sets: dict[str, tuple[set[str], set[str]]] = {name: (set(), set()) for name in sorted(chosen)}
-    for one in documents:
-        named = {value.name for value in named_values(one.item.text, names)}
-        labels = {*one.item.labels.get(facet, ()), *one.item.undecided.get(facet, ()), *named}
-        for name in chosen & (wider[one.item.id] | labels):
-            is_unsure = name not in wider[one.item.id] or name in named
-            sets[name][is_unsure].add(one.item.id)
+    for document in documents:
+        named = {value.name for value in named_values(document.item.text, names)}
+        item = document.item
+        labels = {*item.labels.get(facet, ()), *item.undecided.get(facet, ()), *named}
+        for name in chosen & (wider[document.item.id] | labels):
+            is_unsure = name not in wider[document.item.id] or name in named
+            sets[name][is_unsure].add(document.item.id)
     for name, (yes, maybe) in sets.items():
         if len(yes) >= _MIN_DOCUMENTS:
             yield Kind(group["role"], Value(PREFIX + facet, name), yes, maybe)

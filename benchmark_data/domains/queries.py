@@ -43,16 +43,16 @@ class Planner:
     ) -> None:
         self.domain, self.max_judged = domain, max_judged
         yes, maybe = defaultdict(set), defaultdict(set)
-        for one in documents:
-            for value in one.yes:
-                yes[value].add(one.item.id)
-            for value in one.maybe:
-                maybe[value].add(one.item.id)
+        for decided in documents:
+            for value in decided.yes:
+                yes[value].add(decided.item.id)
+            for value in decided.maybe:
+                maybe[value].add(decided.item.id)
         for kind in kinds:
             yes[kind.value], maybe[kind.value] = kind.yes, kind.maybe
-        self.yes = {v: frozenset(own) for v, own in yes.items() if len(own) >= _MIN_MEMBERS}
-        self.possible = {v: own | maybe[v] for v, own in self.yes.items()}
-        self._everything = frozenset(one.item.id for one in documents)
+        self.yes = {v: frozenset(ids) for v, ids in yes.items() if len(ids) >= _MIN_MEMBERS}
+        self.possible = {v: ids | maybe[v] for v, ids in self.yes.items()}
+        self._everything = frozenset(decided.item.id for decided in documents)
         # Numbers instead of values: counting them is most of the work.
         self._values = sorted(self.yes)
         self._facets = defaultdict(list)
@@ -63,10 +63,10 @@ class Planner:
                 self._facets[document].append(number)
             if len(self.yes[value]) <= max_judged and value not in self._wider:
                 by_kind[value.kind].append(value)
-        self._by_kind = [own for _, own in sorted(by_kind.items())]
-        self._weights = [len(own) ** 0.5 for own in self._by_kind]
+        self._by_kind = [values for _, values in sorted(by_kind.items())]
+        self._weights = [len(values) ** 0.5 for values in self._by_kind]
         #: Values with few enough documents to be asked alone.
-        self.narrow = [value for own in self._by_kind for value in own]
+        self.narrow = [value for values in self._by_kind for value in values]
 
     def draw(self, template: str, rng: random.Random) -> tuple[Value, ...] | None:
         """Draw operands; ``None`` where the tries did not find any."""
@@ -197,22 +197,22 @@ def _queries(
             continue
         if is_explicit:
             worded = speaker.explicit(template, operands)
-            found = worded and ("seen:explicit/0", worded)
+            wording = worded and ("seen:explicit/0", worded)
         else:
             spoken = [Value(v.kind.removeprefix(PREFIX), v.name) for v in operands]
-            found = speaker.word(structure, spoken)
-        if found:
+            wording = speaker.word(structure, spoken)
+        if wording:
             sets = planner.sets(template, operands)
-            yield query_row(planner.domain, template, operands, found, sets)
+            yield query_row(planner.domain, template, operands, wording, sets)
 
 
 def _names(planner: Planner, speaker: Speaker, rng: random.Random) -> Iterator[dict[str, Any]]:
     """Ask for single values with a word in their names that looks like an operator."""
     named = [v for v in planner.narrow if CUE_WORDS.search(v.name)]
     for value in rng.sample(named, len(named)):
-        if found := speaker.word("single", (value,)):
+        if wording := speaker.word("single", (value,)):
             sets = planner.sets("_", (value,))
-            row = query_row(planner.domain, "_", (value,), found, sets)
+            row = query_row(planner.domain, "_", (value,), wording, sets)
             yield {**row, "wording": row["wording"].partition(":")[0] + ":name/1"}
 
 
@@ -220,16 +220,16 @@ def _items(
     planner: Planner, documents: Sequence[Decided], structure: str, rng: random.Random
 ) -> Iterator[dict[str, Any]]:
     """Ask for single documents by title, or by words of the text where there is no title."""
-    titles = Counter(one.item.title.lower() for one in documents)
-    for one in rng.sample(list(documents), len(documents)):
-        title = one.item.title
+    titles = Counter(document.item.title.lower() for document in documents)
+    for document in rng.sample(list(documents), len(documents)):
+        title = document.item.title
         if titles[title.lower()] > 1 and title:
             continue
-        text = title or " ".join(one.item.text.split()[2:14])
+        text = title or " ".join(document.item.text.split()[2:14])
         if (structure == "name") != bool(CUE_WORDS.search(title)) or not text:
             continue
         worded = Worded(text, (text,), (((0, len(text)),),))
-        sets = {"gold": frozenset({one.item.id})}
+        sets = {"gold": frozenset({document.item.id})}
         yield query_row(planner.domain, "_", (), (f"seen:{structure}/0", worded), sets)
 
 
@@ -238,13 +238,13 @@ def query_row(
 ) -> dict[str, Any]:
     """Return a query as it is written, without its id."""
     wording, worded = phrased
-    parts = zip(worded.operands, worded.spans, strict=True)
+    pairs = zip(worded.operands, worded.spans, strict=True)
     return {
         "id": "",
         "text": worded.text,
         "template": template,
         "operators": [operator.value for operator in template_operators(template)],
-        "operands": [{"text": text, "spans": spans} for text, spans in parts],
+        "operands": [{"text": text, "spans": spans} for text, spans in pairs],
         **{name: sorted(sets.get(name, ())) for name in _SETS},
         "domain": domain,
         "wording": wording,

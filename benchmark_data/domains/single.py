@@ -28,21 +28,21 @@ def questions(domain: str, documents: Sequence[Decided]) -> Iterator[dict[str, A
     """Ask for documents by what their texts say, without the words of their titles."""
     row = TABLE[domain]
     rng = random.Random(f"{domain} single")
-    ids = {one.item.title: {one.item.id} for one in documents}
-    counts = Counter(value for one in documents for value in one.yes)
-    for one in rng.sample(documents, len(documents)):
-        described = _description(one.item.text, row["subjects"])
+    ids = {document.item.title: {document.item.id} for document in documents}
+    counts = Counter(value for document in documents for value in document.yes)
+    for document in rng.sample(documents, len(documents)):
+        described = _description(document.item.text, row["subjects"])
         # The name with the most documents is the hardest.
-        values = sorted(one.yes, key=lambda value: (counts[value], value))
+        values = sorted(document.yes, key=lambda value: (counts[value], value))
         names = [v.name for v in values if v.kind == row["mention"]]
         free = [name for name in names if name not in " ".join(described.values())]
         if not described or not free:
             continue
         index = rng.randrange(len(row["wordings"]))
         worded = _worded(row["wordings"][index], {**described, "not": free[-1]})
-        has_title = {s for s in stems(one.item.title) if len(s) > 3} & {*stems(worded.text)}
+        has_title = {s for s in stems(document.item.title) if len(s) > 3} & {*stems(worded.text)}
         if not has_title and len(worded.text.split()) in _N_WORDS:
-            sets = {"gold": {one.item.id}, "excluded": ids.get(free[-1], ())}
+            sets = {"gold": {document.item.id}, "excluded": ids.get(free[-1], ())}
             phrased = (f"unseen:one_relevant/{index}", worded)
             yield query_row(domain, "_ that are not _", (), phrased, sets)
 
@@ -51,14 +51,14 @@ def _description(text: str, subjects: str) -> dict[str, str]:
     """Return what the text is about, and the vaguest of its other sentences; or nothing."""
     patterns = TABLE["patterns"]
     first, *later = re.split(patterns["sentence"], text)
-    what = re.search(patterns["what"], first)
-    found = (re.match(f"(?:{subjects}){patterns['does']}", sentence) for sentence in later)
-    clauses = [does[1] for does in found if does and len(does[1].split()) in _CLAUSE]
+    kind = re.search(patterns["what"], first)
+    matches = (re.match(f"(?:{subjects}){patterns['does']}", sentence) for sentence in later)
+    clauses = [does[1] for does in matches if does and len(does[1].split()) in _CLAUSE]
     clauses = [clause for clause in clauses if not re.search(patterns["vague"], clause)]
-    if not what or not clauses:
+    if not kind or not clauses:
         return {}
     does = min(clauses, key=lambda clause: len(re.findall(patterns["rare"], clause)))
-    return {"what": what[1], "does": does}
+    return {"what": kind[1], "does": does}
 
 
 def _worded(wording: str, values: Mapping[str, str]) -> Worded:

@@ -70,9 +70,9 @@ def _ar_member(path: Path, name: bytes) -> bytes:
     """Read a file of an ar archive: a signature, then headers of 60 bytes and even contents."""
     content, at = path.read_bytes(), 8
     while at + _AR_HEADER <= len(content):
-        found, size = content[at : at + 16].strip(b" /"), int(content[at + 48 : at + 58])
+        member, size = content[at : at + 16].strip(b" /"), int(content[at + 48 : at + 58])
         at += _AR_HEADER
-        if found == name:
+        if member == name:
             return content[at : at + size]
         at += size + size % 2
     raise KeyError(name.decode())

@@ -83,17 +83,17 @@ def wordings(domain: str, split: str) -> Mapping[str, tuple[tuple[Wording, ...],
     if "unseen" not in split:
         return {name: (_named("seen", name, texts),) for name, texts in seen["general"].items()}
     part = int(not split.startswith("validation"))
-    found = {}
+    wordings = {}
     for name, texts in unseen["general"].items():
-        own = _named("unseen", f"{domain}.{name}", unseen["domains"][domain].get(name, ()))
+        special = _named("unseen", f"{domain}.{name}", unseen["domains"][domain].get(name, ()))
         if package_table(_PACKAGE, "domains.toml")[domain]["role"] == "train":
-            own = own[part::2]
+            special = special[part::2]
         general = _named("unseen", name, texts)[part::2]
         # Two writers may hit upon the same words: then they are not unseen.
-        trained = {one for text in seen["general"][name] for one in _expanded(text)}
-        fresh = (tuple(one for one in group if one.text not in trained) for group in (general, own))
-        found[name] = tuple(filter(None, fresh))
-    return found
+        trained = {expanded for text in seen["general"][name] for expanded in _expanded(text)}
+        fresh = (tuple(w for w in group if w.text not in trained) for group in (general, special))
+        wordings[name] = tuple(filter(None, fresh))
+    return wordings
 
 
 def _named(exposure: str, name: str, texts: Sequence[str]) -> tuple[Wording, ...]:
@@ -115,8 +115,8 @@ class Speaker:
         row = package_table(_PACKAGE, "domains.toml")[domain]
         self._nouns, self._kinds = row["nouns"], dict(row["kinds"])
         if "kinds" in split:
-            self._kinds |= {k: own for k, own in groups(domain).items() if "links" in own}
-        self._bare = frozenset(k for k, own in self._kinds.items() if own.get("bare", True))
+            self._kinds |= {k: kind for k, kind in groups(domain).items() if "links" in kind}
+        self._bare = frozenset(k for k, kind in self._kinds.items() if kind.get("bare", True))
         self._wordings = wordings(domain, split)
         self._requests = [""] if "unseen" in split else _tables()[0]["request"]
         self._rng = rng
@@ -124,12 +124,12 @@ class Speaker:
     def word(self, structure: str, operands: Sequence[Value]) -> tuple[str, Worded] | None:
         """Return the name of a wording and the query; ``None`` where no wording fits."""
         texts = self._rng.choice(self._wordings[structure])
-        fitting = [one for one in texts if one.fits(operands, self._bare)]
+        fitting = [wording for wording in texts if wording.fits(operands, self._bare)]
         if not fitting:
             return None
         wording = self._rng.choice(fitting)
         noun = self._rng.choice(self._nouns)
-        links = {k: self._rng.choice(own["links"]) for k, own in sorted(self._kinds.items())}
+        links = {k: self._rng.choice(kind["links"]) for k, kind in sorted(self._kinds.items())}
         worded = self._fill(wording, operands, noun, links)
         return wording.name, worded
 
@@ -145,7 +145,7 @@ class Speaker:
     def _fill(
         self, wording: Wording, operands: Sequence[Value], noun: str, links: Mapping[str, str]
     ) -> Worded:
-        chosen = _CHOICE.sub(lambda found: self._rng.choice(found[1].split("|")), wording.text)
+        chosen = _CHOICE.sub(lambda match: self._rng.choice(match[1].split("|")), wording.text)
         request = self._rng.choice(self._requests) if chosen.startswith("{noun}") else ""
         pieces = _SLOT.split(f"{request} {chosen}".strip())
         slots = pieces[1::2]
@@ -178,7 +178,7 @@ def _index(slot: str) -> int:
 
 def _owners(slots: Sequence[str], at: int) -> set[int]:
     """Return the operands of a noun: those before the next noun, and before the first one too."""
-    nouns = [place for place, slot in enumerate(slots) if slot == "noun"]
-    end = next((place for place in nouns if place > at), len(slots))
+    nouns = [index for index, slot in enumerate(slots) if slot == "noun"]
+    end = next((index for index in nouns if index > at), len(slots))
     start = at if at != nouns[0] else 0
     return {_index(slot) for slot in slots[start:end] if slot != "noun"}

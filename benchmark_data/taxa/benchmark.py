@@ -61,7 +61,7 @@ def build(folder: Path, size: str = "small", *, progress: Progress | None = None
     """
     if size not in SIZES:
         raise ConfigError(f"taxa has no size {size!r}; it has {', '.join(SIZES)}")
-    tell = progress or (lambda what, step, steps: None)
+    tell = progress or (lambda task, step, steps: None)
     tell("reading introductions and lineages", 1, _STEPS)
     registry = Registry()
     # Without a lineage the sets of a document are unknown.
@@ -130,7 +130,7 @@ def _query_row(query: Query, operands: Sequence[Operand]) -> dict[str, Any]:
         "text": query.text,
         "template": query.template,
         "operators": [operator.value for operator in query.operators],
-        "operands": [{"text": one.text, "spans": one.spans} for one in query.operands],
+        "operands": [{"text": operand.text, "spans": operand.spans} for operand in query.operands],
         **{n: sorted(getattr(query, n), key=int) for n in ("gold", "excluded", "partial")},
         "domain": query.domain,
         "wording": query.wording,

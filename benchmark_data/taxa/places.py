@@ -50,11 +50,11 @@ _WORD = re.compile(r"[a-z]+")
 @lru_cache(maxsize=1)
 def places() -> Mapping[str, Place]:
     """Return the places by name, sorted."""
-    found = {}
+    table = {}
     for name, row in sorted(package_table(*_TABLE)["place"].items()):
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
-        found[name] = Place(name=name, **values)
-    return found
+        table[name] = Place(name=name, **values)
+    return table
 
 
 def are_apart(left: str, right: str) -> bool:
@@ -74,15 +74,15 @@ def places_of(text: str) -> tuple[str, ...]:
     ('Ecuador', 'Peru')
     """
     pattern, owner = _names()
-    found: set[str] = set()
+    names: set[str] = set()
     if not pattern.search(text):
         return ()
     for sentence in _PATTERNS["sentence"].split(text):
         if not pattern.search(sentence):
             continue
         for clause in _PATTERNS["clause"].split(sentence):
-            found.update(_occurrences(clause, pattern, owner))
-    return tuple(sorted(found))
+            names.update(_occurrences(clause, pattern, owner))
+    return tuple(sorted(names))
 
 
 def _occurrences(clause: str, pattern: re.Pattern[str], owner: Mapping[str, str]) -> set[str]:
@@ -93,13 +93,13 @@ def _occurrences(clause: str, pattern: re.Pattern[str], owner: Mapping[str, str]
     for aside in _ASIDE.finditer(clause):
         lead = _ASIDE.sub(" ", clause[: aside.start()])
         versions.append((f"{lead} {aside.group(1)}", len(lead)))
-    found = set()
+    names = set()
     for version, start in versions:
         for mention in pattern.finditer(version, start):
             name = owner.get(mention.group())
             if name and _is_occurrence(version, mention.start(), mention.end()):
-                found.add(name)
-    return found
+                names.add(name)
+    return names
 
 
 def _is_occurrence(clause: str, start: int, end: int) -> bool:

@@ -51,7 +51,7 @@ class Planner:
         known: set[frozenset[Operand]] = set()
         misses = 0
         while len(known) < count and misses < _MAX_FAILURES:
-            operands = self._one(template, rng)
+            operands = self._draw_one(template, rng)
             key = frozenset(operands or ())
             if not operands or key in known or not self._is_useful(template, operands):
                 misses += 1
@@ -60,7 +60,7 @@ class Planner:
             misses = 0
             yield operands
 
-    def _one(self, template: str, rng: random.Random) -> tuple[Operand, ...] | None:
+    def _draw_one(self, template: str, rng: random.Random) -> tuple[Operand, ...] | None:
         if template == "_":
             pool = self._unrestricted if self._unrestricted and rng.random() < 0.2 else self._local
             return (rng.choice(pool),) if pool else None
@@ -110,16 +110,16 @@ class Planner:
         if not all(are_apart(*pair) for pair in combinations(dict.fromkeys(places), 2)):
             return False
         sets = [self._sets[operand] for operand in operands]
-        found = answer_sets(template, sets)
-        if len(found.gold) < MIN_GOLD:
+        answers = answer_sets(template, sets)
+        if len(answers.gold) < MIN_GOLD:
             return False
         if template in _OR:
             # Every operand has a document of its own.
             times = Counter(document for ids in sets for document in ids)
             return all(any(times[document] == 1 for document in ids) for ids in sets)
-        if template in _NOT and not found.excluded:
+        if template in _NOT and not answers.excluded:
             return False
-        return template in ("_", "_ that are not _") or bool(found.partial)
+        return template in ("_", "_ that are not _") or bool(answers.partial)
 
     def _partners_of(self, group: Group) -> dict[Operand, list[Operand]]:
         """Return, for each operand of a group, those that share documents with it."""

@@ -70,15 +70,15 @@ class Speaker:
         )
         return wording, self.cased(builder.finish()), texts
 
-    def _choice(self, parts: Parts) -> str:
-        return self._rng.choice(parts.allowed(unseen=self._unseen))
+    def _choice(self, choices: Parts) -> str:
+        return self._rng.choice(choices.allowed(unseen=self._unseen))
 
     def _wording(self, template: str, operands: Sequence[Operand]) -> Wording:
         """Draw a skeleton that fits, then its cues, so that no skeleton dominates."""
         fitting = [
-            own
+            rows
             for shape in ("any", shape_of(operands))
-            for skeleton, own in self._wordings[template].get(shape, {}).items()
+            for skeleton, rows in self._wordings[template].get(shape, {}).items()
             if has_words(slots_of(skeleton), operands)
         ]
         return self._rng.choice(self._rng.choice(fitting))
@@ -151,14 +151,14 @@ def make_query(
 ) -> records.Query:
     """Word operands and compute their sets."""
     wording, phrase, texts = word(template, operands)
-    found = records.answer_sets(template, [postings[operand] for operand in operands])
+    answers = records.answer_sets(template, [postings[operand] for operand in operands])
     return records.Query(
         id=qid,
         text=phrase.text,
         template=template,
         operators=template_operators(template),
         operands=tuple(map(records.Operand, texts, phrase.operands)),
-        **found._asdict(),
+        **answers._asdict(),
         domain=operands[0].group.domain,
         wording=wording.name,
     )
@@ -172,10 +172,10 @@ def has_words(slots: frozenset[str], operands: Sequence[Operand]) -> bool:
 
 def _by_skeleton(*, unseen: bool) -> Mapping[str, Mapping[str, Mapping[str, list[Wording]]]]:
     """Return the wordings by template, shape and skeleton."""
-    found: dict[str, dict[str, dict[str, list[Wording]]]] = {}
+    table: dict[str, dict[str, dict[str, list[Wording]]]] = {}
     for template, row in wordings().items():
         for wording in row:
             if wording.is_unseen == unseen:
-                shapes = found.setdefault(template, {}).setdefault(wording.shape, {})
+                shapes = table.setdefault(template, {}).setdefault(wording.shape, {})
                 shapes.setdefault(wording.skeleton, []).append(wording)
-    return found
+    return table

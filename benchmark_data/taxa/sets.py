@@ -119,7 +119,7 @@ def find_sets(
     members: Iterable[Member], groups: Mapping[tuple[str, str], Group]
 ) -> Mapping[Operand, frozenset[str]]:
     """Return every atomic set of an allowed size, sorted."""
-    found: defaultdict[Operand, set[str]] = defaultdict(set)
+    postings: defaultdict[Operand, set[str]] = defaultdict(set)
     for member in members:
         lineage = member.introduction.lineage
         if lineage.get("kingdom") not in DOMAINS:
@@ -128,11 +128,11 @@ def find_sets(
             group = groups.get((rank, lineage.get(rank, "")))
             if group is not None:
                 for place in ("", *member.places):
-                    found[Operand(group, place)].add(member.id)
+                    postings[Operand(group, place)].add(member.id)
     return {
-        operand: frozenset(found[operand])
-        for operand in sorted(found)
-        if MIN_SIZE <= len(found[operand]) <= MAX_SIZE
+        operand: frozenset(postings[operand])
+        for operand in sorted(postings)
+        if MIN_SIZE <= len(postings[operand]) <= MAX_SIZE
     }
 
 

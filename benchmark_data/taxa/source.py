@@ -94,8 +94,8 @@ class Registry:
 
     def common_name(self, scientific: str) -> str:
         """Return NCBI's common name of a taxon, or an empty string."""
-        found = self._trie(_NEWER, "sn2taxid", "I").get(scientific)
-        return self._text("common_name", found[0][0]) if found else ""
+        entries = self._trie(_NEWER, "sn2taxid", "I").get(scientific)
+        return self._text("common_name", entries[0][0]) if entries else ""
 
     def _title(self, taxid: int) -> str:
         return (
@@ -109,8 +109,8 @@ class Registry:
         """Map a merged id to the current one, which the newer package has under the name."""
         if str(taxid) in self._nodes:
             return taxid
-        found = self._trie(_NEWER, "sn2taxid", "I").get(title)
-        return int(found[0][0]) if found else _ROOT
+        entries = self._trie(_NEWER, "sn2taxid", "I").get(title)
+        return int(entries[0][0]) if entries else _ROOT
 
     def _lineage(self, taxid: int) -> Mapping[str, str]:
         """Walk to the root; lineages are cached, because siblings share them."""
@@ -131,8 +131,8 @@ class Registry:
         return self._trie(_NEWER, "taxa", "IBBB")
 
     def _text(self, table: str, taxid: int, package: str = _NEWER) -> str:
-        found = self._trie(package, table, "I").get(str(taxid))
-        return self._line(package, table, found[0][0]).decode() if found else ""
+        entries = self._trie(package, table, "I").get(str(taxid))
+        return self._line(package, table, entries[0][0]).decode() if entries else ""
 
     def _line(self, package: str, table: str, position: int) -> bytes:
         blob = self._blobs.get((package, table))

@@ -64,16 +64,16 @@ def version() -> str:
 @lru_cache(maxsize=1)
 def links() -> Parts:
     """Return the links of group and place, as "lead|preposition"."""
-    return _parts("links")
+    return _choices("links")
 
 
 @lru_cache(maxsize=1)
 def requests() -> Parts:
     """Return requests; the star marks the noun phrase."""
-    return _parts("requests")
+    return _choices("requests")
 
 
-def _parts(name: str) -> Parts:
+def _choices(name: str) -> Parts:
     row = package_table(*_TABLE)[name]
     return Parts(tuple(row["seen"]), tuple(row["unseen"]))
 
@@ -90,36 +90,36 @@ def families() -> Mapping[str, Family]:
 @lru_cache(maxsize=1)
 def wordings() -> Mapping[str, tuple[Wording, ...]]:
     """Return every wording, by template, in the order of the table."""
-    found: dict[str, tuple[Wording, ...]] = {}
+    table: dict[str, tuple[Wording, ...]] = {}
     for row in package_table(*_TABLE)["structure"]:
         template = row["template"]
         if template not in TEMPLATES:
             raise ConfigError(f"wordings.toml: unknown template {template!r}")
-        found[template] = tuple(
+        table[template] = tuple(
             wording
             for is_unseen, skeletons in ((False, row["seen"]), (True, row["unseen"]))
             for index, skeleton in enumerate(skeletons)
             for wording in _expand(template, skeleton, index, is_unseen=is_unseen)
         )
-    return found
+    return table
 
 
 def _expand(template: str, raw: str, index: int, *, is_unseen: bool) -> list[Wording]:
     """Combine a skeleton with cues."""
     skeleton, short = raw.removeprefix("!"), package_table(*_TABLE)["short"][template]
     names = families_of(skeleton)
-    parts: dict[str, Parts] = {name: families()[name] for name in names}
+    choices: dict[str, Parts] = {name: families()[name] for name in names}
     if template == "_" and "in" in slots_of(skeleton):
         # A plain query has no cue: its wordings differ by their links.
-        names, parts = ("in",), {"in": links()}
-    found = []
-    for turn, cues in enumerate(product(*(parts[name].allowed(unseen=True) for name in names))):
+        names, choices = ("in",), {"in": links()}
+    rows = []
+    for turn, cues in enumerate(product(*(choices[name].allowed(unseen=True) for name in names))):
         # At most one part is new, and a new cue gets every second skeleton: with all of them,
         # half of the wordings would be unseen instead of a third.
-        new = [cue in parts[name].unseen for name, cue in zip(names, cues, strict=True)]
+        new = [cue in choices[name].unseen for name, cue in zip(names, cues, strict=True)]
         if sum(new) + is_unseen > 1 or (any(new) and (turn + index) % 2 and template != "_"):
             continue
-        found.append(
+        rows.append(
             Wording(
                 template=template,
                 skeleton=skeleton,
@@ -130,7 +130,7 @@ def _expand(template: str, raw: str, index: int, *, is_unseen: bool) -> list[Wor
                 name="/".join([short, f"{'u' if is_unseen else 's'}{index:02}", *cues]),
             )
         )
-    return found
+    return rows
 
 
 def skeleton_shape(skeleton: str) -> str:

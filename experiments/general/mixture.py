@@ -56,16 +56,14 @@ def domain_part(
     rng = random.Random(f"{name} {seed}")
     chosen = _sample(rng, list(queries), limits.queries)
     operands = _sample(rng, list(_operands(chosen)), limits.operands)
-    whole = {one for q in (*chosen, *operands) if len(q.gold) <= _SMALL for one in q.gold}
+    whole = {document for q in (*chosen, *operands) if len(q.gold) <= _SMALL for document in q.gold}
     rest = [document.id for document in documents if document.id not in whole]
-    kept = whole | {*_sample(rng, rest, limits.documents - len(whole))}
-    own = [
-        replace(one, id=f"{name}:{one.id}", metadata={"domain": name})
-        for one in documents
-        if one.id in kept
+    ids = whole | {*_sample(rng, rest, limits.documents - len(whole))}
+    chosen_documents = [
+        replace(d, id=f"{name}:{d.id}", metadata={"domain": name}) for d in documents if d.id in ids
     ]
-    found = [*_limited(rng, [*chosen, *operands], kept, name)]
-    return own, [*found, *_pairs(rng, own, limits.pairs, name)]
+    limited = [*_limited(rng, [*chosen, *operands], ids, name)]
+    return chosen_documents, [*limited, *_pairs(rng, chosen_documents, limits.pairs, name)]
 
 
 def _sample(rng: random.Random, items: list[_T], n: int) -> list[_T]:
@@ -76,13 +74,13 @@ def _operands(queries: Sequence[Query]) -> Iterator[Query]:
     """Yield each operand with known members once."""
     seen = {query.text.casefold() for query in queries}
     for query in queries:
-        for place, operand in enumerate(query.operands):
+        for index, operand in enumerate(query.operands):
             key = operand.text.casefold()
             if operand.members is None or key in seen or len(operand.members) not in _MEMBERS:
                 continue
             seen.add(key)
             yield Query(
-                id=f"{query.id}-operand-{place}",
+                id=f"{query.id}-operand-{index}",
                 text=operand.text,
                 gold=operand.members,
                 undecided=query.undecided,
@@ -91,12 +89,12 @@ def _operands(queries: Sequence[Query]) -> Iterator[Query]:
 
 
 def _limited(
-    rng: random.Random, queries: Sequence[Query], kept: set[str], name: str
+    rng: random.Random, queries: Sequence[Query], ids: set[str], name: str
 ) -> Iterator[Query]:
     """Yield queries with only those documents that are kept, and of the negatives only some."""
     for query in queries:
         sets: dict[str, Any] = {
-            field: frozenset(f"{name}:{one}" for one in getattr(query, field) & kept)
+            field: frozenset(f"{name}:{document}" for document in getattr(query, field) & ids)
             for field in ("gold", "excluded", "partial", "undecided")
         }
         sets["undecided"] -= sets["gold"]
@@ -141,7 +139,7 @@ def _datasets(arguments: argparse.Namespace) -> Iterator[tuple[str, Dataset, tup
                 yield name, open_dataset("domains", options), ("train",)
 
 
-def main(given: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Write the folder and print what is in it."""
     parser = argparse.ArgumentParser(prog="python -m experiments.general", description=__doc__)
     for name in ("taxa", "domains", "quest"):
@@ -150,7 +148,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="Of all draws. [default: 0]")
     for name, value in vars(Limits()).items():
         parser.add_argument(f"--max-{name}", dest=name, type=int, default=value)
-    arguments = parser.parse_args(given)
+    arguments = parser.parse_args(argv)
     limits = Limits(**{name: getattr(arguments, name) for name in vars(Limits())})
     documents: list[Document] = []
     queries: list[Query] = []

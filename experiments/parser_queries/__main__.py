@@ -160,7 +160,7 @@ def _mixed(
 
 def _outside(query: LabelledQuery) -> str:
     """Return the words of a text that belong to no operand, without a set expression."""
-    inside = {at for own in query.parsed.operands for span in own for at in range(*span)}
+    inside = {at for spans in query.parsed.operands for span in spans for at in range(*span)}
     text = "".join(" " if at in inside else sign for at, sign in enumerate(query.text))
     return text.replace("as many as possible", "")
 
@@ -174,7 +174,7 @@ def _sentences(n: int, seed: int) -> Iterator[LabelledQuery]:
 
 def _held_out(counts: dict[str, int], seed: int) -> dict[str, Iterable[LabelledQuery]]:
     sizes = {name: count // _HELD_OUT_SHARE for name, count in counts.items()}
-    natural = [one.labelled() for one in natural_queries(held_out=True)]
+    natural = [query.labelled() for query in natural_queries(held_out=True)]
     written = validation_queries()
     return {
         f"{_HELD_OUT}generated": generate_queries(sizes["generated"], seed, held_out=True),
@@ -200,17 +200,17 @@ def _from_texts(
     read = read_texts(paths)
     sources: dict[str, Iterable[LabelledQuery]] = {}
     for is_held_out, prefix in ((False, ""), (True, _HELD_OUT)):
-        own, other, passages = (
+        titles, other, passages = (
             [text for text in texts if (zlib.crc32(text.encode()) % _TENTH == 0) == is_held_out]
             for texts in read
         )
-        if not own or not other:
+        if not titles or not other:
             continue
         share = _HELD_OUT_SHARE if is_held_out else 1
         sources |= {
-            f"{prefix}titles": title_queries(own, counts["titles"] // share, seed),
+            f"{prefix}titles": title_queries(titles, counts["titles"] // share, seed),
             f"{prefix}about_titles": queries_about_titles(
-                own, counts["about_titles"] // share, seed
+                titles, counts["about_titles"] // share, seed
             ),
             f"{prefix}documents": sentence_texts(other, counts["documents"] // share, seed),
         }

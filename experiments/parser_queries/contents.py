@@ -57,38 +57,38 @@ class Content:
             names: Probability that one phrase contains a name with a cue word.
         """
         head, tie = rng.choice(self.lists["H"]), rng.choice(self.prepositions)
-        found: dict[str, str] = {}
+        slots: dict[str, str] = {}
         drawn: dict[str, list[str]] = {}
         for slot in wanted:
             letter, index = slot[0], int(slot[1:] or MAX_OPERANDS)
             if letter == "H":
-                found[slot] = self._head(head, found, rng)
+                slots[slot] = self._head(head, slots, rng)
             elif letter == "T":
-                found[slot] = tie[0]
+                slots[slot] = tie[0]
             elif letter in "NP":
-                found[slot] = self._phrase(letter, head, found, rng)
+                slots[slot] = self._phrase(letter, head, slots, rng)
             else:
                 source = "F" if letter == "B" else letter
                 if source not in drawn:
                     pool = tie[1] if source == "X" else self.lists[source]
                     drawn[source] = rng.sample(pool, min(MAX_OPERANDS + 1, len(pool)))
                 words = drawn[source][index]
-                found[slot] = _ARTICLE.sub("", words) if letter == "B" else words
+                slots[slot] = _ARTICLE.sub("", words) if letter == "B" else words
         if self.names and rng.random() < names:
-            phrases = [slot for slot in found if slot[0] == "M"]
+            phrases = [slot for slot in slots if slot[0] == "M"]
             if phrases:
-                found[rng.choice(phrases)] = rng.choice(self.names)
-        return found
+                slots[rng.choice(phrases)] = rng.choice(self.names)
+        return slots
 
-    def _head(self, head: str, found: Mapping[str, str], rng: random.Random) -> str:
+    def _head(self, head: str, slots: Mapping[str, str], rng: random.Random) -> str:
         adjective = rng.choice(self.lists["A"])
-        has_adjective = rng.random() < 0.25 and adjective not in found.values()
+        has_adjective = rng.random() < 0.25 and adjective not in slots.values()
         return f"{adjective} {head}" if has_adjective else head
 
-    def _phrase(self, letter: str, head: str, found: Mapping[str, str], rng: random.Random) -> str:
+    def _phrase(self, letter: str, head: str, slots: Mapping[str, str], rng: random.Random) -> str:
         """Draw a phrase that repeats nothing of the query so far."""
         make = self._noun_phrase if letter == "N" else self._modifier
-        used = [words for slot, words in found.items() if slot[0] not in "HT"]
+        used = [words for slot, words in slots.items() if slot[0] not in "HT"]
         for _ in range(_MAX_DRAWS):
             phrase = make(head, rng)
             if not any(words in phrase or phrase in words for words in used):
@@ -125,8 +125,8 @@ class Content:
 
 
 @lru_cache(maxsize=16)
-def _letters(own: tuple[str, ...]) -> frozenset[str]:
-    return frozenset({*own, "N", "P", "T", "X"} | ({"B"} if "F" in own else set()))
+def _letters(letters: tuple[str, ...]) -> frozenset[str]:
+    return frozenset({*letters, "N", "P", "T", "X"} | ({"B"} if "F" in letters else set()))
 
 
 @lru_cache(maxsize=1)

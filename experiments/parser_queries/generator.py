@@ -84,12 +84,12 @@ def generate_queries(n: int, seed: int, *, held_out: bool = False) -> Iterator[L
     True
     """
     writer = QueryWriter(random.Random(f"readings {seed} {held_out}"), held_out=held_out)
-    found = 0
-    while found < n:
+    n_written = 0
+    while n_written < n:
         query = writer.plain() if writer.rng.random() < PLAIN else writer.composed()
         # "or at least" and "one developer" make a held-out wording.
         if not BANNED.search(query.text):
-            found += 1
+            n_written += 1
             yield query
 
 
@@ -184,17 +184,17 @@ class QueryWriter:
             if drawn[2] if form.n_negated else drawn[0] or drawn[1]:
                 return drawn[0], drawn[1], drawn[2], drawn[3]
 
-    def _chosen(self, parts: Parts, is_new: bool) -> Any:  # noqa: ANN401 - a pattern or a style
-        return self.rng.choice(parts.of(held_out=is_new) or parts.train)
+    def _chosen(self, choices: Parts, is_new: bool) -> Any:  # noqa: ANN401 - a pattern or a style
+        return self.rng.choice(choices.of(held_out=is_new) or choices.train)
 
     def _style(self, joiner: str, n_operands: int, *, is_new: bool) -> str:
-        parts = styles(joiner, n_operands)
+        choices = styles(joiner, n_operands)
         if not is_new and self.rng.random() < COMMONEST:
-            return str(self.rng.choice(parts.train[:_N_COMMONEST]))
-        return str(self._chosen(parts, is_new))
+            return str(self.rng.choice(choices.train[:_N_COMMONEST]))
+        return str(self._chosen(choices, is_new))
 
-    def _part(self, parts: Parts) -> str:
-        return str(self._chosen(parts, self._held_out))
+    def _part(self, choices: Parts) -> str:
+        return str(self._chosen(choices, self._held_out))
 
     def _request(self) -> str:
         if self.rng.random() > 0.35:
@@ -253,13 +253,13 @@ class QueryWriter:
         word = words[at]
         if len(word) < _FEWEST_LETTERS or not word.isalpha():
             return text
-        place = self.rng.randrange(1, len(word) - 2)
-        words[at] = word[:place] + word[place + 1] + word[place] + word[place + 2 :]
+        index = self.rng.randrange(1, len(word) - 2)
+        words[at] = word[:index] + word[index + 1] + word[index] + word[index + 2 :]
         return " ".join(words)
 
 
 def _running(weights: Sequence[int]) -> list[int]:
-    return [sum(weights[: place + 1]) for place in range(len(weights))]
+    return [sum(weights[: index + 1]) for index in range(len(weights))]
 
 
 @lru_cache(maxsize=16)

@@ -103,9 +103,9 @@ def natural_queries(*, held_out: bool = False) -> tuple[Natural, ...]:
     """Return the queries for training, or those held out for model selection."""
     source = Path(__file__).with_name("natural.txt").read_text(encoding="utf-8")
     return tuple(
-        one
-        for one in parse_natural(source.splitlines(), "natural.txt")
-        if (zlib.crc32(one.markup.encode()) % _HELD_OUT == 0) == held_out
+        query
+        for query in parse_natural(source.splitlines(), "natural.txt")
+        if (zlib.crc32(query.markup.encode()) % _HELD_OUT == 0) == held_out
     )
 
 
@@ -116,7 +116,7 @@ def parse_natural(lines: Iterable[str], where: str = "the text") -> list[Natural
     >>> print(one.labelled().parsed.tree(one.labelled().text))
     And(parts=(Atom(text='moths of Borneo'), Not(part=Atom(text='moths of Java'))))
     """
-    found = []
+    queries = []
     for number, line in enumerate(lines, 1):
         if not line or line.startswith("#"):
             continue
@@ -130,8 +130,8 @@ def parse_natural(lines: Iterable[str], where: str = "the text") -> list[Natural
             raise DataError(f"{where}:{number}: the labels do not fit the form {form}")
         if (counts[1] == "-") != (counts[2] == "1"):
             raise DataError(f"{where}:{number}: {form} must name the joiner of the operands")
-        found.append(Natural(form, domain, markup))
-    return found
+        queries.append(Natural(form, domain, markup))
+    return queries
 
 
 def fill_natural(n: int, seed: int) -> Iterator[LabelledQuery]:
@@ -139,20 +139,20 @@ def fill_natural(n: int, seed: int) -> Iterator[LabelledQuery]:
     queries = natural_queries()
     rng = random.Random(f"natural {seed}")
     fillings = _Fillings(queries)
-    for place in range(n):
-        if place < len(queries):
-            yield queries[place].labelled()
+    for index in range(n):
+        if index < len(queries):
+            yield queries[index].labelled()
         else:
             yield fillings.refill(rng.choice(queries), rng).labelled()
 
 
 def short_queries(n: int, seed: int) -> Iterator[LabelledQuery]:
     """Yield queries of a few words, from short frames and operands of one or two words."""
-    own = bare_phrases(_FEW_WORDS)
+    phrases = bare_phrases(_FEW_WORDS)
     rng = random.Random(f"short {seed}")
     for _ in range(n):
         form, _, frame = rng.choice(_SHORT).partition("\t")
-        for letter, text in zip("ABC", rng.sample(own, 3), strict=True):
+        for letter, text in zip("ABC", rng.sample(phrases, 3), strict=True):
             frame = frame.replace(f"|{letter}>", f"|{text}>")
         yield Natural(form, "short", frame).labelled()
 
@@ -162,8 +162,8 @@ def bare_phrases(most_words: int) -> list[str]:
     return sorted(
         {
             text
-            for one in natural_queries()
-            for owners, text in LABEL.findall(one.markup)
+            for query in natural_queries()
+            for owners, text in LABEL.findall(query.markup)
             if _kind(owners, text) == ("", False) and len(text.split()) <= most_words
         }
     )
@@ -182,8 +182,8 @@ def as_natural(query: LabelledQuery, domain: str) -> Natural | None:
         joiner = "or" if Operator.OR in {gap.operator for gap in parsed.gaps} else "and"
     order = sorted(range(len(parsed.operands)), key=lambda at: parsed.is_negated[at])
     owners = [""] * len(text)
-    for number, place in enumerate(order):
-        for start, end in parsed.operands[place]:
+    for number, position in enumerate(order):
+        for start, end in parsed.operands[position]:
             for at in range(start, end):
                 owners[at] += str(number)
     markup, start = "", 0
@@ -212,8 +212,8 @@ def refilled_queries(
     natural = natural_queries()
     fillings = _Fillings([*natural, *frames], phrases)
     for _ in range(n):
-        one = rng.choice(frames if frames and rng.random() < _FRAMES else natural)
-        yield fillings.refill(one, rng).labelled()
+        frame = rng.choice(frames if frames and rng.random() < _FRAMES else natural)
+        yield fillings.refill(frame, rng).labelled()
 
 
 class _Fillings:
@@ -223,15 +223,15 @@ class _Fillings:
         self._phrases = phrases
         everywhere: dict[tuple[str, bool], list[str]] = {}
         by_domain: dict[tuple[str, str, bool], list[str]] = {}
-        for one in queries:
-            for owners, text in LABEL.findall(one.markup):
+        for query in queries:
+            for owners, text in LABEL.findall(query.markup):
                 key = _kind(owners, text)
                 everywhere.setdefault(key, []).append(text)
-                by_domain.setdefault((one.domain, *key), []).append(text)
+                by_domain.setdefault((query.domain, *key), []).append(text)
         self._everywhere: Mapping[tuple[str, bool], list[str]] = everywhere
         self._by_domain: Mapping[tuple[str, str, bool], list[str]] = by_domain
 
-    def refill(self, one: Natural, rng: random.Random) -> Natural:
+    def refill(self, query: Natural, rng: random.Random) -> Natural:
         """Replace operand words and keep the frame.
 
         A word is not drawn twice, but one that stays may equal an earlier draw: one query in 180
@@ -245,18 +245,18 @@ class _Fillings:
             if rng.random() < _REPLACED:
                 pool = self._everywhere[key]
                 if rng.random() < _SAME_DOMAIN:
-                    pool = self._by_domain[(one.domain, *key)]
+                    pool = self._by_domain[(query.domain, *key)]
                 drawn = rng.choice(pool)
                 if self._phrases and key == ("", False) and rng.random() < _WITH_CUE:
                     phrase = rng.choice(self._phrases)
                     # "drink or paper development" alone looks like an OR.
-                    drawn = drawn if one.form == _PLAIN and " or " in phrase else phrase
+                    drawn = drawn if query.form == _PLAIN and " or " in phrase else phrase
                 if drawn.lower() not in used:
                     text = drawn
             used.add(text.lower())
             return f"<{owners}|{text}>"
 
-        return Natural(one.form, one.domain, LABEL.sub(other, one.markup))
+        return Natural(query.form, query.domain, LABEL.sub(other, query.markup))
 
 
 def _kind(owners: str, text: str) -> tuple[str, bool]:

@@ -53,8 +53,8 @@ def letter_queries(
     Some of these sentences are ``passages``, taken from documents.
     """
     writer = QueryWriter(random.Random(f"letters {seed} {held_out}"), held_out=False)
-    own = ("stories", "letters")
-    yield from _stories(n, writer, own, _FEWER, passages, held_out=held_out)
+    tables = ("stories", "letters")
+    yield from _stories(n, writer, tables, _FEWER, passages, held_out=held_out)
 
 
 def plot_queries(n: int, seed: int, *, held_out: bool = False) -> Iterator[LabelledQuery]:
@@ -75,16 +75,16 @@ def _stories(
     *,
     held_out: bool,
 ) -> Iterator[LabelledQuery]:
-    rng, found = writer.rng, 0
+    rng, n_written = writer.rng, 0
 
     def line(part: str, key: str) -> str:
         if passages and part == "words" and rng.random() < _QUOTED:
             return rng.choice(passages)
         return fill_line(_line(part, key, rng, tables, held_out=held_out), rng)
 
-    while found < n:
+    while n_written < n:
         if query := _story(writer, line, exclusions):
-            found += 1
+            n_written += 1
             yield query
 
 
@@ -97,22 +97,22 @@ def _story(
     [exclusion] = rng.choices([*exclusions], [weight for _, weight in exclusions.values()])
     formula, n_positive, _ = _ASKS[ask]
     n_negated, _ = exclusions[exclusion]
-    parts = [line("ask", ask)]
+    sentences = [line("ask", ask)]
     if exclusion:
-        parts.insert(0 if exclusion == "first" else 1, line("not", exclusion))
+        sentences.insert(0 if exclusion == "first" else 1, line("not", exclusion))
     if rng.random() < _BEFORE:
-        parts.insert(0, line("words", "before"))
+        sentences.insert(0, line("words", "before"))
     for chance in (_AFTER, _MORE):
         if rng.random() < chance:
-            parts.append(line("words", "after"))
-    skeleton = " ".join(parts)
+            sentences.append(line("words", "after"))
+    skeleton = " ".join(sentences)
     owners = "".join(map(str, range(n_positive)))
     negated = [str(n_positive + at) for at in range(n_negated)]
     shared = owners + "".join(negated) if _ELLIPTIC.search(skeleton) else owners
     if shared != owners and "<s|" not in skeleton:
         return None
-    for sign, own in zip("sxy", (shared, *negated), strict=False):
-        skeleton = skeleton.replace(f"<{sign}|", f"<{own}|")
+    for sign, numbers in zip("sxy", (shared, *negated), strict=False):
+        skeleton = skeleton.replace(f"<{sign}|", f"<{numbers}|")
     tree = parse(" AND NOT ".join([formula, *negated]))
     try:
         phrase = writer.written(skeleton, writer.content(), n_positive + n_negated)
@@ -122,10 +122,10 @@ def _story(
 
 
 def _line(part: str, key: str, rng: random.Random, tables: Sequence[str], *, held_out: bool) -> str:
-    own: list[str] = [
-        one
+    lines: list[str] = [
+        line
         for name in tables
-        for at, one in enumerate(table(name)[part][key].strip().split("\n"))
+        for at, line in enumerate(table(name)[part][key].strip().split("\n"))
         if (at % _HELD_OUT == 4) == held_out
     ]
-    return rng.choice(own)
+    return rng.choice(lines)

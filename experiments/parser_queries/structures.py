@@ -72,11 +72,11 @@ def everyday_queries(n: int, seed: int, source: str = "everyday") -> Iterator[La
     rng = random.Random(f"{source} {seed}")
     writer, phrases = QueryWriter(rng, held_out=False), bare_phrases(_MOST_WORDS)
     lists = "letters" if source == "listed" else source
-    own = table(lists)[source]["train"].strip().split("\n")
+    wordings = table(lists)[source]["train"].strip().split("\n")
     for _ in range(n):
         drawn = ["", *rng.sample(phrases, _MOST_PHRASES)]
-        parts = _PHRASE.split(rng.choice(own))
-        line = "".join(phrase + part for phrase, part in zip(drawn, parts, strict=False))
+        pieces = _PHRASE.split(rng.choice(wordings))
+        line = "".join(phrase + part for phrase, part in zip(drawn, pieces, strict=False))
         query = structured_query(line, writer, lists)
         yield plain_query(query.text) if query.parsed.is_plain else query
 
@@ -105,8 +105,8 @@ def surrounded(queries: Iterable[LabelledQuery], seed: int) -> Iterator[Labelled
         if rng.random() < _BEFORE:
             before = f"{rng.choice(lines('around', 'before'))} "
             spans = tuple(
-                tuple((start + len(before), end + len(before)) for start, end in own)
-                for own in spans
+                tuple((start + len(before), end + len(before)) for start, end in operand)
+                for operand in spans
             )
             text = before + text
         if rng.random() < _AFTER:

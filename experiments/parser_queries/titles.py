@@ -59,7 +59,7 @@ def read_texts(paths: Iterable[Path]) -> tuple[list[str], list[str], list[str]]:
     """
     names = {name.text.lower() for name in cue_word_names()}
     pattern = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in names))
-    asked = [one.labelled.text.lower() for one in validation_queries() if one.kind == "name"]
+    asked = [query.labelled.text.lower() for query in validation_queries() if query.kind == "name"]
     titles: dict[str, None] = {}
     sentences: dict[str, None] = {}
     passages: dict[str, None] = {}
@@ -67,11 +67,11 @@ def read_texts(paths: Iterable[Path]) -> tuple[list[str], list[str], list[str]]:
         for _, row in read_jsonl(path, {}):
             title = re.sub(r"\s*\([^()]*\)$", "", str(row.get("title") or "")).strip()
             is_drawn = zlib.crc32(title.encode()) % _SENTENCES == 0
-            own = _SENTENCE.split(str(row.get("text") or "")[:600])[: 2 * is_drawn]
-            for kind, text in ((titles, title), *((sentences, one) for one in own)):
+            first = _SENTENCE.split(str(row.get("text") or "")[:600])[: 2 * is_drawn]
+            for kind, text in ((titles, title), *((sentences, sentence) for sentence in first)):
                 # Every name of the test and validation sets has a cue word.
                 is_known = _CUE.search(text) and (
-                    pattern.search(lower := text.lower()) or any(lower in one for one in asked)
+                    pattern.search(lower := text.lower()) or any(lower in query for query in asked)
                 )
                 if text and not is_known and not re.search(r"[<>|\n]", text):
                     if not BANNED.search(text):
@@ -86,7 +86,7 @@ def title_queries(titles: Sequence[str], n: int, seed: int) -> Iterator[Labelled
     rng = random.Random(f"titles {seed}")
     short = [title for title in titles if len(title.split()) <= _MAX_TITLE]
     with_cue = [title for title in short if _CUE.search(title)] or short
-    carriers = [one for own in table("plain")["name_carriers"].values() for one in own]
+    carriers = [carrier for rows in table("plain")["name_carriers"].values() for carrier in rows]
     for _ in range(n):
         name = rng.choice(with_cue if rng.random() < 0.75 else short)
         draw = rng.random()
@@ -102,15 +102,15 @@ def queries_about_titles(titles: Sequence[str], n: int, seed: int) -> Iterator[L
     rng = random.Random(f"about titles {seed}")
     short = [title for title in titles if len(title.split()) <= _MAX_TITLE // 2]
     with_cue = [title for title in short if _CUE.search(title)] or short
-    found = 0
-    while found < n:
+    n_written = 0
+    while n_written < n:
         n_positive, n_negated, joiner, frame = rng.choice(_FRAMES)
         drawn = {c: rng.choice(with_cue if rng.random() < 0.5 else short) for c in "ABC"}
         frame = _LETTER.sub(partial(_name, drawn), frame)
         text, operands = parse_labelled(frame)
         tree = form_tree(n_positive, n_negated, Operator(joiner))
         if labelled := label_tree(text, tree, operands):
-            found += 1
+            n_written += 1
             yield LabelledQuery(_typed(text, rng), labelled.parsed)
 
 

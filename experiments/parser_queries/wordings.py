@@ -66,8 +66,8 @@ class Pattern:
     @property
     def letter(self) -> str:
         """The slot letter of its list; empty where it names each operand."""
-        found = _LIST.search(self.text)
-        return found[2] if found else ""
+        match = _LIST.search(self.text)
+        return match[2] if match else ""
 
     @property
     def is_open(self) -> bool:
@@ -107,10 +107,10 @@ def table(name: str) -> dict[str, Any]:
 @cache
 def lines(*path: str) -> tuple[str, ...]:
     """Return the wordings of a part of structures.toml, one a line."""
-    found: Any = table("structures")
+    value: Any = table("structures")
     for key in path:
-        found = found[key]
-    return tuple(found.strip().split("\n"))
+        value = value[key]
+    return tuple(value.strip().split("\n"))
 
 
 def filled_line(part: str, key: str, rng: random.Random) -> str:
@@ -127,8 +127,8 @@ def fill_line(line: str, rng: random.Random, lists: str = "structures") -> str:
     """
     line = _ALTERNATIVES.sub(lambda match: rng.choice(match[1].split("~")), line)
     drawn = {
-        name: iter(rng.sample(words := own.split(";"), len(words)))
-        for name, own in table(lists)["lists"].items()
+        name: iter(rng.sample(words := text.split(";"), len(words)))
+        for name, text in table(lists)["lists"].items()
         if f"{{{name}}}" in line
     }
     return _LIST_SLOT.sub(lambda match: next(drawn[match[1]]), line)
@@ -137,7 +137,7 @@ def fill_line(line: str, rng: random.Random, lists: str = "structures") -> str:
 @lru_cache(maxsize=1)
 def requests() -> Parts:
     """Return requests; the star marks the noun phrase."""
-    return _parts(table("wordings")["requests"])
+    return _choices(table("wordings")["requests"])
 
 
 @lru_cache(maxsize=16)
@@ -208,7 +208,7 @@ def parse_pattern(raw: str) -> Pattern:
     """Parse one pattern of the table."""
     text = raw.removeprefix("!")
     lists = [letter for _, letter, _ in _LIST.findall(text)]
-    places = [int(place) for place in _PLACE.findall(text)]
+    places = [int(number) for number in _PLACE.findall(text)]
     end = re.search(r"(?:L\((\w)\)|\{(\w)\d?\}>)\??$", text)
     return Pattern(
         text=text,
@@ -265,7 +265,7 @@ def joined(letter: str, numbers: Sequence[int], style: str, operator: str) -> st
     >>> joined("M", range(3), "either~,~or", "or")
     '[or:either] <0|{M0}>, <1|{M1}> [or:or] <2|{M2}>'
     """
-    items = [f"<{place}|{{{letter}{place}}}>" for place in numbers]
+    items = [f"<{number}|{{{letter}{number}}}>" for number in numbers]
     if len(items) == 1:
         return items[0]
     first, between, last = style.split("~")
@@ -295,21 +295,21 @@ def around_clause(exclusion: str, clause: str) -> str:
 
 
 def _separator(raw: str, operator: str) -> str:
-    found = _SEPARATOR.fullmatch(raw)
-    sign, words = (found[1], found[2]) if found else ("", raw)
+    match = _SEPARATOR.fullmatch(raw)
+    sign, words = (match[1], match[2]) if match else ("", raw)
     return f"{sign} [{operator}:{words}] " if words else f"{sign} "
 
 
 def _fitting_styles(rows: Sequence[str], n_operands: int) -> tuple[str, ...]:
-    found = []
+    styles = []
     for row in rows:
         head, _, rest = row.partition(" ")
         if head not in ("2", "3"):
-            found.append(row)
+            styles.append(row)
         elif (n_operands == 2) == (head == "2"):
-            found.append(rest)
-    return tuple(found)
+            styles.append(rest)
+    return tuple(styles)
 
 
-def _parts(row: Mapping[str, Sequence[str]]) -> Parts:
+def _choices(row: Mapping[str, Sequence[str]]) -> Parts:
     return Parts(tuple(row["train"]), tuple(row["held_out"]))

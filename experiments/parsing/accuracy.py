@@ -84,7 +84,7 @@ def _means_by(keys: Sequence[str], rows: Sequence[Mapping[str, float]]) -> dict[
 
 
 def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    found: dict[str, Any] = {"n": len(rows)}
+    means: dict[str, Any] = {"n": len(rows)}
     for name in dict.fromkeys(name for row in rows for name in row):
-        found[name] = round(float(np.mean([row[name] for row in rows if name in row])), 4)
-    return found
+        means[name] = round(float(np.mean([row[name] for row in rows if name in row])), 4)
+    return means

@@ -44,8 +44,8 @@ def restore(out: Path) -> None:
     table = (parser.folder / parser.manifest.table).resolve()
     config: Any = AutoConfig.from_pretrained(table.parent / "torch" / "query_0_Transformer")
     tensors = {
-        one.name: numpy_helper.to_array(one)
-        for one in onnx.load(parser.folder / GRAPH).graph.initializer
+        tensor.name: numpy_helper.to_array(tensor)
+        for tensor in onnx.load(parser.folder / GRAPH).graph.initializer
     }
     flat = {name for name, value in tensors.items() if value.ndim == 2}
     matrices = [_matrix(tensors, name) for _, name in sorted(map(_numbered, flat)) if name]
@@ -56,10 +56,10 @@ def restore(out: Path) -> None:
     names = [f"encoder.encoder.layer.{layer}.{part}" for layer in layers for part in _OF_LAYER]
     weights = dict(zip([f"{name}.weight" for name in (*names, *_OF_HEAD)], matrices, strict=True))
     words = read_tensors([table])
-    parts = [words[name] for name in (parser.manifest.values, parser.manifest.scales)]
-    weights["encoder.embeddings.word_embeddings.weight"] = dequantise(*parts)
-    own = {name.removeprefix(_PREFIX): value for name, value in tensors.items()}
-    weights |= {name: own[name] for name in model.state_dict() if name in own}
+    table_parts = [words[name] for name in (parser.manifest.values, parser.manifest.scales)]
+    weights["encoder.embeddings.word_embeddings.weight"] = dequantise(*table_parts)
+    named = {name.removeprefix(_PREFIX): value for name, value in tensors.items()}
+    weights |= {name: named[name] for name in model.state_dict() if name in named}
     model.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
     check_agreement(model.eval(), parser, TEXTS)
     model.save(out, parser.folder / parser.manifest.tokenizer, parser.threshold)

@@ -91,23 +91,23 @@ def parse_unseen(lines: Iterable[str], where: str = "the text") -> list[UnseenQu
     >>> print(one.labelled.parsed.tree(one.labelled.text))
     And(parts=(Atom(text='moths of Borneo'), Not(part=Atom(text='moths of Java'))))
     """
-    found = []
+    queries = []
     for number, line in enumerate(lines, 1):
         if not line or line.startswith("#"):
             continue
-        parts = line.split("\t")
-        if len(parts) != 3 or parts[0] not in FORMS:
+        fields = line.split("\t")
+        if len(fields) != 3 or fields[0] not in FORMS:
             raise DataError(f"{where}:{number}: not a known form, a domain and a labelled text")
-        text, operands = parse_labelled(parts[2])
-        form = FORMS[parts[0]]
+        text, operands = parse_labelled(fields[2])
+        form = FORMS[fields[0]]
         if len(operands) not in form.n_operands or not all(operands) or re.search("[<>]", text):
-            raise DataError(f"{where}:{number}: the labels do not fit the form {parts[0]}")
+            raise DataError(f"{where}:{number}: the labels do not fit the form {fields[0]}")
         tree = form_tree(len(operands) - form.n_negated, form.n_negated, form.joiner)
         labelled = label_tree(text, tree, operands)
         if labelled is None:
-            raise DataError(f"{where}:{number}: the operands cannot be joined as {parts[0]}")
-        found.append(UnseenQuery(parts[0], parts[1], labelled))
-    return found
+            raise DataError(f"{where}:{number}: the operands cannot be joined as {fields[0]}")
+        queries.append(UnseenQuery(fields[0], fields[1], labelled))
+    return queries
 
 
 @lru_cache(maxsize=1)

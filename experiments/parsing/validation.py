@@ -57,7 +57,7 @@ def validation_queries() -> tuple[ValidationQuery, ...]:
     """Return the queries in file order."""
     name = "validation_queries.txt"
     lines = files("experiments.parsing").joinpath(name).read_text(encoding="utf-8").splitlines()
-    found = []
+    queries = []
     for number, line in enumerate(lines, 1):
         if not line or line.startswith("#"):
             continue
@@ -66,8 +66,8 @@ def validation_queries() -> tuple[ValidationQuery, ...]:
         labelled = label_tree(text, parse(formula), operands)
         if labelled is None or len(operands) != sum(1 for _ in atoms(parse(formula))):
             raise DataError(f"{name}:{number}: the operands cannot be joined as {formula}")
-        found.append(ValidationQuery(kind, labelled))
-    return tuple(found)
+        queries.append(ValidationQuery(kind, labelled))
+    return tuple(queries)
 
 
 def error_kind(expected: QueryTree, parsed: QueryTree) -> str:
@@ -78,12 +78,12 @@ def error_kind(expected: QueryTree, parsed: QueryTree) -> str:
     """
     if structure(expected) == structure(parsed):
         return ""
-    signs, found = sorted(operand_signs(expected)), sorted(operand_signs(parsed))
+    signs, parsed_signs = sorted(operand_signs(expected)), sorted(operand_signs(parsed))
     is_wrong = (
         isinstance(expected, Atom),
         isinstance(parsed, Atom),
-        len(signs) != len(found),
-        signs != found,
+        len(signs) != len(parsed_signs),
+        signs != parsed_signs,
         True,
     )
     return ERRORS[is_wrong.index(True)]

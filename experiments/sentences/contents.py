@@ -115,17 +115,17 @@ def _taxa_skeletons(
     template: str, kind: str, *, unseen: bool
 ) -> tuple[tuple[str, bool, frozenset[str]], ...]:
     """Return the skeletons that operands of a shape can take, with their slots."""
-    found = {
+    pairs = {
         (wording.skeleton, wording.takes_request)
         for wording in wordings()[template]
         if wording.is_unseen == unseen and wording.shape in ("any", kind)
     }
-    return tuple((skeleton, takes, slots_of(skeleton)) for skeleton, takes in sorted(found))
+    return tuple((skeleton, takes, slots_of(skeleton)) for skeleton, takes in sorted(pairs))
 
 
 @lru_cache(maxsize=16)
 def _category_skeletons(template: str, *, unseen: bool) -> tuple[tuple[str, bool], ...]:
-    found = {
+    pairs = {
         (wording.skeleton, wording.takes_request)
         for wording in wordings()[template]
         if wording.is_unseen == unseen
@@ -133,9 +133,9 @@ def _category_skeletons(template: str, *, unseen: bool) -> tuple[tuple[str, bool
         # "species that are ..." fits only taxa.
         and "species" not in wording.skeleton
     }
-    own = {row["template"]: row["skeletons"] for row in package_table(*_TABLE)["structure"]}
-    ours = [raw for raw in own[template] if not unseen or families_of(raw)]
-    return (*sorted(found), *((raw.removeprefix("!"), raw[0] != "!") for raw in ours))
+    by_template = {row["template"]: row["skeletons"] for row in package_table(*_TABLE)["structure"]}
+    ours = [raw for raw in by_template[template] if not unseen or families_of(raw)]
+    return (*sorted(pairs), *((raw.removeprefix("!"), raw[0] != "!") for raw in ours))
 
 
 @lru_cache(maxsize=1)

@@ -1,8 +1,9 @@
 """Dense retrieval that understands *and*, *or* and *not*.
 
-Public names load on first use, so ``import boolattn`` costs nothing. It makes Bool-BERT known to
-transformers' ``Auto`` classes, and so to ``SentenceTransformer``, once these are imported. It
-turns off the telemetry of onnxruntime, which otherwise starts when that is imported.
+Public names load on first use, so ``import boolattn`` costs nothing. ``from boolattn import
+BoolBertModel`` registers Bool-BERT with transformers' ``Auto`` classes, and so with
+``SentenceTransformer``. ``import boolattn`` turns off the telemetry of onnxruntime, which otherwise
+starts when that is imported.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ import time
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from boolattn.auto_classes import register_when_imported
-
 if TYPE_CHECKING:
     from boolattn import search
     from boolattn.attention.config import BoolAttnConfig
+    from boolattn.encoder.bool_bert import BoolBertModel
     from boolattn.encoder.torch_encoder import TorchEncoder
     from boolattn.encoder.tower_storage import save_towers
     from boolattn.encoder.towers import build_towers, encode_queries, query_encoder
@@ -33,6 +33,7 @@ STARTED = time.perf_counter()
 
 _HOME = {
     "BoolAttnConfig": "boolattn.attention.config",
+    "BoolBertModel": "boolattn.encoder.bool_bert",
     "BoolattnError": "boolattn.errors",
     "BooleanRetriever": "boolattn.search",
     "Operator": "boolattn.query.tree",
@@ -68,6 +69,7 @@ __all__ = [  # noqa: RUF022 - grouped as a reader meets them
     "encode_queries",
     "query_encoder",
     "shipped_model",
+    "BoolBertModel",
     "TorchEncoder",
     "search",
     "Searcher",
@@ -103,4 +105,3 @@ def __dir__() -> list[str]:
 
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-register_when_imported()

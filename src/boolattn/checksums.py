@@ -45,8 +45,8 @@ def check_sums(folder: Path) -> bool:
 
 
 def _loaded(folder: Path) -> set[str]:
-    found = (p for p in folder.rglob("*") if p.suffix in _LOADED or p.name in _LOADED_NAMES)
-    return {path.relative_to(folder).as_posix() for path in found if path.name != SUMS}
+    loaded = (p for p in folder.rglob("*") if p.suffix in _LOADED or p.name in _LOADED_NAMES)
+    return {path.relative_to(folder).as_posix() for path in loaded if path.name != SUMS}
 
 
 def write_manifest(path: Path, values: Mapping[str, Any]) -> None:
@@ -60,15 +60,15 @@ def read_manifest(path: Path) -> dict[str, Any]:
     check_regular(path)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        own = values.pop("checksum", None)
+        checksum = values.pop("checksum", None)
         sums = values["files"].items()
         is_right = all(isinstance(text, str) for pair in sums for text in pair)
     except (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         raise DataError(f"{path} is damaged ({_reason(error)}); {DAMAGED}") from error
     # Parsers exported before checksums existed have none.
-    if not is_right or (own is None and path.name != "parser.json"):
+    if not is_right or (checksum is None and path.name != "parser.json"):
         raise DataError(f"{path} is damaged: it is no manifest; {DAMAGED}")
-    if own is not None and own != _checksum(values):
+    if checksum is not None and checksum != _checksum(values):
         raise DataError(f"{path} was changed: its checksum differs; {DAMAGED}")
     return dict(values)
 
@@ -111,15 +111,17 @@ def verify(folder: Path, sums: Mapping[str, str], manifest: str, remedy: str = D
 def _stamp(folder: Path, sums: Mapping[str, str], manifest: str) -> str:
     lines = [json.dumps(dict(sums), sort_keys=True)]
     for name in sums:
-        path, given = folder / name, PurePosixPath(name)
-        if given.is_absolute() or ".." in given.parts:
+        path, relative = folder / name, PurePosixPath(name)
+        if relative.is_absolute() or ".." in relative.parts:
             raise DataError(f"{name!r} in {folder / manifest} leads out of the model's folder")
         try:
-            own = path.stat()
+            status = path.stat()
         except (OSError, ValueError) as error:
             raise DataError(f"{path} is missing; {DAMAGED}") from error
         check_regular(path)
-        lines.append(f"{name} {own.st_size} {own.st_mtime_ns} {own.st_ctime_ns} {own.st_ino}")
+        lines.append(
+            f"{name} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
+        )
     return "\n".join(lines)
 
 

@@ -36,8 +36,8 @@ _SCRATCH, _LOCK, _NEW_S = "boolattn-scratch-", "lock", 60.0
 
 def cache_folder() -> Path:
     """Return the folder of cached files: ``$BOOLATTN_CACHE``, or one in the user's cache."""
-    if own := os.environ.get("BOOLATTN_CACHE"):
-        return Path(own).expanduser()
+    if named := os.environ.get("BOOLATTN_CACHE"):
+        return Path(named).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "boolattn"
 
@@ -182,10 +182,10 @@ def text_hash(rows: Iterable[Sequence[str]]) -> str:
     return digest.hexdigest()
 
 
-def require(what: str, packages: tuple[str, ...], extra: str) -> None:
+def require(feature: str, packages: tuple[str, ...], extra: str) -> None:
     """Raise if a package of an extra is not installed."""
     if missing := [name for name in packages if find_spec(name) is None]:
-        raise MissingDataError(f"{what} needs {missing[0]}; pip install 'boolattn[{extra}]'")
+        raise MissingDataError(f"{feature} needs {missing[0]}; pip install 'boolattn[{extra}]'")
 
 
 def import_zstandard() -> Any:  # noqa: ANN401 - a module

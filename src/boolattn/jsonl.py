@@ -128,8 +128,8 @@ def check_fields(
         if name not in row:
             present = ", ".join(row)
             raise DataError(f"{path}:{number}: the field {name!r} is missing; there are {present}")
-        found = type(row[name]).__name__
-        raise DataError(f"{path}:{number}: the field {name!r} must be {kind.__name__}, not {found}")
+        expected, actual = kind.__name__, type(row[name]).__name__
+        raise DataError(f"{path}:{number}: the field {name!r} must be {expected}, not {actual}")
 
 
 def _plain(error: Exception) -> str:
@@ -137,9 +137,11 @@ def _plain(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def too_long(what: str, limit: int) -> DataError:
+def too_long(subject: str, limit: int) -> DataError:
     """Return the error for a line, or a file, that is longer than a limit."""
-    return DataError(f"{what} has more than {limit / 1e6:.6g} MB; if that is right, --max-line MB")
+    return DataError(
+        f"{subject} has more than {limit / 1e6:.6g} MB; if that is right, --max-line MB"
+    )
 
 
 def _raw_lines(path: Path, limit: int) -> Iterator[bytes]:

@@ -51,21 +51,21 @@ def check_folder(folder: Path) -> bool:
 
 def parts_of(folder: Path) -> list[Path]:
     """Return the folder and those of its modules, after a check of where they are."""
-    found = {folder: None}
+    folders = {folder: None}
     if (folder / MODULES).is_file():
         modules = _read(folder / MODULES, list)
         pairs = [(m.get("path"), m.get("type")) if isinstance(m, dict) else (0, 0) for m in modules]
-        found |= dict.fromkeys(_inside(folder, folder / MODULES, pairs))
-    for part in list(found):
+        folders |= dict.fromkeys(_inside(folder, folder / MODULES, pairs))
+    for part in list(folders):
         if (part / ROUTER).is_file():
             types = _read(part / ROUTER, dict).get("types")
             pairs = list(types.items()) if isinstance(types, dict) else [(0, 0)]
-            found |= dict.fromkeys(_inside(part, part / ROUTER, pairs))
-    return list(found)
+            folders |= dict.fromkeys(_inside(part, part / ROUTER, pairs))
+    return list(folders)
 
 
 def _inside(folder: Path, file: Path, pairs: Iterable[tuple[Any, Any]]) -> list[Path]:
-    found = []
+    folders = []
     for name, kind in pairs:
         if not isinstance(name, str) or not isinstance(kind, str):
             raise DataError(f"{file} is damaged: a module needs a path and a type; {DAMAGED}")
@@ -76,19 +76,19 @@ def _inside(folder: Path, file: Path, pairs: Iterable[tuple[Any, Any]]) -> list[
             )
         if not is_inside(folder, name):
             raise DataError(f"{file}: the module {name[:80]!r} is outside the folder; {DAMAGED}")
-        found.append(folder / name)
-    return found
+        folders.append(folder / name)
+    return folders
 
 
 def is_inside(folder: Path, name: str) -> bool:
     """Whether a relative name leads to a place inside a folder."""
-    given = PurePosixPath(name)
-    if given.is_absolute() or ".." in given.parts or "\0" in name:
+    relative = PurePosixPath(name)
+    if relative.is_absolute() or ".." in relative.parts or "\0" in name:
         return False
-    place = folder / name
+    path = folder / name
     # A hub's cache has links to files elsewhere, but none to folders.
-    place = place if place.is_dir() else place.parent
-    return place.resolve().is_relative_to(folder.resolve())
+    path = path if path.is_dir() else path.parent
+    return path.resolve().is_relative_to(folder.resolve())
 
 
 def _check_part(part: Path) -> None:
@@ -118,11 +118,11 @@ def _check_part(part: Path) -> None:
 
 def _read(path: Path, kind: type) -> Any:  # noqa: ANN401 - JSON
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
         raise DataError(f"{path} is damaged ({reason}); {DAMAGED}") from error
-    if not isinstance(found, kind):
-        what = "a list" if kind is list else "an object"
-        raise DataError(f"{path} is damaged: it holds no JSON {what}; {DAMAGED}")
-    return found
+    if not isinstance(value, kind):
+        expected = "a list" if kind is list else "an object"
+        raise DataError(f"{path} is damaged: it holds no JSON {expected}; {DAMAGED}")
+    return value

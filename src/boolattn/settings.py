@@ -150,8 +150,8 @@ def _check(name: str, hint: Any, kind: str, value: Any) -> None:  # noqa: ANN401
 def check_types(settings: Any) -> None:  # noqa: ANN401 - any dataclass
     """Refuse values of settings that are not of the type that their field names."""
     hints: dict[str, Any] = _settings_hints(settings.__class__)
-    for one in fields(settings):
-        _check(one.name, hints[one.name], str(one.type), getattr(settings, one.name))
+    for item in fields(settings):
+        _check(item.name, hints[item.name], str(item.type), getattr(settings, item.name))
 
 
 @cache
@@ -161,8 +161,8 @@ def _settings_hints(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
     """Make a function refuse arguments that are not of the type that its signature names."""
-    own = signature(function)
-    kinds = {name: str(parameter.annotation) for name, parameter in own.parameters.items()}
+    parameters = signature(function)
+    kinds = {name: str(parameter.annotation) for name, parameter in parameters.parameters.items()}
     hints: dict[str, Any] = {}
 
     @wraps(function)
@@ -170,8 +170,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
         # At the first call: by then all of the module's names are there.
         if not hints:
             hints.update({"return": Any}, **_hints(function))
-        for name, value in own.bind(*args, **kwargs).arguments.items():
-            if name in hints and own.parameters[name].kind is not Parameter.VAR_KEYWORD:
+        for name, value in parameters.bind(*args, **kwargs).arguments.items():
+            if name in hints and parameters.parameters[name].kind is not Parameter.VAR_KEYWORD:
                 _check(name, hints[name], kinds[name], value)
         return function(*args, **kwargs)
 

@@ -17,8 +17,9 @@ from benchmark_data import taxa
 from boolattn.cli.data import app
 from boolattn.data.beir import read_beir
 from boolattn.data.built.taxa import FORMAT, TaxaManifest
-from boolattn.data.catalog import CATALOG, DataOptions, open_dataset, open_negation
+from boolattn.data.catalog import CATALOG, DataOptions, open_dataset
 from boolattn.data.quest import load_quest_intro
+from boolattn.data.sentences import generate
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.jsonl import read_jsonl, write_jsonl
 
@@ -50,35 +51,12 @@ def test_list_names_every_data_set_with_its_licence():
 def test_stats_count_by_split_and_template():
     stats = as_json("stats", "quest-intro", *QUEST)
     assert stats["n_documents"] == 30
-    assert stats["coverage"]["train"]["n_kept"] == 3
     assert stats["splits"]["train"]["_ that are not _"] == 1
     assert sum(stats["splits"]["train"].values()) == 3
     result = run("stats", "quest-intro", *QUEST)
-    assert "train: kept 3 of 5 queries, 15 of 21 gold documents" in result.stdout
     assert "_ that are not _" in result.stdout
     assert result.stdout.startswith("QUEST-intro: 30 documents\n")
     assert result.stderr == ""
-
-
-def test_show_prints_examples():
-    text = run("show", "quest-intro", "-n", "1", "--split", "train", *QUEST).stdout
-    assert text.startswith(
-        "train  owls not found in Avalon\n    train-0  _ that are not _  animals"
-    )
-    assert "operands: Owls | Fauna of Avalon" in text
-    assert "excluded 3: " in text
-    assert "\nval  " not in text
-    spread = as_json("show", "quest-intro", "-n", "2", "--split", "train", *QUEST)["train"]
-    assert [query["id"] for query in spread] == ["train-0", "train-1"]
-    spread = as_json("show", "quest-intro", "-n", "2", "--split", "generated_val", *QUEST)
-    first, second = (int(q["id"].split("-")[-1]) for q in spread["generated_val"])
-    assert (first, second > 10) == (0, True)
-    chosen = as_json("show", "quest-intro", "--template", "_ or _", *QUEST)
-    assert chosen["train"] == []
-    assert [query["template"] for query in chosen["val"]] == ["_ or _"]
-    assert isinstance(chosen["val"][0]["gold"], list)
-    with pytest.raises(ConfigError, match="no split 'dev'; there are train, val"):
-        run("show", "quest-intro", "--split", "dev", *QUEST)
 
 
 def test_build_writes_a_folder_that_can_be_read(tmp_path):
@@ -94,26 +72,11 @@ def test_build_writes_a_folder_that_can_be_read(tmp_path):
         run("build", "quest-intro", "--out", str(out), *QUEST)
 
 
-def negation_folder(tmp_path):
-    for sample, name in (("cd-sco.txt", "x-CD-SCO-training-1.txt"), ("sfu.conll", "SFU_dev.conll")):
-        (tmp_path / name).write_bytes((SAMPLES / "negation" / sample).read_bytes())
-    return ("--from", str(tmp_path))
-
-
-def test_negation(tmp_path):
-    folder = negation_folder(tmp_path)
-    assert as_json("stats", "cd-sco", *folder)["splits"]["train"] == {"": 4}
-    assert "dev" in run("stats", "sfu", *folder).stdout
-    shown = run("show", "sfu", *folder).stdout
-    assert shown.startswith("dev  It [does] [n't] _boil_ , [nor] _whistle_ .\n")
-
-
 def test_boolquestions_by_name():
     folder = ("--from", str(SAMPLES / "boolquestions"))
     stats = as_json("stats", "boolquestions-msmarco", *folder)
     assert set(stats["splits"]["eval"]) == {"not", "and", "or"}
-    shown = run("show", "boolquestions-nq", *folder).stdout
-    assert "gold 1: Sailor" in shown
+    assert as_json("stats", "boolquestions-nq", *folder)["n_documents"]
 
 
 @pytest.fixture
@@ -153,7 +116,7 @@ def test_taxa_are_built_once_and_cached(taxa_builds):
     assert "taxa-small: 1 documents" in first.stdout
     assert "3/5 making sets" in first.stderr
     assert "making sets" not in first.stdout
-    assert "train  moths\n" in run("show", "taxa").stdout
+    assert "train" in run("stats", "taxa").stdout
     assert taxa_builds == ["small"]
     run("stats", "taxa", "--size", "full")
     assert taxa_builds == ["small", "full"]
@@ -213,13 +176,9 @@ def test_sentences(tmp_path):
     run("build", "sentences", "-n", "5", "--seed", "3", "--out", str(out))
     rows = [row for _, row in read_jsonl(out, {"text": str, "template": str, "cues": list})]
     assert len(rows) == 5
-    shown = as_json("show", "sentences", "-n", "5", "--seed", "3")
-    assert [row["text"] for row in shown["sentences"]] == [row["text"] for row in rows]
-    other = as_json("show", "sentences", "-n", "5", "--seed", "4")
-    assert other != shown
-    assert rows[0]["text"] in run("show", "sentences", "-n", "5", "--seed", "3").stdout
-    assert sum(as_json("stats", "sentences")["splits"]["sentences"].values()) == 1000
-    assert "_ that are not _" in run("stats", "sentences").stdout
+    again = [asdict(sentence) for sentence in generate(5, 3)]
+    assert [row["text"] for row in again] == [row["text"] for row in rows]
+    assert [sentence.text for sentence in generate(5, 4)] != [row["text"] for row in rows]
 
 
 def test_errors_are_one_line(tmp_path, monkeypatch):
@@ -229,10 +188,8 @@ def test_errors_are_one_line(tmp_path, monkeypatch):
         run("stats", "trec")
     with pytest.raises(MissingDataError, match=r"no folder .*quest-intro for quest-intro; put"):
         run("stats", "quest-intro")
-    with pytest.raises(MissingDataError, match=r"no cd-sco in .*; put files there that fit"):
-        open_negation("cd-sco", tmp_path)
-    with pytest.raises(ConfigError, match="cd-sco has no queries; those with queries are taxa"):
-        run("build", "cd-sco", "--out", str(tmp_path / "x"))
+    with pytest.raises(ConfigError, match="sentences has no queries; those with queries are taxa"):
+        run("stats", "sentences")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConfigError, match="no output given for beir: add --out FOLDER"):
         run("build", "beir")

@@ -14,20 +14,13 @@ from pathlib import Path
 import pytest
 
 from boolattn.data.catalog import DataOptions, open_dataset
-from boolattn.data.quest import Coverage, fetch_quest, load_quest, load_quest_intro, read_documents
+from boolattn.data.quest import fetch_quest, load_quest, load_quest_intro, read_documents
 from boolattn.data.records import Operand
 from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.query.structure import TEMPLATES
 from boolattn.query.tree import Operator
-from experiments.quest_queries import (
-    generate_queries,
-    generated_choice,
-    generated_training,
-    generated_validation,
-    split_categories,
-    with_generated,
-)
+from experiments.quest_queries import generate_queries, split_categories, with_generated
 
 SAMPLE = Path(__file__).parent / "samples" / "quest-intro"
 REAL = os.environ.get("BOOLATTN_QUEST_INTRO", "")
@@ -46,15 +39,15 @@ def quest():
 
 def test_coverage_rule_keeps_and_counts(quest):
     # Five queries: "ghosts" has a third of its gold, "only lost things" none.
-    assert quest.coverage["train"] == Coverage(n_queries=5, n_kept=3, n_gold=21, n_gold_kept=15)
+    assert len(quest.splits["train"]) == 3
     assert [query.text for query in quest.splits["train"]][1] == "Newts"
     assert "Lost newt" not in quest.splits["train"][1].gold
-    assert quest.coverage["val"].n_kept == 2
+    assert len(quest.splits["val"]) == 2
 
 
 def test_stricter_and_looser_coverage():
-    assert load_quest_intro(SAMPLE, min_share=0.0).coverage["train"].n_kept == 4
-    assert load_quest_intro(SAMPLE, min_share=1.0).coverage["train"].n_kept == 1
+    assert len(load_quest_intro(SAMPLE, min_share=0.0).splits["train"]) == 4
+    assert len(load_quest_intro(SAMPLE, min_share=1.0).splits["train"]) == 1
     with pytest.raises(ConfigError, match=r"between 0 and 1, got 1\.5"):
         load_quest_intro(SAMPLE, min_share=1.5)
 
@@ -162,7 +155,7 @@ def test_official_files_from_the_cache_and_offline(folder, monkeypatch):
     (folder / "val.jsonl").unlink()
     folder.rename(folder.parent / "quest")
     monkeypatch.setenv("BOOLATTN_CACHE", str(folder.parent))
-    assert load_quest(splits=["val"]).coverage["val"].n_kept == 2
+    assert len(load_quest(splits=["val"]).splits["val"]) == 2
     with pytest.raises(ConfigError, match="QUEST has no 'dev'; it has train, train_aug"):
         fetch_quest(["dev"])
 
@@ -312,8 +305,8 @@ def test_held_out_categories_stay_held_out(quest, seed):
     assert "Finches" in split.held_out
     # What neither names is divided, so training keeps some of it too.
     assert set(split.train) - quest.named["train"]
-    train = operand_names(generated_training(quest, 100, seed=seed))
-    val = operand_names(generated_validation(quest, 100, seed=seed))
+    splits = with_generated(quest, n_train=100, n_val=100, seed=seed).splits
+    train, val = (operand_names(splits[f"generated_{name}"]) for name in ("train", "val"))
     assert train
     assert val
     assert not train & (val | quest.named["val"])
@@ -345,25 +338,26 @@ def test_with_generated_adds_splits(quest):
     made = ["generated_train", "generated_val", "generated_choice"]
     assert list(more.splits) == ["train", "val", *made]
     assert more.splits["train"] == quest.splits["train"]
-    assert more.splits["generated_val"] == generated_validation(quest, 14)
+    assert len(more.splits["generated_train"]) == len(more.splits["generated_val"]) == 14
 
 
 def test_what_is_chosen_by_is_neither_trained_on_nor_reported(quest):
-    trained = (*quest.splits["train"], *generated_training(quest, 3))
-    chosen = operand_names(generated_choice(quest, trained, 50))
+    splits = with_generated(quest, n_train=3, n_val=100, n_choice=50).splits
+    chosen = operand_names(splits["generated_choice"])
     assert chosen
-    assert not chosen & operand_names(trained)
-    assert not chosen & (quest.named["val"] | operand_names(generated_validation(quest, 100)))
+    assert not chosen & operand_names((*splits["train"], *splits["generated_train"]))
+    assert not chosen & (quest.named["val"] | operand_names(splits["generated_val"]))
     # Training less leaves more to choose by.
-    assert chosen < operand_names(generated_choice(quest, (), 50))
+    less = with_generated(replace(quest, splits={}), n_train=0, n_choice=50)
+    assert chosen < operand_names(less.splits["generated_choice"])
 
 
 @pytest.mark.skipif(not REAL, reason="BOOLATTN_QUEST_INTRO names no folder")
 def test_real_quest_intro():
     quest = load_quest_intro(Path(REAL))
     assert len(quest.documents) == 271_995
-    assert quest.coverage["train"].n_kept == 594
-    assert quest.coverage["val"].n_kept == 143
+    assert len(quest.splits["train"]) == 594
+    assert len(quest.splits["val"]) == 143
     more = with_generated(quest)
     val = more.splits["generated_val"]
     assert len(val) == 2000

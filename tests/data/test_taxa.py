@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import sys
 import tomllib
 from collections import Counter
@@ -20,6 +21,7 @@ from benchmark_data.taxa import build, source, wordings
 from benchmark_data.taxa import places as places_module
 from benchmark_data.taxa.places import are_apart, places_of
 from benchmark_data.taxa.sets import SHARES, split_of
+from boolattn.checksums import verify
 from boolattn.data import records
 from boolattn.data.built.taxa import load
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
@@ -68,8 +70,13 @@ def rows(folder):
 
 
 @pytest.fixture(scope="session")
-def documents(benchmark_small):
-    return {document.id: document for document in benchmark_small.documents()}
+def dataset_small(benchmark_small):
+    return benchmark_small.dataset()
+
+
+@pytest.fixture(scope="session")
+def documents(dataset_small):
+    return {document.id: document for document in dataset_small.documents}
 
 
 @pytest.mark.slow
@@ -91,7 +98,7 @@ def test_the_manifest_tells_what_is_there(benchmark_small, documents, rows):
         assert manifest.queries[split] == Counter(row["template"] for row in rows[split])
         assert set(manifest.queries[split]) == set(TEMPLATES)
         assert min(manifest.queries[split].values()) >= 20
-    benchmark_small.verify()
+    verify(benchmark_small.folder, manifest.files, "manifest.json")
 
 
 @cache
@@ -231,18 +238,18 @@ def test_splits_share_no_document_in_their_sets(rows):
     assert touched["validation"].isdisjoint(asked)
 
 
-def test_only_unseen_uses_held_out_wordings(benchmark_small):
+def test_only_unseen_uses_held_out_wordings(dataset_small):
     held_out = {w.name: w.is_unseen for row in wordings.wordings().values() for w in row}
     for split in SPLITS:
-        queries = benchmark_small.queries(split)
+        queries = dataset_small.splits[split]
         exposures, _, names = zip(*(query.wording.partition(":") for query in queries), strict=True)
         assert {held_out[name] for name in names} == {split == "unseen"}
         assert set(exposures) == {"unseen" if split == "unseen" else "seen"}
         assert len({query.id for query in queries}) == len(queries)
 
 
-def test_records_are_what_the_file_says(benchmark_small, rows):
-    for query, row in zip(benchmark_small.queries("unseen"), rows["unseen"], strict=True):
+def test_records_are_what_the_file_says(dataset_small, rows):
+    for query, row in zip(dataset_small.splits["unseen"], rows["unseen"], strict=True):
         assert (query.id, query.text, query.template) == (row["id"], row["text"], row["template"])
         assert query.gold == set(row["gold"])
         assert query.excluded == set(row["excluded"])
@@ -252,10 +259,9 @@ def test_records_are_what_the_file_says(benchmark_small, rows):
         ]
 
 
-def test_operands_of_an_opened_benchmark_name_what_the_sets_were_made_of(benchmark_small):
-    dataset = benchmark_small.dataset()
+def test_operands_of_an_opened_benchmark_name_what_the_sets_were_made_of(dataset_small):
+    dataset = dataset_small
     assert list(dataset.splits) == list(SPLITS)
-    assert dataset.splits["test"] == benchmark_small.queries("test")
     for query in (query for queries in dataset.splits.values() for query in queries):
         sets = records.answer_sets(query.template, [one.members for one in query.operands])
         assert (sets.gold, sets.excluded, sets.partial) == (
@@ -370,23 +376,21 @@ def test_a_build_tells_its_steps_and_does_not_overwrite(tmp_path):
 def test_a_damaged_folder_is_refused_in_one_line(tmp_path):
     folder = tmp_path / "t"
     build(folder, "full")
-    opened = load(folder)
-    with (folder / "train.jsonl").open("a", encoding="utf-8") as handle:
-        handle.write('{"id": "x", "text": "y"\n')
-    complaints = [opened.verify, lambda: opened.queries("train"), lambda: opened.queries("dev")]
-    (folder / "test.jsonl").write_text(
-        '{"id":"x","text":"y","template":"_","operands":[1],"gold":[]}\n'
-    )
-    complaints.append(lambda: opened.queries("test"))
-    (folder / "unseen.jsonl").write_text(
-        '{"id":"x","text":"y","template":"_","operands":[],"gold":[],"sets":[1]}\n'
-    )
-    complaints.append(lambda: opened.queries("unseen"))
+    lines = {
+        "train": '{"id": "x", "text": "y"\n',
+        "test": '{"id":"x","text":"y","template":"_","operands":[1],"gold":[]}\n',
+        "unseen": '{"id":"x","text":"y","template":"_","operands":[],"gold":[],"sets":[1]}\n',
+    }
+    complaints = []
+    for split, line in lines.items():
+        copy = shutil.copytree(folder, tmp_path / split)
+        (copy / f"{split}.jsonl").write_text(line)
+        complaints.append(load(copy).dataset)
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "manifest.json").write_text('{"format": "boolattn-taxa-0"}')
     complaints += [lambda: load(tmp_path / "old"), lambda: load(tmp_path / "none")]
-    expected = ["test.jsonl has the hash", "train.jsonl:", "no split 'dev'", "test.jsonl:1:"]
-    expected += ["unseen.jsonl:1:", "boolattn-taxa-0", "boolattn data build taxa"]
+    expected = ["train.jsonl:1:", "test.jsonl:1:", "unseen.jsonl:1:"]
+    expected += ["boolattn-taxa-0", "boolattn data build taxa"]
     for complain, text in zip(complaints, expected, strict=True):
         with pytest.raises(BoolattnError, match=re.escape(text)) as error:
             complain()

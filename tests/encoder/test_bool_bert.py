@@ -5,9 +5,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel
 
-import boolattn.encoder
 from boolattn import BoolAttnConfig, attach
-from boolattn.encoder import BoolBertConfig, BoolBertModel
+from boolattn.encoder.bool_bert import BoolBertConfig, BoolBertModel
 from boolattn.errors import ConfigError, GateError, UnsupportedEncoderError
 from boolattn.plugin import plugin_of
 from tests.conftest import FAMILIES, TEXTS, trained
@@ -160,4 +159,3 @@ def test_input_embeddings_can_be_replaced(tiny_encoder):
     new = torch.nn.Embedding(220, 32)
     model.set_input_embeddings(new)
     assert model.backbone.embeddings.word_embeddings is new
-    assert boolattn.encoder.BoolBertModel is BoolBertModel

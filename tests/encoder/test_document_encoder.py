@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from boolattn import BoolAttnConfig
-from boolattn.encoder import DocumentEncoder, build_towers, document_encoder
-from boolattn.encoder.document_encoder import group
+from boolattn.encoder import document_encoder
+from boolattn.encoder.document_encoder import DocumentEncoder, group
+from boolattn.encoder.towers import build_towers
 from boolattn.errors import ConfigError
 from tests.conftest import FAMILIES, TEXTS
 

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from boolattn import BoolAttnConfig, TorchEncoder
 from boolattn.cli import app
-from boolattn.encoder import build_towers, query_encoder
 from boolattn.encoder.export import quantisation
 from boolattn.encoder.export.folder import export_model
 from boolattn.encoder.export.graphs import TowerGraph
+from boolattn.encoder.towers import build_towers, query_encoder
 from boolattn.encoders.int8 import write_torch
 from boolattn.encoders.models import load_model, torch_folder
 from boolattn.encoders.onnx_encoder import OnnxEncoder

@@ -5,7 +5,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from boolattn import BoolAttnConfig, attach, detach, load, save
-from boolattn.encoder import build_towers, query_encoder, save_towers
+from boolattn.encoder.tower_storage import save_towers
+from boolattn.encoder.towers import build_towers, query_encoder
 from boolattn.errors import ConfigError
 from boolattn.plugin import plugin_of
 from tests.conftest import attach_trained

@@ -8,8 +8,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.config import BoolAttnConfig
-from boolattn.encoder import build_towers, query_encoder
 from boolattn.encoder.torch_encoder import TorchEncoder
+from boolattn.encoder.towers import build_towers, query_encoder
 from boolattn.errors import MissingDataError
 from boolattn.plugin.install import plugin_of
 from tests.conftest import trained

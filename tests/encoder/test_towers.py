@@ -12,15 +12,10 @@ from transformers import AutoModel, AutoTokenizer
 
 import boolattn
 from boolattn import BoolAttnConfig, attach
-from boolattn.encoder import (
-    BoolBertModel,
-    Card,
-    build_towers,
-    encode_queries,
-    query_encoder,
-    save_towers,
-    settings_of,
-)
+from boolattn.encoder.bool_bert import BoolBertModel
+from boolattn.encoder.card import Card
+from boolattn.encoder.tower_storage import save_towers
+from boolattn.encoder.towers import build_towers, encode_queries, query_encoder, settings_of
 from boolattn.errors import ConfigError, DataError, GateError, MissingDataError
 from boolattn.plugin import plugin_of
 from tests.conftest import TEXTS, trained

@@ -185,7 +185,7 @@ def test_hybrid_search_and_strict_not(folder, tmp_path):
             "strict NOT needs a model that parses",
         ),
         (["bm25", "--on", "nowhere"], ConfigError, "no data set 'nowhere'; there are taxa"),
-        (["bm25", "--on", "sfu"], ConfigError, "sfu has no queries"),
+        (["bm25", "--on", "sentences"], ConfigError, "sentences has no queries"),
         (["bm25", "--split", "dev"], ConfigError, "no split 'dev'; there are test"),
         (["bm25", "--metric", "map"], ConfigError, "unknown metric 'map'"),
         (["bm25", "--gate", "open"], ConfigError, "unknown gate 'open'; there are own, label"),

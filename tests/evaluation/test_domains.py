@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from boolattn.cli import app
-from boolattn.data.passages import read_msmarco, read_pairs
+from boolattn.data.pairs import read_pairs
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.evaluation import domains, figures
@@ -242,20 +242,3 @@ def test_pairs_in_two_forms_and_their_accuracy(tmp_path):
         read_pairs(tmp_path / "test.jsonl")
     with pytest.raises(MissingDataError, match=r"no \.csv or \.jsonl"):
         read_pairs(tmp_path / "nothing")
-
-
-def test_one_relevant_passage_in_msmarcos_files(tmp_path):
-    (tmp_path / "collection.tsv").write_text("0\tA cat.\n1\tA dog.\n2\tA cow.\n")
-    (tmp_path / "queries.dev.small.tsv").write_text("7\tdog\n8\tcow\n")
-    (tmp_path / "qrels.dev.small.tsv").write_text("7\t0\t1\t1\n8\t0\t2\t1\n")
-    data = read_msmarco(tmp_path)
-    assert {query.id: query.gold for query in data.splits["dev.small"]} == {"7": {"1"}, "8": {"2"}}
-    done = run("evaluate", "bm25", "--on", "msmarco", "--data", tmp_path,
-               "--metric", "mrr@10", "--out", tmp_path / "out")  # fmt: skip
-    assert "1.000" in done.output
-    (tmp_path / "qrels.dev.small.tsv").write_text("7 0 9 1\n")
-    with pytest.raises(DataError, match="'9' is not in"):
-        read_msmarco(tmp_path)
-    (tmp_path / "queries.dev.small.tsv").write_text("7\tdog\tcow\n")
-    with pytest.raises(DataError, match=r"queries\.dev\.small\.tsv:1: 2 columns"):
-        read_msmarco(tmp_path)

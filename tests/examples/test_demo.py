@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 from boolattn import BoolAttnConfig
 from boolattn.cli import app
 from boolattn.data.built.taxa import FORMAT, SPLITS, WORDINGS_SHA256, TaxaManifest, load
-from boolattn.data.records import Dataset, Document
-from boolattn.encoder import build_towers, save_towers
+from boolattn.data.records import Document
+from boolattn.encoder.tower_storage import save_towers
+from boolattn.encoder.towers import build_towers
 from boolattn.encoders.models import MINILM_VARIABLE, minilm_folder, shipped_model
 from boolattn.errors import ConfigError, MissingDataError, QueryError
 from boolattn.evaluation.benchmark import prepare
@@ -136,8 +137,8 @@ def test_extra_queries_are_judged_by_metadata():
 
 
 def test_results_are_marked_by_the_benchmarks_judgements(data):
-    queries = load(data).queries("unseen")
-    searches = choose_queries(queries, list(load(data).documents()), 5)
+    dataset = load(data).dataset()
+    searches = choose_queries(dataset.splits["unseen"], list(dataset.documents), 5)
     shown = next(one for one in searches if one.query.id == "unseen-5-00000")
     assert {shown.judge(name) for name in shown.query.excluded} == {EXCLUDED}
     assert [one.kind for one in searches if one.is_from_benchmark] == ["NOT", "AND"]
@@ -192,17 +193,11 @@ def _demo(data, *options):
 
 def _check_table(output, data):
     """Compare the plain encoder's row with what `boolattn evaluate` measures."""
-    benchmark = load(data)
-    dataset = Dataset(
-        name="taxa",
-        documents=tuple(benchmark.documents()),
-        splits={"unseen": benchmark.queries("unseen")},
-    )
-    ready = prepare(dataset, ["unseen"])
+    ready = prepare(load(data).dataset(), ["unseen"])
     judgements = ready.splits["unseen"]
     names = ("r_precision", "leak", "excluded_before_full")
     one_vector = SystemOptions(is_composed=False)
-    ranking = open_system("minilm", ready, one_vector).rank(judgements, len(dataset.documents))
+    ranking = open_system("minilm", ready, one_vector).rank(judgements, len(ready.documents))
     values = measure(ranking, judgements, names)
     precision, leak, order = (np.nanmean(values[name]) for name in names)
     row = re.search(r"^ ?all-MiniLM-L6-v2 unchanged +(.*\d.*)$", output, re.MULTILINE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -80,13 +79,6 @@ def test_an_unknown_name_is_refused_with_the_known_ones(files, capsys):
     assert "no system 'plan'; there are plain, plain-fixed" in capsys.readouterr().err
 
 
-def test_list_shows_the_runs(files, capsys):
-    assert main(arguments(files, "plain,corrected-label", verb="list")) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "to do beir minilm corrected-label 0"
-    assert len(lines) == 2
-
-
 def test_seeds_must_be_numbers(files, capsys):
     assert main([*arguments(files, "plain"), "--seeds", "one"]) == 2
     assert "seeds are whole numbers separated by commas, got 'one'" in capsys.readouterr().err
@@ -101,24 +93,26 @@ def test_the_report_compares_with_plain_towers(files, capsys):
     assert "| plain towers, fixed positives | none | 2 | ." in page
     assert re.search(r"fixed positives \| none \| test \| [+-]\S+ \[\S+, \S+\] p \S+", page)
     assert str(files) not in page
-    first, second = json.loads((out / "summary.json").read_text())
-    assert first["against"] == {}
-    assert second["splits"]["test"]["seeds"] == [0, 1]
-    comparison = second["against"]["test"]["r_precision"]
-    means = [line["splits"]["test"]["means"]["r_precision"] for line in (first, second)]
-    assert comparison["difference"] == pytest.approx(
-        np.mean(means[1]) - np.mean(means[0]), abs=1e-4
-    )
+    [shown] = re.findall(r"fixed positives \| none \| test \| ([+-])(\S+) \[", page)
     # Against another line the difference has the other sign.
-    against = ("--against", "plain-fixed,plain_text", "--no-figures")
+    against = ("--against", "plain-fixed,plain_text")
     assert main(["report", "--runs", str(files / "out/runs"), "--out", str(out), *against]) == 0
-    first, _ = json.loads((out / "summary.json").read_text())
-    other = first["against"]["test"]["r_precision"]
-    assert other["difference"] == -comparison["difference"]
+    page = (out / "tables.md").read_text()
+    [other] = re.findall(r"plain towers \| none \| test \| ([+-])(\S+) \[", page)
+    assert shown[1] == other[1]
+    assert shown[0] != other[0] or shown[1] == ".000"
     assert "Compared with plain-fixed, plain_text:" in (out / "tables.md").read_text()
     for wrong in ("plain", "plain,nothing", "plain,plain_text,more"):
-        own = ["report", "--runs", str(files / "out/runs"), "--out", str(out), "--against", wrong]
-        assert main(own) == 2
+        command = [
+            "report",
+            "--runs",
+            str(files / "out/runs"),
+            "--out",
+            str(out),
+            "--against",
+            wrong,
+        ]
+        assert main(command) == 2
         assert f"no finished run of {wrong!r}" in capsys.readouterr().err
     assert main(["report", "--runs", str(files / "data"), "--out", str(out)]) == 2
     assert "no finished run below" in capsys.readouterr().err
@@ -132,7 +126,6 @@ def test_a_system_that_left_the_code_keeps_its_rows(files):
     Run(RunKey("beir", "minilm", "composed", 0), rows, plain.details).save(folder)
     assert main(["report", "--runs", str(folder), "--out", str(out)]) == 0
     assert "| composed, parsed | none | 1 | ." in (out / "tables.md").read_text()
-    assert not list(out.glob("*.png"))
 
 
 def test_bm25_has_no_encoder_and_stands_in_the_table_of_each(files, capsys):
@@ -167,7 +160,7 @@ def test_no_optional_package_is_needed():
         "def find(name, path=None, target=None):\n"
         "    return None if name.split('.')[0] in lacking else own(name, path, target)\n"
         "machinery.PathFinder.find_spec = find\n"
-        "import experiments.report, experiments.negation.learner\n"
+        "import experiments.report\n"
         "import boolattn.reproduction.execution, experiments.parsing.quality\n"
         "sys.exit(bool(set(lacking) & set(sys.modules)))\n"
     )

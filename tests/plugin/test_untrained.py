@@ -10,7 +10,7 @@ from transformers import AutoModel
 import boolattn
 from boolattn import BoolAttnConfig, attach
 from boolattn.attention.boolattn import BoolAttn
-from boolattn.encoder import BoolBertModel
+from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.plugin import plugin_of, recording
 from tests.conftest import FAMILIES, trained
 from tests.plugin.test_attach import ATTENTIONS, OPEN

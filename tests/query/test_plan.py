@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from boolattn.attention.config import BoolAttnConfig
-from boolattn.encoder import build_towers
 from boolattn.encoder.torch_encoder import TorchEncoder
+from boolattn.encoder.towers import build_towers
 from boolattn.query.parsed_query import ParsedQuery
 from boolattn.query.plan import plan_queries
 from boolattn.query.reading import ReadingOptions, read_queries, read_trees

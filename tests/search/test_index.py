@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from boolattn.encoder import build_towers
 from boolattn.encoder.torch_encoder import TorchEncoder
+from boolattn.encoder.towers import build_towers
 from boolattn.errors import (
     ConfigError,
     DataError,

@@ -11,9 +11,10 @@ from sentence_transformers import SentenceTransformer
 
 from boolattn import BoolAttnConfig
 from boolattn.data.records import Dataset, Document, Query
-from boolattn.encoder import build_towers, encode_queries, save_towers
 from boolattn.encoder.labelled_encoder import LabelledEncoder
 from boolattn.encoder.torch_encoder import TorchEncoder
+from boolattn.encoder.tower_storage import save_towers
+from boolattn.encoder.towers import build_towers, encode_queries
 from boolattn.encoders.models import minilm_folder
 from boolattn.errors import ConfigError, DataError, GateError
 from boolattn.evaluation.benchmark import prepare

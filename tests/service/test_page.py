@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boolattn import BoolAttnConfig
-from boolattn.encoder import build_towers
+from boolattn.encoder.towers import build_towers
 from boolattn.encoders.models import minilm_folder
 from tests.service.browser import CONTRAST, needs_browser, search, services
 from tests.service.conftest import WordSearcher

@@ -19,7 +19,8 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from boolattn.cli import app
-from boolattn.encoder import build_towers, save_towers
+from boolattn.encoder.tower_storage import save_towers
+from boolattn.encoder.towers import build_towers
 from boolattn.errors import BoolattnError, ConfigError
 from boolattn.search import Document, Searcher, load_model
 from boolattn.service.app import create_app

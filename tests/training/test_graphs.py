@@ -174,12 +174,14 @@ def test_what_is_recorded_knows_nothing_of_other_passes(parts):
     alive = encode(towers, features, "query")
     vectors = weights.call(tuple(features.values()))
     torch.testing.assert_close(vectors, alive, atol=0, rtol=0)
-    assert all(a is b for a, b in zip(towers.parameters(), weights.own.values(), strict=True))
+    assert all(
+        a is b for a, b in zip(towers.parameters(), weights.parameters.values(), strict=True)
+    )
     gradients = weights.gradients(vectors, vectors.detach())
     assert all(value.grad is None for value in towers.parameters())
     assert not _leaves(alive) & _leaves(vectors)
     alive.backward(alive.detach())
-    expected = [weights.own[name].grad for name in weights.wanted]
+    expected = [weights.parameters[name].grad for name in weights.wanted]
     torch.testing.assert_close(list(gradients), expected, atol=1e-6, rtol=1e-5)
     assert weights.are_current()
     next(towers.parameters()).data = next(towers.parameters()).data.clone()

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from boolattn.encoder import build_towers, packed
+from boolattn.encoder import packed
 from boolattn.encoder.packed import can_pack
+from boolattn.encoder.towers import build_towers
 from boolattn.plugin.backend import BACKENDS
 from boolattn.training import retrieval
 from boolattn.training.launch import make_steps

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from boolattn.encoder import query_encoder
-from boolattn.encoder.towers import document_tower
+from boolattn.encoder.towers import document_tower, query_encoder
 from boolattn.errors import ConfigError, DataError
 from boolattn.plugin import attach, save
 from boolattn.training.towers import load_encoder, make_towers

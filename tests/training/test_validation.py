@@ -6,51 +6,44 @@ import pytest
 import torch
 
 from boolattn.data.records import Query
+from boolattn.evaluation.judgements import Judgements
 from boolattn.training import validation
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.towers import make_towers
-from boolattn.training.validation import Validator, encode, sample_documents, sample_queries
+from boolattn.training.validation import Validator, encode_queries
+from tests.conftest import trained
 
 
-def test_metrics_by_hand(tokenizer, monkeypatch):
+def test_metrics_by_hand(monkeypatch):
     queries = [
         Query(id="1", text="a", gold=frozenset("ab"), excluded=frozenset("cd")),
         Query(id="2", text="b", gold=frozenset("e")),
     ]
-    rows = dict(zip("abcdef", range(10, 16), strict=True))
+    rows = {name: row for row, name in enumerate("abcdef")}
     # The first query finds a, c, b, f, d, e; the second f, e, a, b, c, d.
     scores = torch.tensor([[6.0, 4, 5, 2, 1, 3], [4, 3, 2, 1, 5, 6]])
-    found = {"document": torch.eye(6), "query": scores}
-    monkeypatch.setattr(validation, "encode", lambda towers, tokens, rows, task, *_: found[task])
-    validator = Validator(queries, None, rows, tokenizer, 8)
+    monkeypatch.setattr(validation, "document_encoder", lambda _: lambda texts: torch.eye(6))
+    monkeypatch.setattr(validation, "encode_queries", lambda _, judged, *__: scores[-len(judged) :])
     expected = {"recall@100": 1.0, "r_precision": (1 / 2 + 0) / 2, "leak": 1 / 2}
+    validator = Validator(Judgements.of(queries, rows), list("abcdef"))
     assert validator(torch.nn.Module()) == pytest.approx(expected)
-    found["query"] = scores[1:]
-    assert Validator(queries[1:], None, rows, tokenizer, 8)(torch.nn.Module())["leak"] == 0
+    validator = Validator(Judgements.of(queries[1:], rows), list("abcdef"))
+    assert validator(torch.nn.Module())["leak"] == 0
 
 
-def test_sampling_is_seeded_and_keeps_judged_documents(dataset):
-    rows = {document.id: row for row, document in enumerate(dataset.documents)}
-    queries = dataset.splits["train"]
-    assert sample_queries(queries, 5, 0) == sample_queries(queries, 5, 0)
-    assert sample_queries(queries, 5, 0) != sample_queries(queries, 5, 1)
-    assert len(sample_queries(queries, 0, 0)) == len(queries)
-    asked = sample_queries(queries, 5, 0)
-    sampled = sample_documents(asked, rows, 3, 0)
-    wanted = {name for query in asked for name in (*query.gold, *query.excluded)}
-    assert wanted <= set(sampled)
-    assert len(wanted) <= len(sampled) <= len(wanted) + 3
-    assert sample_documents(asked, rows, 0, 0) == rows
-
-
-def test_vectors_are_those_of_the_towers_own_encode(preset, tokenizer, dataset):
-    towers = make_towers(preset()).eval()
-    texts = [document.text for document in dataset.documents][:9]
-    tokens = Tokens(tokenizer, texts, 32)
-    for task, own in (("document", towers.encode_document), ("query", towers.encode_query)):
-        with torch.inference_mode():
-            found = encode(towers, tokens, range(9), task, 4)
-        torch.testing.assert_close(found, own(texts, convert_to_tensor=True), atol=1e-5, rtol=0)
+def test_a_validator_samples_queries_and_documents_and_takes_labels(preset, corpus, dataset):
+    validator = corpus.validator(preset(), "validation", 5, 20)
+    assert len(validator.judgements) == 5
+    assert len(validator.texts) == validator.judgements.n_documents < len(dataset.documents)
+    chosen = preset("plugin.gate=label")
+    towers = trained(make_towers(chosen).eval())
+    validator = corpus.validator(chosen, "validation")
+    assert validator.operators == ("and", "or", "not")
+    judged = validator.judgements
+    labelled, closed = (encode_queries(towers, judged, o) for o in (("not",), ()))
+    assert not torch.allclose(labelled, closed)
+    plain = towers.encode_query(list(judged.texts), convert_to_tensor=True)
+    torch.testing.assert_close(closed, plain, atol=1e-5, rtol=0)
 
 
 def test_a_text_is_tokenised_once_and_cut(tokenizer, monkeypatch):

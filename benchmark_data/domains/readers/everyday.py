@@ -35,7 +35,7 @@ def recipes(files: Sequence[Path], size: str) -> Iterator[Item]:
             seen.add(title)
             # "Egg" and "eggs" are one ingredient.
             details = row["ingredients_details"].get("en", ())
-            foods = [_form(one["name"], forms) for one in details]
+            foods = [_form(detail["name"], forms) for detail in details]
             time, energy = int(minutes["value"]), int(row["calories"])
             facts = f"{title}. For {meal}, ready in {time} minutes, {energy} calories. Ingredients:"
             labels = {
@@ -80,10 +80,10 @@ def news(files: Sequence[Path], size: str) -> Iterator[Item]:
         if len(text.split()) < _MIN_WORDS or not row.get("topics"):
             continue
         labels = {
-            "topic": [tables[one] for one in row["topics"] if one in tables],
+            "topic": [tables[topic] for topic in row["topics"] if topic in tables],
             "place": [
-                tables.get(one) or capwords(one.replace("-", " "))
-                for one in row.get("places") or ()
+                tables.get(country) or capwords(country.replace("-", " "))
+                for country in row.get("places") or ()
             ],
         }
         yield Item(row["id"], (row.get("title") or "").capitalize(), text, labels)
@@ -99,7 +99,7 @@ def encyclopedia(files: Sequence[Path], size: str) -> Iterator[Item]:
     for row in rows:
         text, topic = row["extract"], row["topic"]
         labels = {"section": [sections[topic]] if topic in sections else []}
-        labels["date"] = [f"the {found} century" for found in _CENTURY.findall(cut(text))]
+        labels["date"] = [f"the {number} century" for number in _CENTURY.findall(cut(text))]
         words = [word.strip(".,;:()\"'") for word in cut(text).split()]
         mentions = map(" ".join, longest_names(words, names))
         labels["mention"] = [name for name in mentions if name != row["title"]]

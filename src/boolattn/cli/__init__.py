@@ -110,8 +110,8 @@ def main() -> None:
         sys.exit(2)
     except OSError as error:  # a file that cannot be read, for example
         # A full disk names no file.
-        place = f": {str(error.filename)[:200]}" if error.filename else ""
-        typer.echo(f"boolattn: {error.strerror or error}{place}", err=True)
+        file = f": {str(error.filename)[:200]}" if error.filename else ""
+        typer.echo(f"boolattn: {error.strerror or error}{file}", err=True)
         sys.exit(2)
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]

@@ -61,15 +61,15 @@ class Domains:
             if domains.others_of(split):
                 groups = {label: domains.groups_of(results) for label, results in systems.items()}
                 values[split] = {
-                    label: {row: group.means for row, group in own.items()}
-                    for label, own in groups.items()
+                    label: {row: group.means for row, group in rows.items()}
+                    for label, rows in groups.items()
                 }
                 table = _grouped_table(split, groups)
             else:
                 path = self.out / f"{stem(results.system, results.dataset, split)}.png"
                 figures.save(figures.by_domain([*systems.values()]), path)
                 note(f"figure: {path}")
-                values[split] = {label: domains.rows_of(one) for label, one in systems.items()}
+                values[split] = {label: domains.rows_of(r) for label, r in systems.items()}
                 table = tables.domains_table([*systems.values()])
             if not as_json:
                 console(width=tables.WIDTH).print(table)
@@ -94,7 +94,7 @@ def _grouped_table(split: str, groups: Mapping[str, Mapping[str, GroupMeans]]) -
     from boolattn.evaluation import domains, tables
 
     sections = [
-        {f"{label}: {row}": group for row, group in own.items()} for label, own in groups.items()
+        {f"{label}: {row}": group for row, group in rows.items()} for label, rows in groups.items()
     ]
     metrics = ("r_precision", "leak", domains.WRONG_DROPS, "mrr@10")
     return tables.groups_table(f"{split}: means by domain", metrics, sections)

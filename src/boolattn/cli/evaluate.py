@@ -92,17 +92,17 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     system = open_system(model, benchmark, options)
     if system.gate == "closed":
         note("note: this model needs oracle labels; without --gate label its gate stays closed")
-    screen, found = console(width=tables.WIDTH), []
+    screen, measured = console(width=tables.WIDTH), []
     for part in benchmark.splits:
-        found.append(_evaluate_split(system, benchmark, part, chosen, name, out))
+        measured.append(_evaluate_split(system, benchmark, part, chosen, name, out))
         if not as_json:
-            screen.print(tables.split_table(found[-1], screen.width))
+            screen.print(tables.split_table(measured[-1], screen.width))
     if as_json:
-        overall = {one.split: {"n": one.overall.n, **one.overall.means} for one in found}
-        values = {"system": found[0].system, "gate": system.gate, "splits": overall}
+        overall = {r.split: {"n": r.overall.n, **r.overall.means} for r in measured}
+        values = {"system": measured[0].system, "gate": system.gate, "splits": overall}
         print_json(values, indent=2)
-    elif len(found) > 1:
-        screen.print(tables.overall_table(found, screen.width))
+    elif len(measured) > 1:
+        screen.print(tables.overall_table(measured, screen.width))
 
 
 def compare(  # noqa: PLR0913 - options of a command line
@@ -126,8 +126,8 @@ def compare(  # noqa: PLR0913 - options of a command line
     systems = [average(results) for results in seeds]
     groups = {"": systems}
     if by:
-        groups = {name: [one.only(by, name) for one in systems] for name in systems[0].by(by)}
-    grouped = [name for name in _GROUPED if all(name in one.values for one in systems)]
+        groups = {name: [system.only(by, name) for system in systems] for name in systems[0].by(by)}
+    grouped = [name for name in _GROUPED if all(name in system.values for system in systems)]
     compared = {
         name: compare_results(*pair, metrics=metrics or (grouped if by else None), seed=seed)
         for name, pair in groups.items()

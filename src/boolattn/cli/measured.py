@@ -73,6 +73,6 @@ def _note_missing(ranking: Ranking, split: str, depth: int) -> None:
         note(f"note: {limit}, and metrics use up to {depth:,}; the rest counts as not found")
 
 
-def stem(*parts: str) -> str:
+def stem(*words: str) -> str:
     """Join words into the name of a file."""
-    return re.sub(r"[^\w.]+", "-", "-".join(parts)).strip("-")
+    return re.sub(r"[^\w.]+", "-", "-".join(words)).strip("-")

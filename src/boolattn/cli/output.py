@@ -48,21 +48,21 @@ def console(*, markup: bool = False, stderr: bool = False, width: int = 0) -> Co
     """Return a console that prints texts as they are; ``width`` is that of a file."""
     from rich.console import Console
 
-    found = Console(markup=markup, stderr=stderr, highlight=False, emoji=False)
-    if width and not found.is_terminal:
-        found.width = width
-    return found
+    shown = Console(markup=markup, stderr=stderr, highlight=False, emoji=False)
+    if width and not shown.is_terminal:
+        shown.width = width
+    return shown
 
 
 def print_json(value: object, *, indent: int | None = None) -> None:
     """Print a value as JSON; numbers that JSON does not have become null."""
 
-    def finite(one: Any) -> Any:  # noqa: ANN401 - any JSON value
-        if isinstance(one, dict):
-            return {key: finite(item) for key, item in one.items()}
-        if isinstance(one, list | tuple):
-            return [finite(item) for item in one]
-        return None if isinstance(one, float) and not math.isfinite(one) else one
+    def finite(plain: Any) -> Any:  # noqa: ANN401 - any JSON value
+        if isinstance(plain, dict):
+            return {key: finite(item) for key, item in plain.items()}
+        if isinstance(plain, list | tuple):
+            return [finite(item) for item in plain]
+        return None if isinstance(plain, float) and not math.isfinite(plain) else plain
 
     typer.echo(json.dumps(finite(value), ensure_ascii=False, indent=indent, default=sorted))
 

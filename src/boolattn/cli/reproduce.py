@@ -13,11 +13,11 @@ from typer import Argument, Option
 
 from boolattn.cli.output import note
 
-What = Literal["table1", "table2", "table3", "table4", "figure1", "figure3", "sizes"]
+Target = Literal["table1", "table2", "table3", "table4", "figure1", "figure3"]
 
 
 def reproduce(  # noqa: PLR0913 - one parameter for each option
-    what: Annotated[What, Argument(help="A table or figure of the paper.")],
+    target: Annotated[Target, Argument(help="A table or figure of the paper.")],
     out: Annotated[Path, Option(help="Folder of runs and results.")] = Path("reproduced"),
     preset: Annotated[str, Option(help="Data set, encoder and settings; default: demo.")] = "",
     data: Annotated[str, Option(metavar="[NAME=]FOLDER", help="As in quest=FOLDER.")] = "",
@@ -38,12 +38,9 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
     from boolattn.reproduction import model_figures
     from boolattn.reproduction import reproduce as reproduction
 
-    if model is not None and what != "figure1":
-        raise typer.BadParameter(f"--model is for figure1; leave it out for {what}")
-    if what == "sizes":
-        typer.echo(model_figures.count_sizes(out))
-        return
-    if what == "figure1":
+    if model is not None and target != "figure1":
+        raise typer.BadParameter(f"--model is for figure1; leave it out for {target}")
+    if target == "figure1":
         typer.echo(model_figures.figure1(model, out))
         return
     import torch
@@ -53,22 +50,22 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
 
     torch.set_num_threads(threads)
     request = reproduction.make_request(
-        what,
+        target,
         preset,
         data,
         encoder,
         seeds=parse_seeds(seeds),
         changes=changes or [],
-        starts=dict(_start(one) for one in start or []),
+        starts=dict(map(_start, start or [])),
     )
     if stored is not None:
-        typer.echo(reproduction.show_stored(what, request, stored, out, note))
+        typer.echo(reproduction.show_stored(target, request, stored, out, note))
         return
     command = shlex.join(["boolattn", *sys.argv[1:]])
     # A later table may start from the models.
     paths = Paths(runs=out / "runs", work=out / "work", command=command, keep_models=True)
     started = time.monotonic()
-    typer.echo(reproduction.reproduce(what, request, paths, note))
+    typer.echo(reproduction.reproduce(target, request, paths, note))
     note(f"{time.monotonic() - started:.0f} s; results are in {out}")
 
 

@@ -92,25 +92,26 @@ def _print(result: SearchResult, fields: list[str], k: int, start: float, *, exp
 
     out, err = console(markup=True), console(stderr=True)
     err.print(coloured_query(result))
-    how = ["hybrid"] * result.hybrid + ["strict NOT"] * result.strict_not
+    search_modes = ["hybrid"] * result.hybrid + ["strict NOT"] * result.strict_not
     if not result.is_composed:
-        how.insert(0, f"searched with one vector: {result.why_one_vector}")
+        search_modes.insert(0, f"searched with one vector: {result.why_one_vector}")
     if result.is_composed or result.parsed != result.tree:
         tree = Text(result.parsed_text)
         for operator, style in _OPERATORS.items():
             tree.highlight_regex(rf"(?<![^ (]){operator}(?= )", style)
         err.print("parsed as", tree, end="")
-        how.insert(0, f"confidence {result.confidence:.0%}")
-        err.print(f"   ({'; '.join(how)})", style="dim")
+        search_modes.insert(0, f"confidence {result.confidence:.0%}")
+        err.print(f"   ({'; '.join(search_modes)})", style="dim")
     else:
-        err.print("; ".join(how), style="dim")
+        err.print("; ".join(search_modes), style="dim")
     for warning in (*result.warnings, *result.notes):
         err.print(f"note: {warning}", style="yellow")
     if result.hits:
         out.print(_table(result, result.hits, fields, explain=explain))
     if result.left_out:
         shown = ", ".join(
-            f"{one.title or one.id} ({one.why})" for one in result.left_out[:_LEFT_OUT]
+            f"{document.title or document.id} ({document.why})"
+            for document in result.left_out[:_LEFT_OUT]
         )
         more = ", …" if len(result.left_out) > _LEFT_OUT else ""
         err.print(Text(f"left out: {shown}{more}", style="dim"))
@@ -152,7 +153,7 @@ def _table(
             )
         cells: list[str | Text] = [str(rank), f"{hit.score:.3f}"]
         if has_ranks:
-            cells += [str(own) if own <= SHORTLIST else f">{SHORTLIST}" for own in hit.ranks]
+            cells += [str(n) if n <= SHORTLIST else f">{SHORTLIST}" for n in hit.ranks]
         if fields:
             values = (_value(result, hit, rank, name) for name in fields)
             cells += [Text("" if v is None else str(v)[: 2 * SNIPPET]) for v in values]

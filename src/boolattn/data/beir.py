@@ -140,8 +140,8 @@ def _query(row: Mapping[str, Any], metadata: Mapping[str, Any], where: str) -> Q
     if template and template not in known:
         raise DataError(f"{where}: unknown template {template!r}; known: {', '.join(known)}")
     try:
-        own = {"id": row["_id"], "text": row["text"], "gold": (), "excluded": ()}
-        return read_query({**_NO_METADATA, **metadata, **own})
+        fields = {"id": row["_id"], "text": row["text"], "gold": (), "excluded": ()}
+        return read_query({**_NO_METADATA, **metadata, **fields})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{where}: the query's metadata cannot be read ({error})") from error
 

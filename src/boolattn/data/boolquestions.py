@@ -155,8 +155,8 @@ def _any_rows(
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     _check_collection(config.removesuffix("-corpus"))
     home = folder / config
-    if parts := sorted(home.glob(f"{split}*.parquet")):
-        for path in parts:
+    if paths := sorted(home.glob(f"{split}*.parquet")):
+        for path in paths:
             yield from _parquet_rows(path, fields)
         return
     remedy = f"download it from the hub's {REPOSITORY}, or give parquet files {split}*.parquet"

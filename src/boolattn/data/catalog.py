@@ -17,12 +17,11 @@ from boolattn.files import cache_folder, checkout_module
 from boolattn.settings import check_types, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from boolattn.data.negation import Negation
     from boolattn.data.records import Dataset
 
-Kind = Literal["queries", "negation", "sentences"]
+Kind = Literal["queries", "sentences"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,6 @@ class DataOptions:
     folder: Path | None = None  # folder of its files; each data set has a default
     size: str = "small"  # size of a benchmark that is built ("small" or "full")
     seed: int = 0  # for generated data
-    n: int = 10_000  # number of records of a generated data set
     tell: Callable[[str], None] | None = None  # called with a line of progress
     splits: Sequence[str] = ()  # splits that are needed, beside those that are always read
     only: tuple[str, ...] = ()  # domains of a benchmark of domains; none means all
@@ -77,19 +75,11 @@ def open_dataset(name: str, options: DataOptions | None = None) -> Dataset:
     return _OPENERS[name](options or DataOptions())
 
 
-def open_negation(name: str, folder: Path | None = None) -> Mapping[str, Iterator[Negation]]:
-    """Open "cd-sco" or "sfu": a stream of records for each split."""
-    from boolattn.data.negation import READERS, find_negation
-
-    home = _folder(name, folder, "negation-scope")
-    return {split: READERS[name](path) for split, path in find_negation(name, home).items()}
-
-
 def _folder(name: str, folder: Path | None, cached: str) -> Path:
     """Return the folder given, or that of the environment variable, or that of the cache."""
     variable = f"BOOLATTN_{name.upper().replace('-', '_')}"
-    if folder is None and (own := os.environ.get(variable)):
-        folder = Path(own).expanduser()
+    if folder is None and (named := os.environ.get(variable)):
+        folder = Path(named).expanduser()
     folder = folder or cache_folder() / cached
     if not folder.is_dir():
         raise MissingDataError(
@@ -111,9 +101,10 @@ def _open_quest_intro(options: DataOptions) -> Dataset:
     from boolattn.data.quest import load_quest_intro
 
     quest = load_quest_intro(_folder("quest-intro", options.folder, "quest-intro"))
-    # The splits that are generated from categories need experiments/ of a checkout.
     module = checkout_module("experiments.quest_queries")
     if not quest.categories or module is None:
+        if options.tell and quest.categories:
+            options.tell("no generated splits: experiments/ of the source repository makes them")
         return quest
     generated: Dataset = module.with_generated(quest, seed=options.seed)
     return generated
@@ -151,7 +142,7 @@ def build_taxa(folder: Path, options: DataOptions) -> None:
     """Build the taxa benchmark and report progress."""
     tell = options.tell or (lambda line: None)
     _builder("taxa").build(
-        folder, options.size, progress=lambda what, step, steps: tell(f"{step}/{steps} {what}")
+        folder, options.size, progress=lambda task, step, steps: tell(f"{step}/{steps} {task}")
     )
 
 
@@ -168,8 +159,8 @@ def domains_folder(options: DataOptions) -> Path:
     """Return the cache folder of the domains benchmark; its name changes with the wordings."""
     from boolattn.data.built.domains import FORMAT, WORDINGS_SHA256
 
-    parts = (FORMAT, options.size, *options.only, WORDINGS_SHA256[:8])
-    return cache_folder() / "-".join(parts)
+    words = (FORMAT, options.size, *options.only, WORDINGS_SHA256[:8])
+    return cache_folder() / "-".join(words)
 
 
 def build_domains(folder: Path, options: DataOptions) -> None:
@@ -191,15 +182,9 @@ def _builder(name: str) -> Any:  # noqa: ANN401 - a module outside the wheel
 
 
 def _open_pairs(options: DataOptions) -> Dataset:
-    from boolattn.data.passages import read_pairs
+    from boolattn.data.pairs import read_pairs
 
     return read_pairs(_named_path("pairs", options))
-
-
-def _open_msmarco(options: DataOptions) -> Dataset:
-    from boolattn.data.passages import read_msmarco
-
-    return read_msmarco(_named_path("msmarco", options))
 
 
 def _named_path(name: str, options: DataOptions) -> Path:
@@ -217,5 +202,4 @@ _OPENERS: Mapping[str, Callable[[DataOptions], Dataset]] = {
     "boolquestions-nq": partial(_open_boolquestions, "NaturalQuestions"),
     "beir": _open_beir,
     "pairs": _open_pairs,
-    "msmarco": _open_msmarco,
 }

@@ -156,6 +156,6 @@ def check_sum(path: Path, sha256: str, message: str) -> None:
     if not sha256:
         return
     with path.open("rb") as handle:
-        found = hashlib.file_digest(handle, "sha256").hexdigest()
-    if found != sha256.lower():
-        raise DataError(f"{message} (SHA-256 {found[:12]}…, wanted {sha256[:12]}…)")
+        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+    if digest != sha256.lower():
+        raise DataError(f"{message} (SHA-256 {digest[:12]}…, wanted {sha256[:12]}…)")

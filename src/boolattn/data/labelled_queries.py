@@ -44,7 +44,7 @@ def write_labelled_queries(path: Path, rows: Iterable[tuple[str, LabelledQuery]]
             {
                 "text": query.text,
                 "operands": query.parsed.operands,
-                "negated": [at for at, own in enumerate(query.parsed.is_negated) if own],
+                "negated": [at for at, is_not in enumerate(query.parsed.is_negated) if is_not],
                 "gaps": [f"{gap.operator.value}{gap.level}" for gap in query.parsed.gaps],
                 "source": source,
             }
@@ -55,20 +55,20 @@ def write_labelled_queries(path: Path, rows: Iterable[tuple[str, LabelledQuery]]
 
 def read_labelled_queries(path: Path) -> dict[str, list[LabelledQuery]]:
     """Read labelled queries, by source and in file order."""
-    found: dict[str, list[LabelledQuery]] = {}
+    queries: dict[str, list[LabelledQuery]] = {}
     for number, row in read_jsonl(path, _FIELDS):
         where = f"{path}:{number}"
         if unknown := [gap for gap in row["gaps"] if gap not in _GAPS]:
             raise DataError(f"{where}: no gap is {unknown[0]!r}; known: {', '.join(_GAPS)}")
-        operands = tuple(_spans(own, len(row["text"]), where) for own in row["operands"])
+        operands = tuple(_spans(spans, len(row["text"]), where) for spans in row["operands"])
         negated = tuple(at in row["negated"] for at in range(len(operands)))
         if len(row["gaps"]) != len(operands) - 1 or sum(negated) != len(row["negated"]):
             raise DataError(f"{where}: 'negated' or 'gaps' do not fit {len(operands)} operands")
         if all(negated):
             raise DataError(f"{where}: a query has a positive operand")
         parsed = ParsedQuery(operands, negated, tuple(_GAPS[gap] for gap in row["gaps"]))
-        found.setdefault(row["source"], []).append(LabelledQuery(row["text"], parsed))
-    return found
+        queries.setdefault(row["source"], []).append(LabelledQuery(row["text"], parsed))
+    return queries
 
 
 def label_queries(queries: Iterable[Query]) -> Iterator[LabelledQuery]:

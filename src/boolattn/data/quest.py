@@ -38,20 +38,9 @@ _MARK = re.compile(r"<mark>(.*?)</mark>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
-    """How much of one file of queries the corpus covers."""
-
-    n_queries: int  # queries in the file
-    n_kept: int  # queries that the coverage rule keeps
-    n_gold: int  # gold documents of all queries
-    n_gold_kept: int  # gold documents of the kept queries that are in the corpus
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Quest(Dataset):
     """QUEST or QUEST-intro."""
 
-    coverage: Mapping[str, Coverage]  # coverage of each split
     categories: Mapping[str, frozenset[str]]  # by category; empty without a file of categories
     named: Mapping[str, frozenset[str]]  # operands in each file, also of queries left out
 
@@ -108,11 +97,10 @@ def _load(name: str, folder: Path, splits: Sequence[str], min_share: float | Non
         documents=documents,
         splits={
             split: tuple(_with_sets(query, categories) for query in queries)
-            for split, (queries, _, _) in files.items()
+            for split, (queries, _) in files.items()
         },
-        coverage={split: coverage for split, (_, coverage, _) in files.items()},
         categories=categories,
-        named={split: named for split, (_, _, named) in files.items()},
+        named={split: named for split, (_, named) in files.items()},
     )
 
 
@@ -150,33 +138,24 @@ def _read_categories(folder: Path, known: frozenset[str]) -> dict[str, frozenset
 
 def _read_queries(
     path: Path, split: str, known: frozenset[str], min_share: float | None
-) -> tuple[list[Query], Coverage, frozenset[str]]:
-    """Read the queries that are kept, their coverage, and the operands of all."""
-    kept: list[Query] = []
+) -> tuple[list[Query], frozenset[str]]:
+    """Read the queries that the corpus covers, and the operands of all."""
+    covered: list[Query] = []
     named: set[str] = set()
-    n_queries = n_gold = 0
-    for number, row in read_jsonl(path, {"query": str, "docs": list}):
+    for index, (number, row) in enumerate(read_jsonl(path, {"query": str, "docs": list})):
         where = f"{path}:{number}"
-        query = _query(f"{split}-{n_queries}", row, known, where)
-        n_queries += 1
-        n_own = len(set(row["docs"]))
-        n_gold += n_own
+        query = _query(f"{split}-{index}", row, known, where)
+        n_gold = len(set(row["docs"]))
         named.update(operand.text for operand in query.operands)
-        if min_share is None and len(query.gold) < n_own:
+        if min_share is None and len(query.gold) < n_gold:
             unknown = min(set(row["docs"]) - known)
             raise DataError(
                 f"{where}: the gold title {unknown!r} is not in the corpus; "
                 "a min_share such as 0.5 leaves out queries that cannot be scored"
             )
-        if min_share is None or (query.gold and len(query.gold) >= min_share * n_own):
-            kept.append(query)
-    coverage = Coverage(
-        n_queries=n_queries,
-        n_kept=len(kept),
-        n_gold=n_gold,
-        n_gold_kept=sum(len(query.gold) for query in kept),
-    )
-    return kept, coverage, frozenset(named)
+        if min_share is None or (query.gold and len(query.gold) >= min_share * n_gold):
+            covered.append(query)
+    return covered, frozenset(named)
 
 
 def _query(qid: str, row: Mapping[str, Any], known: frozenset[str], where: str) -> Query:
@@ -205,14 +184,14 @@ def _query(qid: str, row: Mapping[str, Any], known: frozenset[str], where: str) 
 def _span(operand: str, text: str) -> tuple[tuple[int, int], ...]:
     """Find an operand that occurs literally, once, in a paraphrase."""
     pattern = rf"(?<!\w){re.escape(operand)}(?!\w)"
-    found = [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
-    return tuple(found) if len(found) == 1 else ()
+    spans = [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
+    return tuple(spans) if len(spans) == 1 else ()
 
 
 def _with_sets(query: Query, categories: Mapping[str, frozenset[str]]) -> Query:
     """Add the members of operands and, where all are known, excluded and partial documents."""
     names = [operand.text for operand in query.operands]
-    operands = tuple(replace(one, members=categories.get(one.text)) for one in query.operands)
+    operands = tuple(replace(o, members=categories.get(o.text)) for o in query.operands)
     query = replace(query, operands=operands)
     if not query.template or not names or not all(name in categories for name in names):
         return query

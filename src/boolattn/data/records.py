@@ -31,15 +31,15 @@ def checked_documents(documents: object) -> Iterator[Document]:
     """Yield documents; anything else is refused with its place."""
     if isinstance(documents, str | bytes) or not isinstance(documents, Iterable):
         raise DataError(f"documents are a list of Document, not {type(documents).__name__}")
-    for place, document in enumerate(documents):
+    for position, document in enumerate(documents):
         if not isinstance(document, Document):
-            raise DataError(f"document {place} is no Document but {type(document).__name__}")
+            raise DataError(f"document {position} is no Document but {type(document).__name__}")
         for name in ("id", "text", "title"):
             if not isinstance(value := getattr(document, name), str):
                 kind = type(value).__name__
-                raise DataError(f"{name} of document {place} must be text, not {kind}")
+                raise DataError(f"{name} of document {position} must be text, not {kind}")
         if not isinstance(document.metadata, Mapping):
-            raise DataError(f"metadata of document {place} must be a mapping")
+            raise DataError(f"metadata of document {position} must be a mapping")
         yield document
 
 
@@ -86,7 +86,7 @@ def read_query(
     row: Mapping[str, Any], members: Sequence[frozenset[str] | None] | None = None
 ) -> Query:
     """Make a query from parsed JSON; ``members`` has the documents of each operand."""
-    parts = zip(row["operands"], members or [None] * len(row["operands"]), strict=True)
+    pairs = zip(row["operands"], members or [None] * len(row["operands"]), strict=True)
     return Query(
         id=row["id"],
         text=row["text"],
@@ -94,8 +94,8 @@ def read_query(
         template=row["template"],
         operators=tuple(map(Operator, row["operators"])),
         operands=tuple(
-            Operand(part["text"], tuple((start, end) for start, end in part["spans"]), own)
-            for part, own in parts
+            Operand(part["text"], tuple((start, end) for start, end in part["spans"]), documents)
+            for part, documents in pairs
         ),
         excluded=frozenset(row["excluded"]),
         partial=frozenset(row["partial"]),

@@ -53,7 +53,7 @@ def read_setbert(folder: Path, split: str = "train") -> Iterator[GivenSentence]:
 
 
 def label_setbert(
-    given: Iterator[GivenSentence], seed: int
+    sentences: Iterator[GivenSentence], seed: int
 ) -> Iterator[tuple[Sentence, Triplet | None]]:
     """Label sentences as the paper does: cues are replaced by equivalents, and found as words.
 
@@ -61,12 +61,12 @@ def label_setbert(
     are no scopes.
     """
     rng = random.Random(f"setbert {seed}")
-    for one in given:
-        anchor = _label(one.text, rng, one.operator)
+    for sentence in sentences:
+        anchor = _label(sentence.text, rng, sentence.operator)
         triplet = None
-        if one.same and one.other:
-            positive = _label(rng.choice(one.same), rng, one.operator)
-            triplet = Triplet(anchor, positive, _label(rng.choice(one.other), rng))
+        if sentence.same and sentence.other:
+            positive = _label(rng.choice(sentence.same), rng, sentence.operator)
+            triplet = Triplet(anchor, positive, _label(rng.choice(sentence.other), rng))
         yield anchor, triplet
 
 

@@ -117,9 +117,9 @@ class BoolBertModel(PreTrainedModel):
             shape = [*plugin.gate.cues.shape, len(plugin.gate.word_flags)]
         base = cast("PreTrainedModel", encoder.base_model)
         values = base.config.to_dict() | {"_name_or_path": base_name(base)}
-        own = BoolBertConfig(encoder=values, boolattn=asdict(plugin.config), lexicon_shape=shape)
-        own.name_or_path = base.config.name_or_path
-        return cls(own, base)
+        joint = BoolBertConfig(encoder=values, boolattn=asdict(plugin.config), lexicon_shape=shape)
+        joint.name_or_path = base.config.name_or_path
+        return cls(joint, base)
 
     def forward(
         self,
@@ -164,12 +164,12 @@ def base_name(encoder: PreTrainedModel) -> str:
 
 def _backbone(config: BoolBertConfig) -> PreTrainedModel:
     """Build the encoder with its plug-in; weights are loaded later."""
-    own = config.encoder_config
+    base = config.encoder_config
     # A family without AttentionInterface has only its own attention.
-    has_choice = own.model_type not in FAMILIES or FAMILIES[own.model_type].has_interface
+    has_choice = base.model_type not in FAMILIES or FAMILIES[base.model_type].has_interface
     # The precision of the whole model, not of the encoder's original file.
     encoder: PreTrainedModel = AutoModel.from_config(
-        own,
+        base,
         attn_implementation=config._attn_implementation if has_choice else "eager",
         dtype=torch.get_default_dtype(),
     )

@@ -54,12 +54,12 @@ def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
     table = "\n".join(f"| {key} | {_cell(value)} |" for key, value in rows.items())
     has_bias = isinstance(encoder, BoolBertModel)
     introduction = _INTRODUCTION + (_BIAS if has_bias else "")
-    parts = [_FRONT.format(licence=card.licence), f"# {name}", introduction]
-    parts += ["| | |\n|---|---|\n" + table]
+    blocks = [_FRONT.format(licence=card.licence), f"# {name}", introduction]
+    blocks += ["| | |\n|---|---|\n" + table]
     if card.command:
-        parts.append(f"Trained with\n\n```sh\n{card.command}\n```")
-    parts.append(_USAGE.format(name=name))
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+        blocks.append(f"Trained with\n\n```sh\n{card.command}\n```")
+    blocks.append(_USAGE.format(name=name))
+    return "\n\n".join(part.strip() for part in blocks) + "\n"
 
 
 _FRONT = """
@@ -82,9 +82,8 @@ _USAGE = """
 ## Usage
 
 ```python
+from boolattn import BoolBertModel  # registers it with transformers
 from sentence_transformers import SentenceTransformer
-
-import boolattn  # registers Bool-BERT with transformers
 
 model = SentenceTransformer("{name}")
 queries = model.encode_query(["moths of Borneo but not Sumatra"])
@@ -97,9 +96,8 @@ print(model.similarity(queries, documents))
 def _changes(settings: BoolAttnConfig) -> str:
     """List the settings that differ from the defaults."""
     default = asdict(BoolAttnConfig(variant=settings.variant, gate=settings.gate))
-    own = asdict(settings)
-    found = [f"{k}={own[k]}" for k in own if own[k] != default[k] and k not in ("gate", "variant")]
-    return ", ".join(found) or "defaults"
+    changed = [f"{name}={v}" for name, v in asdict(settings).items() if v != default[name]]
+    return ", ".join(changed) or "defaults"
 
 
 def _cell(text: str) -> str:

@@ -88,7 +88,7 @@ class DocumentEncoder:
         if compile_options is not None:
             first.model.compile(**{"dynamic": True, **compile_options})
         # Without the router, which only chooses the tower.
-        self._parts = [first, *list(towers.children())[1:]]
+        self._modules = [first, *list(towers.children())[1:]]
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
         """Encode texts. Shape ``(texts, dim)``, float32, on the model's device."""
@@ -97,7 +97,7 @@ class DocumentEncoder:
         dim = self.towers.truncate_dim or self.towers.get_embedding_dimension() or 0
         if not len(texts):
             return torch.zeros(0, dim, device=self.device)
-        for part in self._parts:
+        for part in self._modules:
             part.eval()
         rows, vectors = [], []
         with torch.inference_mode():
@@ -106,30 +106,30 @@ class DocumentEncoder:
                 vectors.append(self._encode(batch))
         # Made outside inference mode, so that the caller can compute gradients. The vector of a
         # text without any token is zero.
-        found = torch.zeros(len(texts), dim, device=self.device)
+        ordered = torch.zeros(len(texts), dim, device=self.device)
         if rows:
             places = torch.from_numpy(np.concatenate(rows)).to(self.device)
-            found[places] = torch.cat(vectors).float()
-        return self._without_overflow(found, texts)
+            ordered[places] = torch.cat(vectors).float()
+        return self._without_overflow(ordered, texts)
 
     def _encode(self, batch: _Batch) -> Tensor:
         features: dict[str, Any] = {"input_ids": batch.ids, "attention_mask": batch.mask}
-        given = {name: value for name, value in features.items() if value is not None}
-        features = {name: v.to(self.device, non_blocking=True) for name, v in given.items()}
+        present = {name: value for name, value in features.items() if value is not None}
+        features = {name: v.to(self.device, non_blocking=True) for name, v in present.items()}
         features["task"] = DOCUMENT
-        for part in self._parts:
+        for part in self._modules:
             features = part(features)
         vectors: Tensor = features["sentence_embedding"]
         return vectors[:, : self.towers.truncate_dim]
 
     def _batches(self, texts: Sequence[str]) -> Iterator[_Batch]:
         """Tokenise ahead in a thread; the tokenizer releases the interpreter's lock."""
-        parts = iter(_parts(texts))
+        shares = iter(_shares(texts))
         ahead: deque[Future[list[_Batch]]] = deque()
         with ThreadPoolExecutor(1, thread_name_prefix="boolattn-tokens") as pool:
             try:
                 while True:
-                    while len(ahead) < _AHEAD and (rows := next(parts, None)) is not None:
+                    while len(ahead) < _AHEAD and (rows := next(shares, None)) is not None:
                         ahead.append(pool.submit(self._prepare, texts, rows))
                     if not ahead:
                         return
@@ -148,8 +148,8 @@ class DocumentEncoder:
         for chosen in group(lengths, self.n_tokens):
             if lengths[chosen[0]]:
                 padded, mask = _pad(flat, starts[chosen], lengths[chosen], self._pad_id)
-                own = None if mask is None else self._tensor(mask)
-                batches.append(_Batch(rows[chosen], self._tensor(padded), own))
+                mask_tensor = None if mask is None else self._tensor(mask)
+                batches.append(_Batch(rows[chosen], self._tensor(padded), mask_tensor))
         return batches
 
     def _tensor(self, values: Integers) -> Tensor:
@@ -158,11 +158,11 @@ class DocumentEncoder:
 
     def _without_overflow(self, vectors: Tensor, texts: Sequence[str]) -> Tensor:
         """Encode texts that overflow in half precision again, in the model's own."""
-        own = document_tower(self.towers).model.dtype
-        if own == self.dtype or bool((is_finite := vectors.isfinite().all(-1)).all()):
+        dtype = document_tower(self.towers).model.dtype
+        if dtype == self.dtype or bool((is_finite := vectors.isfinite().all(-1)).all()):
             return vectors
         bad = (~is_finite).nonzero()[:, 0]
-        again = DocumentEncoder(self.towers, dtype=own, n_tokens=self.n_tokens)
+        again = DocumentEncoder(self.towers, dtype=dtype, n_tokens=self.n_tokens)
         vectors[bad] = again([texts[row] for row in bad.tolist()])
         return vectors
 
@@ -233,7 +233,7 @@ def _pad(
     return ids, is_token.astype(np.int64)
 
 
-def _parts(texts: Sequence[str]) -> Iterator[Integers]:
+def _shares(texts: Sequence[str]) -> Iterator[Integers]:
     """Cut the texts, longest first, into parts of similar work for the tokenizer."""
     sizes = np.array([len(text) for text in texts], dtype=np.int64)
     order = np.argsort(-sizes, kind="stable")
@@ -249,15 +249,15 @@ def _parts(texts: Sequence[str]) -> Iterator[Integers]:
 
 def _tokenizer(towers: SentenceTransformer) -> Callable[[list[str]], Sequence[Sequence[int]]]:
     """Return a function from texts to token ids."""
-    own: Any = document_tower(towers).tokenizer
-    length = settings_of(towers).document_length or own.model_max_length
-    if not getattr(own, "is_fast", False):
-        return lambda texts: own(texts, truncation=True, max_length=length)["input_ids"]
+    tokenizer: Any = document_tower(towers).tokenizer
+    length = settings_of(towers).document_length or tokenizer.model_max_length
+    if not getattr(tokenizer, "is_fast", False):
+        return lambda texts: tokenizer(texts, truncation=True, max_length=length)["input_ids"]
     # A copy: its settings are changed, and another thread may use the original.
-    fast = cast("Any", Tokenizer.from_str(own.backend_tokenizer.to_str()))
+    fast = cast("Any", Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()))
     fast.no_padding()
-    fast.enable_truncation(length, direction=own.truncation_side)
-    return lambda texts: [found.ids for found in fast.encode_batch_fast(texts)]
+    fast.enable_truncation(length, direction=tokenizer.truncation_side)
+    return lambda texts: [encoding.ids for encoding in fast.encode_batch_fast(texts)]
 
 
 def _copy(tower: Any) -> Any:  # noqa: ANN401 - sentence-transformers' Transformer

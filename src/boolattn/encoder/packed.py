@@ -69,14 +69,14 @@ def encode_packed(towers: SentenceTransformer, features: dict[str, Tensor]) -> T
     ids, starts = features["input_ids"], features["starts"]
     longest = settings_of(towers).document_length
     at = torch.arange(len(ids), device=ids.device, dtype=starts.dtype)
-    own = starts[torch.searchsorted(starts, at, right=True) - 1]
-    given: dict[str, Any] = {} if encoder is bare else {"task": DOCUMENT}
-    given[PACKED] = Packed(starts, max(longest, MULTIPLE // _N_FILLERS))
+    first = starts[torch.searchsorted(starts, at, right=True) - 1]
+    options: dict[str, Any] = {} if encoder is bare else {"task": DOCUMENT}
+    options[PACKED] = Packed(starts, max(longest, MULTIPLE // _N_FILLERS))
     hidden: Tensor = encoder(
         input_ids=ids[None],
-        position_ids=(at - own).long()[None],
+        position_ids=(at - first).long()[None],
         token_type_ids=torch.zeros_like(ids)[None],
-        **given,
+        **options,
     ).last_hidden_state[0]
     n_texts = len(starts) - 1 - _N_FILLERS
     column = torch.arange(longest, device=ids.device)
@@ -84,8 +84,8 @@ def encode_packed(towers: SentenceTransformer, features: dict[str, Tensor]) -> T
     # Beyond a text are the next ones, which the mask excludes.
     places = (starts[:n_texts, None] + column) % len(ids)
     rows = hidden.index_select(0, places.flatten()).view(n_texts, longest, -1)
-    found: dict[str, Any] = {"token_embeddings": rows, "attention_mask": mask.long()}
+    outputs: dict[str, Any] = {"token_embeddings": rows, "attention_mask": mask.long()}
     for part in list(towers.children())[1:]:  # pooling, after the router
-        found = part(found)
-    vectors: Tensor = found["sentence_embedding"]
+        outputs = part(outputs)
+    vectors: Tensor = outputs["sentence_embedding"]
     return vectors

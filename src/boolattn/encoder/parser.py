@@ -76,8 +76,8 @@ class _Block(nn.Module):
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         shape = (*states.shape[:2], self.n_heads, -1)
-        parts = self.inputs(self.norm(states)).chunk(3, -1)
-        query, key, value = (part.view(shape).transpose(1, 2) for part in parts)
+        projected = self.inputs(self.norm(states)).chunk(3, -1)
+        query, key, value = (part.view(shape).transpose(1, 2) for part in projected)
         # In full size: onnxruntime does not broadcast a mask over the queries.
         keys = (mask[:, None, None] > 0).expand(-1, -1, mask.shape[1], -1)
         seen = F.scaled_dot_product_attention(query, key, value, attn_mask=keys)
@@ -176,7 +176,7 @@ class ParserModel(nn.Module):
             if not name.endswith(_SCALE)
         }
         try:
-            model.load_state_dict({name: torch.tensor(own) for name, own in restored.items()})
+            model.load_state_dict({name: torch.tensor(value) for name, value in restored.items()})
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:300]
             raise DataError(f"the weights in {folder} do not fit {SETTINGS}: {reason}") from error
@@ -190,9 +190,9 @@ class ParserModel(nn.Module):
         if unknown := [layer for layer in config.layers if not 0 <= layer < n_layers]:
             raise ConfigError(f"{base} has no layer {unknown[0]}; it has {n_layers}, from 0")
         if config.layers:
-            kept = [encoder.encoder.layer[layer] for layer in config.layers]
-            encoder.encoder.layer = nn.ModuleList(kept)
-            encoder.config.num_hidden_layers = len(kept)
+            layers = [encoder.encoder.layer[layer] for layer in config.layers]
+            encoder.encoder.layer = nn.ModuleList(layers)
+            encoder.config.num_hidden_layers = len(layers)
         return cls(encoder, config)
 
 

@@ -126,7 +126,7 @@ class TorchEncoder(Encoder):
     @property
     def digests(self) -> dict[str, str]:
         """Tokenizer and configuration."""
-        found: dict[str, str] = {}
+        digests: dict[str, str] = {}
         tokenizer = getattr(self.towers, "tokenizer", None)
         tokenizer = getattr(tokenizer, "backend_tokenizer", tokenizer)
         if isinstance(tokenizer, Tokenizer):
@@ -134,12 +134,12 @@ class TorchEncoder(Encoder):
             tokenizer = cast("Any", Tokenizer.from_str(tokenizer.to_str()))
             tokenizer.no_padding()
             tokenizer.enable_truncation(self.max_tokens)
-            found["tokenizer"] = vocabulary_sum(tokenizer)
+            digests["tokenizer"] = vocabulary_sum(tokenizer)
         models = [part for part in self.towers.modules() if isinstance(part, PreTrainedModel)]
         values = [{n: getattr(m.config, n, None) for n in _CONFIGURATION} for m in models]
         if values:
-            found["configuration"] = hashlib.sha256(str(values).encode()).hexdigest()
-        return found
+            digests["configuration"] = hashlib.sha256(str(values).encode()).hexdigest()
+        return digests
 
     def encode_operands(self, texts: Sequence[str]) -> Array:
         """Encode operands by the query tower with every gate closed."""
@@ -183,8 +183,8 @@ def _describe(towers: SentenceTransformer) -> str:
     try:
         settings = str(settings_of(towers))
     except (ConfigError, ValueError):
-        parts = [part for part in towers.modules() if hasattr(part, "pooling_mode")]
-        pooling = [str(part.pooling_mode) for part in parts]
+        modules = [part for part in towers.modules() if hasattr(part, "pooling_mode")]
+        pooling = [str(part.pooling_mode) for part in modules]
         settings = f"{towers.max_seq_length} {pooling}"
     return f"{settings} {sorted(towers.prompts.items())}"
 

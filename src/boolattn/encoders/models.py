@@ -59,8 +59,9 @@ def torch_folder(folder: str | Path) -> Path:
         return folder
     manifest = read_onnx_manifest(folder)
     verify(folder, manifest.files, MANIFEST)
-    name = folder.resolve().name
-    target = cache_folder() / "models" / f"{name}-{manifest.fingerprint[:12]}"
+    # The manifest has the sums of all files: of the settings, too, which the fingerprint is not of.
+    name = f"{folder.resolve().name}-{file_sum(folder / MANIFEST)[:12]}"
+    target = cache_folder() / "models" / name
     if not (target / "modules.json").is_file():
         with atomic_folder(target, replace=True, finish=write_sums) as draft:
             write_torch(folder, draft)

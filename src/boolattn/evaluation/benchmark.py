@@ -60,15 +60,15 @@ def prepare(
         raise DataError(f"{data.name} has no documents")
     chosen = {split: _split(data, split) for split in splits or _default_splits(data)}
     rng = np.random.default_rng(seed)
-    parts = []
+    limits = []
     if n_queries and any(len(queries) > n_queries for queries in chosen.values()):
         chosen = {split: _sample(queries, n_queries, rng) for split, queries in chosen.items()}
-        parts.append(f"{n_queries:,} queries")
+        limits.append(f"{n_queries:,} queries")
     documents: Sequence[Document] = data.documents
     if 0 < n_documents < len(documents):
         documents = _corpus(documents, chosen, n_documents, rng)
-        parts.append(f"{len(documents):,} of {len(data.documents):,} documents")
-    name = f"{data.name} ({', '.join(parts)}, seed {seed})" if parts else data.name
+        limits.append(f"{len(documents):,} of {len(data.documents):,} documents")
+    name = f"{data.name} ({', '.join(limits)}, seed {seed})" if limits else data.name
     rows = {document.id: row for row, document in enumerate(documents)}
     judgements = {split: Judgements.of(queries, rows) for split, queries in chosen.items()}
     return Benchmark(name, documents, rows, judgements)
@@ -76,8 +76,8 @@ def prepare(
 
 def _default_splits(data: Dataset) -> tuple[str, ...]:
     for names in DEFAULT_SPLITS:
-        if found := tuple(name for name in names if data.splits.get(name)):
-            return found
+        if known := tuple(name for name in names if data.splits.get(name)):
+            return known
     if len(data.splits) == 1 and "train" not in data.splits:
         return tuple(data.splits)
     raise ConfigError(f"name a split of {data.name}: {', '.join(data.splits)}")

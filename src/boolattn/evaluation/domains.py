@@ -37,15 +37,15 @@ def by_domain(data: Dataset, splits: Sequence[str]) -> Iterator[tuple[str, Datas
 
     Each domain is ranked alone: "garlic but not onion" means nothing among films.
     """
-    for domain in dict.fromkeys(str(one.metadata["domain"]) for one in data.documents):
-        own = {
+    for domain in dict.fromkeys(str(document.metadata["domain"]) for document in data.documents):
+        chosen = {
             split: tuple(query for query in data.splits.get(split, ()) if query.domain == domain)
             for split in splits
         }
-        if any(own.values()):
-            documents = [one for one in data.documents if one.metadata["domain"] == domain]
-            found = {split: queries for split, queries in own.items() if queries}
-            yield domain, replace(data, documents=documents, splits=found)
+        if any(chosen.values()):
+            documents = [d for d in data.documents if d.metadata["domain"] == domain]
+            filled = {split: queries for split, queries in chosen.items() if queries}
+            yield domain, replace(data, documents=documents, splits=filled)
 
 
 def rows_of(results: Results) -> dict[str, list[float]]:
@@ -53,13 +53,13 @@ def rows_of(results: Results) -> dict[str, list[float]]:
 
     The columns are R-precision (of one relevant document: hit@1), and the leak of NOT queries.
     """
-    cells = {metric: results.crossed(metric) for metric in {one for _, _, one in COLUMNS}}
+    cells = {metric: results.crossed(metric) for metric in {name for _, _, name in COLUMNS}}
     domains = dict.fromkeys(query.domain for query in results.queries)
     rows = {
         name: [cells[metric].get((name, kind), np.nan) for _, kind, metric in COLUMNS]
         for name in domains
     }
-    rows[MEAN] = [mean(own) for own in np.array(list(rows.values())).T]
+    rows[MEAN] = [mean(column) for column in np.array(list(rows.values())).T]
     return rows
 
 
@@ -88,7 +88,7 @@ def groups_of(results: Results) -> dict[str, GroupMeans]:
     }
     for kind in dict.fromkeys(names):
         means = [group.means for name, group in groups.items() if name.endswith(kind)]
-        over = {name: mean(np.array([own[name] for own in means])) for name in values}
+        over = {name: mean(np.array([row[name] for row in means])) for name in values}
         groups[f"{MEAN}, {kind}"] = GroupMeans(len(means), over)
     return groups
 

@@ -36,12 +36,12 @@ class RowSets(tuple["NDArray[np.int32]", ...]):
         >>> sets.sizes.tolist(), sets[0].tolist()
         ([2, 0, 1], [1, 3])
         """
-        return cls(np.array(sorted(set(one)), dtype=np.int32) for one in sets)
+        return cls(np.array(sorted(set(rows)), dtype=np.int32) for rows in sets)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Number of rows in each set."""
-        return np.array([len(one) for one in self], dtype=np.int64)
+        return np.array([len(rows) for rows in self], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +89,22 @@ class Judgements:
         A query without a relevant document in the corpus is left out. A relevant document counts
         neither as excluded nor as a partial match.
         """
-        kept = tuple(query for query in queries if not rows.keys().isdisjoint(query.gold))
-        if not kept:
+        usable = tuple(query for query in queries if not rows.keys().isdisjoint(query.gold))
+        if not usable:
             raise DataError(
                 f"none of {len(queries)} queries has a relevant document among {len(rows)} "
                 "documents; do the queries belong to this corpus?"
             )
         kinds = (
-            (query.gold for query in kept),
-            (query.excluded - query.gold for query in kept),
-            (query.partial - query.gold for query in kept),
-            (query.undecided - query.gold for query in kept),
+            (query.gold for query in usable),
+            (query.excluded - query.gold for query in usable),
+            (query.partial - query.gold for query in usable),
+            (query.undecided - query.gold for query in usable),
         )
         sets = (
-            RowSets.of(map(rows.__getitem__, own & rows.keys()) for own in kind) for kind in kinds
+            RowSets.of(map(rows.__getitem__, ids & rows.keys()) for ids in kind) for kind in kinds
         )
-        return cls(kept, len(rows), *sets)
+        return cls(usable, len(rows), *sets)
 
     def __len__(self) -> int:
         return len(self.relevant)

@@ -165,11 +165,11 @@ def _before_relevant(relevant: JudgedSet, others: JudgedSet) -> Floats:
     depth = min(PAIRS_DEPTH, relevant.is_at.shape[1])
     # Counting up to and including the rank itself is safe: no document is in both sets.
     running = others.running[:, 1 : depth + 1]
-    found = np.einsum("qd,qd->q", relevant.is_at[:, :depth], running, dtype=np.int64)
+    n_before = np.einsum("qd,qd->q", relevant.is_at[:, :depth], running, dtype=np.int64)
     n_returned = others.within(depth)
     n_missing = relevant.n - relevant.within(depth)
     missing = n_missing * (n_returned + (others.n - n_returned) / 2)
-    return _share(found + missing, relevant.n * others.n)
+    return _share(n_before + missing, relevant.n * others.n)
 
 
 #: Metrics with a cut-off, written ``name@k``.
@@ -281,11 +281,11 @@ def _marks(rows: Rows, judgements: Judgements) -> NDArray[np.uint8]:
     marks = np.zeros(rows.shape, dtype=np.uint8)
     for query in range(len(rows)):
         members = [sets[query] for sets in judgements.sets]
-        for bit, own in enumerate(members):
-            table[own] |= np.uint8(1 << bit)
+        for bit, documents in enumerate(members):
+            table[documents] |= np.uint8(1 << bit)
         marks[query] = table[rows[query]]
-        for own in members:
-            table[own] = 0
+        for documents in members:
+            table[documents] = 0
     return marks
 
 

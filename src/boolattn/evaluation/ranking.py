@@ -50,8 +50,8 @@ class Ranking:
         """
         width = max(map(len, lists), default=0) if depth is None else depth
         rows = np.full((len(lists), width), PADDING, dtype=np.int32)
-        for index, one in enumerate(lists):
-            rows[index, : min(len(one), width)] = one[:width]
+        for index, ranked in enumerate(lists):
+            rows[index, : min(len(ranked), width)] = ranked[:width]
         falling = np.broadcast_to(-np.arange(width, dtype=np.float32), rows.shape)
         return cls(rows, np.where(rows == PADDING, np.float32(-np.inf), falling))
 
@@ -77,11 +77,13 @@ class Ranking:
         >>> Ranking.of([[4, 2, 7]]).without([np.array([2])]).rows.tolist()
         [[4, 7, -1]]
         """
-        kept = [
-            [row for row in own.tolist() if row >= 0 and row not in out]
-            for own, out in zip(self.rows, map(set, map(np.ndarray.tolist, left_out)), strict=True)
+        lists = [
+            [row for row in ranked.tolist() if row >= 0 and row not in out]
+            for ranked, out in zip(
+                self.rows, (set(rows.tolist()) for rows in left_out), strict=True
+            )
         ]
-        return Ranking.of(kept, self.depth)
+        return Ranking.of(lists, self.depth)
 
 
 def write_run(
@@ -123,7 +125,7 @@ def read_run(
     are errors unless ``skip_unknown``.
     """
     indices = {qid: index for index, qid in enumerate(query_ids)}
-    found: list[dict[int, tuple[float, int]]] = [{} for _ in query_ids]
+    ranked: list[dict[int, tuple[float, int]]] = [{} for _ in query_ids]
     other = unknown = ""
     for number, line in read_lines(path):
         if not line.strip():
@@ -142,19 +144,19 @@ def read_run(
                 f"{path}:{number}: no document {document!r} among {len(rows)}; "
                 "is this run of another corpus?"
             )
-        if row in found[index]:
+        if row in ranked[index]:
             raise DataError(f"{path}:{number}: {document!r} comes twice for query {qid!r}")
-        found[index][row] = (-score, rank)
-    if not any(found):
+        ranked[index][row] = (-score, rank)
+    if not any(ranked):
         reason = f"it has {other!r}, expected {query_ids[0]!r}" if other else "it is empty"
         reason = f"no document {unknown!r} in the corpus" if unknown else reason
         raise DataError(f"{path} ranks nothing for {len(query_ids)} queries: {reason}")
-    return _pack(found)
+    return _pack(ranked)
 
 
-def _pack(found: Sequence[Mapping[int, tuple[float, int]]]) -> Ranking:
-    ranking = Ranking.of([sorted(documents, key=documents.__getitem__) for documents in found])
-    for scores, documents in zip(ranking.scores, found, strict=True):
+def _pack(ranked: Sequence[Mapping[int, tuple[float, int]]]) -> Ranking:
+    ranking = Ranking.of([sorted(documents, key=documents.__getitem__) for documents in ranked])
+    for scores, documents in zip(ranking.scores, ranked, strict=True):
         scores[: len(documents)] = [-score for score, _ in sorted(documents.values())]
     return ranking
 
@@ -175,4 +177,4 @@ def _fields(line: str, path: Path, number: int) -> tuple[str, str, int, float]:
 
 
 def _escaped(name: str) -> str:
-    return re.sub(r"[\s%]", lambda found: quote(found[0]), name)
+    return re.sub(r"[\s%]", lambda match: quote(match[0]), name)

@@ -104,7 +104,7 @@ class Results:
         members: dict[tuple[str, str], list[int]] = {}
         for index, query in enumerate(self.queries):
             members.setdefault((query.domain, query.kind), []).append(index)
-        return {key: mean(self.values[metric][own]) for key, own in members.items()}
+        return {key: mean(self.values[metric][indices]) for key, indices in members.items()}
 
     def _group(self, chosen: NDArray[np.int64]) -> GroupMeans:
         means = {name: mean(values[chosen]) for name, values in self.values.items()}
@@ -112,7 +112,7 @@ class Results:
 
     def save(self, path: Path) -> None:
         """Write JSON with means by group and the values of every query."""
-        names = [one.name for one in fields(self) if one.name not in ("queries", "values")]
+        names = [item.name for item in fields(self) if item.name not in ("queries", "values")]
         plain: dict[str, Any] = {"format": FORMAT, **{name: getattr(self, name) for name in names}}
         plain["overall"] = _plain_group(self.overall)
         plain["by"] = {
@@ -121,8 +121,8 @@ class Results:
             if (groups := self.by(grouping))
         }
         plain["queries"] = {
-            one.name: [getattr(query, one.name) for query in self.queries]
-            for one in fields(QueryInfo)
+            item.name: [getattr(query, item.name) for query in self.queries]
+            for item in fields(QueryInfo)
         }
         plain["values"] = {
             name: [_rounded(value) for value in values.tolist()]
@@ -140,12 +140,12 @@ class Results:
                 raise DataError(f"{path} has no results in format {FORMAT}; evaluate again")
             table = plain["queries"]
             table["operators"] = map(tuple, table["operators"])
-            columns = [table[one.name] for one in fields(QueryInfo)]
+            columns = [table[item.name] for item in fields(QueryInfo)]
             queries = tuple(starmap(QueryInfo, zip(*columns, strict=True)))
             # A null becomes nan.
-            values = {name: np.array(own, np.float64) for name, own in plain["values"].items()}
-            kept = {one.name: plain[one.name] for one in fields(cls)}
-            return cls(**kept | {"queries": queries, "values": values})
+            values = {name: np.array(v, np.float64) for name, v in plain["values"].items()}
+            attributes = {item.name: plain[item.name] for item in fields(cls)}
+            return cls(**attributes | {"queries": queries, "values": values})
         except FileNotFoundError as error:
             raise MissingDataError(f"no results file {path}") from error
         except OSError as error:
@@ -160,14 +160,14 @@ def results_of(judgements: Judgements, values: Mapping[str, Floats], **about: An
     return Results(values=values, **about)
 
 
-def joined(parts: Sequence[Results]) -> Results:
+def joined(domains: Sequence[Results]) -> Results:
     """Join the results of one system on the domains of one split."""
-    values = {name: np.concatenate([one.values[name] for one in parts]) for name in parts[0].values}
+    values = {name: np.concatenate([d.values[name] for d in domains]) for name in domains[0].values}
     return replace(
-        parts[0],
+        domains[0],
         values=values,
-        queries=tuple(query for one in parts for query in one.queries),
-        n_documents=sum(one.n_documents for one in parts),
+        queries=tuple(query for results in domains for query in results.queries),
+        n_documents=sum(results.n_documents for results in domains),
     )
 
 
@@ -176,8 +176,8 @@ def average(results: Sequence[Results]) -> Results:
     _check_alike(results)
     if len(results) == 1:
         return results[0]
-    shared = [name for name in results[0].values if all(name in one.values for one in results)]
-    values = {name: np.mean([one.values[name] for one in results], axis=0) for name in shared}
+    shared = [name for name in results[0].values if all(name in seed.values for seed in results)]
+    values = {name: np.mean([seed.values[name] for seed in results], axis=0) for name in shared}
     return replace(results[0], values=values, seed=None)
 
 

@@ -65,7 +65,7 @@ def randomisation_test(differences: Floats, *, n_draws: int = N_DRAWS, seed: int
 
     rng = np.random.default_rng(seed)
     options = {"n_resamples": n_draws, "batch": _BATCH, "vectorized": True}
-    found = monte_carlo_test(
+    test = monte_carlo_test(
         differences,
         # The signs are drawn here: scipy's own permutation_test takes 2.6 s for 2,100 queries and
         # 10,000 draws, this 0.17 s.
@@ -74,7 +74,7 @@ def randomisation_test(differences: Floats, *, n_draws: int = N_DRAWS, seed: int
         alternative="greater",
         **options,
     )
-    return float(found.pvalue)
+    return float(test.pvalue)
 
 
 def bootstrap_interval(
@@ -88,5 +88,5 @@ def bootstrap_interval(
         return float(differences[0]), float(differences[0])
     options = {"n_resamples": n_draws, "batch": _BATCH, "rng": np.random.default_rng(seed)}
     data = (differences,)
-    found = bootstrap(data, np.mean, confidence_level=0.95, method="percentile", **options)
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+    result = bootstrap(data, np.mean, confidence_level=0.95, method="percentile", **options)
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)

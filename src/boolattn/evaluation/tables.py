@@ -49,25 +49,25 @@ def split_table(results: Results, width: int = WIDTH) -> Table:
     return groups_table(title, list(results.values), sections, width)
 
 
-def overall_table(found: Sequence[Results], width: int = WIDTH) -> Table:
+def overall_table(splits: Sequence[Results], width: int = WIDTH) -> Table:
     """Return the means of one system by split."""
     rows = {}
-    for one in found:
-        wordings = list(one.by("wording"))
+    for results in splits:
+        wordings = list(results.by("wording"))
         kind = f" ({wordings[0]} wordings)" if len(wordings) == 1 else ""
-        rows[one.split + kind] = one.overall
-    title = f"{found[0].system} on {found[0].dataset}, by split"
-    return groups_table(title, list(found[0].values), [rows], width)
+        rows[results.split + kind] = results.overall
+    title = f"{splits[0].system} on {splits[0].dataset}, by split"
+    return groups_table(title, list(splits[0].values), [rows], width)
 
 
-def domains_table(found: Sequence[Results]) -> Table:
+def domains_table(systems: Sequence[Results]) -> Table:
     """Return R-precision and leak by domain and kind of query, for each way of ranking."""
-    first = found[0]
+    first = systems[0]
     title = f"{first.system} on {first.dataset}, {first.split}: R-precision by domain, and leak"
     table = _table(title, ["", *(heading for heading, _, _ in domains.COLUMNS)])
-    for one in found:
-        way = str(one.details.get("way", ""))
-        for name, values in domains.rows_of(one).items():
+    for results in systems:
+        way = str(results.details.get("way", ""))
+        for name, values in domains.rows_of(results).items():
             table.add_row(f"{way} {name}".strip(), *map(short, values))
         table.add_section()
     return table
@@ -83,7 +83,7 @@ def groups_table(
     from rich.console import Console
 
     groups = [group for section in sections for group in section.values()]
-    shown = [name for name in metrics if any(not math.isnan(one.means[name]) for one in groups)]
+    shown = [name for name in metrics if any(not math.isnan(group.means[name]) for group in groups)]
     optional = [name for name in _OPTIONAL if name in shown]
     while True:
         table = _table(title, ["", "n", *map(_heading, shown)])
@@ -110,12 +110,13 @@ def comparison_table(
     columns = ["metric", "queries", "first", "second", "difference", "95% interval", "p", ""]
     table = _table(title, [*(["group"] if is_grouped else []), *columns])
     for group, rows in compared.items():
-        for name, one in rows.items():
-            is_better = (one.difference < 0) == parse(name).lower_is_better
-            mark = "" if one.p_value >= _LEVEL else "*" if is_better else "!"
-            means = (f"{one.n:,}", short(one.first), short(one.second), f"{one.difference:+.4f}")
-            test = (f"{one.low:+.4f} to {one.high:+.4f}", f"{one.p_value:.4f}", mark)
-            table.add_row(*([group] if is_grouped else []), name, *means, *test)
+        for name, test in rows.items():
+            is_better = (test.difference < 0) == parse(name).lower_is_better
+            mark = "" if test.p_value >= _LEVEL else "*" if is_better else "!"
+            means = (short(test.first), short(test.second), f"{test.difference:+.4f}")
+            cells = (f"{test.low:+.4f} to {test.high:+.4f}", f"{test.p_value:.4f}", mark)
+            head = [group] if is_grouped else []
+            table.add_row(*head, name, f"{test.n:,}", *means, *cells)
         table.add_section()
     return table
 

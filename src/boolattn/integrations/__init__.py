@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def metadata_of(hit: Hit) -> dict[str, Any]:
     """Return a row's own values, and how it was judged under names of ours."""
-    own = {"boolattn_score": hit.score, "boolattn_verdict": hit.verdict, "boolattn_why": hit.why}
+    scores = {"boolattn_score": hit.score, "boolattn_verdict": hit.verdict, "boolattn_why": hit.why}
     title = {"title": hit.title} if hit.title else {}
-    return {**title, **hit.metadata, **own}
+    return {**title, **hit.metadata, **scores}
 
 
 def address_of(source: Searcher) -> dict[str, str]:

@@ -49,11 +49,11 @@ class HaystackRetriever:
         """Search one query; ``filters`` as in the search options."""
         options = self.options | ({"filters": filters} if filters else {})
         hits = self.source.search(query, top_k or self.top_k, **options).hits
-        found = [
+        documents = [
             Document(id=hit.id, content=hit.text, meta=metadata_of(hit), score=hit.score)
             for hit in hits
         ]
-        return {"documents": found}
+        return {"documents": documents}
 
     @component.output_types(documents=list[Document])
     async def run_async(

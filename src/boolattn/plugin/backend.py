@@ -87,8 +87,8 @@ def _packed_attention(heads: tuple[Tensor, ...], packed: Packed, dropout: float)
         flash = torch.ops.aten._flash_attention_forward
         return flash(*rows, starts, starts, longest, longest, dropout, False, False)[0][None]  # type: ignore[no-any-return]
     sizes = starts.diff().tolist()
-    parts = zip(*(part.split(sizes, 2) for part in heads), strict=True)
-    texts = [F.scaled_dot_product_attention(q, k, v, dropout_p=dropout) for q, k, v in parts]
+    texts_heads = zip(*(part.split(sizes, 2) for part in heads), strict=True)
+    texts = [F.scaled_dot_product_attention(q, k, v, dropout_p=dropout) for q, k, v in texts_heads]
     return torch.cat(texts, 2).transpose(1, 2)
 
 
@@ -114,9 +114,8 @@ def eager_attention(
         _record_attention(applied, query, key, attention_mask)
         attention_mask = applied.layer.masked(attention_mask, query.dtype)
     # Each modelling file has its own eager function; only that one gives the same bits.
-    own = sys.modules[type(module).__module__].eager_attention_forward
-    result: tuple[Tensor, Tensor | None] = own(module, query, key, value, attention_mask, **kwargs)
-    return result
+    eager = sys.modules[type(module).__module__].eager_attention_forward
+    return eager(module, query, key, value, attention_mask, **kwargs)  # type: ignore[no-any-return]
 
 
 def _record_attention(applied: Applied, query: Tensor, key: Tensor, mask: Tensor | None) -> None:

@@ -44,15 +44,15 @@ class Explanation:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each token, with the mean over layers."""
-        parts = {"cue": self.cue, "scope": self.scope.mean(0), "bias": self.bias.mean(0)}
+        means = {"cue": self.cue, "scope": self.scope.mean(0), "bias": self.bias.mean(0)}
         change = self.attention_change.mean(0)
         rows = []
         for i, token in enumerate(self.tokens):
-            own = {
+            values_of = {
                 name: dict(zip(self.operators, values[:, i].tolist(), strict=True))
-                for name, values in parts.items()
+                for name, values in means.items()
             }
-            rows.append({"token": token, **own, "attention_change": float(change[i])})
+            rows.append({"token": token, **values_of, "attention_change": float(change[i])})
         return rows
 
     def figure(self) -> Figure:
@@ -127,8 +127,8 @@ def _by_layer(record: Record, n_layers: int, n_operators: int, n_tokens: int) ->
     for index, layer in record.biases.items():
         scope[index] = _array(layer.scope.inside[0].mean(-1).T)
         # (heads, tokens, columns); the columns after the operators are padding.
-        own = (layer.factors.query * layer.factors.key)[0, ..., :n_operators]
-        bias[index] = _array(layer.factors.scale * own.mean(0).T)
+        by_key = (layer.factors.query * layer.factors.key)[0, ..., :n_operators]
+        bias[index] = _array(layer.factors.scale * by_key.mean(0).T)
         attention = record.attention[index]
         # softmax(z + b) / e^b, normalised, is softmax(z).
         before = attention.double() * torch.exp(-layer.factors.dense().double())

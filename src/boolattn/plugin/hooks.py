@@ -129,12 +129,12 @@ class ModelHooks:
             kwargs[PASS] = NO_BIAS
         if kwargs.pop("is_bare", False):
             return args, kwargs
-        given = dict(zip(self.names, args, strict=False)) | kwargs
-        input_ids = given.get("input_ids")
-        tokens = given.get("inputs_embeds") if input_ids is None else input_ids
+        arguments = dict(zip(self.names, args, strict=False)) | kwargs
+        input_ids = arguments.get("input_ids")
+        tokens = arguments.get("inputs_embeds") if input_ids is None else input_ids
         if tokens is None:
             return args, kwargs  # the model itself raises
-        mask = token_mask(given.get("attention_mask"), tokens)
+        mask = token_mask(arguments.get("attention_mask"), tokens)
         this = ForwardPass(mask, self._gate(labels, input_ids, mask))
         self._set_pass(this)
         if self.family.passes_kwargs:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from transformers import AutoModel
 from transformers.utils.hub import cached_file
 
 from boolattn.attention.config import OLDER, BoolAttnConfig
@@ -74,17 +75,17 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
     path = Path(folder) / FILE
     header, tensors = _read(path)
     for name, saved in header.get("encoder", {}).items():
-        if (own := _sizes(encoder).get(name)) != saved:
+        if (actual := _sizes(encoder).get(name)) != saved:
             raise PluginMismatchError(
-                f"{path} was saved for an encoder with {name} {saved}; this one has {own}"
+                f"{path} was saved for an encoder with {name} {saved}; this one has {actual}"
             )
     config = saved_config(header["config"], source=str(path))
     lexicon = None
     if config.gate == "lexicon":
-        parts = [tensors.get(f"gate.{name}") for name in ("cues", "owners", "word_flags")]
-        if any(part is None for part in parts):
+        buffers = [tensors.get(f"gate.{name}") for name in ("cues", "owners", "word_flags")]
+        if any(part is None for part in buffers):
             raise PluginMismatchError(f"{path} has no lexicon; save the plug-in again")
-        lexicon = LexiconGate(config, *parts)  # type: ignore[arg-type]
+        lexicon = LexiconGate(config, *buffers)  # type: ignore[arg-type]
     plugin = install(encoder, config, lexicon)
     try:
         plugin.load_state_dict(tensors)
@@ -153,9 +154,6 @@ def load(source: str | Path, **options: Any) -> PreTrainedModel:
     ``options`` are passed to ``AutoModel.from_pretrained``; ``revision``, ``token`` and others for
     the hub are valid for the plug-in as well.
     """
-    # Not at import: that registers Bool-BERT, which needs this module.
-    from transformers import AutoModel
-
     folder = Path(source)
     if not folder.is_dir() and _is_hub_name(source):
         hub = {name: options[name] for name in _HUB_OPTIONS if name in options}
@@ -206,11 +204,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, KeyError, ValueError, RecursionError) as error:
         raise PluginMismatchError(f"{path} is damaged or no BoolAttn file: {error}") from error
-    found = header.get("format") if isinstance(header, dict) else None
-    if found != FORMAT or not isinstance(header.get("config"), dict):
-        raise PluginMismatchError(f"{path} has format {found}; this version reads {FORMAT}")
+    written = header.get("format") if isinstance(header, dict) else None
+    if written != FORMAT or not isinstance(header.get("config"), dict):
+        raise PluginMismatchError(f"{path} has format {written}; this version reads {FORMAT}")
     # Files of older versions have no sum.
-    if header.get("sha256", own := _sum(tensors)) != own:
+    if header.get("sha256", digest := _sum(tensors)) != digest:
         raise PluginMismatchError(f"{path} is damaged: its checksum differs; copy it again")
     return header, tensors
 

@@ -49,7 +49,7 @@ def strict_loading(folder: Path) -> Iterator[None]:
 
 def check_loaded(info: Mapping[str, Any], folder: Path) -> None:
     """Raise if the loading info of transformers names a tensor that does not fit."""
-    for kind, what in (
+    for kind, problem in (
         ("mismatched_keys", "has another shape than its settings say"),
         ("missing_keys", "is missing"),
         ("unexpected_keys", "has no place in the model"),
@@ -57,7 +57,7 @@ def check_loaded(info: Mapping[str, Any], folder: Path) -> None:
         names = [key if isinstance(key, str) else str(key[0]) for key in info[kind]]
         if names := sorted(name for name in names if not _HEADS.match(name)):
             more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
-            raise DataError(f"{folder}: the tensor {names[0]!r}{more} {what}; {_REMEDY}")
+            raise DataError(f"{folder}: the tensor {names[0]!r}{more} {problem}; {_REMEDY}")
 
 
 def _check_weights(part: Path) -> None:

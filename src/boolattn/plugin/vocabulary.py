@@ -65,15 +65,15 @@ def _spellings(phrases: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> se
     encoded = tokenizer(
         [lead + text for lead, text in pairs], add_special_tokens=False, return_offsets_mapping=True
     )
-    found = set()
+    spellings = set()
     for (lead, _), ids, offsets in zip(
         pairs, encoded["input_ids"], encoded["offset_mapping"], strict=True
     ):
-        own = [k for k, (_, end) in enumerate(offsets) if end > len(lead)]
+        phrase_tokens = [k for k, (_, end) in enumerate(offsets) if end > len(lead)]
         # Not if a token covers both the lead and the phrase.
-        if own and offsets[own[0]][0] >= len(lead.rstrip()):
-            found.add(tuple(ids[k] for k in own))
-    return {ids for ids in found if tokenizer.unk_token_id not in ids}
+        if phrase_tokens and offsets[phrase_tokens[0]][0] >= len(lead.rstrip()):
+            spellings.add(tuple(ids[k] for k in phrase_tokens))
+    return {ids for ids in spellings if tokenizer.unk_token_id not in ids}
 
 
 def _cases(phrase: str) -> set[str]:

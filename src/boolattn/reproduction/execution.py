@@ -11,15 +11,15 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
-from boolattn.encoder.torch_encoder import TorchEncoder
+from boolattn.encoder.document_encoder import document_encoder
+from boolattn.encoder.tower_storage import load_towers
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.judgements import Judgements
 from boolattn.evaluation.metrics import mean, measure, needed_depth
-from boolattn.evaluation.ranking import Ranking, write_run
+from boolattn.evaluation.ranking import write_run
 from boolattn.files import atomic_file, require
 from boolattn.reproduction.inputs import (
     check_run,
@@ -30,15 +30,16 @@ from boolattn.reproduction.inputs import (
 )
 from boolattn.reproduction.requests import find_finished, resolve
 from boolattn.reproduction.runs import Row, Run, save_queries
-from boolattn.scoring.exact import exact_search
 from boolattn.training import launch
 from boolattn.training.retrieval import release_memory, require_gpu
 from boolattn.training.run_folder import about_machine
 from boolattn.training.towers import make_towers
-from boolattn.training.validation import encode, encode_queries
+from boolattn.training.validation import encode_queries, rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from sentence_transformers import SentenceTransformer
 
     from boolattn.reproduction.requests import Paths, RunRequest
     from boolattn.reproduction.systems import RunSpec
@@ -135,11 +136,11 @@ def _execute(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -
         settings["model"]["encoder"] = spec.encoder.source
         details["settings"] = settings
         if spec.system.kind == "trained":
-            encoder = _trained(spec, preset, request, paths, corpus, details)
+            towers = _trained(spec, preset, request, paths, corpus, details)
             clock.lap("train")
         else:
-            encoder = TorchEncoder(make_towers(preset).to(device()))
-        rows = _tower_rows(spec, preset, encoder, corpus, judged)
+            towers = make_towers(preset).to(device())
+        rows = _tower_rows(spec, preset, towers, corpus, judged)
     clock.lap("rank")
     if torch.cuda.is_available():
         details["gpu_bytes"] = torch.cuda.max_memory_allocated()
@@ -166,7 +167,7 @@ def _trained(
     paths: Paths,
     corpus: Corpus,
     details: dict[str, Any],
-) -> TorchEncoder:
+) -> SentenceTransformer:
     """Pretrain, train, note both in the details, and return the model."""
     source = request.start(spec)
     if spec.system.pretrain and source is None:
@@ -184,7 +185,7 @@ def _trained(
     )
     result = launch.train(preset, where, corpus)
     details["training"] = {"steps": result.n_steps, **result.metrics}
-    return TorchEncoder.load(result.model, device=device())
+    return load_towers(result.model, device=device())
 
 
 def _begin(home: Path, about: Mapping[str, Any]) -> bool:
@@ -227,28 +228,23 @@ def _bm25_rows(corpus: Corpus, judged: Mapping[str, Judgements]) -> list[Row]:
 def _tower_rows(
     spec: RunSpec,
     preset: Preset,
-    encoder: TorchEncoder,
+    towers: SentenceTransformer,
     corpus: Corpus,
     judged: Mapping[str, Judgements],
 ) -> list[Row]:
     """Rank the corpus by one vector a query, in each query mode on each split."""
-    towers, rows = encoder.towers.eval(), []
+    rows = []
     gate = preset.plugin.gate.replace("label", "oracle") if preset.model.use_plugin else "none"
     prefix = spec.encoder.query_prefix if spec.system.kind == "untrained" else ""
-    with torch.inference_mode():
-        every = range(len(corpus.documents))
-        size = 1024 if towers.device.type == "cuda" else 64
-        documents = encode(towers, corpus.documents, every, "document", size)
-        for mode, (split, judgements) in product(spec.system.query_modes, judged.items()):
-            use_labels = mode == "oracle_operators"
-            operators = preset.plugin.operators if use_labels else None
-            more = (corpus.tokenizer, preset.model.query_length, operators, prefix)
-            vectors = encode_queries(towers, judgements.queries, *more)
-            hits = exact_search(vectors, documents, needed_depth(judgements))
-            values = measure(Ranking(hits.rows.astype(np.int32), hits.scores), judgements)
-            is_other = use_labels and gate != "oracle"
-            labels = f"oracle, trained with {gate}" if is_other else gate
-            rows.append(Row(mode, split, labels, judgements.n_documents, values))
+    documents = document_encoder(towers)([document.text for document in corpus.dataset.documents])
+    for mode, (split, judgements) in product(spec.system.query_modes, judged.items()):
+        use_labels = mode == "oracle_operators"
+        operators = preset.plugin.operators if use_labels else None
+        vectors = encode_queries(towers, judgements, operators, prefix)
+        values = measure(rank(vectors, documents, needed_depth(judgements)), judgements)
+        is_other = use_labels and gate != "oracle"
+        labels = f"oracle, trained with {gate}" if is_other else gate
+        rows.append(Row(mode, split, labels, judgements.n_documents, values))
     return rows
 
 

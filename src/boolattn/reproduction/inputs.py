@@ -90,12 +90,12 @@ def fingerprints(
     """Return the fingerprints of a run, by what each is of; they are stored in its file."""
     data = preset.data
     splits = sorted({*data.train.split("+"), data.validation, *spec.dataset.splits} - {""})
-    found = {"data": data_fingerprint(dataset, splits)}
+    hashes = {"data": data_fingerprint(dataset, splits)}
     if spec.system.kind != "bm25":
-        found["encoder"] = encoder_fingerprint(preset.model.encoder)
+        hashes["encoder"] = encoder_fingerprint(preset.model.encoder)
     if start is not None:
-        found["start"] = encoder_fingerprint(str(start))
-    return found
+        hashes["start"] = encoder_fingerprint(str(start))
+    return hashes
 
 
 def data_fingerprint(dataset: Dataset, splits: list[str]) -> str:

@@ -96,7 +96,7 @@ class LineTable:
         seeds = set(line.rows.get(split, ())) & set(other.rows.get(split, ()) if other else ())
         if other is None or other is line or not seeds or not metrics:
             return {}
-        first, second = (self.averaged(one, split, seeds) for one in (other, line))
+        first, second = (self.averaged(compared, split, seeds) for compared in (other, line))
         return compare_results(first, second, metrics=metrics)
 
 
@@ -130,7 +130,7 @@ def all_runs(folder: Path) -> list[Path]:
     def order(path: Path) -> tuple[int | str, ...]:
         key, tables = RunKey.of(path), (known.datasets, known.encoders, known.systems)
         names = zip((key.dataset, key.encoder, key.system), map(list, tables), strict=True)
-        places = (own.index(name) if name in own else len(own) for name, own in names)
+        places = (order.index(name) if name in order else len(order) for name, order in names)
         return (*places, key.system, key.seed)
 
     files = sorted(folder.glob(f"*/*/*{ENDING}"), key=order)

@@ -77,7 +77,7 @@ class Target:
 def targets() -> dict[str, Target]:
     """Read ``paper.toml``."""
     text = files("boolattn.reproduction").joinpath("paper.toml").read_text("utf-8")
-    found = {}
+    read = {}
     for name, table in tomllib.loads(text).items():
         metrics = tuple(table["metrics"])
         rows = tuple(
@@ -85,14 +85,14 @@ def targets() -> dict[str, Target]:
             for row in table["rows"]
         )
         systems, against = tuple(table["systems"]), table.get("against", {})
-        found[name] = Target(name, table["title"], table["on"], metrics, systems, against, rows)
-    return found
+        read[name] = Target(name, table["title"], table["on"], metrics, systems, against, rows)
+    return read
 
 
 def reproduce(name: str, request: RunRequest, paths: Paths, progress: Progress) -> str:
     """Do the runs of a table or figure that are not finished; return it in Markdown.
 
-    Writes ``<name>.json``, ``<name>.md`` and ``<name>.png`` beside the folder of runs.
+    Writes ``<name>.json``, ``<name>.md`` and of a figure ``<name>.png`` beside the folder of runs.
     """
     from boolattn.reproduction.execution import run_all
 
@@ -137,16 +137,12 @@ def _write_target(target: Target, table: LineTable, out: Path, progress: Progres
     written_text = json.dumps({**written, "rows": plain}, indent=1, ensure_ascii=False)
     write_text(out / f"{target.name}.json", written_text)
     write_text(out / f"{target.name}.md", text)
-    try:
-        if is_figure:
-            last = table.splits[-1]
-            figure = figures.by_template([table.averaged(one, last) for one in table.lines])
-        else:
-            bars = [(f"{r.label} ({r.note or r.who})", r.values, r.who == OURS) for r in rows]
-            figure = figures.reported_rows(target.title, target.metrics, bars)
-        figures.save(figure, out / f"{target.name}.png")
-    except MissingDataError as error:
-        progress(str(error))
+    if is_figure:
+        averaged = [table.averaged(line, table.splits[-1]) for line in table.lines]
+        try:
+            figures.save(figures.by_template(averaged), out / f"{target.name}.png")
+        except MissingDataError as error:
+            progress(str(error))
     return text
 
 
@@ -155,13 +151,13 @@ def _reported(target: Target, table: LineTable, line: Line, split: str) -> Repor
     metrics, seeds = target.metrics, list(line.rows[split])
     results = table.averaged(line, split)
     by_seed = [table.averaged(line, split, [seed]) for seed in seeds]
-    values = [[_value(one, metric) for metric in metrics] for one in by_seed]
+    values = [[_value(of_seed, metric) for metric in metrics] for of_seed in by_seed]
     spread = np.std(values, axis=0, ddof=1).tolist() if len(seeds) > 1 else ()
     base = table.find(target.against.get(line.system, ""))
     # A metric of some queries, like "mrr@10 not", is not tested.
     tested = [metric for metric in metrics if metric in results.values]
     compared = table.compare(line, base, split, tested)
-    names = [f"{one.label} ({one.gate})" for one in (line, base) if one]
+    names = [f"{tested.label} ({tested.gate})" for tested in (line, base) if tested]
     queries = f"{table.dataset.label}, {table.split_label(split)}"
     return Reported(
         line.label,
@@ -223,10 +219,10 @@ def _preset_names(name: str, preset: str) -> tuple[str, str, str]:
     catalog = values.get("data", {}).get("name")
     source = str(values.get("model", {}).get("encoder", "minilm"))
     questions, datasets = "boolquestions", registry().datasets.values()
-    fitting = [one.name for one in datasets if one.catalog == catalog and one.name != questions]
+    fitting = [d.name for d in datasets if d.catalog == catalog and d.name != questions]
     if not fitting and name != "table2":
         raise ConfigError(f"preset {preset} is for {catalog!r}, which has no table")
-    encoders = [one.name for one in registry().encoders.values() if one.source == source]
+    encoders = [known.name for known in registry().encoders.values() if known.source == source]
     dataset = questions if name == "table2" else fitting[0]
     return (dataset, encoders[0], "") if encoders else (dataset, "minilm", source)
 

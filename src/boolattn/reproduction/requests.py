@@ -159,7 +159,7 @@ def find_finished(spec: RunSpec, preset: Preset, request: RunRequest, folder: Pa
 
     Files of older versions have no fingerprints of these.
     """
-    for path in (one / spec.key.path for one in (folder, *request.done)):
+    for path in (home / spec.key.path for home in (folder, *request.done)):
         if not path.is_file():
             continue
         details = Run.load(path).details
@@ -178,7 +178,7 @@ def find_finished(spec: RunSpec, preset: Preset, request: RunRequest, folder: Pa
     return None
 
 
-def _difference(found: Mapping[str, Mapping[str, object]], preset: Preset, spec: RunSpec) -> str:
+def _difference(saved: Mapping[str, Mapping[str, object]], preset: Preset, spec: RunSpec) -> str:
     """Name a setting that differs and matters to the system; empty where none does."""
     used = {"pretrain": spec.system.pretrain}
     used["plugin"] = preset.model.use_plugin
@@ -187,7 +187,7 @@ def _difference(found: Mapping[str, Mapping[str, object]], preset: Preset, spec:
     for table, values in preset.to_dict().items():
         if not isinstance(values, dict) or not used.get(table, True):
             continue
-        there = found.get(table, {})
+        there = saved.get(table, {})
         for name, value in values.items():
             other, path = there.get(name, default[table][name]), f"{table}.{name}"
             is_used = preset.model.use_plugin or path not in _PLUGIN_ONLY

@@ -128,7 +128,7 @@ _COLUMNS = ("ids", "templates", "operators", "domains", "wordings", "kinds")
 
 def save_queries(folder: Path, dataset: str, judged: Mapping[str, Judgements]) -> None:
     """Write the queries of a data set by split; refuse others than have been written."""
-    path, names = folder / dataset / f"queries{ENDING}", [one.name for one in fields(QueryInfo)]
+    path, names = folder / dataset / f"queries{ENDING}", [item.name for item in fields(QueryInfo)]
     plain = {
         split: {
             column: [getattr(info, name) for info in judgements.infos]

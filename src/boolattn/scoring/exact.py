@@ -70,14 +70,14 @@ def exact_search(
     compare = similarity or (lambda some, all_: some @ all_.T)
     size = max(1, _BLOCK // max(1, len(documents)))
     queries = same_type(queries, documents)
-    parts = [
+    blocks = [
         top_k(compare(queries[start : start + size], documents), depth)
         for start in range(0, len(queries), size)
     ]
-    if not parts:
+    if not blocks:
         depth = min(depth, len(documents))
         return Ranked(np.zeros((0, depth), np.int64), np.zeros((0, depth), np.float32))
-    return Ranked(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return Ranked(*(np.concatenate(column) for column in zip(*blocks, strict=True)))
 
 
 def score(plan: Plan, similarities: Array) -> Array:

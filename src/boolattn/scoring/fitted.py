@@ -127,11 +127,11 @@ class _Negation:
         # Excluded documents stay before those that do not fit, in the order of their scores.
         step = self.floor + _STEP * self.spread / (1 + np.maximum(self.floor - scores, 0))
         least = np.minimum(np.maximum(scores, step), positive)
-        found: Array = np.where(positive > self.floor, least, scores)
-        return found
+        limited: Array = np.where(positive > self.floor, least, scores)
+        return limited
 
 
-class _Part(NamedTuple):
+class _FittedClause(NamedTuple):
     """A clause: its positive part, what it alone negates, and its conditions."""
 
     positive: _Positive | None
@@ -167,7 +167,7 @@ class _Values(NamedTuple):
 class Fitted:
     """A query's operands, with the statistics of the documents that were compared."""
 
-    parts: tuple[_Part, ...]  # one for each clause
+    clauses: tuple[_FittedClause, ...]
     common: _Negation | None  # what every clause negates
     tops: Array  # highest similarities to each operand, descending
     floor: float  # a document of lower values does not fit the positive part
@@ -176,7 +176,7 @@ class Fitted:
     @property
     def skipped(self) -> tuple[int, ...]:
         """Negated operands that cannot be told from the positive part; they lower nothing."""
-        return tuple(sorted({place for one in self._negations() for place in one.skipped}))
+        return tuple(sorted({operand for n in self._negations() for operand in n.skipped}))
 
     def score(self, similarities: Array) -> Array:
         """Score documents, the compared ones or others. Higher is better.
@@ -195,39 +195,39 @@ class Fitted:
         Limits have the shape ``(vectors, 1)``; ``n`` is no less than the shortlist's length.
         """
         values, most = self._values(similarities), self._values(limits).positive
-        pairs = [(part.z(similarities), part.z(limits)) for part in self.parts]
+        pairs = [(part.z(similarities), part.z(limits)) for part in self.clauses]
         pairs += [(values.joined, most), (values.scores, most)]
         return all(len(row) >= n and np.partition(row, -n)[-n] >= limit for row, limit in pairs)
 
     def evidence(self, similarities: Array) -> Evidence:
         """Return what was measured for documents; arguments as in :meth:`score`."""
-        own = similarities[: len(self.tops)]
+        operand_similarities = similarities[: len(self.tops)]
         # A product over other rows rounds differently: a document is not ranked below itself.
-        ranks = 1 + (self.tops[:, :, None] > own[:, None] + _ROUNDING).sum(1)
-        exceeds = np.zeros(own.shape, np.float32)
+        ranks = 1 + (self.tops[:, :, None] > operand_similarities[:, None] + _ROUNDING).sum(1)
+        exceeds = np.zeros(operand_similarities.shape, np.float32)
         values = self._values(similarities)
-        for part in (*self.parts, _Part(None, self.common)):
+        for part in (*self.clauses, _FittedClause(None, self.common)):
             if (negation := part.negation) is None or not negation.operands:
                 continue
             beside = values.joined if negation is self.common else part.z(similarities)
             standing = negation.standing(similarities, beside)
-            for place, known, y in zip(
+            for operand, known, y in zip(
                 negation.operands, negation.shortlist, standing, strict=True
             ):
                 # A document of the shortlist is not compared with itself.
                 share = np.searchsorted(known, y - _SAME) / max(1, len(known) - 1)
-                exceeds[place] = np.maximum(exceeds[place], np.minimum(share, 1))
+                exceeds[operand] = np.maximum(exceeds[operand], np.minimum(share, 1))
         return Evidence(ranks, exceeds, values.positive >= self.floor)
 
     def _negations(self) -> list[_Negation]:
-        every = [part.negation for part in self.parts] + [self.common]
+        every = [part.negation for part in self.clauses] + [self.common]
         return [negation for negation in every if negation is not None]
 
     def _values(self, similarities: Array) -> _Values:
-        found = [(part, part.z(similarities)) for part in self.parts]
-        positive = np.max([part.only(similarities, z) for part, z in found], axis=0)
-        own = [part.only(similarities, part.score(similarities, z)) for part, z in found]
-        joined = np.max(own, axis=0)
+        clauses = [(part, part.z(similarities)) for part in self.clauses]
+        positive = np.max([part.only(similarities, z) for part, z in clauses], axis=0)
+        every = [part.only(similarities, part.score(similarities, z)) for part, z in clauses]
+        joined = np.max(every, axis=0)
         scores = self.common(similarities, joined) if self.common else joined
         return _Values(scores, positive, joined)
 
@@ -247,37 +247,37 @@ def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted
     alternatives = clauses(tree)
     weights = np.array([atom.weight for atom in atoms(tree)], np.float32)
     n_operands = len(weights)
-    rows = {own: n_operands + row for row, own in enumerate(conjunctions(alternatives))}
+    rows = {c: n_operands + row for row, c in enumerate(conjunctions(alternatives))}
     common = set.intersection(*(set(clause.negated) for clause in alternatives))
     # An alternative that no document may satisfy by its conditions has no part.
     left = [c for c in alternatives if not c.conditions or _meets(c.conditions, similarities).any()]
     fitted = [(c, _fit_positive(c.positive, rows, similarities, weights, size)) for c in left]
     least = LEAST_SPREAD * max((part.spread for _, part in fitted if part), default=0.0)
-    parts = []
+    fitted_clauses = []
     for clause, part in fitted:
         if part and part.spread < least and not clause.conditions:
             continue
-        rest = tuple(place for place in clause.negated if place not in common)
-        z = _Part(part, None).z(similarities)
+        rest = tuple(operand for operand in clause.negated if operand not in common)
+        z = _FittedClause(part, None).z(similarities)
         negation = _fit_negation(rest, z, similarities, weights, size) if rest else None
-        parts.append(_Part(part, negation, clause.conditions))
-    found = Fitted(
-        parts=tuple(parts),
+        fitted_clauses.append(_FittedClause(part, negation, clause.conditions))
+    statistics = Fitted(
+        clauses=tuple(fitted_clauses),
         common=None,
         tops=-np.partition(-similarities[:n_operands], size - 1)[:, :size],
         floor=0.0,
         n_documents=n_documents,
     )
-    joined = found._values(similarities).joined
+    joined = statistics._values(similarities).joined
     places = tuple(sorted(common))
     negation = _fit_negation(places, joined, similarities, weights, size) if places else None
-    least = min(part.positive.least if part.positive else -np.inf for part in parts)
-    return replace(found, common=negation, floor=least)
+    least = min(part.positive.least if part.positive else -np.inf for part in fitted_clauses)
+    return replace(statistics, common=negation, floor=least)
 
 
 def _meets(conditions: Sequence[tuple[int, bool]], similarities: Array) -> NDArray[np.bool_]:
     """Return which documents meet conditions."""
-    held = [(similarities[place] > 0) == must for place, must in conditions]
+    held = [(similarities[row] > 0) == must for row, must in conditions]
     return np.asarray(np.all(held, axis=0), bool)
 
 
@@ -291,14 +291,14 @@ def _fit_positive(
     if not operands:
         return None
     row = rows.get(operands, operands[0])
-    levels = np.array([level(similarities[place]) for place in operands], np.float32)
-    own = weights[list(operands)]
-    values = _clause_values(similarities, row, operands, levels, own)
+    levels = np.array([level(similarities[operand]) for operand in operands], np.float32)
+    operand_weights = weights[list(operands)]
+    values = _clause_values(similarities, row, operands, levels, operand_weights)
     spread, good, best = max(shortlist_spread(values, size), _TINY), level(values), values.max()
     if len(operands) == 1:
-        good -= spread * float(np.log(own[0]))
+        good -= spread * float(np.log(operand_weights[0]))
     least = float(best - (1 - _SHARE) * abs(best) - good) / spread
-    return _Positive(row, operands, levels, own, good, spread, least)
+    return _Positive(row, operands, levels, operand_weights, good, spread, least)
 
 
 def _clause_values(
@@ -324,20 +324,20 @@ def _fit_negation(
     spread, least = float(z.std()), floor(z)
     # Few documents may fit: those that do not must not set the standard.
     rows, z = rows[z >= least], z[z >= least]
-    own = similarities[list(operands)][:, rows].astype(np.float64)
-    centred = own - own.mean(1, keepdims=True)
+    values = similarities[list(operands)][:, rows].astype(np.float64)
+    centred = values - values.mean(1, keepdims=True)
     slopes = np.maximum((centred * (z - z.mean())).mean(1) / max(z.var(), _TINY), 0)
-    rest = own - slopes[:, None] * z
+    rest = values - slopes[:, None] * z
     means, spreads = rest.mean(1), rest.std(1)
-    is_apart = spreads**2 > _DISTINCT * own.var(1) + _TINY**2
+    is_apart = spreads**2 > _DISTINCT * values.var(1) + _TINY**2
     # In double precision rounding alone has a spread.
     is_apart &= spreads > 1e-6
     chosen = np.flatnonzero(is_apart)
     standing = (rest[chosen] - means[chosen, None]) / spreads[chosen, None]
     return _Negation(
-        operands=tuple(operands[place] for place in chosen),
+        operands=tuple(operands[index] for index in chosen),
         skipped=tuple(
-            place for place, is_used in zip(operands, is_apart, strict=True) if not is_used
+            operand for operand, is_used in zip(operands, is_apart, strict=True) if not is_used
         ),
         slopes=slopes[chosen].astype(np.float32),
         means=means[chosen].astype(np.float32),

@@ -290,9 +290,9 @@ def _load_towers(
 ) -> TorchEncoder:
     """Load a torch model; an encoder without pooling gets mean pooling."""
     models.require_torch(name)
-    from boolattn.encoder import build_towers
     from boolattn.encoder.labelled_encoder import LabelledEncoder
     from boolattn.encoder.torch_encoder import TorchEncoder
+    from boolattn.encoder.towers import build_towers
 
     kind = LabelledEncoder if options.gate == "label" else TorchEncoder
     source = Path(models.torch_source(model))

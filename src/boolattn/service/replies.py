@@ -127,7 +127,8 @@ def explain_words(encoder: Encoder, text: str) -> tuple[dict[str, bool], list[Wo
     """
     if (towers := getattr(encoder, "towers", None)) is None:
         return {}, []
-    from boolattn.encoder import BoolBertModel, query_encoder
+    from boolattn.encoder.bool_bert import BoolBertModel
+    from boolattn.encoder.towers import query_encoder
     from boolattn.plugin.explain import explain
 
     try:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from boolattn.errors import ConfigError, DataError
+from boolattn.errors import ConfigError
+from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.ranking import read_run
 from boolattn.training.batches.tokens import Tokens
-from boolattn.training.validation import Validator, sample_documents, sample_queries
+from boolattn.training.validation import Validator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,9 +29,9 @@ def label_operators(preset: Preset) -> tuple[str, ...] | None:
 def refuse_evaluation_only(dataset: Dataset) -> None:
     """Refuse documents whose terms allow evaluation only, by ``use`` of their metadata."""
     forbidden = {
-        str(one.metadata.get("domain", one.id))
-        for one in dataset.documents
-        if one.metadata.get("use") == "evaluation"
+        str(document.metadata.get("domain", document.id))
+        for document in dataset.documents
+        if document.metadata.get("use") == "evaluation"
     }
     if forbidden:
         raise ConfigError(
@@ -52,25 +53,24 @@ class Corpus:
 
     def split(self, name: str) -> Sequence[Query]:
         """Return the queries of a split, or of several joined by ``+``."""
-        parts = name.split("+")
-        if missing := [part for part in parts if part not in self.dataset.splits]:
+        names = name.split("+")
+        if missing := [split for split in names if split not in self.dataset.splits]:
             known = ", ".join(self.dataset.splits)
             raise ConfigError(f"{self.dataset.name} has no split {missing[0]!r}; there are {known}")
-        return [query for part in parts for query in self.dataset.splits[part]]
+        return [query for split in names for query in self.dataset.splits[split]]
 
     def validator(
         self, preset: Preset, split: str, n_queries: int = 0, n_documents: int = 0
     ) -> Validator:
         """Make a validator of a split; 0 takes all its queries, or all documents."""
-        seed = preset.train.seed
-        usable = [one for one in self.split(split) if not self.rows.keys().isdisjoint(one.gold)]
-        if not usable:
-            raise DataError(f"no usable query in {split!r}: none has a relevant document")
-        queries = sample_queries(usable, n_queries, seed)
-        rows = sample_documents(queries, self.rows, n_documents, seed)
-        length = preset.model.query_length
-        more = (self.tokenizer, length, label_operators(preset))
-        return Validator(queries, self.documents, rows, *more)
+        benchmark = prepare(
+            self.dataset,
+            [split],
+            n_documents=n_documents,
+            n_queries=n_queries,
+            seed=preset.train.seed,
+        )
+        return Validator(benchmark.splits[split], benchmark.texts, label_operators(preset))
 
 
 def read_rankings(

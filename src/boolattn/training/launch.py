@@ -65,16 +65,16 @@ def pretrain(preset: Preset, launch: Launch) -> dict[str, float]:
     """Pretrain the heads of a plug-in, save it with its encoder, return metrics of the heads."""
     require_gpu(preset)
     run = RunFolder(launch.out)
-    data, given = {"name": "sentences"}, None
+    data, sentences = {"name": "sentences"}, None
     if launch.data is not None:
-        given = PretrainingSet.setbert(launch.data, preset.pretrain)
-        data = {"name": "setbert", "train": text_hash((one.text,) for one in given.sentences)}
+        sentences = PretrainingSet.setbert(launch.data, preset.pretrain)
+        data = {"name": "setbert", "train": text_hash((row.text,) for row in sentences.sentences)}
     run.open(preset, data, kind="pretrain", command=launch.command, resume=launch.resume)
     torch.manual_seed(preset.pretrain.seed)
     encoder, tokenizer = load_encoder(preset.model.encoder)
     attach(encoder, preset.plugin, tokenizer=tokenizer)
     nn.Module.to(encoder, "cuda" if torch.cuda.is_available() else "cpu")
-    trainer = Pretrainer(encoder, tokenizer, preset.pretrain, preset.model.pooling, given)
+    trainer = Pretrainer(encoder, tokenizer, preset.pretrain, preset.model.pooling, sentences)
     run.rewind(0)
     history: list[dict[str, float]] = []
 
@@ -130,7 +130,7 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
         raise ConfigError("n_bm25 asks for negatives of a ranking; name it: --rankings FILE")
     domains = None
     if settings.one_domain:
-        domains = [str(one.metadata.get("domain", "")) for one in corpus.dataset.documents]
+        domains = [str(d.metadata.get("domain", "")) for d in corpus.dataset.documents]
     sampler = Sampler(examples, len(corpus.documents), settings, domains)
     collator = _collator(preset, corpus, examples)
     # A short run uses few of the documents; a long one nearly all.

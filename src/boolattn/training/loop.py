@@ -90,7 +90,7 @@ class Loop:
         """
         settings = self.settings
         since: list[dict[str, Tensor]] = []
-        trained = [one for group in self.optimizer.param_groups for one in group["params"]]
+        trained = [p for group in self.optimizer.param_groups for p in group["params"]]
         for step in range(self.start, settings.n_steps):
             losses = losses_of(step)
             total = torch.stack(list(losses.values())).sum()
@@ -158,5 +158,5 @@ def decay_groups(model: nn.Module, weight_decay: float) -> Iterator[dict[str, An
 
 
 def _inside(model: nn.Module, kind: type[nn.Module]) -> set[int]:
-    found = (module for module in model.modules() if isinstance(module, kind))
-    return {id(parameter) for module in found for parameter in module.parameters()}
+    modules = (module for module in model.modules() if isinstance(module, kind))
+    return {id(parameter) for module in modules for parameter in module.parameters()}

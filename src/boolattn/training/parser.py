@@ -82,8 +82,8 @@ class Batches:
         self._labels: dict[int, ParserLabels] = {}
         self._order: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
         encoded = tokenizer.encode_batch([mark_operators(query.text) for query in queries])
-        self._ids = [np.array(one.ids, np.int64) for one in encoded]
-        self._offsets = [one.offsets for one in encoded]
+        self._ids = [np.array(encoding.ids, np.int64) for encoding in encoded]
+        self._offsets = [encoding.offsets for encoding in encoded]
 
     def features(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return token ids and mask of some queries, each ``(batch, tokens)``."""
@@ -96,15 +96,15 @@ class Batches:
                 self._labels[row] = make_parser_labels(
                     self._queries[row].parsed, self._offsets[row], self._n_slots
                 )
-        own = [self._labels[row] for row in rows]
-        tags = pad_sequence([one.tags for one in own], batch_first=True).float()
-        roles, gaps = (torch.stack([one[part] for one in own]) for part in (1, 2))
+        labels = [self._labels[row] for row in rows]
+        tags = pad_sequence([label.tags for label in labels], batch_first=True).float()
+        roles, gaps = (torch.stack([label[part] for label in labels]) for part in (1, 2))
         return ParserLabels(tags, roles, gaps)
 
     def draw(self, step: int, size: int) -> list[int]:
         """Return the queries of a step, of similar lengths; each epoch has its own order."""
         n_batches = max(1, len(self._queries) // size)
-        epoch, place = divmod(step, n_batches)
+        epoch, index = divmod(step, n_batches)
         if self._order[0] != epoch:
             rng = np.random.default_rng([self._seed, epoch])
             order = rng.permutation(len(self._queries))
@@ -117,21 +117,21 @@ class Batches:
                 epoch,
                 np.concatenate([order[batch * size : (batch + 1) * size] for batch in batches]),
             )
-        return [int(row) for row in self._order[1][place * size : (place + 1) * size]]
+        return [int(row) for row in self._order[1][index * size : (index + 1) * size]]
 
     def parse(self, model: ParserModel, device: torch.device) -> list[ParserOutput]:
         """Parse all queries."""
-        found: list[ParserOutput] = []
+        outputs: list[ParserOutput] = []
         for start in range(0, len(self._queries), _EVALUATED_AT_ONCE):
             rows = range(start, min(start + _EVALUATED_AT_ONCE, len(self._queries)))
             with torch.no_grad():
                 found_logits = model(*(part.to(device) for part in self.features(rows)))
             logits = ParserLogits(*(part.float().cpu().numpy() for part in found_logits))
-            found += [
-                decode(logits, self._queries[row].text, self._offsets[row], place)
-                for place, row in enumerate(rows)
+            outputs += [
+                decode(logits, self._queries[row].text, self._offsets[row], index)
+                for index, row in enumerate(rows)
             ]
-        return found
+        return outputs
 
 
 @fast_products()
@@ -144,15 +144,16 @@ def train_parser(
     sources = read_labelled_queries(settings.data)
     config = ParserConfig(layers=settings.layers)
     tokenizer = open_tokenizer(settings.base / TOKENIZER, config.max_tokens)
-    train = [q for name, own in sources.items() if not name.startswith(HELD_OUT) for q in own]
+    trained = (queries for name, queries in sources.items() if not name.startswith(HELD_OUT))
+    train = [query for queries in trained for query in queries]
     log(f"{len(train):,} queries of {len(sources)} sources")
     batches = Batches(train, tokenizer, config.n_slots, settings.seed)
     model = _start(settings.base, config).to(device).train()
     if settings.freeze_embeddings:
         model.encoder.embeddings.word_embeddings.weight.requires_grad_(False)
-    head = [own for name, own in model.named_parameters() if not name.startswith("encoder.")]
+    head = [weight for name, weight in model.named_parameters() if not name.startswith("encoder.")]
     groups: list[dict[str, Any]] = [
-        {"params": [own for own in model.encoder.parameters() if own.requires_grad]},
+        {"params": [weight for weight in model.encoder.parameters() if weight.requires_grad]},
         {"params": head, "lr": settings.head_rate},
     ]
     special = [tokenizer.token_to_id(name) or 0 for name in ("[CLS]", "[SEP]", "[MASK]")]
@@ -191,7 +192,7 @@ def train_parser(
         name: Batches(queries, tokenizer, config.n_slots, 0).parse(model, device)
         for name, queries in held_out.items()
     }
-    report = {name: accuracy(held_out[name], own) for name, own in outputs.items()}
+    report = {name: accuracy(held_out[name], parses) for name, parses in outputs.items()}
     pairs = [
         [(query.parsed, output) for query, output in zip(queries, outputs[name], strict=True)]
         for name, queries in held_out.items()
@@ -249,23 +250,23 @@ def accuracy(queries: Sequence[LabelledQuery], outputs: Sequence[ParserOutput]) 
     for query, output in zip(queries, outputs, strict=True):
         want = query.parsed.tree(query.text)
         # What cannot be parsed is one operand.
-        found = output.parsed.tree(query.text) if output.parsed else Atom(query.text)
-        rows["structure"].append(structure(found) == structure(want))
+        parsed = output.parsed.tree(query.text) if output.parsed else Atom(query.text)
+        rows["structure"].append(structure(parsed) == structure(want))
         if query.parsed.is_plain:
-            rows["left_alone"].append(isinstance(found, Atom))
+            rows["left_alone"].append(isinstance(parsed, Atom))
         else:
-            rows["operands"].append(has_same_operands(want, found))
-            rows["word_f1"].append(word_f1(want, found))
-    means = {name: float(np.mean(own)) for name, own in rows.items() if own}
+            rows["operands"].append(has_same_operands(want, parsed))
+            rows["word_f1"].append(word_f1(want, parsed))
+    means = {name: float(np.mean(values)) for name, values in rows.items() if values}
     return {"n": float(len(queries)), **means}
 
 
 def report_table(report: Mapping[str, Mapping[str, float]]) -> str:
     """Lay out an accuracy report."""
-    rows = [
-        [name, f"{own['n']:.0f}", *(f"{own[m]:.3f}" if m in own else "–" for m in _MEASURES)]
-        for name, own in report.items()
-    ]
+    rows = []
+    for name, shares in report.items():
+        cells = (f"{shares[m]:.3f}" if m in shares else "–" for m in _MEASURES)
+        rows.append([name, f"{shares['n']:.0f}", *cells])
     return markdown(["held-out queries", "n", *_MEASURES], rows)
 
 

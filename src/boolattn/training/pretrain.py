@@ -97,8 +97,8 @@ class Pretrainer:
         for rows in torch.arange(len(sentences)).split(_EVALUATED_AT_ONCE):
             part = labels.batch(rows.tolist()).to(self.encoder.device)
             record = self._forward(part, by_label=True)[0]
-            found = (record.cue_states[-1].cue_logits > 0).float()
-            cue += token_counts(found, part.cues, part.mask[:, None])
+            is_cue = (record.cue_states[-1].cue_logits > 0).float()
+            cue += token_counts(is_cue, part.cues, part.mask[:, None])
             used = part.mask[:, None] * part.operators[..., None]
             for layer in record.biases.values():
                 for head in layer.scope.inside.unbind(-1):
@@ -138,17 +138,17 @@ class Pretrainer:
         sentences = self._labels(data.sentences)
         triplets = self._labels([getattr(t, name) for name in _TRIPLET for t in data.triplets])
         for step in range(n_steps):
-            epoch, place = divmod(step, per_epoch)
+            epoch, position = divmod(step, per_epoch)
             order = np.random.default_rng([settings.seed, epoch]).permutation(n)
-            chosen = order[place * size : (place + 1) * size].tolist()
+            chosen = order[position * size : (position + 1) * size].tolist()
             drawn = None
             if n_triplets:
                 # Three sentences each: a third as many take the same time.
-                few = chosen[: max(1, size // 3)]
+                first = chosen[: max(1, size // 3)]
                 rows = [
-                    column * n_triplets + one % n_triplets
+                    column * n_triplets + row % n_triplets
                     for column in range(len(_TRIPLET))
-                    for one in few
+                    for row in first
                 ]
                 drawn = triplets.batch(rows).to(device)
             yield sentences.batch(chosen).to(device), drawn
@@ -182,9 +182,9 @@ class Pretrainer:
 
     def _forward(self, part: SentenceBatch, *, by_label: bool) -> tuple[Record, Tensor, Tensor]:
         """Encode; return also the hidden states that enter the first and leave the last layer."""
-        given = {"operators": part.operators} if by_label else {}
+        labels = {"operators": part.operators} if by_label else {}
         with recording() as record:
-            output = self.encoder(**part.features, **given, output_hidden_states=True)
+            output = self.encoder(**part.features, **labels, output_hidden_states=True)
         return record, output.hidden_states[0], output.last_hidden_state
 
 
@@ -196,13 +196,13 @@ def pool(hidden: Tensor, mask: Tensor, pooling: str) -> Tensor:
     return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
 
 
-def token_counts(found: Tensor, wanted: Tensor, mask: Tensor) -> Tensor:
+def token_counts(predicted: Tensor, wanted: Tensor, mask: Tensor) -> Tensor:
     """Count correct, predicted and labelled tokens of each operator. Shape ``(3, operators)``."""
-    parts = (found * wanted * mask, found * mask, wanted * mask)
-    return torch.stack([part.sum((0, 2)).float().cpu() for part in parts])
+    counts = (predicted * wanted * mask, predicted * mask, wanted * mask)
+    return torch.stack([part.sum((0, 2)).float().cpu() for part in counts])
 
 
 def f1(counts: Tensor) -> float:
     """Return the harmonic mean of precision and recall; 0 where nothing is labelled."""
-    right, found, wanted = counts.tolist()
-    return 2 * right / (found + wanted) if found + wanted else 0.0
+    right, predicted, wanted = counts.tolist()
+    return 2 * right / (predicted + wanted) if predicted + wanted else 0.0

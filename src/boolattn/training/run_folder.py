@@ -67,16 +67,16 @@ class RunFolder:
     ) -> None:
         """Begin a run ("pretrain" or "train"), or resume one of the same settings and data."""
         path = self.folder / "run.json"
-        own = {"kind": kind, "settings": preset.to_dict(), "data": dict(data)}
+        run = {"kind": kind, "settings": preset.to_dict(), "data": dict(data)}
         if path.is_file():
             if not resume:
                 raise ConfigError(
                     f"{self.folder} holds a run already; --resume it, or name another"
                 )
-            _check_same(path, own)
+            _check_same(path, run)
             return
         seed = getattr(preset, kind).seed
-        write_json(path, {**own, "seed": seed, **about_machine(), "command": command})
+        write_json(path, {**run, "seed": seed, **about_machine(), "command": command})
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Append metrics."""
@@ -99,9 +99,9 @@ class RunFolder:
             return
         with self.metrics.open(encoding="utf-8", newline="") as handle:
             rows = [row for row in csv.reader(handle) if len(row) == len(_COLUMNS)]
-        kept = [row for row in rows[1:] if row[0].isdecimal() and int(row[0]) <= step]
+        done = [row for row in rows[1:] if row[0].isdecimal() and int(row[0]) <= step]
         with atomic_file(self.metrics) as handle:
-            csv.writer(handle).writerows([_COLUMNS, *kept])
+            csv.writer(handle).writerows([_COLUMNS, *done])
 
     def finish(self, summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> None:
         """Write the final metrics."""
@@ -146,16 +146,16 @@ def data_hashes(dataset: Dataset) -> dict[str, str]:
     return hashes
 
 
-def _check_same(path: Path, own: Mapping[str, Any]) -> None:
+def _check_same(path: Path, run: Mapping[str, Any]) -> None:
     try:
-        found = json.loads(path.read_text("utf-8"))
-        settings = found.get("settings", {})
+        saved = json.loads(path.read_text("utf-8"))
+        settings = saved.get("settings", {})
         name = settings.pop("name", "")
     except (OSError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
     # Older runs have old names, and lack newer settings.
-    found["settings"] = make_preset(name, saved_tables(settings), source=str(path)).to_dict()
-    here, there = _flat(own), _flat({name: found.get(name) for name in own})
+    saved["settings"] = make_preset(name, saved_tables(settings), source=str(path)).to_dict()
+    here, there = _flat(run), _flat({name: saved.get(name) for name in run})
     for name in sorted(here.keys() | there.keys()):
         if here.get(name) != there.get(name):
             raise ConfigError(

@@ -117,8 +117,7 @@ class TrainSettings(_Checked):
     save_every: int = 0  # Steps between checkpoints; 0: once an epoch
     keep: str = "best"  # Which weights are saved, the "best" by R-precision or the "last"
     n_validation_queries: int = 200  # Most validation queries; 0: all (*ours*)
-    #: Sampled documents that are ranked beside the gold and excluded ones; 0: all (*ours*)
-    n_validation_documents: int = 20_000
+    n_validation_documents: int = 20_000  # Ranked: judged ones, and a sample; 0: all (*ours*)
     chunk: int = 0  # Documents padded at once; 0: on a GPU none is padded, else 64 (*ours*)
     #: Forward passes that a single GPU records as CUDA graphs: "none", "queries", "all" (*ours*)
     captured: str = "all"

@@ -52,13 +52,13 @@ class TowerPass(nn.Module):
         scopes are supervised, their loss is a third result.
         """
         vectors = self.encode_documents(documents, places)
-        found = (self.encode(queries, "query", 0), vectors)
-        return found if scoped is None else (*found, self.encode(scoped, SCOPE))
+        encoded = (self.encode(queries, "query", 0), vectors)
+        return encoded if scoped is None else (*encoded, self.encode(scoped, SCOPE))
 
     def encode_documents(self, documents: list[Features], places: Tensor) -> Tensor:
         """Encode a step's documents. Shape ``(documents, dim)``."""
-        parts = [self.encode(part, "document", slot) for slot, part in enumerate(documents)]
-        return torch.cat(parts)[places]
+        batches = [self.encode(part, "document", slot) for slot, part in enumerate(documents)]
+        return torch.cat(batches)[places]
 
     def encode(self, features: Features, task: str, slot: int = 0) -> Tensor:
         """Encode one batch; ``slot`` is its number among the step's batches of this task."""
@@ -73,9 +73,9 @@ def encode(towers: SentenceTransformer, features: Features, task: str) -> Tensor
     For the task "scope" return the scope loss of labelled sentences.
     """
     if task == SCOPE:
-        given = {name: value for name, value in features.items() if name != "scopes"}
+        inputs = {name: value for name, value in features.items() if name != "scopes"}
         with recording() as record:
-            query_encoder(towers)(**given)
+            query_encoder(towers)(**inputs)
         logits = [layer.scope.logits for layer in record.biases.values()]
         used, mask = features["operators"], features["attention_mask"]
         return scope_loss(logits, features["scopes"], used, mask)
@@ -92,9 +92,9 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(_context: Any, vectors: Tensor) -> Tensor:  # noqa: ANN401 - torch's own
-        parts = [torch.empty_like(vectors) for _ in range(distributed.get_world_size())]
-        distributed.all_gather(parts, vectors.contiguous())
-        return torch.cat(parts)
+        gathered = [torch.empty_like(vectors) for _ in range(distributed.get_world_size())]
+        distributed.all_gather(gathered, vectors.contiguous())
+        return torch.cat(gathered)
 
     @staticmethod
     def backward(_context: Any, gradient: Tensor) -> Tensor:  # noqa: ANN401

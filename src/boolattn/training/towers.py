@@ -56,11 +56,11 @@ def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTrans
     if pretrained is not None and not model.use_plugin:
         raise ConfigError("plain towers take no pretrained plug-in; leave out --pretrained")
     config = preset.plugin if model.use_plugin else None
-    source = own = torch_source(model.encoder)
+    source = base = torch_source(model.encoder)
     more = {n: getattr(model, n) for n in _TOWERS}
     if pretrained:
         # The paper's document encoder is BERT, without the embeddings that pretraining moved.
-        source, more["document_encoder"] = str(pretrained), None if model.is_shared else own
+        source, more["document_encoder"] = str(pretrained), None if model.is_shared else base
     try:
         # Weights stored in half precision would be trained in it.
         return build_towers(source, config, **more).float()
@@ -101,11 +101,11 @@ def freeze(towers: SentenceTransformer, settings: TrainSettings) -> None:
 
 def _differences(preset: Preset, towers: SentenceTransformer) -> Iterator[str]:
     encoder = query_encoder(towers)
-    own = settings_of(towers)
+    settings = settings_of(towers)
     for name in _TOWERS:
-        found, wanted = getattr(own, name), getattr(preset.model, name)
-        if found != wanted:
-            yield f"its {name} is {found}, not {wanted}; --set model.{name}={found} takes it"
+        actual, wanted = getattr(settings, name), getattr(preset.model, name)
+        if actual != wanted:
+            yield f"its {name} is {actual}, not {wanted}; --set model.{name}={actual} takes it"
     plugin = encoder.config.boolattn_config if isinstance(encoder, BoolBertModel) else None
     wanted_plugin = preset.plugin if preset.model.use_plugin else None
     if (plugin is None) != (wanted_plugin is None):
@@ -118,9 +118,9 @@ def _differences(preset: Preset, towers: SentenceTransformer) -> Iterator[str]:
         config = AutoConfig.from_pretrained(source, local_files_only=True)
         backbone = encoder.backbone if isinstance(encoder, BoolBertModel) else encoder
         for name in _SHAPE:
-            found, wanted = getattr(backbone.config, name, None), getattr(config, name, None)
-            if found != wanted:
-                yield f"its encoder has {name} {found}, and {preset.model.encoder} {wanted}"
+            actual, wanted = getattr(backbone.config, name, None), getattr(config, name, None)
+            if actual != wanted:
+                yield f"its encoder has {name} {actual}, and {preset.model.encoder} {wanted}"
 
 
 def _not_found(name: str, error: BaseException) -> str:
@@ -141,18 +141,18 @@ def average(base: str, models: Sequence[tuple[Path, float]]) -> SentenceTransfor
         raise ConfigError("name at least one model to average with its base")
     start = load_encoder(base)[0].state_dict()
     total = {name: value.clone() for name, value in start.items()}
-    found = [load_towers(folder, device="cpu") for folder, _ in models]
-    for towers, (folder, share) in zip(found, models, strict=True):
+    trained = [load_towers(folder, device="cpu") for folder, _ in models]
+    for towers, (folder, share) in zip(trained, models, strict=True):
         if not settings_of(towers).is_shared:
             raise ConfigError(f"{folder} has towers with different weights; average shared ones")
-        own = _backbone(towers).state_dict()
-        if {n: v.shape for n, v in own.items()} != {n: v.shape for n, v in start.items()}:
+        weights = _backbone(towers).state_dict()
+        if {n: v.shape for n, v in weights.items()} != {n: v.shape for n, v in start.items()}:
             raise ConfigError(f"{folder} was not trained from {base}: its encoder differs")
-        for name, value in own.items():
+        for name, value in weights.items():
             if value.is_floating_point():
                 total[name] += share * (value - start[name])
-    _backbone(found[0]).load_state_dict(total)
-    return found[0]
+    _backbone(trained[0]).load_state_dict(total)
+    return trained[0]
 
 
 def _backbone(towers: SentenceTransformer) -> nn.Module:

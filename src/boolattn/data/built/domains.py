@@ -61,12 +61,12 @@ class DomainsBenchmark:
                 raise DataError(f"{self.folder}: {name} has the role {role!r}; build it again")
             if (only and name not in only) or (training and role == "test"):
                 continue
-            part = _Part(self.folder / name)
-            documents += part.documents
+            files = _DomainFiles(self.folder / name)
+            documents += files.documents
             for split in dict.fromkeys((*SPLITS[role], *about.get("queries", ()))):
                 # Some kinds of a training domain are for the test.
                 if not (training and split.startswith("test")):
-                    splits.setdefault(split, []).extend(part.queries(split))
+                    splits.setdefault(split, []).extend(files.queries(split))
         return records.Dataset(
             name=f"domains-{self.manifest.size}",
             documents=documents,
@@ -75,7 +75,7 @@ class DomainsBenchmark:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _DomainFiles:
     """The files of one domain."""
 
     folder: Path

@@ -35,7 +35,7 @@ def read_built(kind: type[T], folder: Path, *, name: str, expected: str) -> T:
         ) from error
     except ValueError as error:
         raise DataError(f"{path} is not JSON ({error}); build the benchmark again") from error
-    found = values.get("format") if isinstance(values, dict) else None
-    if found != expected:
-        raise DataError(f"{path} is in format {found!r}, this reads {expected!r}; build it again")
+    written = values.get("format") if isinstance(values, dict) else None
+    if written != expected:
+        raise DataError(f"{path} is in format {written!r}, this reads {expected!r}; build it again")
     return build(kind, values, source=str(path))

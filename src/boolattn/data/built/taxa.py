@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from boolattn.checksums import file_sum
 from boolattn.data import records
 from boolattn.data.built.manifest import read_built, read_documents
-from boolattn.errors import ConfigError, DataError
+from boolattn.errors import DataError
 from boolattn.jsonl import find_file, read_jsonl
 
 if TYPE_CHECKING:
@@ -55,19 +54,9 @@ class TaxaBenchmark:
     folder: Path
     manifest: TaxaManifest
 
-    def documents(self) -> Iterator[records.Document]:
-        """Stream the corpus."""
-        return read_documents(self.folder)
-
-    def queries(self, split: str) -> tuple[records.Query, ...]:
-        """Read the queries of a split: train, validation, test or unseen."""
-        if split not in SPLITS:
-            raise ConfigError(f"taxa has no split {split!r}; it has {', '.join(SPLITS)}")
-        return tuple(row.query({}) for row in self._rows(split))
-
     def dataset(self) -> records.Dataset:
         """Load everything, with the member documents of each operand."""
-        documents = tuple(self.documents())
+        documents = tuple(read_documents(self.folder))
         rows = {split: tuple(self._rows(split)) for split in self.manifest.queries}
         names = {name for queries in rows.values() for row in queries for name in row.sets()}
         sets = members_of(((document.id, document.metadata) for document in documents), names)
@@ -79,20 +68,10 @@ class TaxaBenchmark:
             },
         )
 
-    def verify(self) -> None:
-        """Refuse a folder whose files have other hashes than the manifest."""
-        for name, expected in self.manifest.files.items():
-            actual = file_sum(self.folder / name)
-            if actual != expected:
-                raise DataError(
-                    f"{self.folder / name} has the hash {actual[:12]}…, the manifest says "
-                    f"{expected[:12]}…; build it again"
-                )
-
-    def _rows(self, split: str) -> Iterator[_Row]:
+    def _rows(self, split: str) -> Iterator[_QueryRow]:
         path = find_file(self.folder, f"{split}.jsonl")
         for number, values in read_jsonl(path, _FIELDS):
-            yield _Row(f"{path}:{number}", split, values)
+            yield _QueryRow(f"{path}:{number}", split, values)
 
 
 def load(folder: Path) -> TaxaBenchmark:
@@ -119,7 +98,7 @@ def members_of(
 
 
 @dataclass(frozen=True)
-class _Row:
+class _QueryRow:
     """A line of a file of queries."""
 
     source: str  # file and line, for errors

@@ -43,19 +43,19 @@ def check_agreement(torch: Encoder, onnx: Encoder, texts: Sequence[str]) -> dict
     Returns the least cosines of queries, operands and documents, and the least correlation of the
     scores of the same documents.
     """
-    found = {
+    agreement = {
         "query_cosine": _least_cosine(torch.encode_queries(texts), onnx.encode_queries(texts)),
         "operand_cosine": _least_cosine(torch.encode_operands(texts), onnx.encode_operands(texts)),
     }
     documents = torch.encode_documents(texts)
-    found["document_cosine"] = _least_cosine(documents, onnx.encode_documents(texts))
+    agreement["document_cosine"] = _least_cosine(documents, onnx.encode_documents(texts))
     trees, rest = [parse(query) for query in _EXPLICIT], []
     readings = read_trees(trees)
     for plans in zip(*(plan_queries(readings, model) for model in (onnx, torch)), strict=True):
         scores = [score(plan, plan.vectors @ documents.T) for plan in plans]
         rest.append(float(np.corrcoef(scores[0], scores[1])[0, 1]))
-    found["score_correlation"] = min(rest)
-    return {name: round(value, 5) for name, value in found.items()}
+    agreement["score_correlation"] = min(rest)
+    return {name: round(value, 5) for name, value in agreement.items()}
 
 
 def _least_cosine(a: Array, b: Array) -> float:

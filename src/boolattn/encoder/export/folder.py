@@ -98,7 +98,7 @@ class _Export:
     _tensors: dict[str, Array] = field(default_factory=dict)
     _keys: dict[str, str] = field(default_factory=dict)  # by content
     #: Where a tensor of the torch model is, by content: its key, and that of its scale.
-    _found: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _torch_entries: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, name: str, graph: TowerGraph) -> None:
         """Trace a graph, round its weights, and collect its tensors."""
@@ -143,10 +143,10 @@ class _Export:
             elif key in places and np.array_equal(values[key], value):
                 entry = {"key": places[key]}
             if entry is not None:
-                self._found.setdefault(content(value), entry | {"is_transposed": False})
+                self._torch_entries.setdefault(content(value), entry | {"is_transposed": False})
                 if value.ndim == 2:
                     flipped = entry | {"is_transposed": True}
-                    self._found.setdefault(content(value.T), flipped)
+                    self._torch_entries.setdefault(content(value.T), flipped)
 
     def write_weights(self) -> None:
         """Write all tensors once, the graphs that refer to them, and where torch's are."""
@@ -159,7 +159,7 @@ class _Export:
             file = path.relative_to(self.source).as_posix()
             entries[file] = {}
             for name, value in read_tensors([path]).items():
-                entry = self._found.get(content(value.astype(np.float32)))
+                entry = self._torch_entries.get(content(value.astype(np.float32)))
                 if entry is None:
                     key = f"{TORCH}.{file}.{name}"
                     self._tensors[key] = value
@@ -180,8 +180,8 @@ class _Export:
     def write_rest(self) -> OnnxManifest:
         """Write tokenizer and torch's small files; return the manifest."""
         encoder, towers = self.encoder, self.encoder.towers
-        if (own := self.source / TOKENIZER).is_file():
-            shutil.copyfile(own, self.draft / TOKENIZER)
+        if (tokenizer_file := self.source / TOKENIZER).is_file():
+            shutil.copyfile(tokenizer_file, self.draft / TOKENIZER)
         else:
             tokenizer: Any = towers.tokenizer
             tokenizer.backend_tokenizer.save(str(self.draft / TOKENIZER))

@@ -139,7 +139,7 @@ def trace(graph: Any, example: tuple[Tensor, ...], axes: tuple[int, ...], path: 
             verbose=False,
         )
     inputs = program.model.graph.inputs if program else ()
-    sizes = [own.shape[axis] for own in inputs for axis in axes if own.shape]
+    sizes = [value.shape[axis] for value in inputs for axis in axes if value.shape]
     # The exporter does that silently.
     if program is None or any(isinstance(size, int) for size in sizes):
         raise UnsupportedEncoderError("the exporter made batch or length of this encoder constant")

@@ -85,7 +85,7 @@ def export_parser(
     settings = json.loads((source / SETTINGS).read_text(encoding="utf-8"))
     table = model.encoder.embeddings.word_embeddings.weight.detach().numpy()
     values, scales = quantise(table, 0)
-    found = stored_words(Path(encoder), target, values, source) if encoder else {}
+    shared = stored_words(Path(encoder), target, values, source) if encoder else {}
     with (
         atomic_folder(target, replace=True, marker=MANIFEST) as draft,
         scratch_folder() as scratch,
@@ -95,13 +95,13 @@ def export_parser(
         quantise_graph(read_graph(plain), rounded)
         optimise_graph(rounded, fused)
         shutil.copyfile(fused, draft / GRAPH)
-        if "table" not in found:
+        if "table" not in shared:
             save_file({"values": values, "scales": scales}, draft / ParserManifest.table)
-        if "tokenizer" not in found:
+        if "tokenizer" not in shared:
             shutil.copyfile(source / TOKENIZER, draft / TOKENIZER)
         manifest = replace(
             ParserManifest(),
-            **found,  # type: ignore[arg-type]  # names of texts
+            **shared,  # type: ignore[arg-type]  # names of texts
             max_tokens=model.config.max_tokens,
             threshold=settings["threshold"],
             files={path.name: file_sum(path) for path in sorted(draft.iterdir())},
@@ -117,15 +117,15 @@ def stored_words(encoder: Path, target: Path, values: Array, source: Path) -> di
 
     The names are those of a parser's manifest, the files relative to its folder.
     """
-    found = {}
+    shared = {}
     for path in sorted(encoder.glob("weights-*.safetensors")):
         for name, tensor in read_tensors([path]).items():
             scale = name.removesuffix("_quantized") + "_scale"
             if tensor.dtype == values.dtype and np.array_equal(tensor, values):
-                found = {"table": _relative(path, target), "values": name, "scales": scale}
+                shared = {"table": _relative(path, target), "values": name, "scales": scale}
     if (encoder / TOKENIZER).read_bytes() == (source / TOKENIZER).read_bytes():
-        found["tokenizer"] = _relative(encoder / TOKENIZER, target)
-    return found
+        shared["tokenizer"] = _relative(encoder / TOKENIZER, target)
+    return shared
 
 
 def _relative(path: Path, folder: Path) -> str:

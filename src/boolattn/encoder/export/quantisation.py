@@ -86,8 +86,8 @@ def quantise_graph(model: onnx.ModelProto, path: Path) -> dict[str, int]:
         # By our own formula, so that other code can make the same bytes.
         if kind in ("quantized", "scale") and axes.get(name) == 1:
             rounded, scale = quantise(values[name], 1)
-            own = rounded if kind == "quantized" else scale
-            tensor.CopyFrom(numpy_helper.from_array(own, tensor.name))
+            array = rounded if kind == "quantized" else scale
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
     onnx.save(written, path)
     return axes
 
@@ -100,7 +100,7 @@ def _scale_rows(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
     square; in the others it does not.
     """
     graph, source, out = model.graph, node.input[0], node.output[0]
-    place = list(graph.node).index(node)
+    position = list(graph.node).index(node)
     if not any(tensor.name == _LEAST for tensor in graph.initializer):
         graph.initializer.append(numpy_helper.from_array(np.array(1e-6, np.float32), _LEAST))
         graph.initializer.append(numpy_helper.from_array(np.array([-1]), _LAST_AXIS))
@@ -111,8 +111,9 @@ def _scale_rows(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
             ("Max", [f"{source}_top", _LEAST], f"{source}_size"),
             ("Div", [source, f"{source}_size"], f"{source}_rows"),
         ):
-            graph.node.insert(place, helper.make_node(kind, inputs, [output], f"{source}_{kind}"))
-            place += 1
+            added = helper.make_node(kind, inputs, [output], f"{source}_{kind}")
+            graph.node.insert(position, added)
+            position += 1
     node.input[0], node.output[0] = f"{source}_rows", f"{out}_rows"
     product = helper.make_node("Mul", [f"{out}_rows", f"{source}_size"], [out], f"{out}_size")
     graph.node.insert(list(graph.node).index(node) + 1, product)
@@ -128,7 +129,7 @@ def _quantise_lookup(model: onnx.ModelProto, node: onnx.NodeProto, table: Array)
     rounded, scale = quantise(table, 0)
     graph.initializer.append(numpy_helper.from_array(rounded, f"{name}_quantized"))
     graph.initializer.append(numpy_helper.from_array(scale, f"{name}_scale"))
-    place = list(graph.node).index(node)
+    position = list(graph.node).index(node)
     graph.node.remove(node)
     new = [
         helper.make_node("Gather", [f"{name}_quantized", ids], [f"{out}_int8"], axis=0),
@@ -138,7 +139,7 @@ def _quantise_lookup(model: onnx.ModelProto, node: onnx.NodeProto, table: Array)
     ]
     for step, added in enumerate(new):
         added.name = f"{node.name}_int8_{step}"
-        graph.node.insert(place + step, added)
+        graph.node.insert(position + step, added)
     if not any(name in other.input for other in graph.node):
         [old] = [tensor for tensor in graph.initializer if tensor.name == name]
         graph.initializer.remove(old)
@@ -156,12 +157,12 @@ def optimise_graph(source: Path, target: Path) -> onnx.ModelProto:
     return onnx.load(target)
 
 
-def refer(tensor: onnx.TensorProto, place: tuple[str, int, int]) -> None:
+def refer(tensor: onnx.TensorProto, location: tuple[str, int, int]) -> None:
     """Replace a tensor's values by a reference to a file, an offset and a length."""
     tensor.ClearField("raw_data")
     tensor.ClearField("float_data")
     tensor.ClearField("int32_data")
     tensor.ClearField("int64_data")
     tensor.data_location = TensorProto.EXTERNAL
-    for key, value in zip(("location", "offset", "length"), place, strict=True):
+    for key, value in zip(("location", "offset", "length"), location, strict=True):
         tensor.external_data.add(key=key, value=str(value))

@@ -98,10 +98,10 @@ class TrainingBatch:
         n_own = self.documents.shape[1]
         flat = self.documents.ravel().tolist()
         blocked = np.zeros((end - start, len(flat)), dtype=np.bool_)
-        for row, place in enumerate(range(start, end)):
-            answers = self.examples[place].answers
+        for row, index in enumerate(range(start, end)):
+            answers = self.examples[index].answers
             blocked[row] = [document in answers for document in flat]
-            blocked[row, place * n_own] = False
+            blocked[row, index * n_own] = False
         return blocked
 
 
@@ -126,7 +126,7 @@ class Sampler:
             name: np.flatnonzero(np.array(domains) == name) for name in set(self._domains)
         }
         # A query for which nearly every document is relevant has too few negatives.
-        self.examples = [one for one in examples if len(one.answers) <= self._most(one)]
+        self.examples = [e for e in examples if len(e.answers) <= self._most(e)]
         if not self.examples:
             raise DataError(
                 f"no usable query among {len(examples)}: each needs a relevant document in the "
@@ -138,12 +138,12 @@ class Sampler:
 
     def batch(self, step: int) -> TrainingBatch:
         """Draw the batch of a step."""
-        epoch, place = divmod(step, self.steps_per_epoch)
+        epoch, position = divmod(step, self.steps_per_epoch)
         size = self.settings.batch_size
-        chosen = self._order(epoch)[place * size : (place + 1) * size]
+        chosen = self._order(epoch)[position * size : (position + 1) * size]
         examples = tuple(self.examples[index] for index in chosen)
         drawn = [
-            self._draw(example, [self.settings.seed, _DRAW, epoch, place, int(index)])
+            self._draw(example, [self.settings.seed, _DRAW, epoch, position, int(index)])
             for example, index in zip(examples, chosen, strict=True)
         ]
         return TrainingBatch(step, examples, np.array(drawn, dtype=np.int64))
@@ -177,10 +177,11 @@ class Sampler:
             _add(drawn, pool[int(rng.integers(len(pool)))])
         for _ in range(settings.n_bm25 if example.ranked else 0):
             _add(drawn, example.ranked[int(rng.integers(len(example.ranked)))])
-        own = self._rows.get(example.domain)
+        domain_rows = self._rows.get(example.domain)
         while len(drawn) <= settings.n_negatives:
-            document = int(rng.integers(self.n_documents if own is None else len(own)))
-            document = document if own is None else int(own[document])
+            n_documents = self.n_documents if domain_rows is None else len(domain_rows)
+            document = int(rng.integers(n_documents))
+            document = document if domain_rows is None else int(domain_rows[document])
             if document not in example.answers:
                 _add(drawn, document)
         return drawn
@@ -206,10 +207,10 @@ def _ordered(
     names = np.array(domains)[order]
     batches = []
     for name in sorted(set(domains)):
-        own = order[names == name]
-        batches += list(np.resize(own, max(1, len(own) // size) * size).reshape(-1, size))
+        members = order[names == name]
+        batches += list(np.resize(members, max(1, len(members) // size) * size).reshape(-1, size))
     rng = np.random.default_rng([seed, _ORDER, epoch, 1])
-    return np.concatenate([batches[place] for place in rng.permutation(len(batches))])
+    return np.concatenate([batches[index] for index in rng.permutation(len(batches))])
 
 
 @dataclass(eq=False)

@@ -62,8 +62,9 @@ class PretrainingSet:
         test = list(label_setbert(read_setbert(folder, "test"), settings.seed))
         order = np.random.default_rng(settings.seed).permutation(len(test))
         triplets = [triplet for _, triplet in rows if triplet and settings.triplet_weight]
-        chosen = [test[place][0] for place in order[: settings.n_held_out]]
-        return cls([one for one, _ in rows], triplets, {"held_out": chosen} if chosen else {})
+        sentences = [sentence for sentence, _ in rows]
+        chosen = [test[index][0] for index in order[: settings.n_held_out]]
+        return cls(sentences, triplets, {"held_out": chosen} if chosen else {})
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,8 @@ class LabelledSentences:
             labels = []
             for name in self.operators:
                 cues = [(cue.start, cue.end) for cue in sentence.cues if cue.operator == name]
-                scopes = [
-                    span for one in sentence.scopes if one.operator == name for span in one.spans
-                ]
+                scoped = (scope for scope in sentence.scopes if scope.operator == name)
+                scopes = [span for scope in scoped for span in scope.spans]
                 labels.append([span_labels(s, offsets, sentence.text) for s in (cues, scopes)])
             by_token = torch.tensor(np.array(labels, dtype=np.bool_)).permute(2, 1, 0)
             self._rows[row] = (np.array(ids, dtype=np.int32), by_token)
@@ -146,8 +146,9 @@ class ScopeSentences:
             every = generate(preset.pretrain.n_sentences, self.seed, mixture)
         except MissingDataError as error:
             raise ConfigError(f"{error}; or train without: train.scope_weight=0") from error
-        used = [one for one in every if set(one.operators) & set(preset.plugin.operators)]
-        self.labelled = LabelledSentences(used, tokenizer, preset.plugin.operators)
+        experts = preset.plugin.operators
+        used = [sentence for sentence in every if set(sentence.operators) & set(experts)]
+        self.labelled = LabelledSentences(used, tokenizer, experts)
 
     def features(self, n: int, step: int, process: int) -> Features:
         """Draw a step's sentences: what the encoder takes, operator labels and scopes."""

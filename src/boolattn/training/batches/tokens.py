@@ -105,9 +105,9 @@ class Tokens:
         if not size:
             packed = pack(self._get(rows), self._padding.token)
             return [packed], torch.arange(len(rows))
-        found = list(self.by_length(rows, size))
-        places = original_order([chosen for chosen, _ in found])
-        return [features for _, features in found], places
+        batches = list(self.by_length(rows, size))
+        places = original_order([chosen for chosen, _ in batches])
+        return [features for _, features in batches], places
 
     def _get(self, rows: Sequence[int]) -> list[NDArray[np.int32]]:
         self.fill(rows)

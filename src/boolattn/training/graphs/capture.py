@@ -72,10 +72,10 @@ class Captured:
         n_tokens = padded_length(features["input_ids"].shape[-1], task)
         others = tuple(name for name in sorted(features) if name not in _BY_TOKEN)
         key = (task, slot, len(features["input_ids"]), n_tokens, others)
-        found = self._passes.get(key)
-        if found is None or not found.recording.weights.are_current():
+        recorded = self._passes.get(key)
+        if recorded is None or not recorded.recording.weights.are_current():
             try:
-                found = self._record(padded(features, n_tokens, self._pad), task, slot)
+                recorded = self._record(padded(features, n_tokens, self._pad), task, slot)
             except RuntimeError as error:
                 logger.warning("no CUDA graphs: %s", error, exc_info=True)
                 # Memory may be short: drop what the failed pass computed, and other recordings.
@@ -83,10 +83,10 @@ class Captured:
                 self.failure, self.tasks = error.with_traceback(None), frozenset()
                 self._passes.clear()
                 return encode(self.towers, features, task)
-            self._passes[key] = found
-        return self._replay(found, features, task, slot)
+            self._passes[key] = recorded
+        return self._replay(recorded, features, task, slot)
 
-    def _replay(self, found: _Recorded, features: Features, task: str, slot: int) -> Tensor:
+    def _replay(self, recorded: _Recorded, features: Features, task: str, slot: int) -> Tensor:
         """Replay; queries beside the documents of their step, which leave the GPU idle time.
 
         Autograd runs backward on the same streams, and waits where they meet.
@@ -95,12 +95,12 @@ class Captured:
         if task != "query":
             if slot == 0:
                 self._began = main.record_event()
-            return found(features, self._pad)
+            return recorded(features, self._pad)
         side = self._recorders[task].stream
         side.wait_event(self._began or main.record_event())
         self._began = None
         with torch.cuda.stream(side):
-            vectors = found(features, self._pad)
+            vectors = recorded(features, self._pad)
         main.wait_stream(side)
         return vectors
 
@@ -152,8 +152,8 @@ class _Recorded:
     features: Features  # The tensors that it reads from
 
     def __call__(self, features: Features, pad: int) -> Tensor:
-        for name, place in self.features.items():
-            fill(place, features[name], name, pad)
+        for name, target in self.features.items():
+            fill(target, features[name], name, pad)
         return self.recording()
 
 
@@ -191,10 +191,10 @@ def padded(features: Features, n_tokens: int, pad: int) -> Features:
     }
 
 
-def fill(place: Tensor, value: Tensor, name: str, pad: int) -> None:
+def fill(target: Tensor, value: Tensor, name: str, pad: int) -> None:
     """Overwrite an earlier batch."""
-    if place.shape == value.shape:
-        place.copy_(value, non_blocking=True)
+    if target.shape == value.shape:
+        target.copy_(value, non_blocking=True)
         return
-    place.fill_(pad if name == "input_ids" else 0)
-    place[..., : value.shape[-1]].copy_(value, non_blocking=True)
+    target.fill_(pad if name == "input_ids" else 0)
+    target[..., : value.shape[-1]].copy_(value, non_blocking=True)

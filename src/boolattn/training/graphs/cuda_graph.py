@@ -28,27 +28,27 @@ class Weights:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
-        self.own = dict(module.named_parameters())
+        self.parameters = dict(module.named_parameters())
         self.aliases = {
             name: nn.Parameter(value.detach(), value.requires_grad)
-            for name, value in self.own.items()
+            for name, value in self.parameters.items()
         }
-        self.wanted = [name for name, value in self.own.items() if value.requires_grad]
-        self.trained = [self.own[name] for name in self.wanted]
+        self.wanted = [name for name, value in self.parameters.items() if value.requires_grad]
+        self.trained = [self.parameters[name] for name in self.wanted]
 
     def call(self, inputs: tuple[Tensor, ...]) -> Tensor:
         """Run the module with the aliases in the place of its parameters."""
         # Not torch.func.functional_call: a module with two names, as the shared encoder, would keep
         # the aliases.
-        aliases = {id(value): self.aliases[name] for name, value in self.own.items()}
+        aliases = {id(value): self.aliases[name] for name, value in self.parameters.items()}
         before = [(part._parameters, dict(part._parameters)) for part in self.module.modules()]
         try:
-            for place, own in before:
-                place.update({name: aliases.get(id(value)) for name, value in own.items()})
+            for registry, original in before:
+                registry.update({name: aliases.get(id(value)) for name, value in original.items()})
             vectors: Tensor = self.module(*inputs)
         finally:
-            for place, own in before:
-                place.update(own)
+            for registry, original in before:
+                registry.update(original)
         return vectors
 
     def gradients(self, vectors: Tensor, upstream: Tensor) -> tuple[Tensor | None, ...]:
@@ -59,8 +59,8 @@ class Weights:
     def are_current(self) -> bool:
         """Whether the parameters are still at the same memory, and trained or frozen as before."""
         return all(
-            one.data_ptr() == other.data_ptr() and one.requires_grad == other.requires_grad
-            for one, other in zip(self.own.values(), self.aliases.values(), strict=True)
+            value.data_ptr() == alias.data_ptr() and value.requires_grad == alias.requires_grad
+            for value, alias in zip(self.parameters.values(), self.aliases.values(), strict=True)
         )
 
 
@@ -120,10 +120,12 @@ class Recording:
 
     def keep_gradients(self) -> None:
         """Copy gradients that autograd uses without a copy, before a replay overwrites them."""
-        for parameter, place in zip(self.weights.trained, self.gradients, strict=True):
-            found = parameter.grad
-            if found is not None and place is not None and found.data_ptr() == place.data_ptr():
-                parameter.grad = found.clone()
+        for parameter, buffer in zip(self.weights.trained, self.gradients, strict=True):
+            gradient = parameter.grad
+            if gradient is None or buffer is None:
+                continue
+            if gradient.data_ptr() == buffer.data_ptr():
+                parameter.grad = gradient.clone()
 
 
 class _Replay(torch.autograd.Function):
@@ -142,8 +144,8 @@ class _Replay(torch.autograd.Function):
         recording.keep_gradients()
         recording.upstream.copy_(gradient)
         recording.graphs[1].replay()
-        found = (value if value is None else value.detach() for value in recording.gradients)
-        return (None, *found)
+        gradients = (value if value is None else value.detach() for value in recording.gradients)
+        return (None, *gradients)
 
 
 @contextmanager

@@ -1,0 +1,74 @@
+"""One table of all systems that were measured on the domains benchmark.
+
+``boolattn evaluate MODEL --on domains --out OUT`` ranks and measures one model, in one or several
+ways. This lays all results of the folder out in Markdown, with tests of significance::
+
+    python -m experiments.domains --out OUT --split test
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from boolattn.evaluation import domains, figures
+from boolattn.evaluation.results import Results, compare_results
+from boolattn.evaluation.tables import markdown, short
+from boolattn.files import atomic_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SPLITS = ("validation", "validation_unseen", "test", "unseen")
+
+
+def write_tables(out: Path, splits: Sequence[str], against: str) -> None:
+    """Write ``table.md`` and the figure of each split that has results."""
+    every = [Results.load(path) for path in sorted(out.glob("*.json"))]
+    lines: list[str] = []
+    for split in splits:
+        systems = [results for results in every if results.split == split]
+        if not systems:
+            continue
+        columns = ["system", *(heading for heading, _, _ in domains.COLUMNS)]
+        means = [
+            [domains.label(results), *map(short, domains.rows_of(results)[domains.MEAN])]
+            for results in systems
+        ]
+        lines += [f"\n{split}, mean of the domains\n", markdown(columns, means)]
+        for results in systems:
+            rows = [[name, *map(short, row)] for name, row in domains.rows_of(results).items()]
+            lines += [f"\n{split}, {domains.label(results)}\n", markdown(["", *columns[1:]], rows)]
+        reference = next((s for s in systems if domains.label(s) == against), systems[0])
+        title = f"\n{split}: differences to {domains.label(reference)}, over all queries\n"
+        lines += [title, _tests(systems, reference)]
+        figures.save(figures.by_domain(systems), out / f"{split}.png")
+    with atomic_file(out / "table.md") as file:
+        file.write("\n".join(lines).lstrip() + "\n")
+
+
+def _tests(systems: Sequence[Results], reference: Results) -> str:
+    """Compare every system with one, by kind of query."""
+    rows = []
+    for results in systems:
+        for kind in results.by("kind") if results is not reference else ():
+            pair = [system.only("kind", kind) for system in (reference, results)]
+            for metric, test in compare_results(*pair, metrics=["r_precision", "leak"]).items():
+                cells = [f"{test.difference:+.3f}", f"{test.p_value:.4f}"]
+                rows.append([domains.label(results), kind, metric, *cells])
+    return markdown(["system", "kind", "metric", "difference", "p"], rows)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write the table."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.domains", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the results")
+    parser.add_argument("--split", action="append", default=[], choices=_SPLITS)
+    parser.add_argument("--against", default="shipped, composed", help="system to compare with")
+    options = parser.parse_args(argv)
+    write_tables(options.out, options.split or _SPLITS, options.against)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""Systems on the domains benchmark."""

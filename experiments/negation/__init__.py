@@ -1,1 +1,0 @@
-"""Cue and scope of negation: BoolAttn's heads for NOT on annotated corpora."""
