@@ -1,5 +1,6 @@
 """The pages: code runs, commands and paths exist, and tables agree with the run files."""
 
+import csv
 import gzip
 import importlib.util
 import json
@@ -28,6 +29,8 @@ ROOT = Path(__file__).parent.parent
 RUNNING = (
     "README.md",
     "docs/quickstart.md",
+    "docs/search.md",
+    "docs/parsing.md",
     "docs/composition.md",
     "docs/models.md",
     "docs/training.md",
@@ -36,7 +39,7 @@ RUNNING = (
 #: Pages about today's code; the changelog and the ablations also name what was removed.
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
 ALL_PAGES = [*PAGES, "CHANGELOG.md"]
-ALL_PAGES += [f"docs/results/{name}.md" for name in ("README", "ablations", "domains")]
+ALL_PAGES += [f"docs/results/{name}.md" for name in ("README", "ablations", "domains", "people")]
 PROGRAM = typer.main.get_command(app)
 # Typer raises the parser's errors, but exports only some.
 UsageError = typer.BadParameter.__base__
@@ -77,6 +80,10 @@ def test_examples_run(page, tmp_path, monkeypatch, capsys):
     if page == "docs/quickstart.md":
         assert printed.startswith("hawk moths AND Borneo NOT Sumatra")
         assert re.search(r"^2 .*negated operand 'Sumatra' more than all", printed, re.MULTILINE)
+    if page == "docs/parsing.md":
+        assert (
+            "(hotels in Paris with a pool OR hotels in London with a pool) NOT smoking" in printed
+        )
     if page == "docs/composition.md":
         assert printed.startswith("moths of Borneo NOT moths Sumatra\n")
         scores = re.search(r"^\[ ?(-?[\d.]+) +(-?[\d.]+)\]", printed, re.MULTILINE)
@@ -181,9 +188,11 @@ def _domain_rows():
     """Rows of the tables of domains, by system and wordings: validation, then test."""
     found = {}
     for row in re.findall(r"^\| (.*) \|$", _text("docs/results/domains.md"), re.MULTILINE):
-        system, wordings, *cells = row.replace("**", "").split(" | ")
-        if wordings in ("seen", "unseen") and len(cells) == 6:
-            found.setdefault((system, wordings), []).append(cells)
+        system, *cells = row.replace("**", "").split(" | ")
+        pairs = [cell.split(" / ") for cell in cells]
+        if [len(pair) for pair in pairs] == [2] * 6:
+            for wordings, values in zip(("seen", "unseen"), zip(*pairs, strict=True), strict=True):
+                found.setdefault((system, wordings), []).append([*values])
     return found
 
 
@@ -228,56 +237,89 @@ def test_results_agree_with_the_run_files(row):
     """Means, spreads, seeds and significance, computed again from every query's values."""
     encoder, system, evaluation = ROWS[row]
     seeds, *cells = _table("docs/results/README.md")[row]
-    values = _values(encoder, system, evaluation)
+    values = _values("taxa", encoder, system, evaluation)
     assert seeds == ("–" if system == "bm25" else str(len(values["r_precision", "test"])))
     columns = [(metric, split) for metric in ("r_precision", "leak") for split in SPLITS]
     for cell, column in zip(cells, columns, strict=True):
-        text, mark = re.fullmatch(r"([^†‡]*?)( [†‡])?", cell).groups()
-        means = [np.nanmean(one) for one in values[column].values()]
-        spread = f" ±{_short(np.std(means, ddof=1))}" if len(means) > 1 else ""
-        assert text == _short(np.mean(means)) + spread, column
-        assert (mark or "").strip() == _mark(encoder, system, values[column], column), column
+        text, mark = _text_and_mark(cell)
+        assert text == _mean_and_spread(values[column]), column
+        assert mark == _mark(encoder, system, values[column], column), column
 
 
 def test_all_rows_of_the_results_are_checked():
     assert set(_table("docs/results/README.md")) == set(ROWS)
 
 
-def test_commands_of_the_tables_can_be_planned(tmp_path, monkeypatch, capsys):
+def test_systems_agree_with_the_run_files():
+    """Means and spreads of every row whose runs are in the repository."""
+    with (ROOT / "docs/results/systems.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if "/" in row["run"]]
+    assert len(rows) >= 50
+    for row in rows:
+        path, _, mode = row["run"].partition(" ")
+        data = {"taxa": "taxa", "QUEST-intro": "quest-intro"}[row["data"]]
+        values = _values(data, *path.split("/"), "label" if mode else "own")
+        for metric, name in {**METRICS, "recall@100": "Recall@100"}.items():
+            for split, queries in SPLIT_NAMES[data].items():
+                text, _ = _text_and_mark(row[f"{name}, {queries}"])
+                assert text == _mean_and_spread(values.get((metric, split), {})), (row, metric)
+
+
+def _text_and_mark(cell):
+    text, mark = re.fullmatch(r"([^†‡]*?)( [†‡])?", cell).groups()
+    return text, (mark or "").strip()
+
+
+def _mean_and_spread(values):
+    """Of the values of every query, by seed."""
+    means = [np.nanmean(one) for one in values.values() if not np.isnan(one).all()]
+    spread = f" ±{_short(np.std(means, ddof=1))}" if len(means) > 1 else ""
+    return _short(np.mean(means)) + spread if means else "–"
+
+
+@pytest.mark.parametrize("page", ["results/README", "results/ablations", "reproduction"])
+def test_commands_of_the_tables_can_be_planned(page, tmp_path, monkeypatch, capsys):
     """Planned, not run: the runs take a GPU."""
     monkeypatch.chdir(tmp_path)
-    commands = [words for words in _experiments("docs/results/README.md") if words[0] == "run"]
+    commands = [words for words in _experiments(f"docs/{page}.md") if words[0] == "run"]
     assert len(commands) >= 2
     for words in commands:
         assert experiments(["list", *words[1:]]) == 0, words
         assert re.search(
-            r"^to do taxa (none|minilm|bert-base|bge-small) ", capsys.readouterr().out, re.MULTILINE
+            r"^to do (taxa|quest-intro) (none|minilm|bert-base|bge-small) ",
+            capsys.readouterr().out,
+            re.MULTILINE,
         )
 
 
 SPLITS = ("test", "unseen")
+SPLIT_NAMES = {
+    "taxa": {"test": "seen or written", "unseen": "unseen or generated"},
+    "quest-intro": {"val": "seen or written", "generated_val": "unseen or generated"},
+}
+METRICS = {"r_precision": "R-precision", "leak": "leak"}
 
 
 SEEDS = (0, 42, 1234)
 
 
 @cache
-def _values(encoder, system, evaluation):
+def _values(data, encoder, system, evaluation):
     """The values of all queries, by metric and split, then by seed."""
     values = {}
-    for run in _runs(encoder, system):
+    for run in _runs(data, encoder, system):
         for row in run["rows"]:
             # Files of older versions have other names of the same.
             if row.get("query_mode", row.get("ask")) in (evaluation, _MODES.get(evaluation)):
-                for metric in ("r_precision", "leak"):
+                for metric in (*METRICS, "recall@100"):
                     by_query = np.array(row["values"][metric], dtype=float) / 10_000
                     values.setdefault((metric, row["split"]), {})[run["seed"]] = by_query
     return values
 
 
-def _runs(encoder, system):
+def _runs(data, encoder, system):
     """The runs of a system with every seed."""
-    folder = ROOT / "docs/results/runs/taxa" / encoder
+    folder = ROOT / "docs/results/runs" / data / encoder
     paths = [folder / f"{system}-{seed}.json.gz" for seed in SEEDS]
     return [json.loads(gzip.decompress(path.read_bytes())) for path in paths if path.is_file()]
 
@@ -289,7 +331,7 @@ def _mark(encoder, system, values, column):
     """
     if system in ("plain", "bm25"):
         return ""
-    plain = _values(encoder, "plain", "own")[column]
+    plain = _values("taxa", encoder, "plain", "own")[column]
     seeds = sorted(plain.keys() & values.keys())
     differences = np.mean([values[seed] - plain[seed] for seed in seeds], axis=0)
     differences = differences[~np.isnan(differences)]
@@ -322,7 +364,10 @@ def _blocks(page, language):
 def _commands(block, program=("boolattn",)):
     """Yield the arguments of every call of a program."""
     block = re.sub(r"<<'END'\n.*?\nEND\n", "\n", block, flags=re.DOTALL)
-    for line in block.replace("\\\n", " ").splitlines():
+    block = block.replace("\\\n", " ")
+    for name, value in re.findall(r'^([A-Z]+)="([^"]*)"$', block, re.MULTILINE):
+        block = block.replace(f"${name} ", f"{value} ")
+    for line in block.splitlines():
         words = shlex.split(line.removeprefix("$ "), comments=True)
         if words[: len(program)] == list(program):
             yield words[len(program) :]
