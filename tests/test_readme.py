@@ -55,6 +55,12 @@ ROWS = {
     ),
     ("MiniLM", "BoolAttn, oracle labels"): ("minilm", "corrected-label", "label"),
     ("bge-small", "plain towers"): ("bge-small", "plain", "own"),
+    ("bge-small", "BoolAttn, learned labels, gate and cue frozen"): (
+        "bge-small",
+        "corrected-frozen",
+        "own",
+    ),
+    ("bge-small", "BoolAttn, oracle labels"): ("bge-small", "corrected-label", "label"),
     ("BERT-base", "plain towers"): ("bert-base", "plain", "own"),
     ("BERT-base", "BoolAttn, paper variant, oracle labels"): ("bert-base", "paper-label", "label"),
 }

@@ -9,6 +9,7 @@ driving licence.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 from itertools import compress, product
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 #: Classes whose kinds exclude, but add no evidence: parts of bodies, and substances. In the life
 #: sciences most documents name some of them.
 _NO_EVIDENCE = frozenset((5, 24))
+#: The class of food, and the least share of a corpus' things of a kind that are food for all to be.
+_FOOD, _IS_FOOD = 10, 0.2
 #: Maximum number of alternatives of an operand.
 _MAX_GROUPS = 16
 
@@ -100,12 +103,34 @@ class Exclusion:
             for words in self._operands
         ]
 
+    @cached_property
+    def _positive_classes(self) -> Counter[int]:
+        """The classes of things that the positive operands name, and how many may be of each."""
+        pairs = zip(self._operands, operand_signs(self._tree), strict=True)
+        return Counter(
+            self._kinds.class_of(tags[0])
+            for words, sign in pairs
+            if sign > 0 and self._kinds
+            for _, senses in self._kinds.phrases(words)
+            for tags in senses
+        )
+
     def _sense(self, senses: list[tuple[str, ...]]) -> tuple[str, ...]:
-        """Return the sense of which the corpus has most; the usual one if it has none."""
-        if len(senses) < 2 or not self._reader.has_words:
+        """Return the sense that fits the positive operands best, then what the corpus has most of.
+
+        Beside dishes, herbs are food: as plants they would be most vegetables. Where the corpus has
+        it as food, a thing that is food too is not meant as a plant.
+        """
+        if len(senses) < 2 or not self._reader.has_words or self._kinds is None:
             return senses[0] if senses else ()
         counts = [max(self._reader.frequencies(tags)) for tags in senses]
-        return senses[int(np.argmax(counts))]
+        classes = [self._kinds.class_of(tags[0]) for tags in senses]
+        votes = [self._positive_classes[name] if n else 0 for name, n in zip(classes, counts)]
+        best = max(range(len(senses)), key=lambda row: (votes[row], counts[row], -row))
+        for row, (name, n) in enumerate(zip(classes, counts, strict=True)):
+            if name == _FOOD and votes[row] == votes[best] and n >= _IS_FOOD * counts[best]:
+                return senses[row]
+        return senses[best]
 
     def lacking(self, clause: Clause) -> Groups:
         """Return the groups of terms that a document of a clause must not assert."""

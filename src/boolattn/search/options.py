@@ -34,6 +34,7 @@ class SearchOptions:
     #: Least similarity of a result to the positive part of the query: 0.3 leaves out most of what
     #: the shipped model finds for words that have nothing to do with the documents.
     min_score: float | None = None
+    rerank: int = 100  # first results that the searcher's reranker sorts anew, if it has one
     exhaustive: bool = False  # whether every document is scored, instead of candidates
     verdicts: bool = True  # whether each result is explained; costs time in long rankings
     offset: int = 0  # better documents to pass over, for the next page
@@ -47,7 +48,11 @@ def read_options(options: Mapping[str, Any], k: int) -> SearchOptions:
     check_types(chosen)
     if not isinstance(k, Integral) or isinstance(k, bool):
         raise QueryError(f"k is a whole number, not {type(k).__name__}")
-    for name, least, value in (("k", 1, k), ("offset", 0, chosen.offset)):
+    for name, least, value in (
+        ("k", 1, k),
+        ("offset", 0, chosen.offset),
+        ("rerank", 0, chosen.rerank),
+    ):
         if value < least:
             raise QueryError(f"{name} must be at least {least}, got {value}")
     return chosen

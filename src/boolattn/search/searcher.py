@@ -24,6 +24,7 @@ from boolattn.search.documents import as_documents
 from boolattn.search.options import read_options
 from boolattn.search.overview import Overview
 from boolattn.search.pipeline import Pipeline
+from boolattn.search.reranking import as_reranker, rerank
 from boolattn.settings import build, check_types, checked
 from boolattn.stores.address import create_store, open_store
 from boolattn.stores.base import Store
@@ -82,6 +83,8 @@ class Searcher:
             embedding endpoint, a sentence-transformers model, or any function from texts to
             vectors.
         parser: Of plain text: a parser, the name of one, or ``None`` for explicit syntax only.
+        reranker: Sorts the first results anew: a sentence-transformers ``CrossEncoder``, or any
+            function from pairs of a positive operand and a text to scores.
 
     >>> texts = ["A moth found in Borneo.", "A moth found in Borneo and Sumatra."]
     >>> searcher = Searcher.from_texts(texts)
@@ -95,10 +98,13 @@ class Searcher:
         store: Any,  # noqa: ANN401 - a Store or a Collection
         encoder: Any,  # noqa: ANN401 - see as_encoder
         parser: Parser | str | None = SHIPPED_PARSER,
+        *,
+        reranker: Any = None,  # noqa: ANN401 - see as_reranker
     ) -> None:
         self.store: Store = store if isinstance(store, Store) else ForeignStore(store)
         self.encoder = as_encoder(encoder)
         self.parser = load_parser(parser) if isinstance(parser, str) else parser
+        self.reranker = as_reranker(reranker)
         self._check_model()
         if (self.settings.similarity, self.encoder.similarity) == ("cosine", "dot"):
             # A collection of someone else's, which is compared by cosine.
@@ -115,6 +121,7 @@ class Searcher:
         *,
         parser: Parser | str | None = SHIPPED_PARSER,
         verify: bool = False,
+        reranker: Any = None,  # noqa: ANN401 - see as_reranker
     ) -> Searcher:
         """Open a store.
 
@@ -123,6 +130,7 @@ class Searcher:
             encoder: The model that made it; left out, the one that the store names.
             parser: As in the class.
             verify: Whether every byte is compared with its hash, also of a large local store.
+            reranker: As in the class.
         """
         store = open_store(address, verify=verify)
         if encoder is None:
@@ -131,7 +139,7 @@ class Searcher:
                     f"{store.label} does not say which model built it; name it with --model"
                 )
             encoder = load_model(store.settings.model)
-        return cls(store, encoder, parser)
+        return cls(store, encoder, parser, reranker=reranker)
 
     @classmethod
     @checked
@@ -332,11 +340,18 @@ class Searcher:
                 chosen = replace(chosen, hybrid=reader.has_words and chosen.compose)
             elif chosen.hybrid and not reader.has_words:
                 raise reader.no_words()
-            n = k + chosen.offset
+            n, offset = k + chosen.offset, chosen.offset
             if reader.limit is not None and n > reader.limit:
                 raise QueryError(
                     f"{reader.label} gives at most {reader.limit} results, and {n} were asked for"
                 )
+            reranker = self.reranker if chosen.rerank else None
+            if reranker is not None:
+                chosen = replace(chosen, offset=0)
+                n = max(n, min(chosen.rerank, reader.limit or chosen.rerank))
             if reader.counts:
                 n = min(n, max(1, reader.count(Filter())))
-            return Pipeline(reader, self.encoder, self.parser, chosen, n).run(list(queries))
+            results = Pipeline(reader, self.encoder, self.parser, chosen, n).run(list(queries))
+        if reranker is not None:
+            return [rerank(result, reranker, k, offset) for result in results]
+        return results

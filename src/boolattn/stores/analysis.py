@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 #: Of BM25+; DELTA is what having a word or a kind counts, beside at most 2.2 for how often a word
 #: is in how short a text. It was chosen on validation data (docs/composition.md).
 K1, B, DELTA = 1.2, 0.75, 2.0
-#: Words of requests that say nothing about a document.
+#: Words of requests that say nothing about a document, or what all documents of a collection are.
 _FILLER = """
     any anyone anything contain contains containing eat eats eating everything find give good got
     have having idea ideas include includes including involve involving kind kinds like likes look
     looking made make making need nice please recommend show some something sort sorts stuff suggest
     tell thing things want wants which
+    app apps application applications article articles countries country dish dishes document
+    documents film films meal meals movie movies paper papers program programs recipe recipes
+    software tool tools
 """
 _TERM = re.compile(r"[^\W_]+")
 #: Scripts written without spaces: each character becomes a word.
