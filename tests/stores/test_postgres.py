@@ -25,10 +25,10 @@ from boolattn.stores.base import Claim, mean_vector
 from boolattn.stores.batches import batches, indexed_text
 from boolattn.stores.filters import Condition, Filter, read_filters, resolve
 from boolattn.stores.foreign import L2
-from boolattn.stores.postgres import PostgresStore
 from boolattn.stores.postgres import store as postgres_store
 from boolattn.stores.postgres.collection import PostgresCollection
 from boolattn.stores.postgres.database import parse_address
+from boolattn.stores.postgres.store import PostgresStore
 from boolattn.stores.settings import StoreSettings
 from tests.search.conftest import crash
 from tests.stores.kinds import check_kinds
@@ -303,7 +303,7 @@ def test_a_stopped_build_is_resumed_or_begun_again(address):
     with pytest.raises(IndexFolderError, match=r"a build was stopped in Postgres \(.*--resume, or"):
         build(address)
     other = StoreSettings(fingerprint="other", dimension=DIMENSION)
-    with pytest.raises(IndexMismatchError, match="has another model or other settings; begin"):
+    with pytest.raises(IndexMismatchError, match="has other settings or another model; begin"):
         build(address, settings=other, resume=True)
     # One document changed, one is gone, the others were written.
     changed = Document(id="d1", text="Moths of Java")
@@ -481,7 +481,7 @@ def test_what_cannot_be_searched_is_one_line(address, server):
         store.known_vectors(["x"])
     table = address.partition("table=")[2]
     execute(server, f"UPDATE {table}_settings SET format = 99")
-    with pytest.raises(IndexMismatchError, match="is in format 99, not 1; index again"):
+    with pytest.raises(IndexMismatchError, match="has format 99, this version reads 1: build it"):
         PostgresStore.open(address)
     execute(server, f"DROP TABLE {table}, {table}_passages, {table}_settings")
     with pytest.raises(ServerError, match=r'^Postgres \(.*\): relation ".*" does not exist$'):

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import ConfigError, DataError, IndexMismatchError, QueryError
+from boolattn.scoring.exact import Ranked
 from boolattn.stores.analysis import plain_title, terms_of
 from boolattn.stores.batches import document_terms
 from boolattn.stores.filters import Filter, resolve
 from boolattn.stores.values import count_values
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
     from boolattn.data.records import Document
-    from boolattn.scoring.exact import Ranked
     from boolattn.stores.batches import Batch
     from boolattn.stores.filters import Condition, Field
     from boolattn.stores.settings import StoreSettings
@@ -199,6 +199,8 @@ class Draft(ABC):
     """Documents on their way into a store: all of them become visible when it is finished."""
 
     batch_size: int = 1000  # documents written at once
+    #: Encodes queries, to measure the recall of an approximate index with.
+    sample: Callable[[Sequence[str]], Array] | None = None
 
     @abstractmethod
     def known(self, ids: Sequence[str]) -> set[str]:
@@ -263,6 +265,20 @@ class ServerStore(Store, Reader):
     def reading(self) -> Iterator[Reader]:
         """Return the store itself."""
         yield self
+
+
+def best_documents(hits: Iterable[tuple[int, float]], n: int) -> Ranked:
+    """Return the ``n`` keys of highest scores, each once, best first; equal ones by key.
+
+    >>> best_documents([(7, 0.1), (3, 0.2), (7, 0.2)], 5).rows.tolist()
+    [3, 7]
+    """
+    best: dict[int, float] = {}
+    for key, score in hits:
+        best[key] = max(score, best.get(key, score))
+    keys, scores = np.array([*best], np.int64), np.array([*best.values()], np.float32)
+    order = np.lexsort((keys, -scores))[:n]
+    return Ranked(keys[order], scores[order])
 
 
 def mean_vector(vectors: Array) -> Array:
