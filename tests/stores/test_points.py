@@ -563,7 +563,7 @@ def test_what_else_can_be_wrong(address):
     wrong = {**state["settings"], "dimension": DIMENSION + 1}
     for change, message in (
         ({"settings": wrong}, "other vectors than its settings say"),
-        ({"format": 9}, "format 9, and this version reads 1"),
+        ({"format": 9}, "has format 9, this version reads 1: build it anew"),
     ):
         database.write_state({**state, **change})
         with pytest.raises(IndexMismatchError, match=message):

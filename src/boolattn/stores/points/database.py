@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from boolattn.errors import ConfigError, IndexMismatchError, ServerError
+from boolattn.errors import ConfigError, ServerError
+from boolattn.stores.settings import check_format
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -212,11 +213,7 @@ class PointDatabase(ABC):
         """Read what the store says of itself."""
         row = self.get([STATE], ["body"]).get(STATE, {})
         state: State = row.get("body") or {}
-        if state.get("format") != FORMAT:
-            raise IndexMismatchError(
-                f"{self.label} has the format {state.get('format')}, and this version reads "
-                f"{FORMAT}; index again with --replace"
-            )
+        check_format(self.label, state.get("format"), FORMAT)
         return state
 
     def write_state(self, state: State) -> None:

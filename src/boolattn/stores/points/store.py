@@ -16,8 +16,7 @@ import numpy as np
 
 from boolattn.data.records import Document
 from boolattn.errors import IndexMismatchError, QueryError, ServerError
-from boolattn.scoring.exact import Ranked
-from boolattn.stores.base import ServerStore, mean_vector
+from boolattn.stores.base import ServerStore, best_documents, mean_vector
 from boolattn.stores.filters import Filter
 from boolattn.stores.points.database import (
     VECTOR,
@@ -33,6 +32,7 @@ from boolattn.stores.settings import HNSW, check_build, check_ids, saved_setting
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from boolattn.scoring.exact import Ranked
     from boolattn.stores.base import Array, Draft, Keys, Mask
     from boolattn.stores.filters import Condition, Field
     from boolattn.stores.points.database import Hit, PointDatabase, State
@@ -68,7 +68,7 @@ class PointStore(ServerStore):
         return is_new
 
     @classmethod
-    def open(cls, address: str) -> Self:
+    def open(cls, address: str, *, verify: bool = False) -> Self:
         """Open a store; it is searched by its alias, so that a build anew is seen at once."""
         database = cls.database_type(address)
         target_of(database)
@@ -157,21 +157,27 @@ class PointStore(ServerStore):
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         """Ask for passages, and for more of them until they are of enough documents."""
         self.check_length(vectors)
-        rankings: list[Ranked] = []
-        for start in range(0, len(vectors), _QUERIES):
-            n_points = n * 2 if self.settings.passages else n
-            while True:
-                n_points = max(1, min(n_points, self.limit or n_points))
-                queries = [*vectors[start : start + _QUERIES]]
-                answers = self._database.search(VECTOR, queries, n_points, where)
-                ranked = self._ranked(answers, n)
-                pairs = zip(answers, ranked, strict=True)
-                is_enough = all(len(a) < n_points or len(r.rows) >= n for a, r in pairs)
-                if is_enough or n_points == self.limit:
-                    break
-                n_points *= 4
-            rankings += ranked
-        return rankings
+        n_points = self._at_most(2 * n if self.settings.passages else n)
+        while True:
+            answers = self._search(VECTOR, [*vectors], n_points, where)
+            ranked = self._ranked(answers, n)
+            pairs = zip(answers, ranked, strict=True)
+            is_enough = all(len(a) < n_points or len(r.rows) >= n for a, r in pairs)
+            if is_enough or n_points == self.limit:
+                return ranked
+            n_points = self._at_most(4 * n_points)
+
+    def _at_most(self, n: int) -> int:
+        """Return a number of results that the database can give."""
+        return max(1, min(n, self.limit or n))
+
+    def _search(
+        self, field: str, vectors: Sequence[Any], n: int, where: Filter
+    ) -> list[Sequence[Hit]]:
+        """Search some vectors at a time."""
+        starts = range(0, len(vectors), _QUERIES)
+        pages = [vectors[start : start + _QUERIES] for start in starts]
+        return [hits for page in pages for hits in self._database.search(field, page, n, where)]
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         """Compare the passages of documents; a document that is gone is like nothing."""
@@ -193,13 +199,8 @@ class PointStore(ServerStore):
             {term_index(term): rarity[term] for term in terms if term in rarity}
             for terms in queries
         ]
-        n, asked = max(1, min(n, self.limit or n)), [vector for vector in vectors if vector]
-        answers: list[list[Hit]] = []
-        for start in range(0, len(asked), _QUERIES):
-            answers += self._database.search(WORDS, asked[start : start + _QUERIES], n, where)
-        ranked = iter(self._ranked(answers, n))
-        nothing = Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
-        return [next(ranked) if vector else nothing for vector in vectors]
+        answers = iter(self._search(WORDS, [*filter(None, vectors)], self._at_most(n), where))
+        return self._ranked([next(answers) if vector else () for vector in vectors], n)
 
     def frequencies(self, terms: Sequence[str]) -> list[int]:
         """Count documents, for each term by itself, unless that was done a moment ago."""
@@ -306,18 +307,20 @@ class PointStore(ServerStore):
         """Return each document once, without passages of another version than its head."""
         heads = {hit.document for hits in answers for hit in hits if hit.part}
         rows = self._database.get(heads, ["version"])
-        ranked = []
-        for hits in answers:
-            best: dict[int, float] = {}
-            for key, part, version, score in hits:
-                if not part or rows.get(key, {}).get("version") == version:
-                    best[key] = max(score, best.get(key, score))
-            keys, scores = np.array([*best], np.int64), np.array([*best.values()], np.float32)
-            if not np.isfinite(scores).all():
-                raise ServerError(f"{self.label} has vectors that are not finite; index again")
-            order = np.lexsort((keys, -scores))[:n]
-            ranked.append(Ranked(keys[order], scores[order]))
-        return ranked
+        versions = {key: row["version"] for key, row in rows.items()}
+        if any(not math.isfinite(hit.score) for hits in answers for hit in hits):
+            raise ServerError(f"{self.label} has vectors that are not finite; index again")
+        return [
+            best_documents(
+                (
+                    (hit.document, hit.score)
+                    for hit in hits
+                    if not hit.part or versions.get(hit.document) == hit.version
+                ),
+                n,
+            )
+            for hits in answers
+        ]
 
 
 def _flat(points: Mapping[int, Iterable[int]]) -> list[int]:
