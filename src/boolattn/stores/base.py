@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,13 @@ class Claim(IntEnum):
     ABSENT = 0  # it lacks one of them
     DENIED = 1  # it has them all, but negates one: "no driving licence needed"
     ASSERTED = 2  # it has them all
+
+
+class Passages(NamedTuple):
+    """The passages of a document."""
+
+    spans: Sequence[tuple[int, int]]  # in its text
+    vectors: Array  # Shape ``(passages, dim)``
 
 
 class Reader(ABC):
@@ -130,16 +137,29 @@ class Reader(ABC):
         """Return the keys of documents by id; unknown ids are absent."""
 
     @abstractmethod
-    def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
-        """Return the vectors of documents by id; of several passages, :func:`mean_vector`."""
-
-    @abstractmethod
     def documents(self, keys: Keys) -> list[Document | None]:
         """Return documents by key; ``None`` for one that is gone."""
 
-    def best_passages(self, _vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
+    def passages(self, _keys: Keys) -> dict[int, Passages]:
+        """Return the passages of documents by key; by default they are not known."""
+        return {}
+
+    def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
+        """Return the vectors of documents by id; of several passages, :func:`mean_vector`."""
+        keys = self.find(ids)
+        passages = self.passages(np.array([*keys.values()], np.int64))
+        known = {name: passages[key] for name, key in keys.items() if key in passages}
+        return {name: mean_vector(document.vectors) for name, document in known.items()}
+
+    def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
         """Return each document's passage nearest to a vector; ``None`` for the only one."""
-        return [None] * len(keys)
+        passages = self.passages(keys) if self.settings.passages else {}
+        best = {
+            key: spans[int((vectors @ vector).argmax())]
+            for key, (spans, vectors) in passages.items()
+            if len(spans) > 1
+        }
+        return [best.get(key) for key in keys.tolist()]
 
     def fields(self) -> Mapping[str, Field]:
         """Return the fields of the metadata; by default they are not known."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from boolattn.data.records import Document
 from boolattn.errors import IndexMismatchError, QueryError, ServerError
-from boolattn.stores.base import ServerStore, best_documents, mean_vector
+from boolattn.stores.base import Passages, ServerStore, best_documents
 from boolattn.stores.filters import Filter
 from boolattn.stores.points.database import (
     VECTOR,
@@ -232,37 +232,25 @@ class PointStore(ServerStore):
         keys = {row["id"]: key for key, row in rows.items()}
         return {name: keys[name] for name in ids if name in keys}
 
-    def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
-        """Read the vectors of all passages."""
-        keys = self.find(ids)
-        points = self._points(np.array([*keys.values()], np.int64))
+    def passages(self, keys: Keys) -> dict[int, Passages]:
+        """Read all points of documents; one that was just replaced lacks some, and is absent."""
+        heads, points = self._database.get(keys.tolist(), ["body"]), self._points(keys)
         rows = self._database.get(_flat(points), [], with_vectors=True)
-        vectors = {
-            name: [rows[p]["vector"] for p in points.get(key, ()) if "vector" in rows.get(p, {})]
-            for name, key in keys.items()
-        }
-        return {name: mean_vector(np.stack(listed)) for name, listed in vectors.items() if listed}
+        passages = {}
+        for key, head in heads.items():
+            spans = [(start, end) for start, end in head["body"]["spans"]]
+            vectors = [
+                rows[p]["vector"] for p in points.get(key, ()) if "vector" in rows.get(p, {})
+            ]
+            if len(spans) == len(vectors):
+                passages[key] = Passages(spans, np.stack(vectors))
+        return passages
 
     def documents(self, keys: Keys) -> list[Document | None]:
         """Read documents from their heads."""
         rows = self._database.get(keys.tolist(), ["body"])
         read = {key: Document(**row["body"]["document"]) for key, row in rows.items()}
         return [read.get(key) for key in keys.tolist()]
-
-    def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
-        """Compare the passages of documents that have several."""
-        points = self._points(keys) if self.settings.passages else {}
-        points = {key: listed for key, listed in points.items() if len(listed) > 1}
-        rows = self._database.get(points, ["body"])
-        scores = self._database.scores(vector[None], _flat(points))
-        best: dict[int, tuple[int, int]] = {}
-        for key, row in rows.items():
-            spans, listed = row["body"]["spans"], points[key]
-            # One that was just replaced has other passages.
-            if len(spans) == len(listed) and all(point in scores for point in listed):
-                start, end = spans[int(np.argmax([scores[point][0] for point in listed]))]
-                best[key] = start, end
-        return [best.get(key) for key in keys.tolist()]
 
     def fields(self) -> Mapping[str, Field]:
         """Read the fields, which every write adds to."""

@@ -14,7 +14,7 @@ from pgvector import Vector
 from boolattn.data.records import Document
 from boolattn.errors import BoolattnError, ConfigError
 from boolattn.stores.analysis import DELTA, K1, B
-from boolattn.stores.base import Claim, ServerStore, best_documents, mean_vector
+from boolattn.stores.base import Claim, Passages, ServerStore, best_documents
 from boolattn.stores.filters import COMPARED, Field, Filter
 from boolattn.stores.postgres import tables as sql
 from boolattn.stores.postgres.database import Database, MissingExtensionError, parse_address
@@ -258,21 +258,19 @@ class PostgresStore(ServerStore):
         numbers = dict(self._database.rows(statement, ([plain(name) for name in ids],)))
         return {name: numbers[plain(name)] for name in ids if plain(name) in numbers}
 
-    def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
+    def passages(self, keys: Keys) -> dict[int, Passages]:
         """Read the passages of documents."""
-        keys = self.find(ids)
         rows = self._database.rows(
-            f"SELECT document, vector::vector FROM {self._tables.passages} "  # nosec B608
-            "WHERE document = ANY(%s) ORDER BY document, part",
-            (list(keys.values()),),
+            f"SELECT document, array_agg(first ORDER BY part), array_agg(last ORDER BY part), "  # nosec B608
+            f"array_agg(vector::vector ORDER BY part) FROM {self._tables.passages} "
+            "WHERE document = ANY(%s) GROUP BY document",
+            (keys.tolist(),),
         )
-        passages: dict[int, list[Array]] = {}
-        for number, vector in rows:
-            passages.setdefault(number, []).append(np.asarray(vector.to_numpy(), np.float32))
         return {
-            name: mean_vector(np.stack(passages[key]))
-            for name, key in keys.items()
-            if key in passages
+            key: Passages(
+                [*zip(starts, ends, strict=True)], np.stack([v.to_numpy() for v in vectors])
+            )
+            for key, starts, ends, vectors in rows
         }
 
     def documents(self, keys: Keys) -> list[Document | None]:
@@ -280,18 +278,6 @@ class PostgresStore(ServerStore):
         rows = self._documents(_COLUMNS, keys)
         documents = {row[0]: _document(row) for row in rows}
         return [documents.get(key) for key in keys.tolist()]
-
-    def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
-        """Compare the passages of each document that has several."""
-        statement = (
-            "SELECT DISTINCT ON (document) document, first, last FROM "  # nosec B608
-            f"(SELECT *, count(*) OVER (PARTITION BY document) AS n FROM {self._tables.passages} "
-            "WHERE document = ANY(%(keys)s)) AS p WHERE n > 1 "
-            f"ORDER BY document, p.vector <#> {self._query}"
-        )
-        values = {"keys": keys.tolist(), "vector": Vector(vector)}
-        spans = {key: (first, last) for key, first, last in self._database.rows(statement, values)}
-        return [spans.get(key) for key in keys.tolist()]
 
     def fields(self) -> Mapping[str, Field]:
         """Read what was written of each field; a deleted document may still count in a range."""
