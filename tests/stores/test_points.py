@@ -473,7 +473,10 @@ def test_another_distance_is_refused(folder):
 def test_a_server_gets_indexes_and_compares_by_itself(folder, monkeypatch):
     """Local mode behind a connection that takes itself for a server."""
     calls = []
-    call, init = qdrant_collection.Connection.call, qdrant_collection.Connection.__init__
+    call, init = (
+        qdrant_collection.QdrantConnection.call,
+        qdrant_collection.QdrantConnection.__init__,
+    )
 
     def recorded(self, name, *values, **options):
         calls.append((name, *values))
@@ -490,15 +493,15 @@ def test_a_server_gets_indexes_and_compares_by_itself(folder, monkeypatch):
         init(self, *values, **options)
         self.is_local = False
 
-    monkeypatch.setattr(qdrant_collection.Connection, "__init__", as_server)
-    monkeypatch.setattr(qdrant_collection.Connection, "call", recorded)
+    monkeypatch.setattr(qdrant_collection.QdrantConnection, "__init__", as_server)
+    monkeypatch.setattr(qdrant_collection.QdrantConnection, "call", recorded)
     monkeypatch.setattr(qdrant.time, "sleep", lambda _: None)
     with create(folder, replace(LONG, vectors="hnsw", precision="int8")) as draft:
         draft.write(*batch_of(TEXTS, 3))
     fields = [listed[2] for listed in calls if listed[0] == "create_payload_index"]
     assert fields[:6] == ["document", "part", "version", "tags", "asserted", "denied"]
     assert len(fields) == 10  # numbers and dates have two each
-    monkeypatch.setattr(qdrant_collection.Connection, "call", call)
+    monkeypatch.setattr(qdrant_collection.QdrantConnection, "call", call)
     store = open_store(folder)
     keys = np.array([key_of(name) for name in TEXTS])
     vectors = np.stack([vector_of("a"), vector_of("b")])

@@ -30,7 +30,7 @@ from boolattn.stores.base import Store
 from boolattn.stores.filters import Filter
 from boolattn.stores.foreign import ForeignStore
 from boolattn.stores.local.store import LocalStore
-from boolattn.stores.settings import StoreSettings, check_ids, check_model
+from boolattn.stores.settings import StoreSettings, check_model
 from boolattn.stores.writer import Writer
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ class Searcher:
 
     def delete(self, ids: Iterable[str]) -> None:
         """Remove documents by id; with an unknown id nothing is removed."""
-        self.store.delete(check_ids(ids))
+        self.store.delete(ids)
         self._overview = Overview()
 
     def refresh(self) -> bool:

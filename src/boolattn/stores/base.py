@@ -236,7 +236,11 @@ class Draft(ABC):
 
 
 class Store(ABC):
-    """A store at an address; ``settings`` say how it was made."""
+    """A store at an address; ``settings`` say how it was made.
+
+    Its class has the class methods ``open(address, verify=False)`` and ``create(address, settings,
+    replace=False, resume=False)``, a context that yields a :class:`Draft`; see ``address``.
+    """
 
     label: str
     address: str
@@ -254,7 +258,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def delete(self, ids: Sequence[str]) -> None:
+    def delete(self, ids: Iterable[str]) -> None:
         """Delete documents; with an unknown id nothing is deleted."""
 
     def check_known(self, ids: Sequence[str], known: Container[str]) -> None:

@@ -72,7 +72,7 @@ class Point:
     body: str = "{}"  # JSON
 
 
-class Hit(NamedTuple):
+class Match(NamedTuple):
     """A point that a search found."""
 
     document: int
@@ -151,7 +151,9 @@ class PointDatabase(ABC):
         """
 
     @abstractmethod
-    def search(self, field: str, vectors: Sequence[Any], n: int, where: Filter) -> list[list[Hit]]:
+    def search(
+        self, field: str, vectors: Sequence[Any], n: int, where: Filter
+    ) -> list[list[Match]]:
         """Return the points of highest inner product, all vectors in one request.
 
         Args:

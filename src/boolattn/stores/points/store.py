@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from boolattn.scoring.exact import Ranked
     from boolattn.stores.base import Array, Draft, Keys, Mask
     from boolattn.stores.filters import Condition, Field
-    from boolattn.stores.points.database import Hit, PointDatabase, State
+    from boolattn.stores.points.database import Match, PointDatabase, State
     from boolattn.stores.settings import StoreSettings
 
 #: Vectors of one request, which should not exceed the time of one call.
@@ -128,17 +128,17 @@ class PointStore(ServerStore):
         finally:
             self._counts.clear()
 
-    def delete(self, ids: Sequence[str]) -> None:
+    def delete(self, ids: Iterable[str]) -> None:
         """Delete the heads, with which the documents are gone, and then the rest."""
-        ids = check_ids(ids)
-        keys = self.find(ids)
-        self.check_known(ids, keys)
+        names = check_ids(ids)
+        keys = self.find(names)
+        self.check_known(names, keys)
         if not keys:
             return
         try:
             self._database.delete(keys.values())
         except ServerError:
-            if self.find(ids):  # else the answer alone was lost
+            if self.find(names):  # else the answer alone was lost
                 raise
         self._counts.clear()
         with warned(f"{self.label}: cannot remove the rest of documents, which is masked"):
@@ -173,7 +173,7 @@ class PointStore(ServerStore):
 
     def _search(
         self, field: str, vectors: Sequence[Any], n: int, where: Filter
-    ) -> list[Sequence[Hit]]:
+    ) -> list[Sequence[Match]]:
         """Search some vectors at a time."""
         starts = range(0, len(vectors), _QUERIES)
         pages = [vectors[start : start + _QUERIES] for start in starts]
@@ -291,7 +291,7 @@ class PointStore(ServerStore):
             for key, row in rows.items()
         }
 
-    def _ranked(self, answers: Sequence[Sequence[Hit]], n: int) -> list[Ranked]:
+    def _ranked(self, answers: Sequence[Sequence[Match]], n: int) -> list[Ranked]:
         """Return each document once, without passages of another version than its head."""
         heads = {hit.document for hits in answers for hit in hits if hit.part}
         rows = self._database.get(heads, ["version"])

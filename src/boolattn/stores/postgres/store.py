@@ -23,7 +23,7 @@ from boolattn.stores.postgres.tables import delete_documents, filter_test, plain
 from boolattn.stores.settings import HNSW, check_format, check_ids, no_index, saved_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.scoring.exact import Ranked
     from boolattn.stores.base import Array, Claims, Keys, Mask
@@ -85,7 +85,7 @@ class PostgresStore(ServerStore):
         with suppress(BoolattnError):  # the documents are added
             self.refresh()
 
-    def delete(self, ids: Sequence[str]) -> None:
+    def delete(self, ids: Iterable[str]) -> None:
         """Delete documents in one transaction."""
         names = check_ids(ids)
         with self._database.writing(self._table) as connection, connection.transaction():
