@@ -74,7 +74,7 @@ def address(request, addresses):
 @pytest.fixture(scope="module", params=KINDS)
 def store(request, addresses):
     """A store that no test changes."""
-    return build(addresses(request.param, "shared"))
+    return build(addresses(request.param, "contract"))
 
 
 def is_local(store):

@@ -232,9 +232,16 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def commit(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest, in one rename, when every file that it names is on the disk."""
-    paths = [folder / name for name in manifest.files]
-    for path in (*paths, *{path.parent for path in paths}, folder / SEGMENTS):
+    """Replace the manifest, in one rename, when every file that it names is on the disk.
+
+    Those of segments and of the manifest before are there already.
+    """
+    before: dict[str, FileEntry] = {}
+    with suppress(BoolattnError):
+        before = read_manifest(folder).files
+    names = [name for name in manifest.files if not name.startswith(SEGMENTS)]
+    paths = [folder / name for name in names if before.get(name) != manifest.files[name]]
+    for path in (*paths, *{path.parent for path in paths}):
         sync(path)
     draft = folder / (MANIFEST + PART)
     draft.write_text(manifest.to_json(), encoding="utf-8")
