@@ -124,13 +124,16 @@ class Snapshot(Reader):
 
     def passages(self, keys: Keys) -> dict[int, Passages]:
         """Read the rows of documents."""
-        starts = self.rows.first_rows
-        return {
-            key: Passages(
-                self.rows.spans(key), self.rows.vectors(np.arange(*starts[key : key + 2]))
-            )
-            for key in keys.tolist()
-        }
+        rows, firsts = self.rows.of_documents(keys)
+        vectors = np.split(self.rows.vectors(rows), firsts[1:])
+        pairs = zip(keys.tolist(), vectors, strict=False)  # of no keys there is an empty array
+        return {key: Passages(self.rows.spans(key), array) for key, array in pairs}
+
+    def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
+        """Read nothing where no document has several."""
+        if not self.rows.has_passages:
+            return [None] * len(keys)
+        return super().best_passages(vector, keys)
 
     def documents(self, keys: Keys) -> list[Document | None]:
         """Read documents."""
