@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from boolattn.errors import ConfigError, ServerError
-from boolattn.stores.settings import check_format
+from boolattn.stores.settings import check_format, no_index
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -105,6 +105,12 @@ class PointDatabase(ABC):
     @abstractmethod
     def target(self) -> str:
         """Return the collection that the store's name stands for; empty: there is none."""
+
+    def known_target(self) -> str:
+        """Return that collection; refuse a name that stands for none."""
+        if target := self.target():
+            return target
+        raise no_index(self.label)
 
     @abstractmethod
     def names(self) -> list[str]:

@@ -23,7 +23,7 @@ from boolattn.stores.points.database import (
     term_index,
     warned,
 )
-from boolattn.stores.settings import check_resumed, no_index
+from boolattn.stores.settings import check_resumed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -191,13 +191,6 @@ def fields_of(state: State) -> dict[str, Field]:
         name: Field(*(tuple(limits) if limits else None for limits in ranges))
         for name, ranges in state["fields"].items()
     }
-
-
-def target_of(database: PointDatabase) -> str:
-    """Return the collection of a store; refuse a name that is none."""
-    if target := database.target():
-        return target
-    raise no_index(database.label)
 
 
 def find_builds(database: PointDatabase) -> tuple[str, list[str]]:

@@ -26,7 +26,7 @@ from boolattn.stores.points.database import (
     term_index,
     warned,
 )
-from boolattn.stores.points.draft import PointDraft, begin, fields_of, find_builds, target_of
+from boolattn.stores.points.draft import PointDraft, begin, fields_of, find_builds
 from boolattn.stores.settings import HNSW, check_build, check_ids, saved_settings
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class PointStore(ServerStore):
     def open(cls, address: str, *, verify: bool = False) -> Self:
         """Open a store; it is searched by its alias, so that a build anew is seen at once."""
         database = cls.database_type(address)
-        target_of(database)
+        database.known_target()
         store = cls(database, database.read_state())
         if database.dimension() != store.settings.dimension:
             raise IndexMismatchError(
@@ -122,7 +122,7 @@ class PointStore(ServerStore):
         whole, and the same documents written again, with ``replace_old``, complete the rest.
         """
         # By its name: documents of a store that is built anew meanwhile would be lost unseen.
-        database = self._database.at(target_of(self._database))
+        database = self._database.at(self._database.known_target())
         try:
             yield PointDraft(database, database.read_state())
         finally:
