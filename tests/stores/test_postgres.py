@@ -21,17 +21,15 @@ from boolattn.errors import (
 )
 from boolattn.search import Searcher
 from boolattn.stores.analysis import term_counts, term_weights
-from boolattn.stores.base import Claim, mean_vector
 from boolattn.stores.batches import batches, indexed_text
-from boolattn.stores.filters import Condition, Filter, read_filters, resolve
+from boolattn.stores.filters import Filter, read_filters, resolve
 from boolattn.stores.foreign import L2
-from boolattn.stores.postgres import PostgresStore
 from boolattn.stores.postgres import store as postgres_store
 from boolattn.stores.postgres.collection import PostgresCollection
 from boolattn.stores.postgres.database import parse_address
+from boolattn.stores.postgres.store import PostgresStore
 from boolattn.stores.settings import StoreSettings
 from tests.search.conftest import crash
-from tests.stores.kinds import check_kinds
 
 DIMENSION = 32
 SETTINGS = StoreSettings(fingerprint="abc", dimension=DIMENSION, model="tiny", vectors="hnsw")
@@ -112,24 +110,6 @@ def store(server):
     return build(f"{server.get_uri()}&table=shared")
 
 
-def test_a_store_holds_what_was_written(store):
-    assert store.info() == {
-        "documents": 6, "passages": 6, "model": "tiny", "dimension": 32, "similarity": "cosine",
-        "vectors": "hnsw", "precision": "float32", "words": True,
-    }  # fmt: skip
-    assert store.settings == SETTINGS
-    keys = np.array(list(store.find([d.id for d in DOCUMENTS] + ["none"]).values()))
-    assert store.documents(keys) == DOCUMENTS
-    assert store.documents(np.array([keys[2], 999])) == [DOCUMENTS[2], None]
-    assert store.sample(100) == DOCUMENTS
-    assert [d.id for d in store.sample(3)] == ["d0", "d2", "d4"]
-    fields = store.fields()
-    assert sorted(fields) == ["is_old", "on", "place", "tags", "year"]
-    assert fields["year"].numbers == (1980, 2010)
-    assert fields["on"].dates == (1672574400, 1713139200)
-    assert store.best_passages(encoded("x"), keys) == [None] * 6
-
-
 @pytest.mark.parametrize("vectors", ["hnsw", "exact"])
 def test_neighbours_are_those_of_all_vectors(address, vectors):
     documents = [Document(id=f"d{n}", text=f"text {n}") for n in range(300)]
@@ -166,24 +146,6 @@ def test_vectors_are_stored_in_half_the_bytes(address, server):
         assert connection.execute(sizes).fetchone()[0] < 3 * DIMENSION
 
 
-def test_a_long_document_is_as_near_as_its_nearest_passage(address):
-    text = "Red moths fly over Java. Old birds rest in Peru. Few whales swim north. Cats hunt mice."
-    long = Document(id="long", text=text)
-    settings = StoreSettings(fingerprint="f", dimension=DIMENSION, passages=8, vectors="hnsw")
-    store = build(address, [long, *DOCUMENTS], settings)
-    [batch] = batches([long], 1, 8)
-    vectors, spans = passage_vectors(batch), batch.spans[0]
-    assert len(spans) > 2
-    [ranked] = store.nearest(vectors[1:2], 7, Filter())
-    assert ids(store, ranked.rows)[0] == "long"
-    assert len(set(ranked.rows.tolist())) == 7
-    assert ranked.scores[0] == pytest.approx(1, abs=1e-5)
-    assert store.best_passages(vectors[1], ranked.rows[:1]) == [spans[1]]
-    scores = store.similarities(encoded("x")[None], ranked.rows[:1])
-    assert scores[0, 0] == pytest.approx((vectors @ encoded("x")).max(), abs=1e-5)
-    np.testing.assert_allclose(store.vectors(["long"])["long"], mean_vector(vectors), atol=1e-5)
-
-
 def right_scores(terms, documents=DOCUMENTS):
     counts = [term_counts(indexed_text(document)) for document in documents]
     mean = sum(c.total() for c in counts) / len(counts)
@@ -196,21 +158,6 @@ def right_scores(terms, documents=DOCUMENTS):
                 idf = math.log(1 + (len(counts) - n + 0.5) / (n + 0.5))
                 scores[document.id] = scores.get(document.id, 0) + idf * weights[term]
     return scores
-
-
-def test_words_are_scored_as_bm25(store):
-    queries = [["moth", "bird", "egg"], [], ["nothing"], ["titl", "kenya"]]
-    for terms, ranked in zip(queries, store.words(queries, 10, Filter()), strict=True):
-        right = right_scores(terms)
-        assert dict(zip(ids(store, ranked.rows), ranked.scores, strict=True)) == pytest.approx(
-            right, abs=1e-4
-        )
-        assert (np.diff(ranked.scores) <= 0).all()
-    [ranked] = store.words([["titl"]], 2, Filter(without=(int(store.find(["d0"])["d0"]),)))
-    assert len(ranked.rows) == 2
-    assert "d0" not in ids(store, ranked.rows)
-    assert store.frequencies(["titl", "moth", "none", "moth"]) == [6, 3, 0, 3]
-    assert store.has_title("title 3")
 
 
 FILTERS = (
@@ -238,18 +185,6 @@ def conditions(store, filters):
     return tuple(resolve(condition, store.fields()) for condition in read_filters(filters))
 
 
-@pytest.mark.parametrize(("filters", "right"), FILTERS)
-def test_filters_are_the_servers(store, filters, right):
-    tests = conditions(store, filters)
-    assert passing(store, Filter(tests)) == right
-    if len(tests) == 1:
-        negated = Condition(**{**vars(tests[0]), "is_negated": True})
-        assert passing(store, Filter((negated,))) == "".join(sorted(set("012345") - set(right)))
-        keys = np.array(list(store.find([f"d{n}" for n in range(6)]).values()))
-        is_right = [str(number) in right for number in range(6)]
-        assert store.matching(tests[0], keys).tolist() == is_right
-
-
 def passing(store, where):
     """Digits of the documents that pass, by every kind of search."""
     [near] = store.nearest(encoded("x")[None], 10, where)
@@ -260,34 +195,11 @@ def passing(store, where):
     return "".join(sorted(name[1:] for name in ids(store, near.rows)))
 
 
-def test_alternatives_and_terms_that_a_document_must_lack(store):
-    [peru] = conditions(store, {"place": "Peru"})
-    both = conditions(store, {"year": {"gte": 1990}, "place": "Borneo"})
-    assert passing(store, Filter(alternatives=((peru,), both))) == "013"
-    recent = conditions(store, {"year": {"gte": 1995}})
-    assert passing(store, Filter(recent, alternatives=((peru,), both))) == "13"
-    # d1 and d2 have the words, but negated.
-    assert passing(store, Filter(lacking=(("moth",),))) == "1245"
-    assert passing(store, Filter(lacking=(("egg", "bird"), ("kenya",)))) == "0125"
-    first = store.find(["d1"])["d1"]
-    assert passing(store, Filter(lacking=(("moth",),), without=(first,))) == "245"
-
-
 def test_a_graph_is_asked_with_a_filter(store, monkeypatch):
     monkeypatch.setattr(postgres_store, "_FEW", 0)
     for filters, right in FILTERS:
         assert passing(store, Filter(conditions(store, filters))) == right
     assert passing(store, Filter(lacking=(("moth",),))) == "1245"
-
-
-def test_claims_are_asserted_denied_or_absent(store):
-    keys = np.array([*store.find([f"d{n}" for n in range(6)]).values(), 999])
-    absent, denied, asserted = Claim.ABSENT, Claim.DENIED, Claim.ASSERTED
-    right = [asserted, denied, absent, asserted, absent, absent, absent]
-    assert store.claims(["moth"], keys).tolist() == right
-    right = [absent, denied, absent, asserted, absent, absent, absent]
-    assert store.claims(["bird", "moth"], keys).tolist() == right
-    assert not store.claims([], keys).any()
 
 
 def test_a_stopped_build_is_resumed_or_begun_again(address):
@@ -303,7 +215,7 @@ def test_a_stopped_build_is_resumed_or_begun_again(address):
     with pytest.raises(IndexFolderError, match=r"a build was stopped in Postgres \(.*--resume, or"):
         build(address)
     other = StoreSettings(fingerprint="other", dimension=DIMENSION)
-    with pytest.raises(IndexMismatchError, match="has another model or other settings; begin"):
+    with pytest.raises(IndexMismatchError, match="has other settings or another model; begin"):
         build(address, settings=other, resume=True)
     # One document changed, one is gone, the others were written.
     changed = Document(id="d1", text="Moths of Java")
@@ -354,10 +266,6 @@ def search_until(store, errors):
             store.nearest(encoded("x")[None], 3, Filter(lacking=(("moth",),)))
     except ServerError as error:
         errors.append(error)
-
-
-def test_things_of_a_negated_kind_are_left_out(address):
-    check_kinds(address, CallableEncoder(lambda texts: np.stack([*map(encoded, texts)])))
 
 
 def test_documents_are_added_replaced_and_deleted(address, server):
@@ -427,16 +335,6 @@ def test_text_that_postgres_does_not_take_is_replaced(address):
     assert store.count(Filter()) == 6
 
 
-def test_a_store_without_words(address):
-    settings = StoreSettings(fingerprint="f", dimension=DIMENSION, words=False, vectors="")
-    store = build(address, settings=settings)
-    assert store.info()["vectors"] == "hnsw"
-    with pytest.raises(ConfigError, match="has no words; index again without --no-words"):
-        store.words([["moth"]], 3, Filter())
-    key = np.array([store.find(["d1"])["d1"]])
-    assert store.claims(["moth"], key).tolist() == [Claim.DENIED]
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -481,7 +379,7 @@ def test_what_cannot_be_searched_is_one_line(address, server):
         store.known_vectors(["x"])
     table = address.partition("table=")[2]
     execute(server, f"UPDATE {table}_settings SET format = 99")
-    with pytest.raises(IndexMismatchError, match="is in format 99, not 1; index again"):
+    with pytest.raises(IndexMismatchError, match="has format 99, this version reads 1: build it"):
         PostgresStore.open(address)
     execute(server, f"DROP TABLE {table}, {table}_passages, {table}_settings")
     with pytest.raises(ServerError, match=r'^Postgres \(.*\): relation ".*" does not exist$'):

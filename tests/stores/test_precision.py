@@ -101,17 +101,16 @@ def test_vectors_of_other_lengths_keep_theirs(precision, tmp_path):
 
 @pytest.mark.parametrize("vectors", ["exact", "hnsw"])
 @pytest.mark.parametrize("precision", ROUNDED)
-def test_documents_are_added_replaced_and_deleted(precision, vectors, folder, retriever):
+def test_documents_are_added_replaced_and_deleted(precision, vectors, folder, retriever, shared):
     options = {"parser": None, "vectors": vectors, "precision": precision, "segment_size": 10}
     searcher = Searcher.build(folder, word_model.corpus(), retriever, **options)
-    right = Searcher.from_texts(word_model.corpus(), retriever, parser=None)
 
     def ids(own, query, k=5):
         return [hit.id for hit in own.search(query, k=k).hits]
 
     for query in ("moths Borneo", "moths AND Borneo NOT Sumatra", "birds AND (Peru OR Kenya)"):
-        assert ids(searcher, query, 2) == ids(right, query, 2)
-    [own, exact] = (one.search("moths Borneo", k=5, hybrid=False) for one in (searcher, right))
+        assert ids(searcher, query, 2) == ids(shared, query, 2)
+    [own, exact] = (one.search("moths Borneo", k=5, hybrid=False) for one in (searcher, shared))
     expected = [hit.score for hit in exact.hits]
     assert [hit.score for hit in own.hits] == pytest.approx(expected, abs=0.02)
     searcher.add([Document(id="new", text="red beetles")])

@@ -16,7 +16,7 @@ from boolattn.stores.analysis import operand_terms
 from boolattn.stores.filters import Filter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.query.clauses import Clause
     from boolattn.query.plan import Plan
@@ -110,10 +110,7 @@ class Ranker:
     def _nearest(self, probes: Sequence[tuple[Array, Filter]], n: int) -> list[Ranked]:
         """Search neighbours, those with the same filter in one call."""
         answers = [NOTHING] * len(probes)
-        groups: dict[Filter, list[int]] = {}
-        for number, (_, where) in enumerate(probes):
-            groups.setdefault(where, []).append(number)
-        for where, numbers in groups.items():
+        for where, numbers in _groups(where for _, where in probes):
             vectors = np.stack([probes[number][0] for number in numbers])
             nearest = self.reader.nearest(vectors, n, where)
             for number, answer in zip(numbers, nearest, strict=True):
@@ -166,10 +163,7 @@ class Ranker:
     def _scan(self, queries: Sequence[Selected]) -> list[PlanRanking]:
         """Score every selected document for each plan."""
         rankings = [PlanRanking(NOTHING)] * len(queries)
-        groups: dict[Filter, list[int]] = {}
-        for number, query in enumerate(queries):
-            groups.setdefault(query.where, []).append(number)
-        for where, numbers in groups.items():
+        for where, numbers in _groups(query.where for query in queries):
             n_vectors = max(len(queries[number].plan.vectors) for number in numbers)
             n_documents = max(1, self.reader.count(Filter()))
             size = max(1, _MAX_SCORES // (n_documents * n_vectors))
@@ -254,6 +248,14 @@ class Ranker:
                 if isinstance(atom, Where):
                     values[row] = self.reader.matching(query.conditions[atom.text], keys)
         return values
+
+
+def _groups(filters: Iterable[Filter]) -> Iterable[tuple[Filter, list[int]]]:
+    """Return each filter once, with its positions."""
+    groups: dict[Filter, list[int]] = {}
+    for number, where in enumerate(filters):
+        groups.setdefault(where, []).append(number)
+    return groups.items()
 
 
 def _best(keys: Keys, scores: Array, depth: int) -> Ranked:

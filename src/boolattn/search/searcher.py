@@ -30,8 +30,8 @@ from boolattn.stores.address import create_store, open_store
 from boolattn.stores.base import Store
 from boolattn.stores.filters import Filter
 from boolattn.stores.foreign import ForeignStore
-from boolattn.stores.local.store import LocalDraft, LocalStore
-from boolattn.stores.settings import StoreSettings, check_ids, check_model
+from boolattn.stores.local.store import LocalStore
+from boolattn.stores.settings import StoreSettings, check_model
 from boolattn.stores.writer import Writer
 
 if TYPE_CHECKING:
@@ -193,8 +193,7 @@ class Searcher:
         )
         options = {"replace": chosen.replace, "resume": chosen.resume}
         with create_store(address, store_settings, **options) as draft:
-            if isinstance(draft, LocalDraft):
-                draft.sample = model.encode_operands
+            draft.sample = model.encode_operands
             writer.write(draft, as_documents(documents), size=chosen.segment_size)
         return cls(open_store(address), model, parser)
 
@@ -271,8 +270,7 @@ class Searcher:
             progress=progress,
         )
         with self.store.adding(replace_old=replace_old) as draft:
-            if isinstance(draft, LocalDraft):
-                draft.sample = self.encoder.encode_operands
+            draft.sample = self.encoder.encode_operands
             records = as_documents(documents, lambda name: bool(draft.known([name])))
             writer.write(draft, records, replace_old=replace_old)
         self._overview = Overview()
@@ -297,7 +295,7 @@ class Searcher:
 
     def delete(self, ids: Iterable[str]) -> None:
         """Remove documents by id; with an unknown id nothing is removed."""
-        self.store.delete(check_ids(ids))
+        self.store.delete(ids)
         self._overview = Overview()
 
     def refresh(self) -> bool:

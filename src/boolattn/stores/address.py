@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import shlex
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from boolattn.stores.base import Draft, Store
     from boolattn.stores.settings import StoreSettings
 
-_LOCAL = ("boolattn.stores.local.store", "LocalStore")
 #: Module and class by the scheme of an address; a path has none.
-_SCHEMES = {
-    "postgresql": ("boolattn.stores.postgres", "PostgresStore"),
-    "postgres": ("boolattn.stores.postgres", "PostgresStore"),
-    "qdrant": ("boolattn.stores.points.qdrant", "QdrantStore"),
-    "milvus": ("boolattn.stores.points.milvus", "MilvusStore"),
+_STORES = {
+    "": ("local.store", "LocalStore"),
+    "postgresql": ("postgres.store", "PostgresStore"),
+    "postgres": ("postgres.store", "PostgresStore"),
+    "qdrant": ("points.qdrant", "QdrantStore"),
+    "milvus": ("points.milvus", "MilvusStore"),
 }
 _FORMS = (
     "a folder, postgresql://HOST/DATABASE?table=NAME, qdrant://HOST:6333/NAME, "
@@ -34,14 +33,7 @@ def open_store(address: str | Path, *, verify: bool = False) -> Store:
 
     With ``verify`` every byte of a folder is compared with its hash.
     """
-    kind = _store_class(str(address))
-    options = {}
-    if kind.__name__ == _LOCAL[1]:
-        options = {"verify": verify}
-        if Path(address).is_file():
-            command = f"boolattn index {shlex.quote(str(address))}"
-            raise ConfigError(f"{address} is a file, not an index; make one of it: {command}")
-    store: Store = kind.open(str(address), **options)
+    store: Store = _store_class(str(address)).open(str(address), verify=verify)
     return store
 
 
@@ -64,7 +56,8 @@ def create_store(
 
 def _store_class(address: str) -> Any:  # noqa: ANN401 - a class with open and create
     scheme, colon, _ = address.partition(":")
-    module, name = _SCHEMES.get(scheme.removesuffix("+https"), _LOCAL) if colon else _LOCAL
-    if name == _LOCAL[1] and "://" in address:
+    scheme = scheme.removesuffix("+https") if colon else ""
+    if scheme not in _STORES and "://" in address:
         raise ConfigError(f"{address!r} is no address of a store; there are {_FORMS}")
-    return getattr(import_module(module), name)
+    module, name = _STORES.get(scheme, _STORES[""])
+    return getattr(import_module(f"boolattn.stores.{module}"), name)

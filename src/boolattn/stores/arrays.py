@@ -19,12 +19,8 @@ from boolattn.stores.values import filter_hash, flatten, is_number, items
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from boolattn.stores.filters import Condition
     from boolattn.stores.foreign import Array, Row
-
-    Places = NDArray[np.int64]
 
 
 class ArrayCollection(Collection):
@@ -51,6 +47,7 @@ class ArrayCollection(Collection):
         if not hasattr(rows, "__len__") or not all(isinstance(row, Mapping) for row in rows):
             raise DataError("rows are a list of mappings, one for each vector")
         self._rows, self.text, self.title = rows, text, title
+        self._numbers = range(len(rows))
         try:
             vectors = np.asarray(vectors, np.float32)
         except (TypeError, ValueError) as error:
@@ -70,33 +67,21 @@ class ArrayCollection(Collection):
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
     ) -> list[Neighbours]:
         """Compare with every row."""
-        chosen = self._selected(conditions)
-        vectors = self._vectors if chosen is None else self._vectors[chosen]
+        passing = [number for number, row in enumerate(self._rows) if _passes(row, conditions)]
+        chosen, vectors = np.array(passing, np.int64), self._vectors
         compare = _minus_l2 if self.metric == L2 else similarities
-        positions = exact_search(queries, vectors, n, compare).rows
-        rows = positions if chosen is None else chosen[positions]
+        if len(chosen) < len(vectors):
+            vectors = vectors[chosen]
+        rows = chosen[exact_search(queries, vectors, n, compare).rows]
         return [Neighbours(numbers.tolist(), self._vectors[numbers]) for numbers in rows]
 
     def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
         """Return vectors by their places."""
-        return {number: self._vectors[number] for number in self._known(ids)}
+        return {number: self._vectors[number] for number in ids if number in self._numbers}
 
     def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
         """Return rows by their places."""
-        return {number: self._rows[number] for number in self._known(ids)}
-
-    def _known(self, ids: Sequence[Any]) -> list[int]:
-        return [
-            number for number in ids if isinstance(number, int) and 0 <= number < len(self._rows)
-        ]
-
-    def _selected(self, conditions: Sequence[Condition]) -> Places | None:
-        """Return the places of the rows that meet conditions; ``None``: all."""
-        if not conditions:
-            return None
-        return np.array(
-            [number for number, row in enumerate(self._rows) if _passes(row, conditions)], np.int64
-        )
+        return {number: self._rows[number] for number in ids if number in self._numbers}
 
 
 def _minus_l2(queries: Array, vectors: Array) -> Array:
@@ -104,7 +89,7 @@ def _minus_l2(queries: Array, vectors: Array) -> Array:
 
 
 def _passes(row: Row, conditions: Sequence[Condition]) -> bool:
-    values = flatten(row)
+    values = flatten(row) if conditions else {}
     for condition in conditions:
         field_values, kind = items(values.get(condition.name)), condition.kind
         wanted: Any = condition.values[0] if condition.values else None

@@ -11,24 +11,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from boolattn.errors import ConfigError, DataError, IndexMismatchError, QueryError
+from boolattn.scoring.exact import Ranked
 from boolattn.stores.analysis import plain_title, terms_of
 from boolattn.stores.batches import document_terms
 from boolattn.stores.filters import Filter, resolve
 from boolattn.stores.values import count_values
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
     from boolattn.data.records import Document
-    from boolattn.scoring.exact import Ranked
     from boolattn.stores.batches import Batch
     from boolattn.stores.filters import Condition, Field
     from boolattn.stores.settings import StoreSettings
@@ -53,6 +53,13 @@ class Claim(IntEnum):
     ABSENT = 0  # it lacks one of them
     DENIED = 1  # it has them all, but negates one: "no driving licence needed"
     ASSERTED = 2  # it has them all
+
+
+class Passages(NamedTuple):
+    """The passages of a document."""
+
+    spans: Sequence[tuple[int, int]]  # in its text
+    vectors: Array  # Shape ``(passages, dim)``
 
 
 class Reader(ABC):
@@ -130,16 +137,29 @@ class Reader(ABC):
         """Return the keys of documents by id; unknown ids are absent."""
 
     @abstractmethod
-    def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
-        """Return the vectors of documents by id; of several passages, :func:`mean_vector`."""
-
-    @abstractmethod
     def documents(self, keys: Keys) -> list[Document | None]:
         """Return documents by key; ``None`` for one that is gone."""
 
-    def best_passages(self, _vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
+    def passages(self, _keys: Keys) -> dict[int, Passages]:
+        """Return the passages of documents by key; by default they are not known."""
+        return {}
+
+    def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
+        """Return the vectors of documents by id; of several passages, :func:`mean_vector`."""
+        keys = self.find(ids)
+        passages = self.passages(np.array([*keys.values()], np.int64))
+        known = {name: passages[key] for name, key in keys.items() if key in passages}
+        return {name: mean_vector(document.vectors) for name, document in known.items()}
+
+    def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
         """Return each document's passage nearest to a vector; ``None`` for the only one."""
-        return [None] * len(keys)
+        passages = self.passages(keys) if self.settings.passages else {}
+        best = {
+            key: spans[int((vectors @ vector).argmax())]
+            for key, (spans, vectors) in passages.items()
+            if len(spans) > 1
+        }
+        return [best.get(key) for key in keys.tolist()]
 
     def fields(self) -> Mapping[str, Field]:
         """Return the fields of the metadata; by default they are not known."""
@@ -199,6 +219,8 @@ class Draft(ABC):
     """Documents on their way into a store: all of them become visible when it is finished."""
 
     batch_size: int = 1000  # documents written at once
+    #: Encodes queries, to measure the recall of an approximate index with.
+    sample: Callable[[Sequence[str]], Array] | None = None
 
     @abstractmethod
     def known(self, ids: Sequence[str]) -> set[str]:
@@ -214,7 +236,11 @@ class Draft(ABC):
 
 
 class Store(ABC):
-    """A store at an address; ``settings`` say how it was made."""
+    """A store at an address; ``settings`` say how it was made.
+
+    Its class has the class methods ``open(address, verify=False)`` and ``create(address, settings,
+    replace=False, resume=False)``, a context that yields a :class:`Draft`; see ``address``.
+    """
 
     label: str
     address: str
@@ -232,7 +258,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def delete(self, ids: Sequence[str]) -> None:
+    def delete(self, ids: Iterable[str]) -> None:
         """Delete documents; with an unknown id nothing is deleted."""
 
     def check_known(self, ids: Sequence[str], known: Container[str]) -> None:
@@ -263,6 +289,20 @@ class ServerStore(Store, Reader):
     def reading(self) -> Iterator[Reader]:
         """Return the store itself."""
         yield self
+
+
+def best_documents(hits: Iterable[tuple[int, float]], n: int) -> Ranked:
+    """Return the ``n`` keys of highest scores, each once, best first; equal ones by key.
+
+    >>> best_documents([(7, 0.1), (3, 0.2), (7, 0.2)], 5).rows.tolist()
+    [3, 7]
+    """
+    best: dict[int, float] = {}
+    for key, score in hits:
+        best[key] = max(score, best.get(key, score))
+    keys, scores = np.array([*best], np.int64), np.array([*best.values()], np.float32)
+    order = np.lexsort((keys, -scores))[:n]
+    return Ranked(keys[order], scores[order])
 
 
 def mean_vector(vectors: Array) -> Array:

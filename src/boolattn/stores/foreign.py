@@ -136,7 +136,7 @@ class ForeignStore(ServerStore):
         """Refuse: the collection belongs to someone else."""
         raise ConfigError(f"{self.label} is only read; make an index of it with boolattn index")
 
-    def delete(self, _ids: Sequence[str]) -> None:
+    def delete(self, _ids: Iterable[str]) -> None:
         """Refuse: the collection belongs to someone else."""
         self.adding()
 

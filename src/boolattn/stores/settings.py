@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError, DataError, IndexFolderError, IndexMismatchError
@@ -51,14 +51,32 @@ class StoreSettings:
         return kinds if kinds and kinds.digest == self.lexicon else None
 
 
-def saved_settings(values: Any, where: str) -> StoreSettings:  # noqa: ANN401 - JSON
+def saved_settings(values: Any, label: str) -> StoreSettings:  # noqa: ANN401 - JSON
     """Read a store's settings; refuse what was changed by hand."""
     try:
         settings = build(StoreSettings, values)
         check_types(settings)
     except (ConfigError, TypeError) as error:
-        raise IndexFolderError(f"the settings in {where} are damaged ({error})") from error
+        raise IndexFolderError(f"the settings in {label} are damaged ({error})") from error
     return settings
+
+
+def check_format(address: object, version: object, known: int) -> None:
+    """Refuse a store in another format than this version's."""
+    if version != known:
+        raise IndexMismatchError(
+            f"{address} has format {version}, this version reads {known}: build it anew with "
+            f"boolattn index FILE --out {address} --replace"
+        )
+
+
+def check_resumed(label: str, stopped: object, settings: StoreSettings) -> None:
+    """Refuse to go on with a build that was stopped, and that has other settings."""
+    if stopped != asdict(settings):
+        raise IndexMismatchError(
+            f"the build that was stopped in {label} has other settings or another model; begin "
+            "again with --replace"
+        )
 
 
 def check_build(

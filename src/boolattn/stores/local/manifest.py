@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import os
+import shlex
 import shutil
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
@@ -24,11 +25,10 @@ from boolattn.errors import (
     ConfigError,
     IndexBusyError,
     IndexFolderError,
-    IndexMismatchError,
 )
 from boolattn.files import is_special
 from boolattn.settings import build, check_types
-from boolattn.stores.settings import StoreSettings, no_index
+from boolattn.stores.settings import StoreSettings, check_format, no_index
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -103,11 +103,7 @@ def read_manifest(folder: Path) -> Manifest:
     body = outer.get("index") if isinstance(outer, dict) else None
     if not isinstance(body, dict) or "format" not in body:
         raise IndexFolderError(f"{path} is not an index's; name a folder that was indexed")
-    if body["format"] != FORMAT:
-        raise IndexMismatchError(
-            f"{folder} has format {body['format']}, this version reads {FORMAT}: build it anew "
-            f"with boolattn index FILE --out {folder} --replace"
-        )
+    check_format(folder, body["format"], FORMAT)
     try:
         if outer.get("sha256") != _hash(body) or set(body) != {f.name for f in fields(Manifest)}:
             raise ConfigError("another hash, or other fields")
@@ -131,7 +127,7 @@ def _read_json(path: Path) -> Any:  # noqa: ANN401 - JSON
         raise IndexFolderError(f"{path} is not a regular file; name a folder that was indexed")
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise _missing(path.parent) from error
     except OSError as error:
         raise IndexFolderError(f"cannot read {path}: {error.strerror or error}") from error
@@ -193,6 +189,9 @@ def _hash(body: dict[str, Any]) -> str:
 def _missing(folder: Path) -> IndexFolderError:
     if not folder.exists():
         return no_index(folder)
+    if folder.is_file():
+        command = f"boolattn index {shlex.quote(str(folder))}"
+        return IndexFolderError(f"{folder} is a file, not an index; make one of it: {command}")
     if (folder / SEGMENTS).is_dir():
         return IndexFolderError(
             f"the index at {folder} was never finished; go on with: boolattn index --resume"
@@ -233,9 +232,16 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def commit(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest, in one rename, when every file that it names is on the disk."""
-    paths = [folder / name for name in manifest.files]
-    for path in (*paths, *{path.parent for path in paths}, folder / SEGMENTS):
+    """Replace the manifest, in one rename, when every file that it names is on the disk.
+
+    Those of segments and of the manifest before are there already.
+    """
+    before: dict[str, FileEntry] = {}
+    with suppress(BoolattnError):
+        before = read_manifest(folder).files
+    names = [name for name in manifest.files if not name.startswith(SEGMENTS)]
+    paths = [folder / name for name in names if before.get(name) != manifest.files[name]]
+    for path in (*paths, *{path.parent for path in paths}):
         sync(path)
     draft = folder / (MANIFEST + PART)
     draft.write_text(manifest.to_json(), encoding="utf-8")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boolattn.scoring.exact import Ranked
-from boolattn.stores.base import Reader, mean_vector, similarities
+from boolattn.stores.base import Passages, Reader, similarities
 from boolattn.stores.filters import NUMBERS, RANGES, Field, Filter
 from boolattn.stores.local.manifest import read_stamps
 from boolattn.stores.local.segments import Rows
@@ -122,26 +122,22 @@ class Snapshot(Reader):
         """Look up hashed ids."""
         return self.rows.find(ids)
 
-    def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
+    def passages(self, keys: Keys) -> dict[int, Passages]:
         """Read the rows of documents."""
-        keys = self.rows.find(ids)
-        return {name: mean_vector(self._passages(key)) for name, key in keys.items()}
+        rows, firsts = self.rows.of_documents(keys)
+        vectors = np.split(self.rows.vectors(rows), firsts[1:])
+        pairs = zip(keys.tolist(), vectors, strict=False)  # of no keys there is an empty array
+        return {key: Passages(self.rows.spans(key), array) for key, array in pairs}
 
-    def _passages(self, key: int) -> Array:
-        return self.rows.vectors(np.arange(*self.rows.first_rows[key : key + 2]))
+    def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
+        """Read nothing where no document has several."""
+        if not self.rows.has_passages:
+            return [None] * len(keys)
+        return super().best_passages(vector, keys)
 
     def documents(self, keys: Keys) -> list[Document | None]:
         """Read documents."""
         return [self.rows.document(key) for key in keys.tolist()]
-
-    def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
-        """Compare the rows of each document that has several."""
-        passages: list[tuple[int, int] | None] = []
-        for key in keys.tolist():
-            spans = self.rows.spans(key)
-            nearest = int((self._passages(key) @ vector).argmax()) if len(spans) > 1 else 0
-            passages.append(spans[nearest] if len(spans) > 1 else None)
-        return passages
 
     def fields(self) -> Mapping[str, Field]:
         """Return the fields, with the ranges of their columns."""

@@ -24,7 +24,7 @@ from boolattn.stores.local.words import write_words
 from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from boolattn.stores.base import Array
     from boolattn.stores.batches import Batch
@@ -150,7 +150,7 @@ class LocalStore(Store):
         disk.clean(self.folder, segments=segments)
         return manifest, storage.Rows(self.folder, manifest)
 
-    def delete(self, ids: Sequence[str]) -> None:
+    def delete(self, ids: Iterable[str]) -> None:
         """Delete documents in one transaction."""
         names = check_ids(ids)
         read_manifest(self.folder)

@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from boolattn.errors import ConfigError, IndexMismatchError, ServerError
+from boolattn.errors import ConfigError, ServerError
+from boolattn.stores.settings import check_format, no_index
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -71,7 +72,7 @@ class Point:
     body: str = "{}"  # JSON
 
 
-class Hit(NamedTuple):
+class Match(NamedTuple):
     """A point that a search found."""
 
     document: int
@@ -104,6 +105,12 @@ class PointDatabase(ABC):
     @abstractmethod
     def target(self) -> str:
         """Return the collection that the store's name stands for; empty: there is none."""
+
+    def known_target(self) -> str:
+        """Return that collection; refuse a name that stands for none."""
+        if target := self.target():
+            return target
+        raise no_index(self.label)
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -150,7 +157,9 @@ class PointDatabase(ABC):
         """
 
     @abstractmethod
-    def search(self, field: str, vectors: Sequence[Any], n: int, where: Filter) -> list[list[Hit]]:
+    def search(
+        self, field: str, vectors: Sequence[Any], n: int, where: Filter
+    ) -> list[list[Match]]:
         """Return the points of highest inner product, all vectors in one request.
 
         Args:
@@ -212,11 +221,7 @@ class PointDatabase(ABC):
         """Read what the store says of itself."""
         row = self.get([STATE], ["body"]).get(STATE, {})
         state: State = row.get("body") or {}
-        if state.get("format") != FORMAT:
-            raise IndexMismatchError(
-                f"{self.label} has the format {state.get('format')}, and this version reads "
-                f"{FORMAT}; index again with --replace"
-            )
+        check_format(self.label, state.get("format"), FORMAT)
         return state
 
     def write_state(self, state: State) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.errors import DataError, IndexFolderError, IndexMismatchError, ServerError
+from boolattn.errors import DataError, IndexFolderError, ServerError
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import Draft
 from boolattn.stores.batches import document_numbers, document_tags, document_terms
@@ -23,7 +23,7 @@ from boolattn.stores.points.database import (
     term_index,
     warned,
 )
-from boolattn.stores.settings import no_index
+from boolattn.stores.settings import check_resumed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -193,13 +193,6 @@ def fields_of(state: State) -> dict[str, Field]:
     }
 
 
-def target_of(database: PointDatabase) -> str:
-    """Return the collection of a store; refuse a name that is none."""
-    if target := database.target():
-        return target
-    raise no_index(database.label)
-
-
 def find_builds(database: PointDatabase) -> tuple[str, list[str]]:
     """Return the collection in use, and the stopped builds; remove what a build replaced."""
     name, names, current = database.name, sorted(database.names()), database.target()
@@ -221,11 +214,7 @@ def begin(database: PointDatabase, settings: StoreSettings, *, is_resumed: bool)
     database.settings = settings
     if is_resumed:
         state = database.read_state()
-        if state["settings"] != asdict(settings):
-            raise IndexMismatchError(
-                f"the build that was stopped in {database.label} has other settings or another "
-                "model; begin again with --replace"
-            )
+        check_resumed(database.label, state["settings"], settings)
         return PointDraft(database, state, True, True)
     database.create()
     state = {"format": FORMAT, "settings": asdict(settings), "collection": database.collection}

@@ -22,13 +22,13 @@ from boolattn.stores.points.database import (
     NO_PASSAGE,
     VECTOR,
     WORDS,
-    Hit,
+    Match,
     PointDatabase,
     key_of,
     number_key,
     parse_address,
 )
-from boolattn.stores.points.milvus_collection import LIMIT, Connection, DataType, MilvusClient
+from boolattn.stores.points.milvus_collection import LIMIT, DataType, MilvusClient, MilvusConnection
 from boolattn.stores.points.store import PointStore
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class MilvusDatabase(PointDatabase):
         self._is_file = "://" not in self._target
         if self._is_file and not self._target.endswith(".db"):
             raise ConfigError(f"{address!r}: a file of Milvus Lite ends in .db")
-        self.connection = Connection(self._target, address)
+        self.connection = MilvusConnection(self._target, address)
         self.call = self.connection.call
 
     @property
@@ -192,7 +192,9 @@ class MilvusDatabase(PointDatabase):
             rows |= {row["key"]: row for row in self.query(chosen, names)}
         return rows
 
-    def search(self, field: str, vectors: Sequence[Any], n: int, where: Filter) -> list[list[Hit]]:
+    def search(
+        self, field: str, vectors: Sequence[Any], n: int, where: Filter
+    ) -> list[list[Match]]:
         """Search; words are those of heads."""
         is_graph = field == VECTOR and self.settings.vectors == "hnsw"
         params = {"ef": max(n, CANDIDATES)} if is_graph else {}
@@ -202,7 +204,7 @@ class MilvusDatabase(PointDatabase):
         options["filter"] = _expression(where, _HEADS if field == WORDS else _PASSAGES)
         options["output_fields"] = ["document", "part", "version"]
         answers = self.call("search", self.collection, **options)
-        return [[Hit(**hit["entity"], score=hit["distance"]) for hit in hits] for hits in answers]
+        return [[Match(**hit["entity"], score=hit["distance"]) for hit in hits] for hits in answers]
 
     def count(self, where: Filter | None, term: str = "") -> int:
         """Count rows."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Client = Any
 
-__all__ = ["LIMIT", "TIMEOUT", "Connection", "DataType", "MilvusClient", "MilvusCollection"]
+__all__ = ["LIMIT", "TIMEOUT", "DataType", "MilvusClient", "MilvusCollection", "MilvusConnection"]
 
 #: Maximum number of results of one search; Milvus's own limit.
 LIMIT = 16_384
@@ -50,7 +50,7 @@ _BM25 = 1  # as the client numbers functions
 
 
 @dataclass
-class Connection:
+class MilvusConnection:
     """A server, which is connected to again where a connection broke, or a file."""
 
     _client: MilvusClient | str  # or an address with ://, or a file
@@ -135,7 +135,7 @@ class MilvusCollection(Collection):
     ) -> None:
         self.name, self.text, self.title = f"Milvus ({collection})", text, title
         self._collection, self._where = collection, where
-        self._call = Connection(client, self.name, timeout).call
+        self._call = MilvusConnection(client, self.name, timeout).call
         about = self._call("describe_collection", collection)
         self._types = {f["name"]: getattr(f["type"], "name", "") for f in about["fields"]}
         lengths = {f["name"]: int(f["params"].get("dim", 0)) for f in about["fields"]}

@@ -13,12 +13,12 @@ from boolattn.stores.filters import RANGES, Filter
 from boolattn.stores.points.database import (
     VECTOR,
     WORDS,
-    Hit,
+    Match,
     PointDatabase,
     number_key,
     parse_address,
 )
-from boolattn.stores.points.qdrant_collection import Connection, models
+from boolattn.stores.points.qdrant_collection import QdrantConnection, models
 from boolattn.stores.points.store import PointStore
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class QdrantDatabase(PointDatabase):
     def __init__(self, address: str) -> None:
         target, self.name = parse_address(address, "qdrant", "QDRANT_API_KEY")
         self.label, self.collection = address, self.name
-        self.connection = Connection(target, address)
+        self.connection = QdrantConnection(target, address)
         self.is_exact = self.connection.is_local  # which has no graphs
 
     def call(self, method: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401
@@ -136,7 +136,9 @@ class QdrantDatabase(PointDatabase):
                 rows[point.id][VECTOR] = np.asarray(vector, np.float32)
         return rows
 
-    def search(self, field: str, vectors: Sequence[Any], n: int, where: Filter) -> list[list[Hit]]:
+    def search(
+        self, field: str, vectors: Sequence[Any], n: int, where: Filter
+    ) -> list[list[Match]]:
         """Search; without passages the payload is not read."""
         is_dense = field == VECTOR
         queries = [vector.tolist() if is_dense else _sparse(vector) for vector in vectors]
@@ -147,7 +149,10 @@ class QdrantDatabase(PointDatabase):
         answers = self.connection.search(self.collection, queries, **options)
         head = {"part": 0, "version": ""}
         return [
-            [Hit(**{"document": p.id, **head, **(p.payload or {})}, score=p.score) for p in points]
+            [
+                Match(**{"document": p.id, **head, **(p.payload or {})}, score=p.score)
+                for p in points
+            ]
             for points in answers
         ]
 

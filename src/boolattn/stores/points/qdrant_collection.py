@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     Client = Any
 
-__all__ = ["TIMEOUT", "Connection", "QdrantCollection", "models"]
+__all__ = ["TIMEOUT", "QdrantCollection", "QdrantConnection", "models"]
 
 TIMEOUT = 30
 #: What the client raises, and besides what a damaged folder does.
@@ -55,7 +55,7 @@ _LOCK = RLock()
 _METRICS = {"Cosine": COSINE, "Dot": DOT, "Euclid": L2}
 
 
-class Connection:
+class QdrantConnection:
     """A server, which is connected to again where a connection broke, or a folder of local mode.
 
     Args:
@@ -192,7 +192,10 @@ class QdrantCollection(Collection):
         timeout: float = TIMEOUT,
     ) -> None:
         self.name, self.text, self.title = f"Qdrant ({collection})", text, title
-        self._collection, self._connection = collection, Connection(client, self.name, timeout)
+        self._collection, self._connection = (
+            collection,
+            QdrantConnection(client, self.name, timeout),
+        )
         params = self._connection.call("get_collection", collection).config.params.vectors
         if not isinstance(params, dict):
             params = {"": params}

@@ -16,8 +16,7 @@ import numpy as np
 
 from boolattn.data.records import Document
 from boolattn.errors import IndexMismatchError, QueryError, ServerError
-from boolattn.scoring.exact import Ranked
-from boolattn.stores.base import ServerStore, mean_vector
+from boolattn.stores.base import Passages, ServerStore, best_documents
 from boolattn.stores.filters import Filter
 from boolattn.stores.points.database import (
     VECTOR,
@@ -27,15 +26,16 @@ from boolattn.stores.points.database import (
     term_index,
     warned,
 )
-from boolattn.stores.points.draft import PointDraft, begin, fields_of, find_builds, target_of
+from boolattn.stores.points.draft import PointDraft, begin, fields_of, find_builds
 from boolattn.stores.settings import HNSW, check_build, check_ids, saved_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from boolattn.scoring.exact import Ranked
     from boolattn.stores.base import Array, Draft, Keys, Mask
     from boolattn.stores.filters import Condition, Field
-    from boolattn.stores.points.database import Hit, PointDatabase, State
+    from boolattn.stores.points.database import Match, PointDatabase, State
     from boolattn.stores.settings import StoreSettings
 
 #: Vectors of one request, which should not exceed the time of one call.
@@ -68,10 +68,10 @@ class PointStore(ServerStore):
         return is_new
 
     @classmethod
-    def open(cls, address: str) -> Self:
+    def open(cls, address: str, *, verify: bool = False) -> Self:
         """Open a store; it is searched by its alias, so that a build anew is seen at once."""
         database = cls.database_type(address)
-        target_of(database)
+        database.known_target()
         store = cls(database, database.read_state())
         if database.dimension() != store.settings.dimension:
             raise IndexMismatchError(
@@ -122,23 +122,23 @@ class PointStore(ServerStore):
         whole, and the same documents written again, with ``replace_old``, complete the rest.
         """
         # By its name: documents of a store that is built anew meanwhile would be lost unseen.
-        database = self._database.at(target_of(self._database))
+        database = self._database.at(self._database.known_target())
         try:
             yield PointDraft(database, database.read_state())
         finally:
             self._counts.clear()
 
-    def delete(self, ids: Sequence[str]) -> None:
+    def delete(self, ids: Iterable[str]) -> None:
         """Delete the heads, with which the documents are gone, and then the rest."""
-        ids = check_ids(ids)
-        keys = self.find(ids)
-        self.check_known(ids, keys)
+        names = check_ids(ids)
+        keys = self.find(names)
+        self.check_known(names, keys)
         if not keys:
             return
         try:
             self._database.delete(keys.values())
         except ServerError:
-            if self.find(ids):  # else the answer alone was lost
+            if self.find(names):  # else the answer alone was lost
                 raise
         self._counts.clear()
         with warned(f"{self.label}: cannot remove the rest of documents, which is masked"):
@@ -157,21 +157,27 @@ class PointStore(ServerStore):
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         """Ask for passages, and for more of them until they are of enough documents."""
         self.check_length(vectors)
-        rankings: list[Ranked] = []
-        for start in range(0, len(vectors), _QUERIES):
-            n_points = n * 2 if self.settings.passages else n
-            while True:
-                n_points = max(1, min(n_points, self.limit or n_points))
-                queries = [*vectors[start : start + _QUERIES]]
-                answers = self._database.search(VECTOR, queries, n_points, where)
-                ranked = self._ranked(answers, n)
-                pairs = zip(answers, ranked, strict=True)
-                is_enough = all(len(a) < n_points or len(r.rows) >= n for a, r in pairs)
-                if is_enough or n_points == self.limit:
-                    break
-                n_points *= 4
-            rankings += ranked
-        return rankings
+        n_points = self._at_most(2 * n if self.settings.passages else n)
+        while True:
+            answers = self._search(VECTOR, [*vectors], n_points, where)
+            ranked = self._ranked(answers, n)
+            pairs = zip(answers, ranked, strict=True)
+            is_enough = all(len(a) < n_points or len(r.rows) >= n for a, r in pairs)
+            if is_enough or n_points == self.limit:
+                return ranked
+            n_points = self._at_most(4 * n_points)
+
+    def _at_most(self, n: int) -> int:
+        """Return a number of results that the database can give."""
+        return max(1, min(n, self.limit or n))
+
+    def _search(
+        self, field: str, vectors: Sequence[Any], n: int, where: Filter
+    ) -> list[Sequence[Match]]:
+        """Search some vectors at a time."""
+        starts = range(0, len(vectors), _QUERIES)
+        pages = [vectors[start : start + _QUERIES] for start in starts]
+        return [hits for page in pages for hits in self._database.search(field, page, n, where)]
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         """Compare the passages of documents; a document that is gone is like nothing."""
@@ -193,13 +199,8 @@ class PointStore(ServerStore):
             {term_index(term): rarity[term] for term in terms if term in rarity}
             for terms in queries
         ]
-        n, asked = max(1, min(n, self.limit or n)), [vector for vector in vectors if vector]
-        answers: list[list[Hit]] = []
-        for start in range(0, len(asked), _QUERIES):
-            answers += self._database.search(WORDS, asked[start : start + _QUERIES], n, where)
-        ranked = iter(self._ranked(answers, n))
-        nothing = Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
-        return [next(ranked) if vector else nothing for vector in vectors]
+        answers = iter(self._search(WORDS, [*filter(None, vectors)], self._at_most(n), where))
+        return self._ranked([next(answers) if vector else () for vector in vectors], n)
 
     def frequencies(self, terms: Sequence[str]) -> list[int]:
         """Count documents, for each term by itself, unless that was done a moment ago."""
@@ -231,37 +232,25 @@ class PointStore(ServerStore):
         keys = {row["id"]: key for key, row in rows.items()}
         return {name: keys[name] for name in ids if name in keys}
 
-    def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
-        """Read the vectors of all passages."""
-        keys = self.find(ids)
-        points = self._points(np.array([*keys.values()], np.int64))
+    def passages(self, keys: Keys) -> dict[int, Passages]:
+        """Read all points of documents; one that was just replaced lacks some, and is absent."""
+        heads, points = self._database.get(keys.tolist(), ["body"]), self._points(keys)
         rows = self._database.get(_flat(points), [], with_vectors=True)
-        vectors = {
-            name: [rows[p]["vector"] for p in points.get(key, ()) if "vector" in rows.get(p, {})]
-            for name, key in keys.items()
-        }
-        return {name: mean_vector(np.stack(listed)) for name, listed in vectors.items() if listed}
+        passages = {}
+        for key, head in heads.items():
+            spans = [(start, end) for start, end in head["body"]["spans"]]
+            vectors = [
+                rows[p]["vector"] for p in points.get(key, ()) if "vector" in rows.get(p, {})
+            ]
+            if len(spans) == len(vectors):
+                passages[key] = Passages(spans, np.stack(vectors))
+        return passages
 
     def documents(self, keys: Keys) -> list[Document | None]:
         """Read documents from their heads."""
         rows = self._database.get(keys.tolist(), ["body"])
         read = {key: Document(**row["body"]["document"]) for key, row in rows.items()}
         return [read.get(key) for key in keys.tolist()]
-
-    def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
-        """Compare the passages of documents that have several."""
-        points = self._points(keys) if self.settings.passages else {}
-        points = {key: listed for key, listed in points.items() if len(listed) > 1}
-        rows = self._database.get(points, ["body"])
-        scores = self._database.scores(vector[None], _flat(points))
-        best: dict[int, tuple[int, int]] = {}
-        for key, row in rows.items():
-            spans, listed = row["body"]["spans"], points[key]
-            # One that was just replaced has other passages.
-            if len(spans) == len(listed) and all(point in scores for point in listed):
-                start, end = spans[int(np.argmax([scores[point][0] for point in listed]))]
-                best[key] = start, end
-        return [best.get(key) for key in keys.tolist()]
 
     def fields(self) -> Mapping[str, Field]:
         """Read the fields, which every write adds to."""
@@ -302,22 +291,24 @@ class PointStore(ServerStore):
             for key, row in rows.items()
         }
 
-    def _ranked(self, answers: Sequence[Sequence[Hit]], n: int) -> list[Ranked]:
+    def _ranked(self, answers: Sequence[Sequence[Match]], n: int) -> list[Ranked]:
         """Return each document once, without passages of another version than its head."""
         heads = {hit.document for hits in answers for hit in hits if hit.part}
         rows = self._database.get(heads, ["version"])
-        ranked = []
-        for hits in answers:
-            best: dict[int, float] = {}
-            for key, part, version, score in hits:
-                if not part or rows.get(key, {}).get("version") == version:
-                    best[key] = max(score, best.get(key, score))
-            keys, scores = np.array([*best], np.int64), np.array([*best.values()], np.float32)
-            if not np.isfinite(scores).all():
-                raise ServerError(f"{self.label} has vectors that are not finite; index again")
-            order = np.lexsort((keys, -scores))[:n]
-            ranked.append(Ranked(keys[order], scores[order]))
-        return ranked
+        versions = {key: row["version"] for key, row in rows.items()}
+        if any(not math.isfinite(hit.score) for hits in answers for hit in hits):
+            raise ServerError(f"{self.label} has vectors that are not finite; index again")
+        return [
+            best_documents(
+                (
+                    (hit.document, hit.score)
+                    for hit in hits
+                    if not hit.part or versions.get(hit.document) == hit.version
+                ),
+                n,
+            )
+            for hits in answers
+        ]
 
 
 def _flat(points: Mapping[int, Iterable[int]]) -> list[int]:

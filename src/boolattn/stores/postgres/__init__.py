@@ -1,5 +1,5 @@
 """Postgres with pgvector as a store."""
 
-from boolattn.stores.postgres.store import PostgresStore
+from boolattn.files import require
 
-__all__ = ["PostgresStore"]
+require("Postgres", ("psycopg", "pgvector"), "pgvector")

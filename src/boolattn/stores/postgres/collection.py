@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pgvector import HalfVector, Vector
+from psycopg.rows import dict_row
+
 from boolattn.errors import ConfigError, QueryError
 from boolattn.settings import checked
 from boolattn.stores.filters import RANGES, SIGNS, of_type
@@ -95,8 +98,6 @@ class PostgresCollection(Collection):
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
     ) -> list[Neighbours]:
         """Search the table, all queries in one round trip."""
-        from pgvector import HalfVector, Vector
-
         kind = HalfVector if self._types[self._vector][0] == "halfvec" else Vector
         where, values = self._condition(conditions)
         column = quoted(self._vector)
@@ -133,8 +134,6 @@ class PostgresCollection(Collection):
 
     def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
         """Return all other columns by id."""
-        from psycopg.rows import dict_row
-
         hidden = (self._vector, self._words)
         names = [quoted(name) for name in self._types if name not in hidden]
         statement = f"SELECT {', '.join(names)} FROM {self._source} WHERE {self._is_known}"  # nosec B608

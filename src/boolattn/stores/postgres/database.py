@@ -10,7 +10,10 @@ from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from boolattn.errors import ConfigError, IndexBusyError, MissingDataError, ServerError
+import psycopg
+from pgvector.psycopg import register_vector
+
+from boolattn.errors import ConfigError, IndexBusyError, ServerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -126,10 +129,6 @@ class Database:
             return [cursor.fetchall() for cursor in cursors]
 
     def _connect(self, timeout: float) -> Connection:
-        import psycopg
-        from pgvector.psycopg import register_vector
-
-        milliseconds = round(1000 * timeout)
         connection = psycopg.connect(
             self._address,
             autocommit=True,
@@ -140,9 +139,9 @@ class Database:
             # A plan for any value does not know how many rows a filter selects, and to compile one
             # takes longer than it saves.
             connection.execute(
-                f"SET statement_timeout = {milliseconds}; SET plan_cache_mode = force_custom_plan; "
-                "SET jit = off; SET idle_in_transaction_session_timeout = 0; "
-                "SET client_min_messages = error"
+                f"SET statement_timeout = {round(1000 * timeout)}; SET jit = off; "
+                "SET plan_cache_mode = force_custom_plan; "
+                "SET idle_in_transaction_session_timeout = 0; SET client_min_messages = error"
             )
             if self._is_owner:
                 connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
@@ -158,11 +157,6 @@ class Database:
 
     @contextmanager
     def _one_line(self) -> Iterator[None]:
-        try:
-            import pgvector  # noqa: F401
-            import psycopg
-        except ImportError as error:
-            raise MissingDataError("Postgres needs: pip install 'boolattn[pgvector]'") from error
         try:
             yield
         except psycopg.Error as error:

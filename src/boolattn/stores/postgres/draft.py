@@ -13,26 +13,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import DataError, IndexFolderError, IndexMismatchError
+from pgvector import HalfVector, Vector
+from psycopg.errors import LockNotAvailable
+
+from boolattn.errors import DataError, IndexFolderError
 from boolattn.stores.base import Draft
 from boolattn.stores.batches import document_numbers, document_tags, document_terms
-from boolattn.stores.postgres.tables import (
-    FORMAT,
-    create_indexes,
-    create_tables,
-    delete_documents,
-    exists,
-    plain,
-    read_state,
-    tables_of,
-)
-from boolattn.stores.settings import check_build
+from boolattn.stores.filters import COMPARED, EARLIEST, SMALLEST
+from boolattn.stores.postgres import tables as sql
+from boolattn.stores.postgres.tables import delete_documents, plain, read_state, tables_of
+from boolattn.stores.settings import check_build, check_format, check_resumed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from boolattn.stores.base import Array
-    from boolattn.stores.batches import Batch, DocumentTerms
+    from boolattn.stores.batches import Batch
     from boolattn.stores.postgres.database import Connection
     from boolattn.stores.postgres.tables import Tables
     from boolattn.stores.settings import StoreSettings
@@ -61,37 +57,22 @@ class PostgresDraft(Draft):
 
     def write(self, batch: Batch, vectors: Array) -> None:
         """Write a batch in one transaction."""
-        tables, connection = self._tables, self._connection
-        terms = [
-            document_terms(document, self._settings.known_kinds) for document in batch.documents
-        ]
-        n, length = len(terms), sum(words.counts.total() for words in terms)
+        tables, connection, kinds = self._tables, self._connection, self._settings.known_kinds
+        terms = [document_terms(document, kinds) for document in batch.documents]
+        lengths = [words.counts.total() for words in terms]
         with connection.transaction():
             if self._replaces:
                 delete_documents(connection, tables, [d.id for d in batch.documents])
-            (last,) = connection.execute(
+            (end,) = connection.execute(
                 f"UPDATE {tables.settings} SET next = next + %s, documents = documents + %s, "  # nosec B608
                 "passages = passages + %s, length = length + %s RETURNING next",
-                (n, n, len(vectors), length),
+                (len(terms), len(terms), len(vectors), sum(lengths)),
             ).fetchone()
-            self._copy_documents(batch, terms, last - n)
-            self._copy_passages(batch, vectors, last - n)
-            if self._settings.words:
-                with connection.cursor().copy(f"COPY {tables.terms} FROM STDIN") as copy:
-                    for number, words in enumerate(terms, last - n):
-                        size = words.counts.total()
-                        copy.write(
-                            "".join(
-                                f"{t}\t{number}\t{c}\t{size}\n" for t, c in words.counts.items()
-                            )
-                        )
-            self._add_fields(last - n)
-
-    def _copy_documents(self, batch: Batch, terms: list[DocumentTerms], first: int) -> None:
-        with self._connection.cursor().copy(f"COPY {self._tables.documents} FROM STDIN") as copy:
-            rows = zip(batch.documents, terms, batch.versions, strict=True)
-            for number, (document, words, digest) in enumerate(rows, first):
-                copy.write_row(
+            numbers = range(end - len(terms), end)
+            rows = zip(numbers, batch.documents, terms, lengths, batch.versions, strict=True)
+            self._copy(
+                tables.documents,
+                (
                     (
                         number,
                         *map(plain, (document.id, document.title, document.text)),
@@ -100,38 +81,52 @@ class PostgresDraft(Draft):
                         without_nul(document_numbers(document.metadata)),
                         words.asserted,
                         words.denied,
-                        words.counts.total(),
-                        digest,
+                        length,
+                        version,
                     )
-                )
+                    for number, document, words, length, version in rows
+                ),
+            )
+            kind = sql.vector_type(self._settings)
+            make, stored = HalfVector if kind == "halfvec" else Vector, iter(vectors)
+            passages = (
+                (number, part, *span, make(next(stored)))
+                for number, spans in zip(numbers, batch.spans, strict=True)
+                for part, span in enumerate(spans)
+            )
+            self._copy(tables.passages, passages, ["int8", "int4", "int4", "int4", kind])
+            if self._settings.words:
+                with connection.cursor().copy(f"COPY {tables.terms} FROM STDIN") as copy:
+                    for number, words, length in zip(numbers, terms, lengths, strict=True):
+                        counts = words.counts.items()
+                        copy.write("".join(f"{t}\t{number}\t{n}\t{length}\n" for t, n in counts))
+            self._add_fields(numbers[0])
 
-    def _copy_passages(self, batch: Batch, vectors: Array, first: int) -> None:
-        from pgvector import HalfVector, Vector
-
-        is_half = self._settings.precision == "float16"
-        kind, make = ("halfvec", HalfVector) if is_half else ("vector", Vector)
-        rows, cursor = iter(vectors), self._connection.cursor()
-        with cursor.copy(f"COPY {self._tables.passages} FROM STDIN (FORMAT binary)") as copy:
-            copy.set_types(["int8", "int4", "int4", "int4", kind])
-            for number, spans in enumerate(batch.spans, first):
-                for part, span in enumerate(spans):
-                    copy.write_row((number, part, *span, make(next(rows))))
+    def _copy(self, table: str, rows: Iterable[Sequence[Any]], types: Sequence[str] = ()) -> None:
+        """Write rows, in binary where their types are known."""
+        statement = f"COPY {table} FROM STDIN" + (" (FORMAT binary)" if types else "")
+        with self._connection.cursor().copy(statement) as copy:
+            if types:
+                copy.set_types(types)
+            for row in rows:
+                copy.write_row(row)
 
     def _add_fields(self, first: int) -> None:
-        def best(choose: str, column: str) -> str:
-            return f"{choose}((numbers ->> ('{column}:' || name))::float8)"
-
-        names = ("smallest", "largest", "earliest", "latest")
-        ranges = ", ".join(best("min" if name in names[::2] else "max", name) for name in names)
-        merged = ", ".join(
-            f"{name} = {'least' if name in names[::2] else 'greatest'}(f.{name}, excluded.{name})"
-            for name in names
-        )
+        """Add the fields of documents from a number on, and their ranges."""
+        is_least = {name: name in (SMALLEST, EARLIEST) for name in COMPARED}
+        ranges = [
+            f"{'min' if is_least[name] else 'max'}((numbers ->> ('{name}:' || name))::float8)"
+            for name in COMPARED
+        ]
+        merged = [
+            f"{name} = {'least' if is_least[name] else 'greatest'}(f.{name}, excluded.{name})"
+            for name in COMPARED
+        ]
         self._connection.execute(
-            f"INSERT INTO {self._tables.fields} AS f SELECT name, count(*), {ranges} FROM "  # nosec B608
-            f"{self._tables.documents}, json_object_keys(metadata) AS name WHERE number >= %s "
+            f"INSERT INTO {self._tables.fields} AS f SELECT name, count(*), {', '.join(ranges)} "  # nosec B608
+            f"FROM {self._tables.documents}, json_object_keys(metadata) AS name WHERE number >= %s "
             "GROUP BY name ON CONFLICT (name) DO UPDATE SET "
-            f"documents = f.documents + excluded.documents, {merged}",
+            f"documents = f.documents + excluded.documents, {', '.join(merged)}",
             (first,),
         )
 
@@ -153,23 +148,20 @@ class PostgresBuild(PostgresDraft):
         """Begin a build, or go on with one that was stopped; refuse what would be lost."""
         target, stage = tables_of(table), tables_of(table, _STAGE)
         old, stopped = read_state(connection, target), read_state(connection, stage)
-        if old is None and any(exists(connection, name) for name in target):
+        if old is None and any(sql.exists(connection, name) for name in target):
             raise IndexFolderError(f"{label} is a table of someone else; choose another name")
         is_stopped = bool(stopped and stopped.documents)
         check_build(
             label, has_index=bool(old), is_stopped=is_stopped, replace=replace, resume=resume
         )
         if stopped and is_stopped and not replace:
-            if (stopped.format, stopped.settings) != (FORMAT, settings):
-                raise IndexMismatchError(
-                    f"the stopped build in {label} has another model or other settings; begin "
-                    "again with --replace"
-                )
+            check_format(label, stopped.format, sql.FORMAT)
+            check_resumed(label, stopped.settings, settings)
             connection.execute("CREATE TEMP TABLE boolattn_seen (id text PRIMARY KEY)")
             return cls(connection, stage, settings, True, _target=target)
         connection.execute(f"DROP TABLE IF EXISTS {', '.join(stage)}", ())
         with connection.transaction():
-            create_tables(connection, stage, settings, max(1, old.next) if old else 1)
+            sql.create_tables(connection, stage, settings, max(1, old.next) if old else 1)
         return cls(connection, stage, settings, _target=target)
 
     def known(self, _ids: Sequence[str]) -> set[str]:
@@ -202,14 +194,12 @@ class PostgresBuild(PostgresDraft):
         if state is None or not state.documents:
             raise DataError("the corpus holds no documents, so there is nothing to index")
         with connection.transaction():
-            create_indexes(connection, tables, self._settings)
+            sql.create_indexes(connection, tables, self._settings)
             self._swap()
         with suppress(Exception):  # the store is complete; the server does this by itself too
             connection.execute(f"VACUUM {', '.join(self._target)}", ())
 
     def _swap(self) -> None:
-        from psycopg.errors import LockNotAvailable
-
         connection = self._connection
         connection.execute(f"SET LOCAL lock_timeout = {round(1000 * _LOCK_SECONDS)}")
         end = time.monotonic() + _SWAP_SECONDS

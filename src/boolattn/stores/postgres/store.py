@@ -9,30 +9,23 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pgvector import Vector
 
 from boolattn.data.records import Document
-from boolattn.errors import BoolattnError, IndexMismatchError
-from boolattn.scoring.exact import Ranked
+from boolattn.errors import BoolattnError, ConfigError
 from boolattn.stores.analysis import DELTA, K1, B
-from boolattn.stores.base import Claim, ServerStore, mean_vector
-from boolattn.stores.filters import Field, Filter
+from boolattn.stores.base import Claim, Passages, ServerStore, best_documents
+from boolattn.stores.filters import COMPARED, Field, Filter
+from boolattn.stores.postgres import tables as sql
 from boolattn.stores.postgres.database import Database, MissingExtensionError, parse_address
 from boolattn.stores.postgres.draft import PostgresBuild, PostgresDraft
-from boolattn.stores.postgres.tables import (
-    FORMAT,
-    Values,
-    check_settings,
-    delete_documents,
-    filter_test,
-    plain,
-    read_state,
-    tables_of,
-)
-from boolattn.stores.settings import check_ids, no_index
+from boolattn.stores.postgres.tables import delete_documents, filter_test, plain
+from boolattn.stores.settings import HNSW, check_format, check_ids, no_index, saved_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from boolattn.scoring.exact import Ranked
     from boolattn.stores.base import Array, Claims, Keys, Mask
     from boolattn.stores.filters import Condition
     from boolattn.stores.postgres.tables import State
@@ -42,6 +35,8 @@ if TYPE_CHECKING:
 _FEW = 16_384
 #: Neighbours that a graph is asked for, at most; beyond it every passage is compared.
 _MAX_ASKED = 65_536
+#: Largest vectors, in bytes, of a graph.
+_MAX_GRAPH = 8000
 _COLUMNS = "number, id, title, text, metadata"
 
 
@@ -52,16 +47,12 @@ class PostgresStore(ServerStore):
         connection, self._table = parse_address(address)
         self.address, self.label = address, f"Postgres ({self._table})"
         self._database = Database(connection, self.label)
-        self._tables = tables_of(self._table)
-        self._state = self._read_state()
-
-    @property
-    def settings(self) -> StoreSettings:  # type: ignore[override]
-        """How the store was made."""
-        return self._state.settings
+        self._tables = sql.tables_of(self._table)
+        self._state = sql.State(0, None, 0, 0, 0)
+        self.refresh()
 
     @classmethod
-    def open(cls, address: str) -> PostgresStore:
+    def open(cls, address: str, *, verify: bool = False) -> PostgresStore:
         """Open a store that :meth:`create` made."""
         return cls(address)
 
@@ -71,13 +62,16 @@ class PostgresStore(ServerStore):
         cls, address: str, settings: StoreSettings, *, replace: bool = False, resume: bool = False
     ) -> Iterator[PostgresBuild]:
         """Build a store, which appears when it is complete."""
-        connection_address, table = parse_address(address)
-        settings = check_settings(settings)
-        label = f"Postgres ({table})"
-        with Database(connection_address, label, _is_owner=True).writing(table) as connection:
-            build = PostgresBuild.begin(
-                connection, table, settings, label, replace=replace, resume=resume
+        server, table = parse_address(address)
+        settings = settings.completed(HNSW, ("float32", "float16"))
+        if settings.vectors == HNSW and sql.vector_size(settings) > _MAX_GRAPH:
+            raise ConfigError(
+                f"pgvector's graph takes vectors of 2000 dimensions, of 4000 in float16, not "
+                f"{settings.dimension}: index with --vectors exact"
             )
+        label, options = f"Postgres ({table})", {"replace": replace, "resume": resume}
+        with Database(server, label, _is_owner=True).writing(table) as connection:
+            build = PostgresBuild.begin(connection, table, settings, label, **options)
             yield build
             build.finish()
 
@@ -85,13 +79,13 @@ class PostgresStore(ServerStore):
     def adding(self, *, replace_old: bool = False) -> Iterator[PostgresDraft]:
         """Add documents in one transaction; searches go on meanwhile."""
         with self._database.writing(self._table) as connection:
-            settings = self._read_state().settings
+            self.refresh()
             with connection.transaction():
-                yield PostgresDraft(connection, self._tables, settings, replace_old)
+                yield PostgresDraft(connection, self._tables, self.settings, replace_old)
         with suppress(BoolattnError):  # the documents are added
             self.refresh()
 
-    def delete(self, ids: Sequence[str]) -> None:
+    def delete(self, ids: Iterable[str]) -> None:
         """Delete documents in one transaction."""
         names = check_ids(ids)
         with self._database.writing(self._table) as connection, connection.transaction():
@@ -107,43 +101,37 @@ class PostgresStore(ServerStore):
     def refresh(self) -> bool:
         """Read the state again; return whether documents or settings changed."""
         before, self._state = self._state, self._read_state()
+        self.settings = saved_settings(self._state.settings, self.label)
         return before != self._state
 
     def _read_state(self) -> State:
-        try:
-            with self._database.connected() as connection:
-                state = read_state(connection, self._tables)
-        except MissingExtensionError:
-            state = None
+        state = None
+        with suppress(MissingExtensionError), self._database.connected() as connection:
+            state = sql.read_state(connection, self._tables)
         if state is None:
             raise no_index(self.address)
-        if state.format != FORMAT:
-            raise IndexMismatchError(
-                f"{self.label} is in format {state.format}, not {FORMAT}; index again"
-            )
+        check_format(self.address, state.format, sql.FORMAT)
         return state
 
     def count(self, where: Filter) -> int:
         """Count documents; all of them are counted already."""
         if not where:
             return self._read_state().documents
-        values = Values()
-        test = filter_test(where, self._tables.documents, values)
+        test, values = filter_test(where, self._tables.documents)
         return self._number(f"{self._tables.documents} d WHERE {test}", values)
 
-    def _number(self, source: str, values: Values) -> int:
+    def _number(self, source: str, values: Mapping[str, Any]) -> int:
         return int(self._database.rows(f"SELECT count(*) FROM {source}", values)[0][0])  # nosec B608
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         """Ask the graph, or compare all passages where a filter leaves few of them."""
         self.check_length(vectors)
-        values = Values()
         source = f"{self._tables.passages} p"
+        test, values = filter_test(where, self._tables.documents)
         if where:
-            test = filter_test(where, self._tables.documents, values)
             source += f" JOIN {self._tables.documents} d ON d.number = p.document WHERE {test}"
-        asked = [{**values, "vector": self._vector(vector)} for vector in vectors]
-        if self.settings.vectors == "hnsw":
+        asked = [{**values, "vector": Vector(vector)} for vector in vectors]
+        if self.settings.vectors == HNSW:
             limited = f"(SELECT 1 FROM {source} LIMIT {_FEW + 1}) AS few"  # nosec B608
             total = self._number(limited, values) if where else self._state.passages
             n_asked = 2 * n if self.settings.passages else n
@@ -153,7 +141,7 @@ class PostgresStore(ServerStore):
                     f"ORDER BY p.vector <#> {self._query} LIMIT {int(n_asked)}"
                 )
                 answers = self._database.search(statement, asked, n_asked)
-                ranked = [_ranked(rows, n) for rows in answers]
+                ranked = [best_documents(rows, n) for rows in answers]
                 if all(len(answer.rows) >= min(n, total) for answer in ranked):
                     return ranked
                 n_asked *= 4
@@ -161,17 +149,11 @@ class PostgresStore(ServerStore):
             f"SELECT p.document, max(-(p.vector <#> {self._query})) AS score FROM {source} "  # nosec B608
             f"GROUP BY p.document ORDER BY score DESC, p.document LIMIT {int(n)}"
         )
-        return [_ranked(rows, n) for rows in self._database.search(statement, asked, n)]
+        return [best_documents(rows, n) for rows in self._database.search(statement, asked, n)]
 
     @property
     def _query(self) -> str:
-        kind = "halfvec" if self.settings.precision == "float16" else "vector"
-        return f"%(vector)s::{kind}"
-
-    def _vector(self, vector: Array) -> Any:  # noqa: ANN401 - of pgvector
-        from pgvector import Vector
-
-        return Vector(vector)
+        return f"%(vector)s::{sql.vector_type(self.settings)}"
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         """Compare documents in one round trip; one that is gone is like nothing."""
@@ -189,8 +171,7 @@ class PostgresStore(ServerStore):
 
     def scan(self, vectors: Array, where: Filter) -> tuple[Keys, Array]:
         """Compare every document."""
-        values = Values()
-        test = filter_test(where, self._tables.documents, values)
+        test, values = filter_test(where, self._tables.documents)
         selected = f"SELECT d.number FROM {self._tables.documents} d WHERE {test}"  # nosec B608
         return self._compare(vectors, f"p.document IN ({selected})" if where else "true", values)
 
@@ -203,7 +184,7 @@ class PostgresStore(ServerStore):
         rows = self._database.rows(
             f"SELECT p.document, {', '.join(columns)} FROM {self._tables.passages} p "  # nosec B608
             f"WHERE {test} GROUP BY p.document",
-            {**values, **dict(zip(names, map(self._vector, vectors), strict=True))},
+            {**values, **dict(zip(names, map(Vector, vectors), strict=True))},
         )
         # Numbers of documents are exact in float64 up to 2**53.
         table = np.array(rows, np.float64).reshape(len(rows), len(vectors) + 1)
@@ -213,11 +194,11 @@ class PostgresStore(ServerStore):
         """Add up BM25+ over the postings of the terms."""
         if not self.has_words:
             raise self.no_words()
-        values, tables = Values(), self._tables
+        tables = self._tables
+        test, values = filter_test(where, tables.documents)
         passing, source = "", f"asked JOIN {tables.terms} USING (term)"
         if where:
             # Selected once: few terms have the number of documents that the server expects.
-            test = filter_test(where, tables.documents, values)
             passing = (
                 f", passing AS MATERIALIZED (SELECT number FROM {tables.documents} d "  # nosec B608
                 f"WHERE {test})"
@@ -235,7 +216,7 @@ class PostgresStore(ServerStore):
             f"GROUP BY document ORDER BY score DESC, document LIMIT {int(n)}"
         )
         asked = [{**values, "terms": list(dict.fromkeys(terms))} for terms in queries]
-        return [_ranked(rows, n) for rows in self._database.search(statement, asked)]
+        return [best_documents(rows, n) for rows in self._database.search(statement, asked)]
 
     def frequencies(self, terms: Sequence[str]) -> list[int]:
         """Count postings."""
@@ -247,9 +228,9 @@ class PostgresStore(ServerStore):
 
     def matching(self, condition: Condition, keys: Keys) -> Mask:
         """Test documents by key."""
-        values = Values(keys=keys.tolist())
-        test = filter_test(Filter((condition,)), self._tables.documents, values)
-        return np.isin(keys, [number for (number,) in self._documents("d.number", test, values)])
+        test, values = filter_test(Filter((condition,)), self._tables.documents)
+        rows = self._documents("d.number", keys, test, values)
+        return np.isin(keys, [number for (number,) in rows])
 
     def claims(self, terms: Sequence[str], keys: Keys) -> Claims:
         """Look the terms up among those that documents assert and deny."""
@@ -257,16 +238,18 @@ class PostgresStore(ServerStore):
         if not terms:
             return claims
         columns, test = "d.number, d.asserted @> %(terms)s", "d.asserted || d.denied @> %(terms)s"
-        rows = self._documents(columns, test, {"keys": keys.tolist(), "terms": list(terms)})
+        rows = self._documents(columns, keys, test, {"terms": list(terms)})
         claims[np.isin(keys, [number for number, _ in rows])] = Claim.DENIED
         claims[np.isin(keys, [n for n, is_asserted in rows if is_asserted])] = Claim.ASSERTED
         return claims
 
-    def _documents(self, columns: str, test: str, values: Mapping[str, Any]) -> list[Any]:
+    def _documents(
+        self, columns: str, keys: Keys, test: str = "true", values: Mapping[str, Any] | None = None
+    ) -> list[Any]:
         return self._database.rows(
             f"SELECT {columns} FROM {self._tables.documents} d "  # nosec B608
             f"WHERE d.number = ANY(%(keys)s) AND {test}",
-            values,
+            {"keys": keys.tolist(), **(values or {})},
         )
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
@@ -275,49 +258,37 @@ class PostgresStore(ServerStore):
         numbers = dict(self._database.rows(statement, ([plain(name) for name in ids],)))
         return {name: numbers[plain(name)] for name in ids if plain(name) in numbers}
 
-    def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
+    def passages(self, keys: Keys) -> dict[int, Passages]:
         """Read the passages of documents."""
-        keys = self.find(ids)
         rows = self._database.rows(
-            f"SELECT document, vector::vector FROM {self._tables.passages} "  # nosec B608
-            "WHERE document = ANY(%s) ORDER BY document, part",
-            (list(keys.values()),),
+            f"SELECT document, array_agg(first ORDER BY part), array_agg(last ORDER BY part), "  # nosec B608
+            f"array_agg(vector::vector ORDER BY part) FROM {self._tables.passages} "
+            "WHERE document = ANY(%s) GROUP BY document",
+            (keys.tolist(),),
         )
-        passages: dict[int, list[Array]] = {}
-        for number, vector in rows:
-            passages.setdefault(number, []).append(np.asarray(vector.to_numpy(), np.float32))
         return {
-            name: mean_vector(np.stack(passages[key]))
-            for name, key in keys.items()
-            if key in passages
+            key: Passages(
+                [*zip(starts, ends, strict=True)], np.stack([v.to_numpy() for v in vectors])
+            )
+            for key, starts, ends, vectors in rows
         }
 
     def documents(self, keys: Keys) -> list[Document | None]:
         """Read documents."""
-        rows = self._documents(_COLUMNS, "true", {"keys": keys.tolist()})
+        rows = self._documents(_COLUMNS, keys)
         documents = {row[0]: _document(row) for row in rows}
         return [documents.get(key) for key in keys.tolist()]
 
-    def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
-        """Compare the passages of each document that has several."""
-        statement = (
-            "SELECT DISTINCT ON (document) document, first, last FROM "  # nosec B608
-            f"(SELECT *, count(*) OVER (PARTITION BY document) AS n FROM {self._tables.passages} "
-            "WHERE document = ANY(%(keys)s)) AS p WHERE n > 1 "
-            f"ORDER BY document, p.vector <#> {self._query}"
-        )
-        values = {"keys": keys.tolist(), "vector": self._vector(vector)}
-        spans = {key: (first, last) for key, first, last in self._database.rows(statement, values)}
-        return [spans.get(key) for key in keys.tolist()]
-
     def fields(self) -> Mapping[str, Field]:
         """Read what was written of each field; a deleted document may still count in a range."""
-        columns = "name, smallest, largest, earliest, latest"
+        columns = f"name, {', '.join(COMPARED)}"
         rows = self._database.rows(
             f"SELECT {columns} FROM {self._tables.fields} WHERE documents > 0 ORDER BY name"  # nosec B608
         )
-        spans = {name: ((least, most), (first, last)) for name, least, most, first, last in rows}
-        return {name: Field(*(None if None in s else s for s in spans[name])) for name in spans}
+        return {
+            name: Field(*(None if None in span else span for span in ((a, b), (c, d))))
+            for name, a, b, c, d in rows
+        }
 
     def sample(self, n: int) -> list[Document]:
         """Read documents at equal distances."""
@@ -331,15 +302,6 @@ class PostgresStore(ServerStore):
             {"n": n},
         )
         return [_document(row) for row in rows]
-
-
-def _ranked(rows: Sequence[Any], n: int) -> Ranked:
-    """Return the best documents, each once; a graph may give them only nearly in order."""
-    best: dict[int, float] = {}
-    for number, score in sorted(rows, key=lambda row: (-row[1], row[0])):
-        best.setdefault(number, score)
-    numbers, scores = np.array([*best], np.int64), np.array([*best.values()], np.float32)
-    return Ranked(numbers[:n], scores[:n])
 
 
 def _document(row: Sequence[Any]) -> Document:

@@ -10,21 +10,22 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from boolattn.errors import ConfigError
+from psycopg.errors import UndefinedColumn, UndefinedTable
+
 from boolattn.stores.batches import tag_condition
 from boolattn.stores.filters import RANGES, SIGNS
 from boolattn.stores.postgres.database import escaped, quoted
-from boolattn.stores.settings import HNSW, StoreSettings, saved_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from boolattn.stores.filters import Condition, Filter
     from boolattn.stores.postgres.database import Connection
+    from boolattn.stores.settings import StoreSettings
 
 FORMAT = 1
-#: Largest vectors, in bytes, that fit on a page beside the rest of a row, and in its graph.
-_MAX_INLINE, _MAX_GRAPH = 7500, 8000
+#: Largest vectors, in bytes, that fit on a page beside the rest of a row.
+_MAX_INLINE = 7500
 
 
 class Tables(NamedTuple):
@@ -41,7 +42,7 @@ class State(NamedTuple):
     """What a store says of itself."""
 
     format: int
-    settings: StoreSettings
+    settings: Any  # JSON
     documents: int
     passages: int
     next: int  # number of the next document
@@ -61,27 +62,12 @@ def tables_of(table: str, stage: str = "") -> Tables:
 
 def read_state(connection: Connection, tables: Tables) -> State | None:
     """Read the state of a store; ``None`` where there is none."""
-    from psycopg.errors import UndefinedColumn, UndefinedTable
-
-    columns = "format, settings, documents, passages, next"
     try:
-        row = connection.execute(f"SELECT {columns} FROM {tables.settings}", ()).fetchone()  # nosec B608
+        statement = f"SELECT {', '.join(State._fields)} FROM {tables.settings}"  # nosec B608
+        row = connection.execute(statement, ()).fetchone()
     except (UndefinedTable, UndefinedColumn):
         return None
-    if row is None or row[0] != FORMAT:
-        return row and State(row[0], StoreSettings(fingerprint="", dimension=0), 0, 0, 0)
-    return State(row[0], saved_settings(row[1], tables.settings), *row[2:])
-
-
-def check_settings(settings: StoreSettings) -> StoreSettings:
-    """Return settings with a way to search; refuse what pgvector has no type or index for."""
-    settings = settings.completed(HNSW, ("float32", "float16"))
-    if settings.vectors == "hnsw" and vector_size(settings) > _MAX_GRAPH:
-        raise ConfigError(
-            f"pgvector's graph takes vectors of 2000 dimensions, of 4000 in float16, not "
-            f"{settings.dimension}: index with --vectors exact"
-        )
-    return settings
+    return row and State(*row)
 
 
 def delete_documents(connection: Connection, tables: Tables, ids: Sequence[str]) -> None:
@@ -106,18 +92,27 @@ def plain(text: str) -> str:
     return text.replace("\0", "\ufffd")
 
 
+def vector_type(settings: StoreSettings) -> str:
+    """Return pgvector's type of stored vectors."""
+    return "halfvec" if settings.precision == "float16" else "vector"
+
+
+def vector_size(settings: StoreSettings) -> int:
+    """Return the bytes of a stored vector."""
+    return settings.dimension * (2 if settings.precision == "float16" else 4)
+
+
 def create_tables(
     connection: Connection, tables: Tables, settings: StoreSettings, first: int
 ) -> None:
     """Create the tables of a store whose first document gets a number."""
-    kind = "halfvec" if settings.precision == "float16" else "vector"
     word = 'text COLLATE "C"'
     columns = {
         tables.documents: f"number bigint PRIMARY KEY, id {word} NOT NULL UNIQUE, title text NOT "
         "NULL, text text NOT NULL, metadata json NOT NULL, tags text[] NOT NULL, numbers jsonb NOT "
         "NULL, asserted text[] NOT NULL, denied text[] NOT NULL, length int NOT NULL, digest text",
-        tables.passages: "document bigint, part int, first int NOT NULL, last int NOT NULL, "
-        f"vector {kind}({settings.dimension}) NOT NULL, PRIMARY KEY (document, part)",
+        tables.passages: "document bigint, part int, first int NOT NULL, last int NOT NULL, vector "
+        f"{vector_type(settings)}({settings.dimension}) NOT NULL, PRIMARY KEY (document, part)",
         tables.terms: f"term {word} NOT NULL, document bigint NOT NULL, count int NOT NULL, "
         "length int NOT NULL",
         tables.fields: "name text PRIMARY KEY, documents bigint NOT NULL, smallest float8, "
@@ -142,23 +137,18 @@ def create_indexes(connection: Connection, tables: Tables, settings: StoreSettin
     connection.execute(
         f"ALTER TABLE {tables.terms} ADD PRIMARY KEY (term, document) INCLUDE (count, length)", ()
     )
-    for column in ("tags", "asserted"):
-        connection.execute(f"CREATE INDEX ON {tables.documents} USING gin ({column})", ())
+    indexes = dict.fromkeys(("gin (tags)", "gin (asserted)"), tables.documents)
     if settings.vectors == "hnsw":
-        kind = "halfvec" if settings.precision == "float16" else "vector"
-        graph = f"hnsw (vector {kind}_ip_ops) WITH (m = 32, ef_construction = 80)"
-        connection.execute(f"CREATE INDEX ON {tables.passages} USING {graph}", ())
+        graph = f"hnsw (vector {vector_type(settings)}_ip_ops) WITH (m = 32, ef_construction = 80)"
+        indexes[graph] = tables.passages
+    for index, table in indexes.items():
+        connection.execute(f"CREATE INDEX ON {table} USING {index}", ())
     connection.execute(f"ANALYZE {', '.join(tables)}", ())
 
 
 def exists(connection: Connection, name: str) -> bool:
     """Return whether there is a table."""
     return connection.execute("SELECT to_regclass(%s)", (name,)).fetchone()[0] is not None
-
-
-def vector_size(settings: StoreSettings) -> int:
-    """Return the bytes of a stored vector."""
-    return settings.dimension * (2 if settings.precision == "float16" else 4)
 
 
 class Values(dict[str, Any]):
@@ -171,8 +161,9 @@ class Values(dict[str, Any]):
         return f"%({name})s"
 
 
-def filter_test(where: Filter, documents: str, values: Values) -> str:
-    """Write a filter on documents, which are called d."""
+def filter_test(where: Filter, documents: str) -> tuple[str, Values]:
+    """Write a filter on documents, which are called d; return it with its values."""
+    values = Values()
     tests = [_test(condition, values) for condition in where.conditions]
     if where.alternatives:
         either = [[_test(c, values) for c in conditions] for conditions in where.alternatives]
@@ -184,7 +175,7 @@ def filter_test(where: Filter, documents: str, values: Values) -> str:
         asserting = f"x.asserted @> {values.add(list(terms))}::text[]"
         selected = f"SELECT 1 FROM {documents} x WHERE x.number = d.number AND {asserting}"  # nosec B608
         tests.append(f"NOT EXISTS ({selected})")
-    return " AND ".join(tests) or "true"
+    return " AND ".join(tests) or "true", values
 
 
 def _test(condition: Condition, values: Values) -> str:
