@@ -18,6 +18,7 @@ from boolattn.query.syntax import MAX_OPERANDS
 from boolattn.query.tree import (
     And,
     Atom,
+    Everything,
     Like,
     QueryTree,
     Where,
@@ -197,7 +198,8 @@ def _check_operands(reading: Reading) -> None:
 
 def _unencoded(reading: Reading, plain: Vectors) -> Plan:
     """Return the plan of a reading, before its operands are encoded."""
-    tree, is_composed = reading.tree, not isinstance(reading.tree, Atom)
+    tree = reading.tree
+    is_composed = isinstance(tree, Everything) or not isinstance(tree, Atom)
     plan = Plan(
         text=reading.wording,
         tree=tree,

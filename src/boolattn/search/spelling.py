@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from boolattn.query.reading import Reading
     from boolattn.stores.base import Reader
 
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(r"(?<!\w)[^\W\d_]+(?!\w)")
 _SHORTEST, _LONG = 4, 8  # letters of a word that is corrected, and of one with two errors
 #: Words that make an exclusion, and are long enough to be known with one error.
 _CUES = ("without", "except", "excluding", "neither", "besides")
