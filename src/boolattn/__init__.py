@@ -17,6 +17,7 @@ from boolattn.auto_classes import register_when_imported
 if TYPE_CHECKING:
     from boolattn import search
     from boolattn.attention.config import BoolAttnConfig
+    from boolattn.data.records import Document
     from boolattn.encoder.torch_encoder import TorchEncoder
     from boolattn.encoder.tower_storage import save_towers
     from boolattn.encoder.towers import build_towers, encode_queries, query_encoder
@@ -35,6 +36,7 @@ _HOME = {
     "BoolAttnConfig": "boolattn.attention.config",
     "BoolattnError": "boolattn.errors",
     "BooleanRetriever": "boolattn.search",
+    "Document": "boolattn.data.records",
     "Operator": "boolattn.query.tree",
     "TorchEncoder": "boolattn.encoder.torch_encoder",
     "Searcher": "boolattn.search",
@@ -71,6 +73,7 @@ __all__ = [  # noqa: RUF022 - grouped as a reader meets them
     "TorchEncoder",
     "search",
     "Searcher",
+    "Document",
     "BooleanRetriever",
     "BoolAttnConfig",
     "BoolattnError",

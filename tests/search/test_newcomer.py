@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 import pytest
 
+from boolattn import BoolattnError
 from boolattn.search import Searcher
+from boolattn.search.pipeline import NOTHING_FITS
 
 INVENTORY = """id,text,room,price,bought,condition
 1,Dell Latitude laptop,Office Munich,1350,2022-03-14,good
@@ -68,6 +71,38 @@ def test_not_in_a_place_excludes(searcher):
     assert result.is_negated == (False, True)
     assert ids(result).isdisjoint("67")
     assert {"3", "5"} < ids(result)
+
+
+def test_words_of_the_metadata_count_as_words_of_the_query(searcher):
+    assert searcher.search("broken things in Hamburg").warnings == ()
+    assert searcher.search("xyzzy plugh").warnings == (NOTHING_FITS,)
+
+
+def test_numbers_need_no_unit_where_one_field_has_them(searcher):
+    result = searcher.search("laptop under 1400 in Munich")
+    assert result.tree_text == "laptop in Munich AND price<1400"
+    assert [hit.id for hit in result][:2] == ["1", "3"]
+    assert ids(searcher.search("bought in 2022")) == set("15")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top_k": 3}, "search has no 'top_k'; the number of results is k, as in k=10"),
+        ({"limit": 3}, "search has no 'limit'; the number of results is k"),
+        ({"filters": ["room=Munich"]}, "as {'room': 'Kitchen', 'price': {'lt': 100}}, not"),
+    ],
+)
+def test_an_error_says_what_to_write(searcher, options, message):
+    with pytest.raises(BoolattnError, match=re.escape(message)):
+        searcher.search("laptop", **options)
+
+
+def test_a_value_that_is_only_contained_is_told_how_to_be_found(searcher):
+    [warning] = searcher.search("laptop", filters={"Room": "munich"}).warnings
+    assert warning.endswith("; room~munich finds values that contain it")
+    [warning] = searcher.search("laptop", filters={"room": "Paris"}).warnings
+    assert "~" not in warning
 
 
 def test_everything_lists_all_in_their_order(searcher):

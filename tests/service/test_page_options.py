@@ -149,7 +149,7 @@ def test_a_full_page_is_not_called_short(tab, address):
     assert page.locator("#notes").is_hidden()
     page.goto(f"{address}?q=moths+NOT+Sumatra&k=5&offset=20&compare=true")
     page.wait_for_selector("#notes li")
-    assert "strict NOT left 22 results" in page.inner_text("#notes")
+    assert "NOT leaves 22 results" in page.inner_text("#notes")
     assert page.locator("#boolean .hit").count() == 2
     assert page.locator("#next").is_disabled()
     assert page.locator("#plain .heading .hint").inner_text() == "the same model"
@@ -306,7 +306,7 @@ def test_ranges_of_numbers_are_filters(tab):
 
 
 def test_both_themes_have_enough_contrast(tab, address):
-    # Warns that strict NOT left few results; has chips of three kinds.
+    # Warns that NOT leaves few results; has chips of three kinds.
     link = f"{address}?q=moths+NOT+Sumatra&filter=is_old%3Dtrue&k=20&positive=Borneo&negative=Java"
     for scheme in ("light", "dark"):
         page = tab(link, color_scheme=scheme)

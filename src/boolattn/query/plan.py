@@ -135,7 +135,7 @@ class Plan:
         if self.reading.is_empty:
             warnings += ("the query contradicts itself: nothing can satisfy it",)
         elif not is_chosen and not warnings and not self.is_request:
-            kind = "the text is one operand" if self.is_composed else "searched as one vector"
+            kind = "the text is one operand" if self.is_composed else "searched as one text"
             warnings += (f"{kind}: {self.fallback}",)
         return warnings
 
@@ -154,7 +154,7 @@ class Plan:
                 reason = self.fallback
             elif self.fallback and not self.is_request:
                 kind = (
-                    "text is one operand" if self.is_composed else "query is searched as one vector"
+                    "text is one operand" if self.is_composed else "query is searched as one text"
                 )
                 reason = f"{self.fallback}; the {kind}"
             elif operand is None:

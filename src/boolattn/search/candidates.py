@@ -242,16 +242,11 @@ class Ranker:
         return leader(self._compare_whole(query, keys, operand_terms(plan.reading.text)))
 
     def nearest_whole(self, query: Selected, n: int) -> Keys:
-        """Return the ``n`` best documents of the text as one vector, best first.
-
-        Those that NOT excludes are near to it too.
-        """
-        plan = query.plan
-        keys = self.reader.nearest(plan.plain[None], n, query.where)[0].rows
-        terms = [term for atom in atoms(plan.tree) for term in operand_terms(atom.words)]
+        """Return the best documents of the whole query, with what NOT excludes, best first."""
+        keys = self.reader.nearest(query.plan.plain[None], n, query.where)[0].rows
+        terms = operand_terms(" ".join(atom.words for atom in atoms(query.plan.tree)))
         if self.hybrid:
-            [(known, _)] = self.reader.words([terms], n, query.where)
-            keys = np.union1d(keys, known)
+            keys = np.union1d(keys, self.reader.words([terms], n, query.where)[0].rows)
         values = self._compare_whole(query, keys, terms)
         return keys[np.argsort(-values, kind="stable")][:n]
 

@@ -164,7 +164,11 @@ def absent_values(reader: Reader, where: Filter) -> tuple[str, ...]:
         if condition.kind == "in" and not reader.count(Filter((condition,))):
             values = [str(value) for value, _ in reader.value_counts(condition.name, _VALUES)[2]]
             asked = f"{condition.name}={' or '.join(dict.fromkeys(map(str, condition.values)))}"
-            lines.append(f"no document has {asked}; there are {', '.join(values)}")
+            held = [
+                str(v) for v in condition.values if any(str(v).lower() in t.lower() for t in values)
+            ]
+            hint = f"; {condition.name}~{held[0]} finds values that contain it" if held else ""
+            lines.append(f"no document has {asked}; there are {', '.join(values)}{hint}")
     return tuple(lines)
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from boolattn.stores.filters import Condition
 
 _MORE = 100  # documents ranked beyond twice the results, where words leave some out
-SHORTENED = "strict NOT left"  # begins the warning that there are too few results
+SHORTENED = "NOT leaves"  # begins the warning that there are too few results
 OTHER_LEXICON = (
     "NOT left out words only, not things of a kind: the index was written with another lexicon of "
     "kinds; index again"
@@ -154,7 +154,7 @@ class Pipeline:
                 warnings += shortened
                 left_out = self._left_out(query, ranking)
             elif self.options.strict_not:
-                warnings += ("strict NOT dropped nothing: the query has no negated operand",)
+                warnings += ("nothing was left out: the query excludes nothing",)
             ranked = self._first(plan, ranking.ranked)
             hits = tuple(hit for hit in self._hits(query, ranking, ranked) if hit)
             ranked_lower: tuple[Hit, ...] = ()
@@ -193,7 +193,7 @@ class Pipeline:
         if not result.hits:
             line = f"nothing fits well: no document has a similarity of {least}"
             return (*notes, line) if least is not None and result.total else notes
-        is_wordless = self.options.verdicts and not any(map(result.highlights, result.hits))
+        is_wordless = self.options.verdicts and not any(map(result.has_words, result.hits))
         if is_wordless and self._similarities(plan, keys).max(initial=0) < _LOW:
             return (*notes, NOTHING_FITS)
         return notes if any(hit.fits for hit in result.hits) else (*notes, FAR)
@@ -243,8 +243,7 @@ class Pipeline:
         if len(chosen) < min(self.k, n_ranked := len(ranked.rows)):
             warnings = (
                 f"{SHORTENED} {len(chosen)} results of {self.k}: of the {n_ranked} best "
-                "documents the others hold a negated operand's words (without strict NOT they are "
-                "ranked lower)",
+                "documents the others have what is excluded",
             )
         best = Ranked(ranked.rows[chosen], ranked.scores[chosen])
         return ranking._replace(ranked=best), warnings
@@ -332,16 +331,14 @@ class Pipeline:
         if not len(keys):
             return ()
         scores = fitted.score(self._ranker.similarities(query, ranking, keys))
-        is_kept = np.ones(len(keys), bool)
-        if self._is_strict:
-            is_kept = query.exclusion.keeps(keys)
+        is_kept = query.exclusion.keeps(keys) if self._is_strict else np.ones(len(keys), bool)
         lower = []
         candidates = self._hits(query, ranking, Ranked(keys, scores))
         for hit, is_allowed in zip(candidates, is_kept.tolist(), strict=True):
             if hit is not None:
                 why = explain_lower_rank(plan.atoms, hit, hits[:_COMPARED])
                 if not is_allowed:
-                    why = "has the words of a negated operand: strict NOT leaves it out"
+                    why = "has words of what is excluded, and is left out"
                 lower.append(replace(hit, verdict=RANKED_LOWER, why=why))
         return tuple(lower)
 
