@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from boolattn.service.settings import ServiceSettings
 
 #: Names of known models for people.
-NAMES = {"shipped": "the shipped model", "minilm": "all-MiniLM-L6-v2"}
+NAMES = {"shipped": "the model that comes with boolattn", "minilm": "all-MiniLM-L6-v2"}
 
 
 def serve(  # noqa: PLR0913 - options of a command line
