@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from boolattn import search
     from boolattn.attention.config import BoolAttnConfig
+    from boolattn.data.records import Document
     from boolattn.encoder.bool_bert import BoolBertModel
     from boolattn.encoder.torch_encoder import TorchEncoder
     from boolattn.encoder.tower_storage import save_towers
@@ -36,6 +37,7 @@ _HOME = {
     "BoolBertModel": "boolattn.encoder.bool_bert",
     "BoolattnError": "boolattn.errors",
     "BooleanRetriever": "boolattn.search",
+    "Document": "boolattn.data.records",
     "Operator": "boolattn.query.tree",
     "TorchEncoder": "boolattn.encoder.torch_encoder",
     "Searcher": "boolattn.search",
@@ -73,6 +75,7 @@ __all__ = [  # noqa: RUF022 - grouped as a reader meets them
     "TorchEncoder",
     "search",
     "Searcher",
+    "Document",
     "BooleanRetriever",
     "BoolAttnConfig",
     "BoolattnError",

@@ -205,3 +205,16 @@ def test_a_bad_line_is_refused_with_its_file_and_number(tmp_path, line):
     path.write_text(f"dairy: skyr\n{line}\n")
     with pytest.raises(ConfigError, match=rf"{path}:2: not a kind, as 'dairy: butter, cream' is"):
         read_kinds(path)
+
+
+def test_a_users_word_counts_inside_a_longer_phrase():
+    kinds = Kinds({"office machine": ["printer"]})
+    for text in ("a laser printer", "Laser printers", "printer"):
+        assert claim(text, "office machine", kinds) == ASSERTED
+        assert claim(text, "printer", kinds) == ASSERTED
+    assert claim("a laser", "office machine", kinds) == ABSENT
+    # What is listed as something else stays that.
+    for added in ({}, {"not spread": ["laser butter"]}):
+        kinds = Kinds({"spread": ["butter"]} | added)
+        assert claim("peanut butter", "spread", kinds) == ABSENT
+        assert (claim("laser butters", "spread", kinds) == ABSENT) is bool(added)

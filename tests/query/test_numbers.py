@@ -34,12 +34,19 @@ def conditions(text, ranges=FIELDS):
         ("laptops under $500", "under $500", ["price<500"]),
         ("laptops cheaper than 0.2k", "cheaper than 0.2k", ["price<200"]),
         ("4+ servings", "4+ servings", ["servings>=4"]),
-        ("rating above 4.5", "above 4.5", ["rating>4.5"]),
+        ("rating above 4.5", "rating above 4.5", ["rating>4.5"]),
+        # Without a unit, by the one range that it is in.
+        ("laptops under 500", "under 500", ["price<500"]),
+        ("laptops under 500 in Munich", "under 500 ", ["price<500"]),
+        ("laptops between 300 and 500", "between 300 and 500", ["price>=300", "price<=500"]),
         # Years and decades.
         ("films before 1990", "before 1990", ["year<1990"]),
         ("films since 2001", "since 2001", ["year>=2001"]),
         ("films from the 80s", "from the 80s", ["year>=1980", "year<=1989"]),
         ("films of the 1990s", "of the 1990s", ["year>=1990", "year<=1999"]),
+        ("films in 1990", "in 1990", ["year>=1990", "year<=1990"]),
+        ("things from 1990", "from 1990", ["year>=1990", "year<=1990"]),
+        ("films of year in 1990", "year in 1990", ["year>=1990", "year<=1990"]),
         # Two limits.
         ("films between 1980 and 1985", "between 1980 and 1985", ["year>=1980", "year<=1985"]),
         ("dogs from 5 to 10 kg", "from 5 to 10 kg", ["weight_kg>=5", "weight_kg<=10"]),
@@ -62,7 +69,13 @@ def test_a_number_becomes_a_condition_on_the_field_that_fits(text, phrase, expec
     "text",
     [
         "phones under 5 inches",  # no field fits
-        "laptops under 500",  # by its range alone
+        "laptops under 5",  # in the range of several
+        "laptops under 5000",  # in none
+        "beers weaker than 500",  # the word asks for another field
+        "laptops under 500 laptops",
+        "films in 1990 or 1991",
+        "films from 1990 on",
+        "films not in 1990",
         "films 1990",  # no comparison
         "meals for 4 or more people",  # the unit does not follow the number
         "1984",

@@ -105,7 +105,7 @@ def test_an_explicit_query_is_no_request(model, tmp_path):
     document = Document(id="1", text="A moth.")
     searcher = Searcher.build(tmp_path / "index", [document], model)
     result = searcher.search(" AND ".join(f"(a{n} OR b{n})" for n in range(8)))
-    assert result.warnings[0] == "searched as one vector: it has 256 alternatives, more than 16"
+    assert result.warnings[0] == "searched as one text: it has 256 alternatives, more than 16"
 
 
 def test_the_words_around_the_request_do_not_count(model, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from boolattn.query.rewriting import (
     resolve_double_negation,
 )
 from boolattn.query.syntax import unparse
-from boolattn.query.tree import atoms
+from boolattn.query.tree import Atom, Everything, atoms
 
 
 def read(text):
@@ -39,6 +39,10 @@ def tree(text):
         ("jobs with no driving licence required.", "jobs NOT driving licence"),
         ("anything but country music", "anything NOT country music"),
         ("Show me everything except for horror films!", "everything NOT horror films"),
+        ("broken things, not in the kitchen", "broken things NOT kitchen"),
+        ("broken things but not in a kitchen,", "broken things NOT kitchen"),
+        ("stuff that is not from the attic", "stuff NOT attic"),
+        ("network tools not for windows", "network tools NOT windows"),
     ],
 )
 def test_known_forms_are_read(text, expected):
@@ -56,6 +60,10 @@ def test_known_forms_are_read(text, expected):
         "bread, no nuts",
         "Everything But the Girl",
         "anything goes",
+        "If Not for You",
+        "But Not for Me",
+        "he is not in the office",
+        "whether or not in love",
         # What costs nothing.
         "museum free admission",
         "parking free of charge",
@@ -87,6 +95,28 @@ def test_two_negations_cancel_each_other(text, expected):
     assert unparse(reading.tree) == expected
     for atom, [(start, end)] in zip(atoms(reading.tree), reading.spans, strict=True):
         assert text[start:end] == atom.text
+
+
+def test_nothing_but_is_only():
+    assert tree("nothing but pizza") == tree("nothing other than pizza") == "pizza"
+    assert tree("nothing") == '"nothing"'
+
+
+def test_not_before_a_preposition_excludes():
+    assert tree("broken things, not in the kitchen") == "broken things NOT kitchen"
+    assert tree("network tools not for windows") == "network tools NOT windows"
+
+
+@pytest.mark.parametrize("text", ["everything", " All ", "anything"])
+@pytest.mark.parametrize("mode", ["auto", "plain", "explicit"])
+def test_everything_alone_is_all_documents(text, mode):
+    for parser in (load_parser(), None):
+        [reading] = read_queries([text], parser, ReadingOptions(mode=mode))
+        assert reading.tree == Everything(text.strip())
+        assert (reading.fallback, reading.wording) == ("", "")
+        assert reading.may_be_title
+    [reading] = read_queries([text], None, ReadingOptions(compose=False))
+    assert reading.tree == Atom(text)
 
 
 @pytest.mark.parametrize(

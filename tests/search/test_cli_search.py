@@ -57,6 +57,8 @@ def test_index_prints_a_summary(place):
     about = json.loads(done.stdout)
     assert (about["documents"], about["vectors"], about["words"]) == (25, "hnsw", True)
     assert about["recall"]["10"] > 0.9
+    assert "recall" in run("info", place / "other").stdout
+    assert "recall" not in run("info", place / "index").stdout  # exact
     # The index names its model, so adding needs none.
     done = run("add", place / "other", place / "more.jsonl")
     assert "26 documents, hnsw (recall@10" in done.stdout
@@ -65,8 +67,11 @@ def test_index_prints_a_summary(place):
     assert str(again.exception) == (
         "the index has the id 'new' already; boolattn update replaces it"
     )
+    newer = [more, more | {"id": "newer"}, more | {"id": "newest"}]
+    (place / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in newer))
     done = run("update", place / "other", place / "more.jsonl", "--json")
-    assert json.loads(done.stdout)["documents"] == 26
+    assert json.loads(done.stdout)["documents"] == 28
+    assert done.stderr == "2 added, 1 replaced\n"
 
 
 def test_own_kinds_are_indexed_and_shown(place, monkeypatch):
@@ -149,7 +154,7 @@ def test_a_table_is_indexed_changed_and_described(place, monkeypatch):
     assert (about["documents"], about["deleted"], about["changes"]) == (2, 1, 3)
     counts = {"documents": 1, "different": 1, "frequent": [["b", 1]], "is_exact": True}
     assert about["fields"] == {"tags": counts}
-    assert "field 'tags': 1 documents, 1 values: 'b' (1)" in run("info", "table.index").stdout
+    assert "field 'tags': 1 document, 1 value: 'b' (1)" in run("info", "table.index").stdout
 
 
 def test_results_go_to_stdout_and_the_parsed_query_to_stderr(place):
@@ -157,10 +162,11 @@ def test_results_go_to_stdout_and_the_parsed_query_to_stderr(place):
     assert done.exit_code == 0
     assert "moths Borneo" in done.stdout
     assert "NOT Sumatra" in done.stdout
-    assert (
-        "parsed as moths AND Borneo NOT Sumatra   (confidence 100%; hybrid; strict NOT)"
-        in done.stderr
+    line = (
+        "parsed as moths AND Borneo NOT Sumatra   "
+        "(confidence 100%; by words and meaning; what is excluded is left out)"
     )
+    assert line in done.stderr
     assert "2 results in" in done.stderr
     assert "parsed as" not in done.stdout
 
@@ -309,6 +315,32 @@ def test_a_table_is_no_index(place):
         CliRunner().invoke(
             app, ["search", str(place / "docs.jsonl"), "moths"], catch_exceptions=False
         )
+
+
+def test_an_index_with_its_ending_is_meant(place, monkeypatch):
+    monkeypatch.chdir(place)
+    Searcher.build("moths.index", ["moths"], place / "model")
+    with pytest.raises(BoolattnError, match=r"no index at moths; did you mean moths\.index\?$"):
+        Searcher.open("moths")
+
+
+@pytest.mark.parametrize("option", ["--limit", "--top", "--top-k", "-n"])
+def test_other_names_of_k_are_told(place, option):
+    done = run("search", place / "index", "moths", option, "3")
+    assert done.exit_code == 2
+    words = " ".join(done.stderr.replace("│", " ").split())
+    assert f"No such option: {option}; the number of results is -k, as in -k 10" in words
+
+
+def test_explain_reads_numbers_as_an_index_does(place):
+    text = "moths before 1990"
+    done = run("explain", text, "--index", place / "index")
+    assert "parsed as moths AND year<1990" in done.stdout, done.output
+    assert "'before 1990' was read as year<1990" in done.stdout
+    done = run("explain", text)
+    assert "parsed as one operand" in done.stdout
+    assert "--index ADDRESS" in done.stdout
+    assert "--index" not in run("explain", "moths").stdout
 
 
 def test_a_field_between_quotes_is_a_condition():

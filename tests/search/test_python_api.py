@@ -9,7 +9,7 @@ import pytest
 
 import boolattn
 from boolattn.errors import ConfigError, DataError
-from boolattn.search import BooleanRetriever, Searcher
+from boolattn.search import BooleanRetriever, Document, Searcher
 from boolattn.stores.arrays import ArrayCollection
 from tests.search import word_model
 
@@ -83,6 +83,7 @@ def test_nothing_fits_where_no_word_and_no_meaning_does():
 def test_dir_lists_what_is_public():
     assert dir(boolattn) == sorted(boolattn.__all__)
     assert all(getattr(boolattn, name) is not None for name in dir(boolattn))
+    assert boolattn.Document is Document
 
 
 def test_a_missing_extra_is_one_line():

@@ -197,7 +197,6 @@ def test_conditions_alone_find_all_that_meet_them(shared, query, tree):
     assert result.total == len(result.hits) > 0
 
 
-@pytest.mark.xfail(strict=True, reason="of equal scores top_k keeps any, not the first")
 def test_pages_of_equal_scores_are_parts_of_one_list(shared):
     pages = [shared.search("year>=1990", k=4, offset=offset) for offset in (0, 4, 8, 12)]
     assert len({name for page in pages for name in ids(page)}) == pages[0].total == 16

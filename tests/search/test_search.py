@@ -117,7 +117,7 @@ def test_without_composition_nothing_is_parsed(shared, monkeypatch):
 def test_explain_shows_what_is_ranked_lower_and_why(shared):
     strict = shared.search("moths NOT Ecuador", k=4, explain=True)
     [lower] = [hit for hit in strict.ranked_lower if hit.id == "moths-ecuador"]
-    assert lower.why == "has the words of a negated operand: strict NOT leaves it out"
+    assert lower.why == "has words of what is excluded, and is left out"
     result = shared.search("moths NOT Ecuador", k=4, explain=True, strict_not=False)
     assert "moths-ecuador" not in ids(result)
     [lower] = [hit for hit in result.ranked_lower if hit.id == "moths-ecuador"]
@@ -207,10 +207,10 @@ def test_strict_not_warns_where_it_leaves_fewer_results(shared):
         len(result.hits) == 25 - sum("borneo" in hit.id for hit in shared.search("x", 25).hits) - 1
     )
     [warning] = result.to_dict()["warnings"]
-    assert f"left {len(result.hits)} results of 25" in warning
+    assert f"NOT leaves {len(result.hits)} results of 25" in warning
     assert shared.search("moths NOT Borneo", k=5, strict_not=True).warnings == ()
     [warning] = shared.search("moths", strict_not=True).warnings
-    assert "dropped nothing" in warning
+    assert "excludes nothing" in warning
 
 
 def test_words_that_vectors_miss_count_in_hybrid_search(retriever, folder):
@@ -394,7 +394,7 @@ def test_a_cue_word_that_becomes_no_operator_is_reported(shared):
     assert warnings('"Trinidad and Tobago" AND moths') == ()
     assert warnings("moths or birds but not Java", compose=False) == (
         "'or', 'but not' are no operators here: composition is off; the query is searched as one "
-        "vector",
+        "text",
     )
     # This model has no parser.
     assert "the model has no query parser" in warnings("moths but not Java")[0]

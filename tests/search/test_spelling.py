@@ -106,9 +106,17 @@ def test_a_correction_is_noted(searcher):
     assert result.tree_text == "soup NOT chicken"
     assert result.notes == ("searched for chicken for 'chiken'",)
     assert "0" not in {hit.id for hit in result.hits}
-    for options in ({"mode": "explicit"}, {"compose": False}):
-        assert searcher.search("soup without chiken", **options).notes == ()
-    assert searcher.search("soup NOT chiken").notes == ()  # explicit
+    assert searcher.search("soup without chiken", compose=False).notes == ()
+
+
+def test_explicit_syntax_is_corrected_but_not_between_quotes(searcher):
+    for query in ("soup -chiken", "soup NOT chiken"):
+        result = searcher.search(query)
+        assert result.tree_text == "soup NOT chicken"
+        assert result.notes == ("searched for chicken for 'chiken'",)
+        assert "0" not in {hit.id for hit in result}
+    for query in ('soup -"chiken"', 'soup NOT "fried chiken"', 'soup "chiken"'):
+        assert searcher.search(query).notes == ()
 
 
 def test_nothing_is_corrected_without_words_or_parser(retriever):

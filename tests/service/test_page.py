@@ -95,7 +95,7 @@ def test_a_document_that_the_boolean_model_does_not_show_is_ranked_lower(tab, ad
     assert f"ranked lower because it {WHY}" in only
     assert "with and, or, not: 2nd" in only
     [only] = page.locator("#boolean .hit").all_inner_texts()
-    assert "plain vector search: 2nd" in only
+    assert "plain search: 2nd" in only
 
 
 def test_two_lists_that_are_the_same_are_one(tab, address):

@@ -74,7 +74,7 @@ def test_examples_come_from_the_documents_and_find_some(tab, address):
 def test_facets_become_filters_and_chips(tab, address):
     page = tab(f"{address}?q=moths")
     page.wait_for_selector("#filters:not([hidden])")
-    page.click("#filters summary")
+    page.evaluate("document.getElementById('filters').open = true")
     settled(page, "document.querySelector('#counted').innerText.includes('this search')")
     group = page.locator("fieldset", has_text="group")
     assert "beetles" in group.inner_text()
@@ -149,7 +149,7 @@ def test_a_full_page_is_not_called_short(tab, address):
     assert page.locator("#notes").is_hidden()
     page.goto(f"{address}?q=moths+NOT+Sumatra&k=5&offset=20&compare=true")
     page.wait_for_selector("#notes li")
-    assert "strict NOT left 22 results" in page.inner_text("#notes")
+    assert "NOT leaves 22 results" in page.inner_text("#notes")
     assert page.locator("#boolean .hit").count() == 2
     assert page.locator("#next").is_disabled()
     assert page.locator("#plain .heading .hint").inner_text() == "the same model"
@@ -293,7 +293,7 @@ def test_ranges_of_numbers_are_filters(tab):
     with services() as start:
         page = tab(f"{start(Searcher.from_texts(documents, word_model.retriever()))}?q=moths")
         page.wait_for_selector("#filters:not([hidden])")
-        page.click("#filters summary")
+        page.evaluate("document.getElementById('filters').open = true")
         assert page.get_by_label("year, at most").get_attribute("placeholder") == "2019"
         page.get_by_label("year, at least").fill("2000")
         page.get_by_label("year, at least").press("Enter")
@@ -306,7 +306,7 @@ def test_ranges_of_numbers_are_filters(tab):
 
 
 def test_both_themes_have_enough_contrast(tab, address):
-    # Warns that strict NOT left few results; has chips of three kinds.
+    # Warns that NOT leaves few results; has chips of three kinds.
     link = f"{address}?q=moths+NOT+Sumatra&filter=is_old%3Dtrue&k=20&positive=Borneo&negative=Java"
     for scheme in ("light", "dark"):
         page = tab(link, color_scheme=scheme)
@@ -320,3 +320,45 @@ def test_both_themes_have_enough_contrast(tab, address):
             "#strict_not", ".why summary", ".meta dt", ".meta dd", "#compare-field",
         ):  # fmt: skip
             assert page.evaluate(CONTRAST, selector) >= 4.5, (scheme, selector)
+
+
+def test_dates_scopes_and_the_space_beside_the_list(tab):
+    rows = [
+        {"text": f"{name} number {n}\nold birds", "seen": f"{2000 + n}-05-01", "size": 10.0**n}
+        for n in range(14)
+        for name in ("moths", "beetles")
+    ]
+    with services() as start:
+        address = start(Searcher.from_texts(rows, word_model.retriever()))
+        page = tab(f"{address}?q=moths+but+not+beetles", viewport={"width": 1366, "height": 768})
+        page.wait_for_selector("#boolean .hit")
+        page.wait_for_selector("#filters[open] fieldset")
+        # A document without a title is called by its first line.
+        assert ids(page)[0].startswith("moths number")
+        assert page.locator("#scopes ins").all_inner_texts() == ["moths"]
+        assert page.locator("#scopes del").all_inner_texts() == ["beetles"]
+        assert "documents of this search have each value" in page.inner_text("#counted")
+        hit, filters = (page.locator(name).first.bounding_box() for name in (".hit", "#filters"))
+        assert filters["x"] > hit["x"] + hit["width"]
+        assert filters["y"] < hit["y"]
+        seen = page.get_by_label("seen, at least")
+        assert (seen.get_attribute("type"), seen.get_attribute("max")) == ("date", "2013-12-31")
+        seen.fill("2010-01-01")
+        page.keyboard.press("Tab")
+        settled(page, "document.querySelector('#status').innerText.includes('of 8 documents')")
+        assert asked(page)["filter"] == ["seen>=2010-01-01"]
+        # The largest number is seen as a whole.
+        box = "box => box.scrollWidth <= box.clientWidth"
+        page.get_by_label("size, at most").fill("123456")
+        assert page.get_by_label("size, at most").evaluate(box)
+        page.fill("#query", "other")
+        assert page.locator("#scopes").is_hidden()
+        # Two lists need the whole width.
+        page.goto(f"{address}?q=moths+but+not+beetles&compare=true")
+        page.wait_for_selector("#plain .hit")
+        page.wait_for_selector("#filters[open] fieldset")
+        hit, filters = (page.locator(name).first.bounding_box() for name in (".hit", "#filters"))
+        assert filters["y"] + filters["height"] <= hit["y"]
+        page = tab(f"{address}?q=moths+but+not+beetles", viewport={"width": 390, "height": 844})
+        page.wait_for_selector("#filters:not([hidden])")
+        assert page.locator("#filters[open]").count() == 0

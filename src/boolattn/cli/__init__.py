@@ -6,13 +6,13 @@ Results go to stdout, everything else to stderr; a user's error is one line and 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import boolattn
 from boolattn.cli import data, documents, evaluate, explain, reproduce, search, serve, train
-from boolattn.cli.output import Command, Group
+from boolattn.cli.output import CLICK_ERROR, Command, Group
 from boolattn.errors import BoolattnError, ConfigError
 from boolattn.files import checkout_module
 
@@ -54,8 +54,6 @@ app.command(
 app.add_typer(data.app, name="data", rich_help_panel="Data and paper")
 
 
-#: The base class of wrong options and arguments, in click or in typer's copy of it.
-_ClickError: Any = typer.BadParameter.__mro__[2]
 #: Packages of the extra ``train``.
 _TRAIN = ("accelerate", "sentence_transformers", "torch", "transformers")
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -94,7 +92,7 @@ def main() -> None:
     try:
         # For people, typer draws a box around a wrong option; a program gets one line.
         sys.exit(app(standalone_mode=sys.stderr.isatty()))
-    except _ClickError as error:
+    except CLICK_ERROR as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
         else:

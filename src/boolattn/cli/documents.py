@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from contextlib import contextmanager, nullcontext
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,12 +49,15 @@ SkipBad = Annotated[bool, Option("--skip-bad", help="Report rows with an error a
 
 
 def index(  # noqa: PLR0913 - options of a command line
+    context: typer.Context,
     documents: Documents,
     out: Annotated[
         str,
         Option(metavar="ADDRESS", help=f"{ADDRESS_HELP} Default: the file's name with .index."),
     ] = "",
-    model: Annotated[str, Option(help="shipped (default), minilm, or a model folder.")] = "",
+    model: Annotated[
+        str, Option(help="shipped (comes with boolattn; default), minilm, or a model folder.")
+    ] = "",
     text_field: TextField = None,
     id_field: IdField = "",
     title_field: TitleField = "",
@@ -70,7 +74,7 @@ def index(  # noqa: PLR0913 - options of a command line
         int | None,
         Option(help="Most tokens of a passage; default: what the model reads; 0: never cut."),
     ] = None,
-    words: Annotated[bool, Option(help="Index words too, for --hybrid.")] = True,
+    words: Annotated[bool, Option(help="Index words too, for search by words.")] = True,
     kinds: Annotated[
         Path | None, Option(help="File of your own kinds, with lines such as dairy: butter, cream.")
     ] = None,
@@ -89,7 +93,7 @@ def index(  # noqa: PLR0913 - options of a command line
     address = out or f"{documents.resolve().name.partition('.')[0]}.index"
     from boolattn.encoders.models import SHIPPED, absolute_name
     from boolattn.kinds.lexicon import read_kinds
-    from boolattn.search import Searcher, load_model
+    from boolattn.search import IndexSettings, Searcher, load_model
 
     start = time.perf_counter()
     members = read_kinds(kinds) if kinds is not None else None
@@ -109,15 +113,12 @@ def index(  # noqa: PLR0913 - options of a command line
             encoder,
             encode=encode,
             progress=progress,
-            vectors=vectors,
-            precision=precision,
-            words=words,
-            kinds=members,
-            passages=passages,
-            model=absolute_name(name),
-            batch_size=batch_size,
-            resume=resume,
-            replace=replace,
+            **{
+                n: context.params[n]
+                for n in IndexSettings.__dataclass_fields__
+                if n in context.params
+            }
+            | {"kinds": members, "model": absolute_name(name)},
         )
     _print_summary(searcher, start, as_json=as_json)
     quoted = shlex.quote(address)
@@ -147,9 +148,13 @@ def add(  # noqa: PLR0913 - options of a command line
     fields = (text_field, id_field, title_field)
     options = {"makes_ids": False, "follow_links": follow_links}
     records = _records(documents, fields, skip_bad=skip_bad, max_line=max_line, **options)
+    n_rows, n_before = count(), len(searcher)
     with records as rows, _progress() as progress:
-        searcher.add(rows, replace_old=replace_old, progress=progress)
+        counted = (row for row, _ in zip(rows, n_rows, strict=False))
+        searcher.add(counted, replace_old=replace_old, progress=progress)
+    n_added = len(searcher) - n_before
     _print_summary(searcher, start, as_json=as_json)
+    note(f"{n_added:,} added, {next(n_rows) - n_added:,} replaced")
 
 
 def delete(
@@ -186,11 +191,13 @@ def info(index: Index, as_json: AsJson = False) -> None:
         return
     values["kinds"] = _kinds_line(store.settings)
     for name, value in values.items():
-        typer.echo(f"{name:10} {value}")
+        if value is not None:
+            typer.echo(f"{name:10} {value}")
     for name, counts in fields.items():
         shown = ", ".join(f"{value!r} ({count})" for value, count in counts.frequent)
         about = "" if counts.is_exact else ", in a sample"
-        line = f"field {name!r}: {counts.documents} documents, {counts.different} values{about}: "
+        n_documents = plural(counts.documents, "document")
+        line = f"field {name!r}: {n_documents}, {plural(counts.different, 'value')}{about}: "
         console().print(line + shown, overflow="ellipsis", no_wrap=True)
 
 

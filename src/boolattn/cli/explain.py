@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from boolattn.encoders.base import Encoder
     from boolattn.plugin.explain import Explanation
     from boolattn.query.plan import Plan
+    from boolattn.query.reading import Reading
 
 FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
 
@@ -29,6 +30,9 @@ def explain(
     text: Annotated[str, Argument(help="The text.")],
     model: Annotated[Path | None, Option(help="Model folder; default: shipped.")] = None,
     operator: Annotated[list[str] | None, Option(help="Open this gate: and, or, not.")] = None,
+    index: Annotated[
+        str, Option(help="Address of an index, whose fields and words decide how a text is read.")
+    ] = "",
     figure: Annotated[Path | None, Option(help="Write heat maps to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -36,10 +40,13 @@ def explain(
     if not text.strip():
         raise QueryError("the text is empty; there is nothing to explain")
     from boolattn.encoders.models import SHIPPED, resolve
+    from boolattn.query.plan import plan_queries
 
     quiet_libraries()
     folder = resolve(SHIPPED) if model is None else Path(model)
-    result, plan = _explained(folder, text, operator, is_needed=bool(operator or figure))
+    [reading], notes = _read(text, index)
+    result, encoder = _explained(folder, text, operator, is_needed=bool(operator or figure))
+    plan = plan_queries([reading], encoder)[0] if encoder else None
     if as_json:
         values = {"text": text} if result is None else result.to_dict()
         print_json(values | ({"reading": _parse_values(plan)} if plan else {}))
@@ -47,7 +54,7 @@ def explain(
         out = console()
         out.print(f"\n{text}", style="bold", soft_wrap=True)
         if plan is not None:
-            out.print(_parse_line(plan), soft_wrap=True)
+            out.print("\n".join([_parse_line(plan), *notes]), soft_wrap=True)
         if result is not None:
             gates = [name.upper() for name, is_open in result.gate.items() if is_open]
             out.print(f"open gates: {', '.join(gates) or 'none'}")
@@ -61,12 +68,12 @@ def explain(
 
 def _explained(
     folder: Path, text: str, operators: list[str] | None, *, is_needed: bool
-) -> tuple[Explanation | None, Plan | None]:
-    """Return what the attention does, unless it is not needed and cannot be had, and the plan."""
+) -> tuple[Explanation | None, Encoder | None]:
+    """Return what the attention does, unless it is not needed and cannot be had; the model too."""
     from boolattn.encoders.models import load_model, require_torch, torch_folder
 
     if find_spec("torch") is None and not is_needed:
-        return None, _plan(load_model(str(folder)), text)
+        return None, load_model(str(folder))
     require_torch("cue, scope and bias")
     from boolattn.plugin import attach
     from boolattn.plugin.explain import explain as explain_text
@@ -78,18 +85,25 @@ def _explained(
         except PluginMismatchError as error:
             if is_needed:
                 raise ConfigError(f"{folder.name} has no BoolAttn, and {error}") from error
-            return None, _plan(load_model(str(folder)), text)
-    result = explain_text(query_encoder, tokenizer, text, operators=operators)
-    return result, None if encoder is None else _plan(encoder, text)
+            return None, load_model(str(folder))
+    return explain_text(query_encoder, tokenizer, text, operators=operators), encoder
 
 
-def _plan(encoder: Encoder, text: str) -> Plan:
+def _read(text: str, index: str) -> tuple[list[Reading], list[str]]:
+    """Read a query, for an index as its searcher does; return also the notes on it."""
     from boolattn.query.parser import load_parser
-    from boolattn.query.plan import plan_queries
     from boolattn.query.reading import read_queries
+    from boolattn.search.options import SearchOptions
+    from boolattn.search.queries import QueryReader
+    from boolattn.stores.address import open_store
 
-    [plan] = plan_queries(read_queries([text], load_parser()), encoder)
-    return plan
+    if not index:
+        has_number = any(sign.isdigit() for sign in text)
+        hint = "numbers become conditions where an index has a field for them: --index ADDRESS"
+        return read_queries([text], load_parser()), [hint] * has_number
+    with open_store(index).reading() as store:
+        reader = QueryReader(store, load_parser(), SearchOptions())
+        return reader.read([text]), reader.notes.get(text, [])
 
 
 def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, TorchEncoder | None]:
@@ -123,8 +137,8 @@ def _parse_line(plan: Plan) -> str:
     parsed = plan.reading.parsed
     if isinstance(parsed, Atom):
         kind = f"a request for {parsed.text!r}" if plan.is_request else "one operand"
-        return f"parsed as {kind}: searched with one vector"
-    used = "" if plan.is_composed else ", too low: searched with one vector"
+        return f"parsed as {kind}: searched as one text"
+    used = "" if plan.is_composed else ", too low: searched as one text"
     return f"parsed as {unparse(parsed)}   (confidence {plan.reading.confidence:.0%}{used})"
 
 

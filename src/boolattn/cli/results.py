@@ -92,9 +92,10 @@ def _print(result: SearchResult, fields: list[str], k: int, start: float, *, exp
 
     out, err = console(markup=True), console(stderr=True)
     err.print(coloured_query(result))
-    search_modes = ["hybrid"] * result.hybrid + ["strict NOT"] * result.strict_not
+    search_modes = ["by words and meaning"] * result.hybrid
+    search_modes += ["what is excluded is left out"] * result.strict_not
     if not result.is_composed:
-        search_modes.insert(0, f"searched with one vector: {result.why_one_vector}")
+        search_modes.insert(0, f"searched as one text: {result.why_one_vector}")
     if result.is_composed or result.parsed != result.tree:
         tree = Text(result.parsed_text)
         for operator, style in _OPERATORS.items():
@@ -116,7 +117,7 @@ def _print(result: SearchResult, fields: list[str], k: int, start: float, *, exp
         more = ", …" if len(result.left_out) > _LEFT_OUT else ""
         err.print(Text(f"left out: {shown}{more}", style="dim"))
     if result.ranked_lower:
-        out.print("\nranked lower than by one vector:", style="dim")
+        out.print("\nranked lower than without and, or, not:", style="dim")
         out.print(_table(result, result.ranked_lower, fields, explain=explain))
     seconds, last = time.perf_counter() - start, result.offset + len(result.hits)
     took = f"{seconds:.2f} s (search: {result.took['total']:.0f} ms)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -31,6 +31,7 @@ _HISTORY = 1000
 
 
 def search(  # noqa: PLR0913 - options of a command line
+    context: typer.Context,
     index: Annotated[str, Argument(metavar="ADDRESS", help=ADDRESS_HELP)],
     query: Annotated[
         list[str] | None,
@@ -49,13 +50,16 @@ def search(  # noqa: PLR0913 - options of a command line
     ] = None,
     hybrid: Annotated[
         bool | None,
-        Option("--hybrid/--no-hybrid", help="Add lexical search; default: if the index has it."),
+        Option(
+            "--hybrid/--no-hybrid",
+            help="Search by words as well as by meaning; default: if the index has words.",
+        ),
     ] = None,
     strict_not: Annotated[
         bool | None,
         Option(
             "--strict-not/--no-strict-not",
-            help="Remove documents with a negated operand's words; default: yes.",
+            help="Leave out documents with what NOT excludes, by words and kinds; default: yes.",
         ),
     ] = None,
     kinds: Annotated[
@@ -68,7 +72,9 @@ def search(  # noqa: PLR0913 - options of a command line
     min_score: Annotated[
         float | None, Option(help="Least similarity of a result to what is asked for, as 0.3.")
     ] = None,
-    plain: Annotated[bool, Option("--plain", help="Search with one vector only.")] = False,
+    plain: Annotated[
+        bool, Option("--plain", help="Do not read and, or, not: compare the whole text.")
+    ] = False,
     exhaustive: Annotated[bool, Option("--exhaustive", help="Score all documents.")] = False,
     explain: Annotated[
         bool, Option("--explain", help="Show the rank for each operand, and what is ranked lower.")
@@ -84,26 +90,15 @@ def search(  # noqa: PLR0913 - options of a command line
     as_json: AsJson = False,
 ) -> None:
     """Search an index: one query, or without one a prompt (or the lines of stdin)."""
+    from boolattn.search.options import SearchOptions
     from boolattn.stores.filters import parse_filters
 
     quiet_libraries()
     conditions = parse_filters(filters or [])
     searcher = open_index(index, model, verify=verify)
-    options: dict[str, Any] = {
-        "offset": offset,
-        "mode": mode,
-        "positive": positive or [],
-        "negative": negative or [],
-        "filters": conditions,
-        "hybrid": hybrid,
-        "compose": not plain,
-        "strict_not": strict_not,
-        "kinds": kinds,
-        "allow": allow or [],
-        "min_score": min_score,
-        "exhaustive": exhaustive,
-        "explain": explain,
-    }
+    names = SearchOptions.__dataclass_fields__.keys() & context.params.keys()
+    options = {name: value for name in names if (value := context.params[name]) is not None}
+    options |= {"filters": conditions, "compose": not plain}
     chosen = choose_fields(fields, searcher.fields)
     show = printer("json" if as_json else form, chosen, k, explain=explain)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from boolattn.service.settings import ServiceSettings
 
 #: Names of known models for people.
-NAMES = {"shipped": "the shipped model", "minilm": "all-MiniLM-L6-v2"}
+NAMES = {"shipped": "the model that comes with boolattn", "minilm": "all-MiniLM-L6-v2"}
 
 
 def serve(  # noqa: PLR0913 - options of a command line
@@ -29,7 +29,9 @@ def serve(  # noqa: PLR0913 - options of a command line
         str | None,
         Option(help="Another model's index of the same documents, to compare with."),
     ] = None,
-    compare: Annotated[bool, Option(help="Compare with one vector per query.")] = True,
+    compare: Annotated[
+        bool, Option(help="Offer a comparison with a search that reads no and, or, not.")
+    ] = True,
     model: Annotated[str | None, Option(help="Default: the model named by the index.")] = None,
     device: Annotated[str | None, Option(help="Run the model in PyTorch: cpu, cuda.")] = None,
     label: Annotated[str | None, Option(help="Name of the model on the page.")] = None,

@@ -59,6 +59,7 @@ class Kinds:
         for source in (read_kinds(_ADDITIONS), self.members):
             self._add(source)
         self._ancestors: dict[int, tuple[str, ...]] = {}
+        self._users = {plain_phrase(thing) for things in self.members.values() for thing in things}
 
     @cached_property
     def digest(self) -> str:
@@ -89,7 +90,7 @@ class Kinds:
         return any(form in known or self._known(form) is not None for form in _singulars(word))
 
     def mentions(self, text: str) -> Iterator[Mention]:
-        """Yield the phrases of a text that are in the lexicon; the longest wins.
+        """Yield the phrases of a text that are in the lexicon; the longest wins, or a user's.
 
         A capitalised word inside a sentence is a name, and beside another one a part of a longer
         name: "Jordan Peele" is no country. In a line of capitalised words case says nothing.
@@ -129,10 +130,17 @@ class Kinds:
                 )
                 if chosen:
                     yield Mention(words[at].start(), ends[end - 1], chosen)
-                if n == 1 or self._dishes.isdisjoint(self._tags(chosen)):
+                is_whole = self._dishes.isdisjoint(self._tags(chosen))
+                if n == 1 or (is_whole and not self._has_users_word(lowered[at:end])):
                     break
                 length = 1  # the name of a dish says what is in it: "beef stew"
             at += length
+
+    def _has_users_word(self, words: Sequence[str]) -> bool:
+        """Tell whether a phrase that only WordNet lists has a word of the user's: laser printer."""
+        is_listed = any(form in self._added for form in _singulars(" ".join(words)))
+        forms = (form for word in words for form in _singulars(word))
+        return not is_listed and not self._users.isdisjoint(forms)
 
     def tags(
         self, text: str, negated: Iterable[tuple[int, int]] = ()
@@ -152,9 +160,8 @@ class Kinds:
         Those of one class ("pasta" the dish and the dough) are one.
         """
         classes: dict[int, list[str]] = {}
-        for entry in self._named(phrase):
-            node = entry >> SHIFT
-            classes.setdefault(self.class_of(_tag(node)), []).append(_tag(node))
+        for tag in (_tag(entry >> SHIFT) for entry in self._named(phrase)):
+            classes.setdefault(self.class_of(tag), []).append(tag)
         return [tuple(tags) for tags in classes.values()]
 
     def phrases(self, text: str) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
@@ -171,24 +178,18 @@ class Kinds:
     def witnesses(self, text: str, tags: Iterable[str]) -> list[str]:
         """Return the phrases of a text that name a thing of one of some kinds."""
         wanted = frozenset(tags)
-        return list(
-            dict.fromkeys(
-                text[mention.start : mention.end]
-                for mention in self.mentions(text)
-                if not wanted.isdisjoint(self._tags(mention.entries))
-            )
-        )
+        named = (m for m in self.mentions(text) if not wanted.isdisjoint(self._tags(m.entries)))
+        return list(dict.fromkeys(text[mention.start : mention.end] for mention in named))
 
     def _named(self, phrase: str) -> tuple[int, ...]:
         """Return the entries of a phrase that names a kind."""
         words = plain_phrase(phrase).split()
         if not words:
             return ()
-        is_name = phrase[:1].isupper()
         entries = tuple(e for e in self._lookup(words)[0] if not e & MEMBER)
         names = tuple(entry for entry in entries if entry & NAME)
         nouns = tuple(entry for entry in entries if not entry & NAME)
-        return (names or nouns) if is_name else (nouns or names)
+        return (names or nouns) if phrase[:1].isupper() else (nouns or names)
 
     def _lookup(self, words: Sequence[str]) -> tuple[tuple[int, ...], bool]:
         """Return the entries of a phrase, and whether it is known; plurals count as singulars."""

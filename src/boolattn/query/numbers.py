@@ -1,7 +1,7 @@
 """Numbers and dates in plain language as conditions: "films before 1990", "under 30 minutes".
 
-A phrase becomes a condition where one field of the metadata fits it by name, unit or range;
-otherwise it stays words.
+A phrase becomes a condition where one field of the metadata fits it by name, unit or range; one
+without a unit also where its number is in the range of one field alone. Otherwise it stays words.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _FORMS = tuple(
         rf"(?:between|from)\s+{_CURRENCY}{_NUMBER.format('low')}\s*(?:and|to|-|–)\s*[$€£]?\s?"
         rf"{_NUMBER.format('high')}{_UNIT}",
         r"(?:in|from|of|during)\s+(?:the\s+)?(?P<decade>(?:1[5-9]|20)?\d0)['’]?s",
+        r"(?:in|from|during)\s+(?P<year>(?:1[5-9]|20)\d\d)(?!\s+(?:and|on|onwards?|or|to)\b|\s?[-–])",
         rf"(?:in\s+)?{_CURRENCY}{_NUMBER.format('low')}{_UNIT}\s+or\s+"
         r"(?P<limit>less|fewer|under|below|more|over|above)",
         rf"{_CURRENCY}{_NUMBER.format('low')}(?P<limit>\+){_UNIT}",
@@ -52,9 +53,11 @@ _WORD = re.compile(r"[^\W\d_]+")
 _FIELDS = tuple(
     (frozenset(row["words"].split()), frozenset(row["names"].split())) for row in _TABLE["fields"]
 )
-_YEAR_NAMES, _YEAR_WORDS = (
-    frozenset(_TABLE[name].split()) for name in ("year_names", "year_words")
+_YEAR_NAMES, _YEAR_WORDS, _TIME_WORDS, _NO_UNITS = (
+    frozenset(_TABLE[name].split())
+    for name in ("year_names", "year_words", "time_words", "no_units")
 )
+_LAST_WORD = re.compile(r"([^\W\d_]+)\s+$")
 #: The least that a field must fit by: a unit or an adjective, or its name and its range.
 _LEAST = 2.0
 _FIRST_YEAR, _LAST_YEAR = 1000, 2100
@@ -91,7 +94,12 @@ def find_numbers(text: str, ranges: Mapping[str, Range]) -> list[NumberPhrase]:
                     not unit or _is_unit(unit) or any(_same(unit, part) for part in name_words)
                 )
                 end = match.end() if is_used else match.start("unit")
-                phrases.append(NumberPhrase(match.start(), end, conditions))
+                start = match.start()
+                # The field's name before it belongs to it: "bought in 2022".
+                before = _LAST_WORD.search(text[:start])
+                if before and any(_same(before[1].lower(), part) for part in name_words):
+                    start = before.start()
+                phrases.append(NumberPhrase(start, end, conditions))
     return sorted(phrases)
 
 
@@ -127,6 +135,8 @@ def _conditions(match: re.Match[str], text: str, ranges: Mapping[str, Range]) ->
     if decade := groups.get("decade"):
         first = int(decade) if len(decade) == 4 else 1900 + int(decade)
         limits: Sequence[tuple[str, float]] = ((">=", first), ("<=", first + 9))
+    elif year := groups.get("year"):
+        limits = ((">=", int(year)), ("<=", int(year)))
     elif groups.get("high"):
         scale = groups["low_scale"] or groups["high_scale"]
         limits = (
@@ -135,10 +145,12 @@ def _conditions(match: re.Match[str], text: str, ranges: Mapping[str, Range]) ->
         )
     else:
         limits = ((_sign(groups), _value(groups["low"], groups.get("low_scale"))),)
-    unit = (groups.get("unit") or "").lower()
+    unit, said = (groups.get("unit") or "").lower(), match[0].lower()
+    if unit in _NO_UNITS:
+        unit, said = "", said.removesuffix(unit)
     signs = ["$"] * bool(groups.get("currency")) + ["%"] * (unit == "%")
     phrase = _Phrase(
-        frozenset([*_WORD.findall(match[0].lower()), *signs]),
+        frozenset([*_WORD.findall(said), *signs]),
         unit,
         frozenset(_WORD.findall(text.lower())),
         tuple(value for _, value in limits),
@@ -188,9 +200,15 @@ class _Phrase(NamedTuple):
         """Return the field that fits best; ``None`` where none does, or two do."""
         scored = sorted((self._fit(name, *known), name) for name, known in ranges.items())
         scores = [score for score, _ in scored]
-        if not scores or scores[-1] < _LEAST or scores[-2:-1] == scores[-1:]:
-            return None
-        return scored[-1][1]
+        is_alone = self._is_neutral and sum(score >= 1 for score in scores) == 1
+        is_enough = scores[-1:] >= [1.0 if is_alone else _LEAST]
+        return scored[-1][1] if is_enough and scores[-2:-1] != scores[-1:] else None
+
+    @property
+    def _is_neutral(self) -> bool:
+        """Whether nothing but the number itself says what it measures: "under 1400"."""
+        says = any(self.words & asked for asked, _ in _FIELDS) or self.words & _TIME_WORDS
+        return not says and not self.unit
 
     def _fit(self, name: str, least: float, largest: float) -> float:
         name_words = _words_of(name)

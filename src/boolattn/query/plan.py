@@ -18,6 +18,7 @@ from boolattn.query.syntax import MAX_OPERANDS
 from boolattn.query.tree import (
     And,
     Atom,
+    Everything,
     Like,
     QueryTree,
     Where,
@@ -134,7 +135,7 @@ class Plan:
         if self.reading.is_empty:
             warnings += ("the query contradicts itself: nothing can satisfy it",)
         elif not is_chosen and not warnings and not self.is_request:
-            kind = "the text is one operand" if self.is_composed else "searched as one vector"
+            kind = "the text is one operand" if self.is_composed else "searched as one text"
             warnings += (f"{kind}: {self.fallback}",)
         return warnings
 
@@ -153,7 +154,7 @@ class Plan:
                 reason = self.fallback
             elif self.fallback and not self.is_request:
                 kind = (
-                    "text is one operand" if self.is_composed else "query is searched as one vector"
+                    "text is one operand" if self.is_composed else "query is searched as one text"
                 )
                 reason = f"{self.fallback}; the {kind}"
             elif operand is None:
@@ -197,7 +198,8 @@ def _check_operands(reading: Reading) -> None:
 
 def _unencoded(reading: Reading, plain: Vectors) -> Plan:
     """Return the plan of a reading, before its operands are encoded."""
-    tree, is_composed = reading.tree, not isinstance(reading.tree, Atom)
+    tree = reading.tree
+    is_composed = isinstance(tree, Everything) or not isinstance(tree, Atom)
     plan = Plan(
         text=reading.wording,
         tree=tree,

@@ -84,7 +84,8 @@ class Reading:
     @property
     def may_be_title(self) -> bool:
         """Whether the parser took the text apart, which would be wrong for a title."""
-        is_parsed = self.is_composed and not self.is_explicit and not self.fallback
+        is_plain = not self.is_explicit or isinstance(self.tree, Everything)
+        is_parsed = self.is_composed and is_plain and not self.fallback
         return self.is_request or (
             is_parsed and self.tree != join_all([Atom(self.text), *self.added])
         )
@@ -101,12 +102,11 @@ class Reading:
 
     def with_conditions(self, text: str, phrases: Sequence[NumberPhrase]) -> Reading:
         """Return the reading of a text whose number phrases were left out before it was parsed."""
-        rest, spans, is_all = self.tree, self.spans, self.text == EVERYTHING_BUT.strip()
+        rest, spans = self.tree, self.spans
         if rest == join_all([Atom(self.text), *self.added]):  # it was not taken apart
-            others = () if is_all else other_spans(text, phrases)
-            first = Everything(self.text) if is_all else Atom(words(text, others))
-            rest, spans = join_all([first, *self.added]), (others, *spans[1:])
-        elif is_all:  # explicit, with lists of operands
+            others = other_spans(text, phrases)
+            rest, spans = join_all([Atom(words(text, others)), *self.added]), (others, *spans[1:])
+        elif self.text == EVERYTHING_BUT.strip():  # nothing but numbers was typed
             spans = ((), *spans[1:])
         pairs = [(phrase[:2], condition) for phrase in phrases for condition in phrase.conditions]
         tree = join_all([rest, *(Where(condition) for _, condition in pairs)])
@@ -117,7 +117,6 @@ class Reading:
             tree=tree,
             parsed=tree,
             spans=(*spans, *((span,) for span, _ in pairs)),
-            fallback="" if is_all else self.fallback,
         )
 
     def as_phrase(self, reason: str) -> Reading:
@@ -148,10 +147,11 @@ class ReadingOptions:
             raise ConfigError(f"no mode {self.mode!r}; there are {', '.join(MODES)}")
 
     def uses_syntax(self, text: str) -> bool:
-        """Whether a text is in explicit syntax; an empty one only adds nothing to the lists."""
+        """Whether a text is in explicit syntax, as "everything" and nothing at all are."""
         is_asked = self.mode == "auto" and is_explicit(text)
         is_mixed = self.has_parser and is_asked and mixes_operators(text)
-        is_all = bool(self.added) and isinstance(operand(text.strip()), Everything)
+        is_all = text.strip().lower() != "nothing"
+        is_all = is_all and self.compose and isinstance(operand(text.strip()), Everything)
         is_read = self.mode == "explicit" or (is_asked and not is_mixed)
         return is_read or is_all or not text.strip()
 
@@ -254,7 +254,7 @@ def _read_parsed(
     reading = Reading(text, in_words(whole), whole, whole, _whole_span(text, added), added=added)
     if parser is None:
         return replace(reading, fallback=NO_PARSER)
-    output = _with_negated_form(text, output)
+    output = _with_negated_form(parsable, output)
     parsed = output.parsed
     if parsable != text and (parsed is None or parsed.is_plain):
         parsed = split_at_and(parsable)

@@ -25,9 +25,13 @@ _LACKING = (
     r"(?:without|w/o|lack(?:s|ing)?|free\s+(?:of|from)|devoid\s+of|missing|minus|sans|"
     r"exclud(?:e|es|ing)|omit(?:s|ting)?)"
 )
-#: "desserts that are not without eggs", "pasta that isn't meat-free".
+#: "desserts that are not without eggs", "nothing but desserts", "pasta that isn't meat-free".
 _DOUBLE = (
-    re.compile(rf"{_THAT}(?:\s+|^){_NOT}(?:\s+{_VERB})?\s+{_LACKING}\s+", re.IGNORECASE),
+    re.compile(
+        rf"{_THAT}(?:\s+|^){_NOT}(?:\s+{_VERB})?\s+{_LACKING}\s+|"
+        r"^\s*nothing\s+(?:but|except|other\s+than)\s+",
+        re.IGNORECASE,
+    ),
     re.compile(rf"{_THAT}(?:\s+|^){_NOT}(?:\s+{_VERB})?\s+(?=[^\W\d_]+[\s-]free\b)", re.IGNORECASE),
 )
 #: "no breakfast without cheese" is one with cheese.
@@ -153,13 +157,18 @@ _LACKED = (
 _FREE_FORM = rf"{_LEXICALISED}(?P<negated>[^\W\d_]+(?=-)|(?:{_LACKED})(?=\s))[-\s]free"
 _REST = r"(?P<positive>[^\W_][^,;.!?]*?)"
 _FORMS = tuple(
-    re.compile(form + r"[\s?.!]*$", re.IGNORECASE)
+    re.compile(form + r"[\s,?.!]*$", re.IGNORECASE)
     for form in (
         rf"\s*{_FREE_FORM}\s+{_REST}",
         rf"\s*non[-\s](?!{_NON_WORDS})(?P<negated>[^\W\d_]+)\s+{_REST}",
         rf"\s*{_REST},?\s+(?:(?:that|which)\s+(?:is|are)\s+|(?:is|are)\s+)?{_FREE_FORM}",
         rf"\s*{_REST},?\s+(?:with\s+|where\s+)?no\s+(?P<negated>[^,;.!?]+?)\s+(?:is\s+)?"
         r"(?:necessary|needed|required)",
+        # "If not for you" and "he is not in" exclude nothing.
+        r"(?!but\b|.*(?<!that\s)(?<!which\s)\b(?:am|are|ask|be|if|is|me|or|was|were|why)\s+not\b)"
+        rf"\s*{_REST}(?:,|\s+-)?\s+(?:but\s+)?(?:(?:that|which)\s+(?:is|are)\s+)?not\s+"
+        r"(?:about|at|by|for|from|in|near|of|on|with)\s+(?:(?:an?|any|the)\s+)?"
+        r"(?P<negated>[^,;.!?]+?)",
         # "Everything but the Girl" is a name.
         rf"\s*(?:\w+\s+me\s+)?(?P<positive>{EVERYTHING})\s+(?:but(?!\s+the\b)|except(?:\s+for)?|"
         r"other\s+than)\s+(?P<negated>[^,;.!?]+?)",

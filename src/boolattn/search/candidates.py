@@ -233,13 +233,25 @@ class Ranker:
         plan = query.plan
         if not (plan.is_long and plan.has_negation and len(keys)):
             return None
-        values = self.reader.similarities(plan.plain[None], keys)
+        return leader(self._compare_whole(query, keys, operand_terms(plan.reading.text)))
+
+    def nearest_whole(self, query: Selected, n: int) -> Keys:
+        """Return the best documents of the whole query, with what NOT excludes, best first."""
+        keys = self.reader.nearest(query.plan.plain[None], n, query.where)[0].rows
+        terms = operand_terms(" ".join(atom.words for atom in atoms(query.plan.tree)))
         if self.hybrid:
-            whole = LexicalEvidence.of_terms(
-                self.reader, [operand_terms(plan.reading.text)], query.where
-            )
+            keys = np.union1d(keys, self.reader.words([terms], n, query.where)[0].rows)
+        values = self._compare_whole(query, keys, terms)
+        return keys[np.argsort(-values, kind="stable")][:n]
+
+    def _compare_whole(self, query: Selected, keys: Keys, terms: Sequence[str]) -> Array:
+        """Return the similarity of documents to the text as one vector, words included."""
+        values = self.reader.similarities(query.plan.plain[None], keys)
+        if self.hybrid:
+            whole = LexicalEvidence.of_terms(self.reader, [terms], query.where)
             _, values = whole.fit(keys, values)
-        return leader(values[0])
+        row: Array = values[0]
+        return row
 
     def _with_conditions(self, query: Selected, keys: Keys, values: Array) -> Array:
         """Return similarities with those of conditions: 1 for documents that meet them, else 0."""
@@ -260,6 +272,8 @@ def _groups(filters: Iterable[Filter]) -> Iterable[tuple[Filter, list[int]]]:
 
 def _best(keys: Keys, scores: Array, depth: int) -> Ranked:
     """Return the documents of highest scores; equal ones by their keys."""
+    if len(scores) and scores.max() == scores.min():  # on every page the same order
+        return Ranked(keys[:depth], scores[:depth])
     best = top_k(scores[None], depth)
     is_real = best.scores[0] > -np.inf
     return Ranked(keys[best.rows[0][is_real]], best.scores[0][is_real])

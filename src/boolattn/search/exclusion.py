@@ -19,7 +19,7 @@ import numpy as np
 from boolattn.kinds.lexicon import is_tag, related
 from boolattn.query.structure import operand_signs, truth
 from boolattn.query.tree import atoms
-from boolattn.stores.analysis import asserted_terms, operand_terms
+from boolattn.stores.analysis import asserted_terms, matched_words, operand_terms
 from boolattn.stores.base import Claim
 from boolattn.stores.batches import indexed_text
 
@@ -157,8 +157,9 @@ class Exclusion:
         asserted = asserted_terms(text)
         for atom, groups in zip(atoms(self._tree), self._groups, strict=True):
             tags = [term for group in groups or () for term in group if is_tag(term)]
-            if any(asserted.issuperset(group) for group in groups or ()):
-                return f"it has the words {atom.words!r}", ""
+            for group in groups or ():
+                if asserted.issuperset(group):
+                    return f"it has {_quoted_words(atom.words, group)}", ""
             named = self._kinds.witnesses(text, tags) if self._kinds and tags else []
             for name in named:
                 if name.casefold() not in self._allowed_words:
@@ -173,3 +174,10 @@ class Exclusion:
             is_true = np.logical_or.reduce([np.zeros(len(keys), bool), *claims])
             truths.append(np.ones(len(keys)) if groups is None else is_true.astype(float))
         return np.asarray(truth(self._tree, truths), bool)
+
+
+def _quoted_words(text: str, terms: Sequence[str]) -> str:
+    """Return the words of an operand that are some terms: "the word 'bzip2'"."""
+    spans = matched_words(text, frozenset(terms), 0, len(text))
+    words = list(dict.fromkeys(repr(text[start:end]) for start, end in spans))
+    return f"the word{'s' * (len(words) > 1)} {' and '.join(words)}"

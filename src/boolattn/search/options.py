@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import QueryError
+from boolattn.errors import ConfigError, QueryError
 from boolattn.settings import build, check_types
 
 if TYPE_CHECKING:
@@ -42,8 +42,14 @@ class SearchOptions:
     facets: bool = False  # whether to count values of the metadata among the best documents
 
 
+#: What other libraries call ``k``.
+_NAMES_OF_K = frozenset(("limit", "max_results", "n", "n_results", "size", "top", "top_k", "topk"))
+
+
 def read_options(options: Mapping[str, Any], k: int) -> SearchOptions:
     """Return the options of a search for ``k`` results; refuse what cannot be."""
+    if name := next(iter(_NAMES_OF_K.intersection(options)), ""):
+        raise ConfigError(f"search has no {name!r}; the number of results is k, as in k=10")
     chosen = build(SearchOptions, options, source="search")
     check_types(chosen)
     if not isinstance(k, Integral) or isinstance(k, bool):

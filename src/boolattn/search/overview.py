@@ -61,6 +61,7 @@ class Facet:
     is_exact: bool = True  # or counted in a sample
     low: float | None = None  # the least number of the field in the whole index, or year of a date
     high: float | None = None
+    is_date: bool = False  # whether low and high are years of dates
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,8 @@ def _facets(
     for name, (n_documents, n_different, frequent, is_exact) in counts.items():
         low, high = ranges.get(name, (0.0, 0.0))
         if low < high and n_different > len(frequent) and _filter_text(name, 1):
-            facets.append(Facet(name, n_documents, n_different, (), is_exact, low, high))
+            is_date = not fields[name].numbers
+            facets.append(Facet(name, n_documents, n_different, (), is_exact, low, high, is_date))
             continue
         if not 1 < n_different <= min(_DIFFERENT, n_documents / least):
             continue
@@ -164,7 +166,11 @@ def absent_values(reader: Reader, where: Filter) -> tuple[str, ...]:
         if condition.kind == "in" and not reader.count(Filter((condition,))):
             values = [str(value) for value, _ in reader.value_counts(condition.name, _VALUES)[2]]
             asked = f"{condition.name}={' or '.join(dict.fromkeys(map(str, condition.values)))}"
-            lines.append(f"no document has {asked}; there are {', '.join(values)}")
+            held = [
+                str(v) for v in condition.values if any(str(v).lower() in t.lower() for t in values)
+            ]
+            hint = f"; {condition.name}~{held[0]} finds values that contain it" if held else ""
+            lines.append(f"no document has {asked}; there are {', '.join(values)}{hint}")
     return tuple(lines)
 
 

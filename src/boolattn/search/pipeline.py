@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from boolattn.stores.filters import Condition
 
 _MORE = 100  # documents ranked beyond twice the results, where words leave some out
-SHORTENED = "strict NOT left"  # begins the warning that there are too few results
+SHORTENED = "NOT leaves"  # begins the warning that there are too few results
 OTHER_LEXICON = (
     "NOT left out words only, not things of a kind: the index was written with another lexicon of "
     "kinds; index again"
@@ -43,7 +44,9 @@ NOTHING_FITS = "nothing fits well: no result has a word of the query, or is near
 FAR = "all results are less than half as close to the rest of the query as what NOT excludes"
 _FACETED = 500  # best documents among which values of the metadata are counted
 _COMPARED = 10  # first results with which a later one is compared
-_LEFT_OUT = 10  # documents left out that are shown
+#: Documents nearest to the whole query, of which some are left out; how many of these are named,
+#: and the characters of a text that stands for a title.
+_LOOKED_AT, _LEFT_OUT, _TITLE = 200, 10, 60
 _NO_OPERATOR = "no operator was found in it"
 #: Results without a word of the query fit badly below this similarity: 1 in 100 of people's
 #: queries has such results, and two thirds of the queries that were written for other documents.
@@ -147,11 +150,11 @@ class Pipeline:
             facets = self._facets(query, ranking, total) if self.options.facets else ()
             left_out: tuple[LeftOut, ...] = ()
             if is_strict:
-                ranking, dropped, shortened = self._leave_out(query, ranking)
+                ranking, shortened = self._leave_out(query, ranking)
                 warnings += shortened
-                left_out = self._left_out(query, dropped)
+                left_out = self._left_out(query, ranking)
             elif self.options.strict_not:
-                warnings += ("strict NOT dropped nothing: the query has no negated operand",)
+                warnings += ("nothing was left out: the query excludes nothing",)
             ranked = self._first(plan, ranking.ranked)
             hits = tuple(hit for hit in self._hits(query, ranking, ranked) if hit)
             ranked_lower: tuple[Hit, ...] = ()
@@ -190,7 +193,7 @@ class Pipeline:
         if not result.hits:
             line = f"nothing fits well: no document has a similarity of {least}"
             return (*notes, line) if least is not None and result.total else notes
-        is_wordless = self.options.verdicts and not any(map(result.highlights, result.hits))
+        is_wordless = self.options.verdicts and not any(map(result.has_words, result.hits))
         if is_wordless and self._similarities(plan, keys).max(initial=0) < _LOW:
             return (*notes, NOTHING_FITS)
         return notes if any(hit.fits for hit in result.hits) else (*notes, FAR)
@@ -223,8 +226,8 @@ class Pipeline:
 
     def _leave_out(
         self, query: Selected, ranking: PlanRanking
-    ) -> tuple[PlanRanking, Keys, tuple[str, ...]]:
-        """Apply strict NOT; return also what was left out, and what a caller would not expect."""
+    ) -> tuple[PlanRanking, tuple[str, ...]]:
+        """Apply strict NOT; return also what a caller would not expect."""
         exclusion = query.exclusion
         ranking = self._lift(query, ranking)
         ranked = ranking.ranked
@@ -240,22 +243,24 @@ class Pipeline:
         if len(chosen) < min(self.k, n_ranked := len(ranked.rows)):
             warnings = (
                 f"{SHORTENED} {len(chosen)} results of {self.k}: of the {n_ranked} best "
-                "documents the others hold a negated operand's words (without strict NOT they are "
-                "ranked lower)",
+                "documents the others have what is excluded",
             )
         best = Ranked(ranked.rows[chosen], ranked.scores[chosen])
-        last = chosen[-1] if len(chosen) == self.k else len(ranked.rows)
-        dropped = ranked.rows[:last][~is_kept[:last]]
-        return ranking._replace(ranked=best), dropped, warnings
+        return ranking._replace(ranked=best), warnings
 
-    def _left_out(self, query: Selected, keys: Keys) -> tuple[LeftOut, ...]:
-        """Say of the first documents that were left out why they were."""
-        if not self.options.verdicts:
+    def _left_out(self, query: Selected, ranking: PlanRanking) -> tuple[LeftOut, ...]:
+        """Name what NOT leaves out of the documents that fit the rest; the same for every k."""
+        if ranking.fitted is None or not self.options.verdicts:
             return ()
+        keys = self._ranker.nearest_whole(query, _LOOKED_AT)
+        is_kept = np.isin(keys, [*ranking.lifted]) | query.exclusion.keeps(keys)
+        keys = keys[~is_kept]
+        fits = ranking.fitted.evidence(self._ranker.similarities(query, ranking, keys)).fits
         left_out = []
-        for document in self.reader.documents(keys[:_LEFT_OUT]):
+        for document in self.reader.documents(keys[fits][:_LEFT_OUT]):
             if document is not None and (reason := query.exclusion.why(document)):
-                left_out.append(LeftOut(document.id, document.title, *reason))
+                title = document.title or shorten(document.text, _TITLE, placeholder="…")
+                left_out.append(LeftOut(document.id, title, *reason))
         return tuple(left_out)
 
     def _lift(self, query: Selected, ranking: PlanRanking) -> PlanRanking:
@@ -326,16 +331,14 @@ class Pipeline:
         if not len(keys):
             return ()
         scores = fitted.score(self._ranker.similarities(query, ranking, keys))
-        is_kept = np.ones(len(keys), bool)
-        if self._is_strict:
-            is_kept = query.exclusion.keeps(keys)
+        is_kept = query.exclusion.keeps(keys) if self._is_strict else np.ones(len(keys), bool)
         lower = []
         candidates = self._hits(query, ranking, Ranked(keys, scores))
         for hit, is_allowed in zip(candidates, is_kept.tolist(), strict=True):
             if hit is not None:
                 why = explain_lower_rank(plan.atoms, hit, hits[:_COMPARED])
                 if not is_allowed:
-                    why = "has the words of a negated operand: strict NOT leaves it out"
+                    why = "has words of what is excluded, and is left out"
                 lower.append(replace(hit, verdict=RANKED_LOWER, why=why))
         return tuple(lower)
 

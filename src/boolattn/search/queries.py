@@ -72,7 +72,7 @@ class QueryReader:
 
     def _spelt(self, reading: Reading) -> Reading:
         """Correct words that no document has, as far as the vocabulary is known."""
-        is_asked = self.options.compose and not reading.is_explicit and self.reader.has_words
+        is_asked = self.options.compose and self.reader.has_words
         if self.parser is None or not is_asked or not self.reader.counts:
             return reading
         reading, replaced = correct_spelling(reading, self.reader, self._is_word)

@@ -49,10 +49,10 @@ class Hit:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A document that strict NOT left out of the results."""
+    """A document that NOT left out of the results."""
 
     id: str
-    title: str
+    title: str  # or the beginning of its text
     why: str  # "cream is dairy"
     word: str = ""  # the word that is of a negated kind; ``allow`` takes it back
 
@@ -77,7 +77,7 @@ class SearchResult:
     strict_not: bool = False  # whether documents with words of negated operands were left out
     n_compared: int = 0  # documents that ranks are among; 0 where not composed
     hits: tuple[Hit, ...]  # best first
-    left_out: tuple[LeftOut, ...] = ()  # the best documents that strict NOT left out
+    left_out: tuple[LeftOut, ...] = ()  # the best documents that NOT left out
     #: With ``explain``: what the whole text's vector would have found among the first, and
     #: composition ranks lower.
     ranked_lower: tuple[Hit, ...] = ()
@@ -123,11 +123,19 @@ class SearchResult:
         """The parsed query in explicit syntax."""
         return unparse(self.parsed)
 
+    @property
+    def _terms(self) -> set[str]:
+        pairs = signed_atoms(self.tree)
+        return {term for atom, sign in pairs if sign > 0 for term in terms_of(atom.words)}
+
     def highlights(self, hit: Hit) -> list[tuple[int, int]]:
         """Return the spans of a hit's passage, or text, that are words of positive operands."""
-        pairs = signed_atoms(self.tree)
-        terms = {term for atom, sign in pairs if sign > 0 for term in terms_of(atom.words)}
-        return matched_words(hit.text, terms, *(hit.passage or (0, len(hit.text))))
+        return matched_words(hit.text, self._terms, *(hit.passage or (0, len(hit.text))))
+
+    def has_words(self, hit: Hit) -> bool:
+        """Tell whether title, text or metadata of a hit have a word of positive operands."""
+        shown = " ".join([hit.title, hit.text, *map(str, hit.metadata.values())])
+        return not self._terms.isdisjoint(terms_of(shown))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; trees become text in explicit syntax."""

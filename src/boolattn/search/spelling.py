@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from boolattn.query.tokens import QUOTED
 from boolattn.query.tree import atoms, map_words
 from boolattn.stores.analysis import terms_of
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from boolattn.query.reading import Reading
     from boolattn.stores.base import Reader
 
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(r"(?<!\w)[^\W\d_]+(?!\w)")
 _SHORTEST, _LONG = 4, 8  # letters of a word that is corrected, and of one with two errors
 #: Words that make an exclusion, and are long enough to be known with one error.
 _CUES = ("without", "except", "excluding", "neither", "besides")
@@ -43,6 +44,8 @@ def correct_spelling(
 ) -> tuple[Reading, dict[str, str]]:
     """Replace words of operands that are neither known nor in the corpus by similar ones in it.
 
+    What stands between quotes stays as it is.
+
     Args:
         reading: The query.
         reader: The store.
@@ -51,7 +54,9 @@ def correct_spelling(
     Returns:
         The reading, and the words that were replaced with those in their place.
     """
+    quoted = " ".join(QUOTED.findall(reading.text))
     names = {word for atom in atoms(reading.tree) for word in _WORD.findall(atom.words)}
+    names -= set(_WORD.findall(quoted))
     unknown = sorted(w for w in names if len(w) >= _SHORTEST and not is_word(w.lower()))
     terms = [next(iter(terms_of(word)), "") for word in unknown]
     counts = reader.frequencies(terms) if unknown else []

@@ -274,6 +274,7 @@ class FacetReply(BaseModel):
     is_exact: bool = Field(description="Whether all documents were counted, or a sample.")
     low: float | None = Field(description="The least number in the index, or year of a date.")
     high: float | None = Field(description="The largest one.")
+    is_date: bool = Field(default=False, description="Whether low and high are years of dates.")
 
 
 class LeftOutReply(BaseModel):

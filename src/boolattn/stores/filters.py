@@ -107,7 +107,8 @@ def read_filters(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
     (1990,)
     """
     if not isinstance(filters, dict | None):
-        raise QueryError(f"filters are an object of conditions by field, not {filters!r:.80}")
+        example = {"room": "Kitchen", "price": {"lt": 100}}
+        raise QueryError(f"filters are conditions by field, as {example}, not {filters!r:.80}")
     conditions: list[Condition] = []
     for name, entry in (filters or {}).items():
         for kind, value in (entry if isinstance(entry, dict) else {"in": entry}).items():

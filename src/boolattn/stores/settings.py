@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError, DataError, IndexFolderError, IndexMismatchError
@@ -95,9 +96,10 @@ def check_build(
 
 def no_index(address: object) -> IndexFolderError:
     """Return the error that there is no store at an address."""
-    return IndexFolderError(
-        f"there is no index at {address}; make one with: boolattn index FILE --out {address}"
-    )
+    remedy = f"make one with: boolattn index FILE --out {address}"
+    if Path(near := f"{address}.index").is_dir():
+        remedy = f"did you mean {near}?"
+    return IndexFolderError(f"there is no index at {address}; {remedy}")
 
 
 def check_model(

@@ -41,19 +41,21 @@ function values(facet, current, state, change) {
   });
 }
 
-// The least and the largest number that a document may have.
+// The least and the largest number, or date, that a document may have.
 function range(facet, state, change) {
   const limit = (sign, words, placeholder) => {
     const start = facet.field + sign;
     const present = state.filter.find((text) => text.startsWith(start));
     const set = (text) => change({ filter: [...state.filter.filter((own) => own !== present), ...(text ? [start + text] : [])] });
     return h("input", {
-      type: "number", step: "any", "aria-label": `${facet.field}, ${words}`, placeholder,
+      ...(facet.is_date ? { type: "date", min: `${facet.low}-01-01`, max: `${facet.high}-12-31` } : { type: "number", step: "any" }),
+      "aria-label": `${facet.field}, ${words}`, placeholder,
       value: present?.slice(start.length), onchange: (event) => set(event.target.value.trim()),
     });
   };
   const shown = (number) => String(Number(number.toPrecision(12)));
-  return h("p", { class: "range" }, limit(">=", "at least", shown(facet.low)), "–", limit("<=", "at most", shown(facet.high)));
+  const years = facet.is_date ? h("span", { class: "hint" }, `${shown(facet.low)} to ${shown(facet.high)}`) : null;
+  return h("p", { class: "range" }, years, limit(">=", "at least", shown(facet.low)), "–", limit("<=", "at most", shown(facet.high)));
 }
 
 function field(facet, current, state, change) {
@@ -79,7 +81,8 @@ export function drawFacets(reply, result, state, change) {
   fill($("field-names"), reply.facets.map((facet) => h("option", { value: `${facet.field}=` })));
   const first = reply.facets.find((facet) => facet.low !== null);
   $("condition").placeholder = first ? `${first.field}>=${first.low}` : (reply.facets[0]?.values[0].filter ?? "");
-  $("counted").textContent = result ? "Counts are of the best documents of this search." : "Counts are of all documents.";
+  const isExact = (result?.facets ?? []).every((facet) => facet.is_exact);
+  $("counted").textContent = result ? `How many ${isExact ? "" : "of the 500 best "}documents of this search have each value.` : "How many documents have each value.";
   // The box that was just changed keeps the focus.
   if (name) [...$("facets").querySelectorAll("input")].find((box) => nameOfBox(box) === name)?.focus();
 }

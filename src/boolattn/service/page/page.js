@@ -3,14 +3,14 @@
 
 import { fill, h, plural } from "./dom.js";
 import { drawChips, drawFacets, likeOf, remember } from "./filters.js";
-import { drawNotes, drawParse } from "./parse.js";
+import { drawNotes, drawParse, drawScopes } from "./parse.js";
 import { drawLeftOut, drawList, summary } from "./results.js";
 
 const $ = (id) => document.getElementById(id);
 const lists = document.querySelector(".lists");
 const SWITCHES = ["mode", "hybrid", "strict_not"];
 const LISTS = ["filter", "positive", "negative", "allow"];
-const REPLY = ["parse", "results", "notes", "left-out", "compare-field"]; // what shows a reply
+const REPLY = ["scopes", "parse", "results", "notes", "left-out", "compare-field"]; // what shows a reply
 const N_EXAMPLES = 3;
 const N_RESULTS = 10;
 let about = { plain: null, max_k: 100, has_words: false };
@@ -129,6 +129,7 @@ function draw(reply, explained) {
   remember(reply.hits);
   drawNotes($("notes"), reply);
   drawParse($("parse"), reply, explained);
+  drawScopes($("scopes"), reply);
   const actions = {
     load: loadDocument,
     more: (id) => like("positive", "negative", id),
@@ -216,7 +217,7 @@ function onKey(event) {
     $("query").select();
   } else if (event.key === "Escape") {
     const open = at?.closest(".hit")?.querySelector('button.title[aria-expanded="true"]');
-    const panel = at?.closest(".panels details[open]");
+    const panel = at?.closest("#options[open], #filters[open]");
     if (open) open.click();
     else if (panel) panel.open = false;
     else if (isBox && at.value) at.value = "";
@@ -265,6 +266,8 @@ function drawFields() {
   const names = facets.facets.map((facet) => facet.field);
   if (names.length) $("holds").textContent = `This index holds ${plural(facets.documents, "document")}, which can be narrowed by ${names.join(", ")}.`;
   drawFacets(facets, shown, state, change);
+  // Beside the results there is room for them.
+  $("filters").open = matchMedia("(min-width: 70rem)").matches;
 }
 
 async function begin() {
@@ -297,6 +300,7 @@ $("search").addEventListener("submit", (event) => {
   if (document.activeElement === $("condition")) addCondition();
   else change({ q: $("query").value });
 });
+$("query").addEventListener("input", () => { $("scopes").hidden = true; });
 $("add-condition").addEventListener("click", addCondition);
 for (const name of SWITCHES) $(name).addEventListener("change", () => change({ q: $("query").value, [name]: $(name).value }));
 $("compare").addEventListener("change", () => change({ compare: $("compare").checked, offset: state.offset }));

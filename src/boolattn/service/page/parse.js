@@ -153,7 +153,7 @@ function sentence(reply, explained) {
   if (reply.is_composed) return `Each part of the query is scored on its own, and the operators combine the scores${confidence}.${ways}`;
   const attention = Object.values(explained.gate).some(Boolean) ? " The operators change the attention in it." : "";
   const parsed = reply.reading !== reply.tree ? ` It was parsed as ${reply.reading}${confidence}.` : "";
-  return `Searched with one vector: ${reply.why_one_vector}.${parsed}${attention}${ways}`;
+  return `Searched as one text: ${reply.why_one_vector}.${parsed}${attention}${ways}`;
 }
 
 const NO_OPERATOR = "no operator was found in it";
@@ -163,6 +163,22 @@ export function drawNotes(list, reply) {
   const notes = [...reply.warnings, ...reply.notes];
   fill(list, notes.map((note) => h("li", {}, note)));
   list.hidden = !notes.length;
+}
+
+// The query as it was typed: what is asked for is underlined, what is excluded struck through.
+export function drawScopes(line, reply) {
+  const points = Array.from(reply.query);
+  const covers = (isExcluded) => (place) =>
+    reply.operands.some((operand) => operand.is_excluded === isExcluded && operand.spans.some(([from, to]) => from <= place && place < to));
+  const [isAsked, isExcluded] = [covers(false), covers(true)];
+  const tagOf = (place) => (isAsked(place) ? "ins" : isExcluded(place) ? "del" : "span");
+  const parts = [];
+  for (let start = 0, end = 0; start < points.length; start = end) {
+    while (end < points.length && tagOf(end) === tagOf(start)) end += 1;
+    parts.push(h(tagOf(start), {}, points.slice(start, end).join("")));
+  }
+  fill(line, parts);
+  line.hidden = !reply.is_composed || !parts.some((part) => part.matches("del"));
 }
 
 export function drawParse(section, reply, explained) {

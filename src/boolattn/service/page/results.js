@@ -57,7 +57,7 @@ function why(hit, system, operands) {
 
 function otherPlace(hit, system) {
   if (!hit.other) return null;
-  const name = system === "boolean" ? "plain vector search" : "with and, or, not";
+  const name = system === "boolean" ? "plain search" : "with and, or, not";
   const words = hit.other.rank ? ordinal(hit.other.rank) : `not in the first ${hit.other.looked}`;
   return h("span", { class: "place" }, `${name}: ${words}`);
 }
@@ -126,8 +126,11 @@ async function toggle(button, panel, hit, load) {
   }
 }
 
+// A document without a title is called by the beginning of its text.
+const nameOf = (hit) => hit.title || (!hit.passage?.[0] && Array.from(hit.text.trim().split("\n")[0]).slice(0, 80).join("")) || hit.id;
+
 const action = (words, hit, act) =>
-  h("button", { type: "button", "aria-label": `${words}: ${hit.title || hit.id}`, onclick: () => act(hit.id) }, words);
+  h("button", { type: "button", "aria-label": `${words}: ${nameOf(hit)}`, onclick: () => act(hit.id) }, words);
 
 function card(hit, system, operands, actions) {
   const name = `${system}-${hit.rank}`;
@@ -141,7 +144,7 @@ function card(hit, system, operands, actions) {
       "aria-controls": `${name}-panel`,
       onclick: () => toggle(button, panel, hit, actions.load),
     },
-    h("span", { dir: "auto" }, hit.title || hit.id),
+    h("span", { dir: "auto" }, nameOf(hit)),
   );
   return h(
     "li",
@@ -153,7 +156,7 @@ function card(hit, system, operands, actions) {
       h("h3", {}, button),
       system === "boolean" ? doubt(hit, operands) : null,
     ),
-    snippet(hit),
+    nameOf(hit) === hit.text.trim() ? null : snippet(hit),
     metadata(hit),
     h(
       "div",
@@ -172,7 +175,7 @@ export function drawList(section, system, list, operands, actions) {
     h(
       "div",
       { class: "heading" },
-      h("h2", { id: `${system}-title` }, system === "boolean" ? "With and, or, not" : "Plain vector search"),
+      h("h2", { id: `${system}-title` }, system === "boolean" ? "With and, or, not" : "Plain search"),
       h("p", { class: "hint" }, list.label.replace(", one vector", "")),
     ),
     list.hits.length
