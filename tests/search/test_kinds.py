@@ -116,6 +116,13 @@ def test_the_corpus_says_which_sense_is_meant(retriever):
         assert found(searcher, "everything NOT bat") == left
 
 
+def test_the_positive_part_says_which_sense_is_meant(retriever):
+    """Herbs are plants, and most vegetables are such; beside dishes they are food."""
+    texts = ["Tomatoes with milk.", "Rice with milk.", "Spinach with milk and parsley."]
+    searcher = Searcher.from_texts(texts, retriever)
+    assert {hit.text for hit in searcher.search("milk without herbs", mode="plain")} == {*texts[:2]}
+
+
 def test_a_users_kinds_are_used_and_kept(retriever, folder):
     kinds = {"winter food": ["stew"], "dairy": ["oats"], "not dairy": ["mascarpone"]}
     Searcher.build(folder, documents(), retriever, kinds=kinds)

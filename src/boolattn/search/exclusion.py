@@ -125,7 +125,10 @@ class Exclusion:
             return senses[0] if senses else ()
         counts = [max(self._reader.frequencies(tags)) for tags in senses]
         classes = [self._kinds.class_of(tags[0]) for tags in senses]
-        votes = [self._positive_classes[name] if n else 0 for name, n in zip(classes, counts)]
+        votes = [
+            self._positive_classes[name] if n else 0
+            for name, n in zip(classes, counts, strict=True)
+        ]
         best = max(range(len(senses)), key=lambda row: (votes[row], counts[row], -row))
         for row, (name, n) in enumerate(zip(classes, counts, strict=True)):
             if name == _FOOD and votes[row] == votes[best] and n >= _IS_FOOD * counts[best]:

@@ -1,4 +1,4 @@
-"""The options of a search."""
+"""The options of a search, and the settings of a new store."""
 
 from __future__ import annotations
 
@@ -44,6 +44,35 @@ class SearchOptions:
 
 #: What other libraries call ``k``.
 _NAMES_OF_K = frozenset(("limit", "max_results", "n", "n_results", "size", "top", "top_k", "topk"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexSettings:
+    """Settings of a new store."""
+
+    model: str = ""  # what to load to search it, for the store to remember
+    words: bool = True  # whether to index words too, for hybrid search
+    vectors: str = ""  # how neighbours are searched: exact, hnsw; left out, the store's way
+    precision: str = "float32"  # of stored vectors; or float16, int8
+    kinds: Mapping[str, Any] | None = None  # lists of things by their kind, besides the known ones
+    #: Maximum number of tokens of a passage; left out, what the model reads; 0: never cut.
+    passages: int | None = None
+    segment_size: int | None = None  # documents written at once: the most that a killed build loses
+    batch_size: int | None = None  # documents encoded at once; left out, chosen for the device
+    replace: bool = False  # whether to replace a store that is there
+    resume: bool = False  # whether to go on with a build that was stopped
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in ("segment_size", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} must be at least 1, got {value}")
+        if self.passages is not None and self.passages < 0:
+            raise ConfigError(f"passages must be at least 0, got {self.passages}")
+        for name, things in (self.kinds or {}).items():
+            if not isinstance(things, list | tuple) or not all(isinstance(t, str) for t in things):
+                raise ConfigError(f"kinds: {name!r} must be a list of names, got {things!r}")
 
 
 def read_options(options: Mapping[str, Any], k: int) -> SearchOptions:

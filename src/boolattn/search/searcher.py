@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import weakref
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +21,11 @@ from boolattn.query.parser import SHIPPED as SHIPPED_PARSER
 from boolattn.query.parser import load_parser
 from boolattn.query.reading import check_queries
 from boolattn.search.documents import as_documents
-from boolattn.search.options import read_options
+from boolattn.search.options import IndexSettings, read_options
 from boolattn.search.overview import Overview
 from boolattn.search.pipeline import Pipeline
 from boolattn.search.reranking import as_reranker, rerank
-from boolattn.settings import build, check_types, checked
+from boolattn.settings import build, checked
 from boolattn.stores.address import create_store, open_store
 from boolattn.stores.base import Store
 from boolattn.stores.filters import Filter
@@ -35,7 +35,7 @@ from boolattn.stores.settings import StoreSettings, check_model
 from boolattn.stores.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from boolattn.data.records import Document
     from boolattn.query.parser import Parser
@@ -43,35 +43,6 @@ if TYPE_CHECKING:
     from boolattn.search.overview import Example, Facet
     from boolattn.search.result import SearchResult
     from boolattn.stores.writer import Encode
-
-
-@dataclass(frozen=True, kw_only=True)
-class IndexSettings:
-    """Settings of a new store."""
-
-    model: str = ""  # what to load to search it, for the store to remember
-    words: bool = True  # whether to index words too, for hybrid search
-    vectors: str = ""  # how neighbours are searched: exact, hnsw; left out, the store's way
-    precision: str = "float32"  # of stored vectors; or float16, int8
-    kinds: Mapping[str, Any] | None = None  # lists of things by their kind, besides the known ones
-    #: Maximum number of tokens of a passage; left out, what the model reads; 0: never cut.
-    passages: int | None = None
-    segment_size: int | None = None  # documents written at once: the most that a killed build loses
-    batch_size: int | None = None  # documents encoded at once; left out, chosen for the device
-    replace: bool = False  # whether to replace a store that is there
-    resume: bool = False  # whether to go on with a build that was stopped
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        for name in ("segment_size", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} must be at least 1, got {value}")
-        if self.passages is not None and self.passages < 0:
-            raise ConfigError(f"passages must be at least 0, got {self.passages}")
-        for name, things in (self.kinds or {}).items():
-            if not isinstance(things, list | tuple) or not all(isinstance(t, str) for t in things):
-                raise ConfigError(f"kinds: {name!r} must be a list of names, got {things!r}")
 
 
 class Searcher:

@@ -83,7 +83,7 @@ def analyzer() -> Analyzer:
 def operand_terms(text: str) -> list[str]:
     """Return the words of an operand that say what it is about; all, where none does.
 
-    >>> operand_terms("something sweet"), operand_terms("something")
+    >>> operand_terms("recipes with something sweet"), operand_terms("something")
     (['sweet'], ['someth'])
     """
     terms = terms_of(text)
