@@ -25,9 +25,8 @@ _FILLER = """
     have having idea ideas include includes including involve involving kind kinds like likes look
     looking made make making need nice please recommend show some something sort sorts stuff suggest
     tell thing things want wants which
-    app apps application applications article articles countries country dish dishes document
-    documents film films meal meals movie movies paper papers program programs recipe recipes
-    software tool tools
+    article articles countries country dish dishes film films meal meals movie movies paper papers
+    program programs recipe recipes
 """
 _TERM = re.compile(r"[^\W_]+")
 #: Scripts written without spaces: each character becomes a word.
