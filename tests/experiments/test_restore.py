@@ -16,6 +16,7 @@ def test_the_restored_parser_parses_as_the_shipped_one(tmp_path):
     check_agreement(ParserModel.load(tmp_path / "parser"), load_parser("shipped"), TEXTS)
 
 
+@pytest.mark.slow
 def test_weights_in_a_wrong_place_are_refused(tmp_path, monkeypatch):
     query, key, value, *rest = module._OF_LAYER
     monkeypatch.setattr(module, "_OF_LAYER", (value, query, key, *rest))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from boolattn.errors import ConfigError
-from boolattn.training.losses import cue_loss, gate_loss, scope_loss, softmax_loss, triplet_loss
+from boolattn.training.losses import cue_loss, gate_loss, scope_loss, softmax_loss
 
 LOG2 = math.log(2)
 
@@ -48,14 +48,6 @@ def test_scope_loss_asks_every_head_where_the_operator_is():
     perfect = torch.where(labels.transpose(1, 2)[..., None] == 1, 100.0, -100.0).expand_as(heads)
     both = scope_loss([heads, perfect], labels, torch.ones(1, 1), mask)
     assert both.item() == pytest.approx((right + wrong) / 4)
-
-
-def test_triplet_loss_is_euclidean_with_a_margin():
-    anchor = torch.tensor([[0.0, 0.0], [0.0, 0.0]])
-    positive = torch.tensor([[3.0, 4.0], [1.0, 0.0]])
-    negative = torch.tensor([[0.0, 2.0], [0.0, 9.0]])
-    # 5 - 2 + 1 = 4, and 1 - 9 + 1 < 0.
-    assert triplet_loss(anchor, positive, negative).item() == pytest.approx(2, abs=1e-4)
 
 
 def _softmax(blocked, **options):

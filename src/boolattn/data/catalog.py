@@ -1,16 +1,17 @@
-"""The catalogue of data sets (catalog.toml), and how each is opened by name.
-
-A loader is imported when its data set is opened.
-"""
+"""The catalogue of data sets (catalog.toml), and how each is opened by name."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from boolattn.data.beir import read_beir
+from boolattn.data.boolquestions import load_boolquestions
+from boolattn.data.built import domains, taxa
+from boolattn.data.pairs import read_pairs
+from boolattn.data.quest import load_quest, load_quest_intro
 from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import cache_folder, checkout_module
@@ -90,41 +91,23 @@ def _folder(name: str, folder: Path | None, cached: str) -> Path:
 
 
 def _open_quest(options: DataOptions) -> Dataset:
-    from boolattn.data.quest import load_quest
-
     usual = ("train", "val", "test")
     # The augmented queries are many, and read only where they are asked for.
     return load_quest(options.folder, splits=[*usual, *({"train_aug"} & {*options.splits})])
 
 
 def _open_quest_intro(options: DataOptions) -> Dataset:
-    from boolattn.data.quest import load_quest_intro
-
     quest = load_quest_intro(_folder("quest-intro", options.folder, "quest-intro"))
-    module = checkout_module("experiments.quest_queries")
+    module = checkout_module("benchmark_data.quest_queries")
     if not quest.categories or module is None:
         if options.tell and quest.categories:
-            options.tell("no generated splits: experiments/ of the source repository makes them")
+            options.tell("no generated splits: benchmark_data/ of the source repository makes them")
         return quest
     generated: Dataset = module.with_generated(quest, seed=options.seed)
     return generated
 
 
-def _open_boolquestions(collection: str, options: DataOptions) -> Dataset:
-    from boolattn.data.boolquestions import load_boolquestions
-
-    return load_boolquestions(collection, options.folder)
-
-
-def _open_beir(options: DataOptions) -> Dataset:
-    from boolattn.data.beir import read_beir
-
-    return read_beir(_named_path("beir", options))
-
-
 def _open_taxa(options: DataOptions) -> Dataset:
-    from boolattn.data.built import taxa
-
     folder = options.folder or taxa_folder(options.size)
     if options.folder is None and not folder.is_dir():
         build_taxa(folder, options)
@@ -133,9 +116,7 @@ def _open_taxa(options: DataOptions) -> Dataset:
 
 def taxa_folder(size: str) -> Path:
     """Return the cache folder of the taxa benchmark; its name changes with the wordings."""
-    from boolattn.data.built.taxa import FORMAT, WORDINGS_SHA256
-
-    return cache_folder() / f"{FORMAT}-{size}-{WORDINGS_SHA256[:8]}"
+    return cache_folder() / f"{taxa.FORMAT}-{size}-{taxa.WORDINGS_SHA256[:8]}"
 
 
 def build_taxa(folder: Path, options: DataOptions) -> None:
@@ -147,8 +128,6 @@ def build_taxa(folder: Path, options: DataOptions) -> None:
 
 
 def _open_domains(options: DataOptions) -> Dataset:
-    from boolattn.data.built import domains
-
     folder = options.folder or domains_folder(options)
     if options.folder is None and not folder.is_dir():
         build_domains(folder, options)
@@ -157,9 +136,7 @@ def _open_domains(options: DataOptions) -> Dataset:
 
 def domains_folder(options: DataOptions) -> Path:
     """Return the cache folder of the domains benchmark; its name changes with the wordings."""
-    from boolattn.data.built.domains import FORMAT, WORDINGS_SHA256
-
-    words = (FORMAT, options.size, *options.only, WORDINGS_SHA256[:8])
+    words = (domains.FORMAT, options.size, *options.only, domains.WORDINGS_SHA256[:8])
     return cache_folder() / "-".join(words)
 
 
@@ -181,12 +158,6 @@ def _builder(name: str) -> Any:  # noqa: ANN401 - a module outside the wheel
     return module
 
 
-def _open_pairs(options: DataOptions) -> Dataset:
-    from boolattn.data.pairs import read_pairs
-
-    return read_pairs(_named_path("pairs", options))
-
-
 def _named_path(name: str, options: DataOptions) -> Path:
     if options.folder is None:
         raise DataError(f"name the folder of {name} with --from, or --data of evaluate")
@@ -198,8 +169,8 @@ _OPENERS: Mapping[str, Callable[[DataOptions], Dataset]] = {
     "domains": _open_domains,
     "quest": _open_quest,
     "quest-intro": _open_quest_intro,
-    "boolquestions-msmarco": partial(_open_boolquestions, "MSMARCO"),
-    "boolquestions-nq": partial(_open_boolquestions, "NaturalQuestions"),
-    "beir": _open_beir,
-    "pairs": _open_pairs,
+    "boolquestions-msmarco": lambda options: load_boolquestions("MSMARCO", options.folder),
+    "boolquestions-nq": lambda options: load_boolquestions("NaturalQuestions", options.folder),
+    "beir": lambda options: read_beir(_named_path("beir", options)),
+    "pairs": lambda options: read_pairs(_named_path("pairs", options)),
 }

@@ -1,16 +1,17 @@
-"""The losses: cue, scope and gate for the heads, triplet and softmax for the vectors."""
+"""The losses: cue, scope and gate for the heads, softmax for the vectors."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import torch
+from sentence_transformers.util import cos_sim, dot_score
 from torch.nn import functional as F
 
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor
 
@@ -58,28 +59,8 @@ def scope_loss(logits: Sequence[Tensor], labels: Tensor, has_scope: Tensor, mask
     return torch.stack(losses).mean()
 
 
-def triplet_loss(
-    anchor: Tensor, positive: Tensor, negative: Tensor, *, margin: float = 1
-) -> Tensor:
-    r"""Keep the positive nearer than the negative by a margin, in Euclidean distance.
-
-    .. math:: \frac{1}{B} \sum_b \max(0, \|a - p\| - \|a - n\| + \mu)
-    """
-    near = F.pairwise_distance(anchor.float(), positive.float())
-    far = F.pairwise_distance(anchor.float(), negative.float())
-    return F.relu(near - far + margin).mean()
-
-
-def cosine(queries: Tensor, documents: Tensor) -> Tensor:
-    """Cosine of every pair. ``(batch, dim)``, ``(documents, dim)`` -> ``(batch, documents)``."""
-    return F.normalize(queries, dim=-1) @ F.normalize(documents, dim=-1).T
-
-
-#: Similarities of every pair, by name.
-SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "cosine": cosine,
-    "dot": lambda queries, documents: queries @ documents.T,
-}
+#: Similarities of every pair, by name. ``(batch, dim)``, ``(documents, dim)`` -> both counts.
+SIMILARITIES = {"cosine": cos_sim, "dot": dot_score}
 
 
 def softmax_loss(

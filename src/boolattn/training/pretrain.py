@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from boolattn.attention.gate import LearnedGate, learned_gate
 from boolattn.plugin.install import plugin_of
@@ -22,7 +23,7 @@ from boolattn.training.batches.sentences import (
     SentenceBatch,
 )
 from boolattn.training.loop import Loop, LoopSettings, decay_groups, fast_products
-from boolattn.training.losses import cue_loss, gate_loss, scope_loss, triplet_loss
+from boolattn.training.losses import cue_loss, gate_loss, scope_loss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -172,8 +173,8 @@ class Pretrainer:
             losses["scope"] = settings.scope_weight * loss
         if triplets is not None:
             *_, last = self._forward(triplets, by_label=not self.is_learned)
-            vectors = pool(last, triplets.mask, self.pooling).chunk(len(_TRIPLET))
-            loss = triplet_loss(*vectors, margin=settings.margin)
+            anchor, same, other = pool(last, triplets.mask, self.pooling).float().chunk(3)
+            loss = F.triplet_margin_loss(anchor, same, other, margin=settings.margin)
             losses["triplet"] = settings.triplet_weight * loss
         return losses
 

@@ -8,30 +8,34 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_all_start_methods
 from typing import TYPE_CHECKING, Any
 
 import torch
+from accelerate.utils import send_to_device
+from sentence_transformers.util import all_gather_with_grad
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Subset
 
+from boolattn.encoder.card import Card
 from boolattn.encoder.packed import can_pack
+from boolattn.encoder.tower_storage import save_towers
 from boolattn.errors import ConfigError
+from boolattn.files import atomic_folder
 from boolattn.training.graphs.capture import capture
 from boolattn.training.loop import Loop, LoopSettings, parameter_groups
 from boolattn.training.losses import softmax_loss
 from boolattn.training.run_folder import (
-    copy_folder,
     last_checkpoint,
     load_checkpoint,
-    save_model,
     step_of,
     write_checkpoint,
 )
-from boolattn.training.tower_pass import TowerPass, gather
+from boolattn.training.tower_pass import TowerPass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -126,7 +130,8 @@ class RetrievalTraining:
         metrics = _summary(self.history)
         if is_main_process():
             if settings.keep == "best" and self.run.best.is_dir():
-                copy_folder(self.run.best, self.run.model)
+                with atomic_folder(self.run.model, replace=True) as draft:
+                    shutil.copytree(self.run.best, draft, dirs_exist_ok=True)
             else:
                 self.save(self.run.model)
             self.run.finish(metrics, self.history)
@@ -136,13 +141,15 @@ class RetrievalTraining:
 
     def losses(self, batch: Features) -> dict[str, Tensor]:
         """Compute the loss of this process's queries over every process's documents."""
-        inputs = _moved(batch, self.device)
+        inputs: Features = send_to_device(batch, self.device, non_blocking=True)
         targets, blocked = inputs.pop("targets"), inputs.pop("blocked")
         is_half = self.preset.train.use_bf16 and self.device.type == "cuda"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=is_half):
             queries, documents, *scope = self.model(**inputs)
         similarity, scale = self.preset.model.similarity, self.preset.train.scale
-        documents = gather(documents.float())
+        documents = documents.float()
+        if is_distributed():
+            documents = all_gather_with_grad(documents)
         options: dict[str, Any] = {"similarity": similarity, "scale": scale}
         loss = softmax_loss(queries.float(), documents, targets, blocked, **options)
         if scope:
@@ -182,8 +189,10 @@ class RetrievalTraining:
             logger.info("step %d of %d: %s", step, len(self.steps), words)
 
     def save(self, folder: Path) -> None:
-        """Save the model as it is now, atomically."""
-        save_model(self.towers, folder, self.preset, command=self.command)
+        """Save the model as it is now with its card, atomically."""
+        data = self.preset.data
+        trained_on = f"{data.name}, split {data.train}, preset {self.preset.name}"
+        save_towers(self.towers, folder, card=Card(data=trained_on, command=self.command))
 
     def _loader(self, start: int) -> DataLoader[Features]:
         """Yield the steps in order; each process takes its own share of each."""
@@ -247,16 +256,6 @@ def _device() -> torch.device:
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     torch.cuda.set_device(device)
     return device
-
-
-def _moved(values: Any, device: torch.device) -> Any:  # noqa: ANN401 - nested tensors
-    """Move the tensors of nested dicts and lists to a device."""
-    match values:
-        case dict():
-            return {name: _moved(value, device) for name, value in values.items()}
-        case list():
-            return [_moved(value, device) for value in values]
-    return values.to(device, non_blocking=True)
 
 
 def _summary(history: list[dict[str, float]]) -> dict[str, float]:

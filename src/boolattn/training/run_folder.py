@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import json
 import platform
-import shutil
 import subprocess
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -23,16 +22,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from boolattn.encoder.card import Card
-from boolattn.encoder.tower_storage import save_towers
 from boolattn.errors import ConfigError, DataError
-from boolattn.files import atomic_file, atomic_folder, text_hash
+from boolattn.files import atomic_file, text_hash
 from boolattn.training.preset_files import make_preset, saved_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sentence_transformers import SentenceTransformer
     from torch import Tensor, nn
 
     from boolattn.data.records import Dataset
@@ -121,20 +117,6 @@ def write_json(path: Path, values: Any) -> None:  # noqa: ANN401 - anything JSON
     """Write JSON, atomically."""
     with atomic_file(path) as handle:
         handle.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
-
-
-def save_model(
-    towers: SentenceTransformer, folder: Path, preset: Preset, *, command: str = ""
-) -> None:
-    """Save towers with their card, atomically."""
-    data = f"{preset.data.name}, split {preset.data.train}, preset {preset.name}"
-    save_towers(towers, folder, card=Card(data=data, command=command))
-
-
-def copy_folder(source: Path, folder: Path) -> None:
-    """Copy a saved model, atomically."""
-    with atomic_folder(folder, replace=True) as draft:
-        shutil.copytree(source, draft, dirs_exist_ok=True)
 
 
 def data_hashes(dataset: Dataset) -> dict[str, str]:

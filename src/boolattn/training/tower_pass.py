@@ -1,11 +1,11 @@
-"""The forward pass of both towers, and the exchange of vectors between processes."""
+"""The forward pass of both towers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from boolattn.encoder.packed import encode_packed
 from boolattn.encoder.towers import query_encoder
@@ -84,30 +84,4 @@ def encode(towers: SentenceTransformer, features: Features, task: str) -> Tensor
     # The task is given twice: the router reads the argument, and Bool-BERT, which encodes
     # documents without BoolAttn, the features. A copy, because modules write results into it.
     vectors: Tensor = towers({**features, "task": task}, task=task)["sentence_embedding"]
-    return vectors
-
-
-class _Gather(torch.autograd.Function):
-    """All processes' vectors; gradients flow back to the process each came from."""
-
-    @staticmethod
-    def forward(_context: Any, vectors: Tensor) -> Tensor:  # noqa: ANN401 - torch's own
-        gathered = [torch.empty_like(vectors) for _ in range(distributed.get_world_size())]
-        distributed.all_gather(gathered, vectors.contiguous())
-        return torch.cat(gathered)
-
-    @staticmethod
-    def backward(_context: Any, gradient: Tensor) -> Tensor:  # noqa: ANN401
-        total = gradient.clone(memory_format=torch.contiguous_format)
-        distributed.all_reduce(total)
-        share = len(total) // distributed.get_world_size()
-        start = distributed.get_rank() * share
-        return total[start : start + share]
-
-
-def gather(vectors: Tensor) -> Tensor:
-    """Return the vectors of all processes, in their order. Shape ``(processes * n, dim)``."""
-    if distributed.is_available() and distributed.is_initialized():
-        gathered: Tensor = _Gather.apply(vectors)  # type: ignore[no-untyped-call]
-        return gathered
     return vectors

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from boolattn.encoder.packed import pack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -80,40 +80,23 @@ class Tokens:
             for row, ids in zip(part, encoded["input_ids"], strict=True):
                 self._ids[row] = np.array(ids, dtype=np.int32)
 
-    def lengths(self, rows: Sequence[int]) -> list[int]:
-        """Count the tokens of some texts."""
-        return [len(ids) for ids in self._get(rows)]
-
     def features(self, rows: Sequence[int]) -> Features:
         """Return some texts as one padded batch."""
         return self._padding(self._get(rows))
 
-    def by_length(
-        self, rows: Sequence[int], size: int
-    ) -> Iterator[tuple[NDArray[np.int64], Features]]:
-        """Yield batches of texts of similar length, each with its positions in ``rows``."""
-        order = np.argsort(self.lengths(rows), kind="stable")
-        for start in range(0, len(order), size):
-            chosen = order[start : start + size]
-            yield chosen, self.features([rows[position] for position in chosen])
-
     def chunks(self, rows: Sequence[int], size: int) -> tuple[list[Features], Tensor]:
-        """Return batches of similar length, and each text's place in them laid end to end.
+        """Return batches of similar length, and each text's position in them laid end to end.
 
         With a ``size`` of 0 it is one batch without padding.
         """
+        ids = self._get(rows)
         if not size:
-            packed = pack(self._get(rows), self._padding.token)
-            return [packed], torch.arange(len(rows))
-        batches = list(self.by_length(rows, size))
-        places = original_order([chosen for chosen, _ in batches])
-        return [features for _, features in batches], places
+            return [pack(ids, self._padding.token)], torch.arange(len(rows))
+        order = np.argsort([len(text) for text in ids], kind="stable")
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        features = [self._padding([ids[index] for index in batch]) for batch in batches]
+        return features, torch.from_numpy(np.argsort(order))
 
     def _get(self, rows: Sequence[int]) -> list[NDArray[np.int32]]:
         self.fill(rows)
         return [ids for row in rows if (ids := self._ids[row]) is not None]
-
-
-def original_order(chosen: Sequence[NDArray[np.int64]]) -> Tensor:
-    """Return the index that puts results of :meth:`Tokens.by_length` back into order."""
-    return torch.from_numpy(np.argsort(np.concatenate(chosen)))
