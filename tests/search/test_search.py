@@ -414,9 +414,9 @@ def many_texts(n, seed):
     return [f"{' '.join(listed)} {number}" for number, listed in enumerate(words)]
 
 
-@pytest.mark.parametrize("hybrid", [False, True])
-def test_documents_that_are_passed_over_change_nothing(retriever, monkeypatch, hybrid):
-    # No two similarities are equal: of equal ones any may be on a shortlist.
+@pytest.fixture(scope="module")
+def unequal(retriever):
+    """Many documents; no two similarities are equal, of which any may be on a shortlist."""
     noises = np.random.default_rng(1).standard_normal((997, retriever.dimension)) / 100
 
     def embed(texts):
@@ -424,7 +424,11 @@ def test_documents_that_are_passed_over_change_nothing(retriever, monkeypatch, h
         noise = [noises[n % 997] + noises[n // 997 % 997] for n in numbers]
         return retriever.encode_documents(texts) + np.array(noise, np.float32)
 
-    searcher = Searcher.from_texts(many_texts(4000, seed=0), embed, parser=None)
+    return Searcher.from_texts(many_texts(4000, seed=0), embed, parser=None)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_documents_that_are_passed_over_change_nothing(unequal, monkeypatch, hybrid):
     first, second, third, fourth = word_model.WORDS[3:7]
     queries = [
         f"{first} AND {second}",
@@ -443,12 +447,12 @@ def test_documents_that_are_passed_over_change_nothing(retriever, monkeypatch, h
     proved = Fitted.is_complete
     monkeypatch.setattr(Fitted, "is_complete", is_complete)
     options = {"k": 20, "hybrid": hybrid, "mode": "explicit"}
-    right = searcher.search_many(queries, **options)
+    right = unequal.search_many(queries, **options)
     assert proofs == []
     monkeypatch.setattr(candidates, "_MANY", 1000)
     for n_near in (150, 1500):
         monkeypatch.setattr(candidates, "_NEAR", n_near)
-        results = searcher.search_many(queries, **options)
+        results = unequal.search_many(queries, **options)
         for result, expected in zip(results, right, strict=True):
             scores = [hit.score for hit in expected.hits]
             assert [hit.score for hit in result.hits] == pytest.approx(scores, abs=1e-3), (
