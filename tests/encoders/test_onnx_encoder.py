@@ -60,6 +60,28 @@ def test_a_text_has_the_same_vector_alone_and_among_others(shipped):
     assert np.array_equal(one_thread.encode_documents(TEXTS), together)
 
 
+def test_the_last_queries_and_operands_are_remembered(shipped, monkeypatch):
+    model = OnnxEncoder(shipped.folder, shipped.manifest)
+    expected = model.encode_documents(TEXTS)
+    monkeypatch.setattr("boolattn.encoders.onnx_encoder.MAX_REMEMBERED", 3)
+    runs, run = [], model._run
+    monkeypatch.setattr(model, "_run", lambda *given: runs.append(list(given[1])) or run(*given))
+    first, *others = TEXTS
+    for encode in (model.encode_queries, model.encode_operands):
+        vectors = encode([first, first])
+        assert np.array_equal(vectors, expected[[0, 0]])
+        vectors[:] = 0  # a copy
+    model.encode_operands(others)
+    assert np.array_equal(model.encode_operands([first])[0], expected[0])  # forgotten meanwhile
+    long = "moths " * 100
+    assert np.array_equal(model.encode_queries([long]), model.encode_queries([long]))
+    assert [texts for texts in runs if texts] == [[first], others, [first], [long], [long]]
+    assert model.encode_operands([]).shape == (0, model.dimension)
+    assert model.encodes_alike
+    with pytest.raises(ConfigError, match="must be a list of texts"):
+        model.encode_queries("moths")
+
+
 def test_a_text_without_tokens_is_no_error(shipped, monkeypatch):
     bare = runtime.open_tokenizer(shipped.folder / "tokenizer.json", 64)
     bare.post_processor = TemplateProcessing(single="$A", special_tokens=[])

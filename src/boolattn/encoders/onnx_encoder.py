@@ -28,6 +28,8 @@ from boolattn.encoders.onnx_storage import (
 )
 from boolattn.errors import ConfigError, DataError
 from boolattn.query.runtime import (
+    MAX_CHARACTERS,
+    MAX_REMEMBERED,
     check_runtime,
     default_threads,
     open_graph,
@@ -66,6 +68,7 @@ class OnnxEncoder(Encoder):
         self._sessions: dict[str, Any] = {}
         self._tokenizers: dict[int, Tokenizer] = {}
         self._lock = Lock()
+        self._recent: dict[tuple[str, str], Array] = {}  # by graph and text, the oldest first
 
     @classmethod
     def load(
@@ -110,19 +113,22 @@ class OnnxEncoder(Encoder):
         return self.manifest.gate
 
     @property
+    def encodes_alike(self) -> bool:
+        """Whether one graph encodes queries and operands."""
+        return self.manifest.graphs.get(QUERY) == self.manifest.graphs.get(OPERAND)
+
+    @property
     def max_tokens(self) -> int:
         """Most tokens of a document."""
         return self.manifest.document_length
 
     def encode_queries(self, texts: Sequence[str]) -> Array:
         """Encode whole queries, with BoolAttn if the model has it."""
-        prompt, length = self.manifest.query_prompt, self.manifest.query_length
-        return self._vectors(QUERY, texts, prompt, length)
+        return self._remembered(QUERY, texts)
 
     def encode_operands(self, texts: Sequence[str]) -> Array:
         """Encode operands: queries with every gate closed."""
-        prompt, length = self.manifest.query_prompt, self.manifest.query_length
-        return self._vectors(OPERAND, texts, prompt, length)
+        return self._remembered(OPERAND, texts)
 
     def encode_documents(
         self,
@@ -135,6 +141,24 @@ class OnnxEncoder(Encoder):
         prompt, length = self.manifest.document_prompt, self.manifest.document_length
         return self._vectors(DOCUMENT, texts, prompt, length, progress)
 
+    def _remembered(self, task: str, texts: Sequence[str]) -> Array:
+        """Encode queries or operands; people repeat them, so the last vectors are remembered."""
+        _check_list(texts)
+        graph = self.manifest.graphs.get(task, "")
+        vectors = {text: self._recent.get((graph, text)) for text in texts}
+        new = [text for text, vector in vectors.items() if vector is None]
+        prompt, length = self.manifest.query_prompt, self.manifest.query_length
+        vectors.update(zip(new, self._vectors(task, new, prompt, length), strict=True))
+        with self._lock:
+            for text, vector in vectors.items():
+                self._recent.pop((graph, text), None)
+                if vector is not None and len(text) <= MAX_CHARACTERS:
+                    self._recent[graph, text] = vector
+            while len(self._recent) > MAX_REMEMBERED:
+                del self._recent[next(iter(self._recent))]
+        rows = [vectors[text] for text in texts]
+        return np.array(rows, np.float32).reshape(len(texts), self.dimension)
+
     def _vectors(
         self,
         task: str,
@@ -143,8 +167,7 @@ class OnnxEncoder(Encoder):
         length: int,
         progress: Callable[[int], None] = ignore,
     ) -> Array:
-        if isinstance(texts, str):
-            raise ConfigError("texts must be a list of texts, got one text")
+        _check_list(texts)
         vectors = np.zeros((len(texts), self.dimension), np.float32)
         worded = [prompt + text for text in texts] if prompt else texts
         for row, vector in enumerate(self._run(task, worded, length)):
@@ -202,3 +225,8 @@ class OnnxEncoder(Encoder):
             if length not in self._tokenizers:
                 self._tokenizers[length] = open_tokenizer(self.folder / TOKENIZER, length)
             return self._tokenizers[length]
+
+
+def _check_list(texts: Sequence[str]) -> None:
+    if isinstance(texts, str):
+        raise ConfigError("texts must be a list of texts, got one text")
