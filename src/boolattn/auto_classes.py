@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import sys
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -23,8 +22,11 @@ logger = logging.getLogger(__name__)
 AUTO = "transformers.models.auto.modeling_auto"  # the module of ``AutoModel``
 
 
-class _Hook(MetaPathFinder, Loader):
-    """Finds and loads one module as others do, then registers Bool-BERT."""
+class _Hook:
+    """Finds and loads one module as others do, then registers Bool-BERT.
+
+    Without the base classes of ``importlib.abc``, whose import takes longer than all the rest.
+    """
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None
@@ -35,7 +37,7 @@ class _Hook(MetaPathFinder, Loader):
         sys.meta_path.remove(self)
         spec = find_spec(name)
         if spec is not None and spec.loader is not None:
-            self._loader, spec.loader = spec.loader, self
+            self._loader, spec.loader = spec.loader, self  # type: ignore[assignment]
         return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from boolattn import TorchEncoder
@@ -83,9 +84,10 @@ def test_the_last_queries_and_operands_are_remembered(shipped, monkeypatch):
 
 
 def test_a_text_without_tokens_is_no_error(shipped, monkeypatch):
-    bare = runtime.open_tokenizer(shipped.folder / "tokenizer.json", 64)
+    bare = Tokenizer.from_file(str(shipped.folder / "tokenizer.json"))
     bare.post_processor = TemplateProcessing(single="$A", special_tokens=[])
-    monkeypatch.setattr(shipped, "_tokenizer", lambda _length: bare)
+    opened = runtime.SharedTokenizer(bare)
+    monkeypatch.setattr("boolattn.encoders.onnx_encoder.open_tokenizer", lambda _path: opened)
     assert not shipped.encode_documents([""]).any()
     assert shipped.encode_documents(["moths"]).any()
 
@@ -223,7 +225,7 @@ def test_a_manifest_that_is_no_json(copy):
 def test_what_onnxruntime_and_tokenizers_raise_is_one_line(tmp_path):
     for name, opened in (
         ("graph.onnx", runtime.open_graph),
-        ("tokenizer.json", lambda path: runtime.open_tokenizer(path, 8)),
+        ("tokenizer.json", runtime.open_tokenizer),
     ):
         (tmp_path / name).write_bytes(b"nothing")
         with pytest.raises(DataError, match=f"{name}") as caught:

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
-    from tokenizers import Tokenizer
 
     Array = NDArray[np.float32]
 
@@ -66,7 +65,6 @@ class OnnxEncoder(Encoder):
         self.folder, self.manifest = folder, manifest
         self.threads = threads or default_threads()
         self._sessions: dict[str, Any] = {}
-        self._tokenizers: dict[int, Tokenizer] = {}
         self._lock = Lock()
         self._recent: dict[tuple[str, str], Array] = {}  # by graph and text, the oldest first
 
@@ -102,7 +100,7 @@ class OnnxEncoder(Encoder):
     @property
     def digests(self) -> dict[str, str]:
         """The tokenizer, and how texts are prepared; the graphs hold the configuration."""
-        tokenizer = self._tokenizer(self.manifest.document_length)
+        tokenizer = open_tokenizer(self.folder / TOKENIZER).tokenizer
         prepared = [getattr(self.manifest, name) for name in _PREPARATION]
         digest = hashlib.sha256(repr(prepared).encode()).hexdigest()
         return {"tokenizer": vocabulary_sum(tokenizer), "prompt or length": digest}
@@ -183,7 +181,7 @@ class OnnxEncoder(Encoder):
 
     def _run(self, task: str, texts: Sequence[str], length: int) -> Iterator[Array]:
         """Run texts, each alone; yield each one's vector, in order."""
-        session, tokenizer = self._session(task), self._tokenizer(length)
+        session, tokenizer = self._session(task), open_tokenizer(self.folder / TOKENIZER)
         path = self.folder / self.manifest.graphs[task]
 
         def vector_of(encoding: Any) -> Array:  # noqa: ANN401 - an Encoding
@@ -201,7 +199,7 @@ class OnnxEncoder(Encoder):
         pool = ThreadPoolExecutor(threads) if threads > 1 else None
         try:
             for start in range(0, len(texts), _CHUNK):
-                encodings = tokenizer.encode_batch(list(texts[start : start + _CHUNK]))
+                encodings = tokenizer.encode(texts[start : start + _CHUNK], length)
                 yield from (pool.map(vector_of, encodings) if pool else map(vector_of, encodings))
         finally:
             if pool:
@@ -219,12 +217,6 @@ class OnnxEncoder(Encoder):
                 is_bulk = path.name == self.manifest.graphs.get(DOCUMENT)
                 self._sessions[path.name] = open_graph(path, reuses_memory=is_bulk)
             return self._sessions[path.name]
-
-    def _tokenizer(self, length: int) -> Tokenizer:
-        with self._lock:
-            if length not in self._tokenizers:
-                self._tokenizers[length] = open_tokenizer(self.folder / TOKENIZER, length)
-            return self._tokenizers[length]
 
 
 def _check_list(texts: Sequence[str]) -> None:
