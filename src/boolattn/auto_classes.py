@@ -23,10 +23,7 @@ AUTO = "transformers.models.auto.modeling_auto"  # the module of ``AutoModel``
 
 
 class _Hook:
-    """Finds and loads one module as others do, then registers Bool-BERT.
-
-    Without the base classes of ``importlib.abc``, whose import takes longer than all the rest.
-    """
+    """Finds and loads one module as others do, then registers Bool-BERT."""
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None

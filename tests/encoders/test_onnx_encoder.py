@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from boolattn import TorchEncoder
@@ -62,32 +61,35 @@ def test_a_text_has_the_same_vector_alone_and_among_others(shipped):
 
 
 def test_the_last_queries_and_operands_are_remembered(shipped, monkeypatch):
-    model = OnnxEncoder(shipped.folder, shipped.manifest)
-    expected = model.encode_documents(TEXTS)
+    runs = []
     monkeypatch.setattr("boolattn.encoders.onnx_encoder.MAX_REMEMBERED", 3)
-    runs, run = [], model._run
-    monkeypatch.setattr(model, "_run", lambda *given: runs.append(list(given[1])) or run(*given))
-    first, *others = TEXTS
+    monkeypatch.setattr(
+        "boolattn.encoders.onnx_encoder.run_graph",
+        lambda *given: runs.append(given[2]["input_ids"].tolist()) or runtime.run_graph(*given),
+    )
+    model = OnnxEncoder(shipped.folder, shipped.manifest, threads=1)
+    expected = model.encode_documents(TEXTS)
+    [first, *others], (ids, *_) = TEXTS, runs
     for encode in (model.encode_queries, model.encode_operands):
         vectors = encode([first, first])
         assert np.array_equal(vectors, expected[[0, 0]])
         vectors[:] = 0  # a copy
+    assert runs[len(TEXTS) :] == [ids]
     model.encode_operands(others)
-    assert np.array_equal(model.encode_operands([first])[0], expected[0])  # forgotten meanwhile
-    long = "moths " * 100
+    assert np.array_equal(model.encode_operands([first])[0], expected[0])
+    assert runs[-1] == ids  # forgotten meanwhile
+    n_runs, long = len(runs), "moths " * 100
     assert np.array_equal(model.encode_queries([long]), model.encode_queries([long]))
-    assert [texts for texts in runs if texts] == [[first], others, [first], [long], [long]]
+    assert len(runs) == n_runs + 2
     assert model.encode_operands([]).shape == (0, model.dimension)
-    assert model.encodes_alike
     with pytest.raises(ConfigError, match="must be a list of texts"):
         model.encode_queries("moths")
 
 
 def test_a_text_without_tokens_is_no_error(shipped, monkeypatch):
-    bare = Tokenizer.from_file(str(shipped.folder / "tokenizer.json"))
+    bare = runtime.open_tokenizer(shipped.folder / "tokenizer.json", 64)
     bare.post_processor = TemplateProcessing(single="$A", special_tokens=[])
-    opened = runtime.SharedTokenizer(bare)
-    monkeypatch.setattr("boolattn.encoders.onnx_encoder.open_tokenizer", lambda _path: opened)
+    monkeypatch.setattr(shipped, "_tokenizer", lambda _length: bare)
     assert not shipped.encode_documents([""]).any()
     assert shipped.encode_documents(["moths"]).any()
 
@@ -225,7 +227,7 @@ def test_a_manifest_that_is_no_json(copy):
 def test_what_onnxruntime_and_tokenizers_raise_is_one_line(tmp_path):
     for name, opened in (
         ("graph.onnx", runtime.open_graph),
-        ("tokenizer.json", runtime.open_tokenizer),
+        ("tokenizer.json", lambda path: runtime.open_tokenizer(path, 8)),
     ):
         (tmp_path / name).write_bytes(b"nothing")
         with pytest.raises(DataError, match=f"{name}") as caught:

@@ -97,9 +97,9 @@ def test_training_learns_the_operands_and_freezes_what_it_should(folder, base):
 
 def _torch_parses(folder):
     model, found = ParserModel.load(folder), []
-    tokenizer = open_tokenizer(folder / "tokenizer.json")
+    tokenizer = open_tokenizer(folder / "tokenizer.json", 128)
     for text in TEXTS:
-        [encoding] = tokenizer.encode([text], 128)
+        encoding = tokenizer.encode(text)
         ids = torch.tensor([encoding.ids])
         with torch.no_grad():
             logits = model(ids, torch.ones_like(ids))

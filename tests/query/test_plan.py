@@ -128,11 +128,9 @@ def test_the_whole_query_is_encoded_only_where_it_counts(encoder, monkeypatch, q
     [plan] = plan_queries(readings, encoder)
     assert encoded.count(query) == is_encoded
     [expected] = encode([query])
-    # Asked for later, it is the same; ``explain`` asks for it at once.
+    # Asked for later, it is the same.
     assert np.allclose(plan.plain, expected, atol=1e-6)
     assert encoded.count(query) == 1
-    plan_queries(readings, encoder, needs_plain=True)
-    assert encoded.count(query) == 2
 
 
 def test_a_tree_of_too_many_alternatives_is_one_vector(encoder):

@@ -93,12 +93,11 @@ def _app_of(verb: str) -> typer.Typer:
     if verb in ("search", "serve"):
         # Read by numpy: a query has too little work for threads, and would wait for them.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    chosen = copy(app)
     named = [c for c in app.registered_commands if c.callback and c.callback.__name__ == verb]
-    if not named:
-        return app
-    smaller = copy(app)
-    smaller.registered_commands, smaller.registered_groups = named[:1], []
-    return smaller
+    if named:
+        chosen.registered_commands, chosen.registered_groups = named[:1], []
+    return chosen
 
 
 def main() -> None:

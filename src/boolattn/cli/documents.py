@@ -270,19 +270,17 @@ def _progress(path: Path, max_line: float, follow_links: bool) -> Iterator[Calla
 
     from boolattn.stores.document_files import count_documents
 
-    line = TextColumn("{task.description}")
-    columns = (SpinnerColumn(), line, TimeRemainingColumn(), TextColumn("{task.fields[left]}"))
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     is_hidden = not sys.stderr.isatty()
     with Progress(*columns, console=console(stderr=True), disable=is_hidden) as progress:
-        task = progress.add_task("", total=None, left="")
+        task = progress.add_task("", total=None)
 
         def tell(n: int) -> None:
             state = progress.tasks[0]
             done, total = state.completed + n, state.total
-            of_all = f" of {total:,.0f} documents ({min(1, done / total):.0%})" if total else ""
-            speed = f"{done / max(state.elapsed or 0, 1e-9):,.0f} per second"
-            shown = f"{done:,.0f}{of_all or ' documents'}, {speed}"
-            progress.update(task, completed=done, description=shown, left="left" if total else "")
+            share = f" of {total:,.0f} ({min(1, done / total):.0%})" if total else ""
+            shown = f"{done:,.0f} documents{share}, {done / (state.elapsed or 1):,.0f} per second"
+            progress.update(task, completed=done, description=shown)
 
         def count() -> None:
             # Meanwhile documents are encoded; a file with an error ends that, not this.

@@ -51,11 +51,6 @@ class Encoder(ABC):
         """What opens BoolAttn's gate without labels; empty without BoolAttn."""
         return ""
 
-    @property
-    def encodes_alike(self) -> bool:
-        """Whether a text has the same vector as a query and as an operand, in any batch."""
-        return False
-
     @abstractmethod
     def encode_queries(self, texts: Sequence[str]) -> Array:
         """Encode whole queries. Shape ``(texts, dim)``."""

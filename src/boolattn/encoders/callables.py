@@ -137,7 +137,6 @@ class EmbeddingEndpoint:
 
     def __call__(self, texts: list[str]) -> Array:
         """Encode texts in one request."""
-        # What few commands need, and takes a twentieth of their start.
         from http.client import HTTPException
         from urllib.error import HTTPError
         from urllib.request import Request, urlopen

@@ -108,7 +108,7 @@ class Parser:
 
     def is_word(self, text: str) -> bool:
         """Tell whether a word is one of the tokenizer's vocabulary."""
-        return self._open()[1].tokenizer.token_to_id(text) is not None
+        return self._open()[1].token_to_id(text) is not None
 
     @property
     def fingerprint(self) -> str:
@@ -132,7 +132,7 @@ class Parser:
     def _decode(self, text: str) -> ParserOutput:
         """Run the graph."""
         session, tokenizer, values, scales = self._open()
-        [encoding] = tokenizer.encode([mark_operators(text)], self.manifest.max_tokens)
+        encoding = tokenizer.encode(mark_operators(text))
         ids = np.array(encoding.ids, np.int64)
         if not ids.size:
             return ParserOutput()
@@ -155,8 +155,8 @@ class Parser:
                         )
                 except (OSError, SafetensorError) as error:
                     raise DataError(f"{path} cannot be read: {error}; {DAMAGED}") from error
-                tokenizer = open_tokenizer(self.folder / manifest.tokenizer)
-                if (n := tokenizer.tokenizer.get_vocab_size()) > min(len(values), len(scales)):
+                tokenizer = open_tokenizer(self.folder / manifest.tokenizer, manifest.max_tokens)
+                if (n := tokenizer.get_vocab_size()) > min(len(values), len(scales)):
                     raise DataError(
                         f"{path} has {len(values)} word vectors for {n} words; {DAMAGED}"
                     )

@@ -46,10 +46,6 @@ class QueryEncoder(Protocol):
     def dimension(self) -> int:
         """Length of a vector."""
 
-    @property
-    def encodes_alike(self) -> bool:
-        """Whether a text has the same vector as a query and as an operand, in any batch."""
-
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
         """Encode whole queries."""
 
@@ -88,10 +84,7 @@ class Plan:
 
     @cached_property
     def plain(self) -> Vectors:
-        """The vector of the text as typed, or of a tree in words. Shape ``(dim,)``.
-
-        Few composed queries need it: it is encoded when it is asked for.
-        """
+        """The vector of the text as typed, or of a tree in words, which few need. ``(dim,)``."""
         return self.whole()
 
     @property
@@ -190,16 +183,10 @@ def plan_queries(
     readings: Sequence[Reading],
     encoder: QueryEncoder,
     known: Mapping[str, Vectors] | None = None,
-    *,
-    needs_plain: bool = False,
 ) -> list[Plan]:
-    """Encode queries: their wordings in one batch, the operands of all in another, or in the same.
+    """Encode queries: their wordings in one batch, the operands of all in another.
 
-    Args:
-        readings: Of the queries.
-        encoder: Of texts.
-        known: Vectors of documents that are operands, by id.
-        needs_plain: Whether :attr:`Plan.plain` will be asked of every plan.
+    ``known`` has the vectors of documents that are operands, by id.
     """
     for reading in readings:
         _check_operands(reading)
@@ -208,20 +195,14 @@ def plan_queries(
     for reading in readings:
         whole = partial(_plain_vector, reading, encoder, known, encoded)
         plans.append(_limited(_unencoded(reading, whole)))
-    asked = [plan.reading.wording for plan in plans if needs_plain or plan.needs_plain]
+    asked = [plan.reading.wording for plan in plans if plan.needs_plain]
     wordings = list(dict.fromkeys(filter(None, asked)))
     texts = [_operand_texts(p) if p.is_composed or p.is_request else [] for p in plans]
     operands = list(dict.fromkeys(text for part in texts for text in part if text))
-    if encoder.encodes_alike:
-        vectors = encoder.encode_queries([*wordings, *operands])
-        whole_vectors, operand_vectors = vectors[: len(wordings)], vectors[len(wordings) :]
-    else:
-        # An open gate would cost the whole batch its experts.
-        whole_vectors = encoder.encode_queries(wordings)
-        operand_vectors = encoder.encode_operands(operands)
-    encoded.update(zip(wordings, whole_vectors, strict=True))
+    encoded.update(zip(wordings, encoder.encode_queries(wordings), strict=True))
+    # As operands: an open gate would cost the whole batch its experts.
     by_text = {"": np.zeros(encoder.dimension, np.float32)}
-    by_text.update(zip(operands, operand_vectors, strict=True))
+    by_text.update(zip(operands, encoder.encode_operands(operands), strict=True))
     pairs = zip(plans, texts, strict=True)
     return [replace(plan, vectors=_vectors(plan, part, by_text, known)) for plan, part in pairs]
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from functools import lru_cache
 from importlib.metadata import version
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
@@ -15,10 +13,7 @@ from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import check_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
-
-    from tokenizers import Encoding
 
 #: Number of threads; by default as many as there are processors.
 THREADS_VARIABLE = "BOOLATTN_THREADS"
@@ -66,35 +61,17 @@ def run_graph(session: Any, outputs: list[str], inputs: dict[str, Any], path: Pa
     return values
 
 
-class SharedTokenizer:
-    """A tokenizer for all lengths to which texts are cut."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.tokenizer, self._lock = tokenizer, Lock()
-
-    def encode(self, texts: Sequence[str], length: int) -> list[Encoding]:
-        """Tokenise texts, each cut after some tokens."""
-        with self._lock:
-            self.tokenizer.enable_truncation(length)
-            return self.tokenizer.encode_batch(list(texts))
-
-
-def open_tokenizer(path: Path) -> SharedTokenizer:
-    """Open a tokenizer, or return the one that was opened of the same file: opening takes long."""
+def open_tokenizer(path: Path, length: int) -> Tokenizer:
+    """Open a tokenizer that cuts texts after some tokens."""
     check_regular(path)
     try:
-        status = path.stat()
-        return _shared(str(path.resolve()), status.st_mtime_ns, status.st_ino)
+        tokenizer = Tokenizer.from_file(str(path))
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(length)
     except Exception as error:
         reason = str(error).partition("\n")[0]
         raise DataError(f"{path} cannot be opened: {reason}; copy it again") from error
-
-
-@lru_cache(maxsize=4)
-def _shared(path: str, *_stamp: int) -> SharedTokenizer:
-    tokenizer = Tokenizer.from_file(path)
-    tokenizer.no_padding()
-    return SharedTokenizer(tokenizer)
+    return tokenizer
 
 
 def vocabulary_sum(tokenizer: Tokenizer) -> str:

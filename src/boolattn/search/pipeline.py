@@ -71,8 +71,7 @@ class Pipeline:
             readings = self._queries.read(queries)
             documents = {name: None for reading in readings for name in reading.documents}
             known = self.reader.known_vectors(list(documents))
-            needs_plain = self.options.explain
-            plans = plan_queries(readings, self.encoder, known, needs_plain=needs_plain)
+            plans = plan_queries(readings, self.encoder, known)
         is_strict = self.options.strict_not is not False
         self._is_strict = is_strict and any(plan.has_negation for plan in plans)
         with self._timed("filter"):

@@ -134,10 +134,12 @@ def _relative(path: Path, folder: Path) -> str:
 
 def check_agreement(model: ParserModel, parser: Parser, texts: Sequence[str]) -> None:
     """Raise if onnxruntime parses texts otherwise than torch."""
-    tokenizer = open_tokenizer(parser.folder / parser.manifest.tokenizer)
+    tokenizer = open_tokenizer(
+        parser.folder / parser.manifest.tokenizer, parser.manifest.max_tokens
+    )
     same = []
     for text, output in zip(texts, parser.parse(texts), strict=True):
-        [encoding] = tokenizer.encode([mark_operators(text)], parser.manifest.max_tokens)
+        encoding = tokenizer.encode(mark_operators(text))
         ids = torch.tensor([encoding.ids])
         with torch.no_grad():
             expected = decode(model(ids, torch.ones_like(ids)), text, encoding.offsets, 0)
