@@ -59,7 +59,7 @@ test-slow: $(ALL)
 	$(BIN)/pytest -n 2 --dist worksteal -m slow
 
 bench: $(ALL)
-	$(BIN)/python -m benchmarks.encoding
+	$(BIN)/python -m benchmarks.without_torch
 
 # Hashes of the versions that the lock files name, from the registry.
 lock:

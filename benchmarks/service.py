@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import numpy as np
 
-from boolattn.search import Document, Searcher, load_model
+from boolattn.search import Document, Searcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,17 +54,17 @@ def make_queries(n: int, seed: int) -> list[str]:
     return list(found)
 
 
-def index_random(folder: Path, documents: Iterable[Document], **settings: bool) -> None:
-    """Index documents with random vectors of the shipped model's length."""
+def random_vectors(batches: Iterable[list[str]]) -> Iterator[np.ndarray]:
+    """Yield vectors of the shipped model's length in place of an encoder's."""
     rng = np.random.default_rng(0)
-    model = load_model("shipped")
+    for batch in batches:
+        vectors = rng.standard_normal((len(batch), 384), dtype=np.float32)
+        yield vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
-    def encode(batches: Iterable[list[str]]) -> Iterator[np.ndarray]:
-        for batch in batches:
-            vectors = rng.standard_normal((len(batch), model.dimension), dtype=np.float32)
-            yield vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
-    Searcher.build(folder, documents, model, encode=encode, model="shipped", **settings)
+def index_random(folder: Path, documents: Iterable[Document]) -> None:
+    """Index documents with random vectors."""
+    Searcher.build(folder, documents, "shipped", encode=random_vectors)
 
 
 def synthetic(n: int) -> Iterator[Document]:

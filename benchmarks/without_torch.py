@@ -1,91 +1,80 @@
-"""Search without torch beside its peers, in one run: encoding, one query, cold start, memory.
+"""Speed of search beside its peers, in one run: the table of ``make bench``, in five minutes.
 
-    python -m benchmarks.without_torch [--texts 300] [--parts documents,query,cold,memory,install]
-        [--json FILE]
+    python -m benchmarks.without_torch [--parts documents,query,service,cold,install,memory]
 
-Every measurement runs in its own process with a fixed number of threads; systems take turns, and a
-ratio is taken within a round. Documents are those of the taxa benchmark, as they are and joined to
-the length of an abstract. sentence-transformers runs the same weights in torch, float32; fastembed
-runs them as a float32 graph, if it is installed. ``install`` makes environments with pip.
+Systems take turns in small blocks, so that a busy machine slows all of them; a ratio is taken
+within a block, and the table shows medians. Texts are those of the taxa benchmark: their first 20
+words, whole (110 tokens), and joined to 1,300 characters. Peers are those that are installed:
+sentence-transformers runs the same weights in torch, fastembed as a graph, both in float32, each
+with batches of its default size and of one text, of which the faster counts. boolattn runs 7-bit
+weights, one text at a time in each thread.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import platform
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
+from importlib.metadata import distribution
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[1]
-QUERIES = (
-    "moths of Borneo but not Sumatra",
-    "frogs that live in Peru or Ecuador",
-    "freshwater fish of Africa that are also found in Asia",
-    "birds",
-)
-ROUNDS = 2
-#: Characters of an abstract.
-ABSTRACT = 1300
-N_SERVED = 200_000
+QUERY = "moths of Borneo but not Sumatra"
+#: Characters of a long text, and texts of each length.
+LONG, SIZES = 1300, {"short": 64, "taxa": 32, "long": 16}
+BLOCKS = 4
+N_SEARCHED, N_SERVED, N_CLIENTS, N_REQUESTS = 5000, 200_000, 16, 160
+DIMENSION = 384
+COLUMNS = ("what", "boolattn", "other", "ratio", "aim", "peer")
+PEERS = ("sentence-transformers", "fastembed")
 
 
-def texts_of(kind: str, n: int) -> list[str]:
-    """Return documents: of taxa, or joined to the length of an abstract."""
+def texts_of(kind: str) -> list[str]:
+    """Return documents: short, of taxa, or long."""
     from boolattn.data.catalog import DataOptions, open_dataset
 
-    every = [
-        document.text for document in open_dataset("taxa", DataOptions(size="small")).documents
-    ]
-    if kind == "taxa":
-        return every[:: max(1, len(every) // n)][:n]
-    joined, part = [], ""
-    for text in every:
-        part = f"{part} {text}"
-        if len(part) > ABSTRACT:
-            joined.append(part[:ABSTRACT])
-            part = ""
-    return joined[: max(20, n // 3)]
+    n, dataset = SIZES[kind], open_dataset("taxa", DataOptions(size="small"))
+    every = [document.text for document in dataset.documents]
+    if kind == "long":
+        joined = " ".join(every[: 8 * n])
+        return [joined[LONG * i : LONG * (i + 1)] for i in range(n)]
+    chosen = every[:: len(every) // n][:n]
+    return chosen if kind == "taxa" else [" ".join(text.split()[:20]) for text in chosen]
 
 
-def measure_documents(system: str, threads: int, kind: str, n: int, graph: str) -> float:
-    """Return documents a second."""
-    encode = _encoder(system, threads, graph)
-    texts = texts_of(kind, n)
-    encode(texts[:16])
-    start = time.perf_counter()
-    encode(texts)
-    return len(texts) / (time.perf_counter() - start)
+def encoders(graph: str, threads: int) -> dict[str, Callable[[list[str]], Any]]:
+    """Return what encodes documents, by system and setting; 0 threads: what each takes."""
+    from boolattn.encoders.models import SHIPPED, resolve
+    from boolattn.encoders.onnx_encoder import OnnxEncoder
 
-
-def _encoder(system: str, threads: int, graph: str) -> Any:  # noqa: ANN401 - a function
-    if system == "boolattn":
-        from boolattn.encoders.models import SHIPPED, resolve
-        from boolattn.encoders.onnx_encoder import OnnxEncoder
-
-        return OnnxEncoder.load(resolve(SHIPPED), threads=threads).encode_documents
-    if system == "fastembed":
-        from fastembed import TextEmbedding
-        from fastembed.common.model_description import ModelSource, PoolingType
-
-        TextEmbedding.add_custom_model(
-            model="same-weights",
-            pooling=PoolingType.DISABLED,
-            normalization=False,
-            sources=ModelSource(url="http://127.0.0.1/none"),
-            dim=384,
-            model_file="model.onnx",
+    ours = OnnxEncoder.load(resolve(SHIPPED), threads=threads or None)
+    systems: dict[str, Callable[[list[str]], Any]] = {"boolattn": ours.encode_documents}
+    if find_spec("sentence_transformers"):
+        plain = _torch(threads)
+        systems["sentence-transformers"] = plain.encode_document
+        systems["sentence-transformers, batch 1"] = lambda texts: plain.encode_document(
+            texts, batch_size=1
         )
-        model = TextEmbedding("same-weights", specific_model_path=graph, threads=threads)
-        return lambda texts: list(model.embed(texts))
-    return _torch(threads).encode_document
+    if find_spec("fastembed"):
+        other = _fastembed(graph, threads)
+        systems["fastembed"] = lambda texts: list(other.embed(texts))
+        systems["fastembed, batch 1"] = lambda texts: list(other.embed(texts, batch_size=1))
+    return systems
 
 
 def _torch(threads: int) -> Any:  # noqa: ANN401 - a SentenceTransformer
@@ -94,74 +83,91 @@ def _torch(threads: int) -> Any:  # noqa: ANN401 - a SentenceTransformer
 
     from boolattn import shipped_model
 
-    torch.set_num_threads(threads)
+    if threads:
+        torch.set_num_threads(threads)
     return SentenceTransformer(str(shipped_model()), device="cpu", local_files_only=True)
 
 
-def measure_query(system: str, threads: int) -> float:
-    """Return milliseconds of a query: planned by us, encoded alone by sentence-transformers."""
-    if system == "boolattn":
-        from boolattn.encoders.models import SHIPPED, resolve
-        from boolattn.encoders.onnx_encoder import OnnxEncoder
-        from boolattn.query.parser import load_parser
-        from boolattn.query.plan import plan_queries
-        from boolattn.query.reading import read_queries
+def _fastembed(graph: str, threads: int) -> Any:  # noqa: ANN401 - a TextEmbedding
+    from fastembed import TextEmbedding
+    from fastembed.common.model_description import ModelSource, PoolingType
 
-        model, parser = OnnxEncoder.load(resolve(SHIPPED), threads=threads), load_parser()
-        run = lambda text: plan_queries(read_queries([text], parser), model)  # noqa: E731
-    else:
-        bare = _torch(threads)
-        run = lambda text: bare.encode_document([text])  # noqa: E731
-    for text in QUERIES:
-        run(text)
-    times = []
-    for _ in range(20):
-        for text in QUERIES[:3]:
-            start = time.perf_counter()
-            run(text)
-            times.append(1000 * (time.perf_counter() - start))
-    return statistics.median(times)
-
-
-def measure_cold(folder: str, *options: str) -> float:
-    """Return CPU seconds of one ``boolattn search`` in a new process."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    code = "from boolattn.cli import main; main()"
-    command = [sys.executable, "-c", code, "search", folder, QUERIES[0], *options]
-    subprocess.run(command, check=True, capture_output=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-def measure_memory(folder: str, device: str) -> float:
-    """Return the resident megabytes of a process that answered queries."""
-    from boolattn.search import Searcher, load_model
-
-    searcher = Searcher.open(folder, load_model("shipped", device=device or None))
-    for text in QUERIES * 5:
-        searcher.search(text, 10)
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    [line] = [line for line in status.splitlines() if line.startswith("RssAnon")]
-    return int(line.split()[1]) / 1024
-
-
-def child(name: str, *arguments: Any, threads: int = 0) -> float:
-    """Run a measurement of this module in a new process."""
-    given = json.dumps(json.dumps(arguments))
-    code = f"import json, benchmarks.without_torch as b; print(b.{name}(*json.loads({given})))"
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    more = {"OMP_NUM_THREADS": str(threads)} if threads else {}
-    environment = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", **more}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
+    TextEmbedding.add_custom_model(
+        model="same-weights",
+        pooling=PoolingType.DISABLED,
+        normalization=False,
+        sources=ModelSource(url="http://127.0.0.1/none"),
+        dim=DIMENSION,
+        model_file="model.onnx",
     )
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    return float(done.stdout.split()[-1])
+    return TextEmbedding("same-weights", specific_model_path=graph, threads=threads or None)
+
+
+def measure_documents(graph: str, threads: int) -> list[dict[str, Any]]:
+    """Return documents a second of all systems, for each length of texts."""
+    systems, rows = encoders(graph, threads), []
+    for kind in SIZES:
+        texts = texts_of(kind)
+        speeds: dict[str, list[float]] = {name: [] for name in systems}
+        for block in range(BLOCKS):
+            part = texts[block::BLOCKS]
+            for name, encode in systems.items():
+                if not block:
+                    encode(part[:2])
+                speeds[name].append(len(part) / _seconds(lambda e=encode, p=part: e(p)))
+        for peer in PEERS:
+            settings = [name for name in systems if name.startswith(peer)]
+            if settings:
+                best = max(settings, key=lambda name: np.median(speeds[name]))
+                what = f"documents a second, {kind}, threads: {threads or 'default'}"
+                aim = 2 if kind == "long" else {"fastembed": 4}.get(peer, 3)
+                rows.append(_row(what, speeds["boolattn"], best, speeds[best], f">= {aim}"))
+    return rows
+
+
+def _row(
+    what: str, ours: list[float], peer: str, theirs: list[float], aim: str = ""
+) -> dict[str, Any]:
+    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+    values = [round(float(np.median(column)), 2) for column in (ours, theirs, ratios)]
+    return dict(zip(COLUMNS, (what, *values, aim, peer), strict=True))
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def measure_query(index: str, threads: int) -> list[dict[str, Any]]:
+    """Return milliseconds of a query of new words, and where they go; of a peer, of its text."""
+    from benchmarks.service import make_queries
+    from boolattn.encoders.models import SHIPPED, resolve
+    from boolattn.encoders.onnx_encoder import OnnxEncoder
+    from boolattn.query.parser import load_parser
+    from boolattn.search import Searcher
+
+    model, parser = OnnxEncoder.load(resolve(SHIPPED), threads=threads), load_parser()
+    searcher = Searcher.open(index, model)
+    encode = _torch(threads).encode_query if find_spec("sentence_transformers") else len
+    steps: dict[str, list[float]] = {}
+    for text in make_queries(48, seed=7):
+        model._recent.cache_clear()  # as if nobody had asked before
+        parser._recent.cache_clear()
+        took = {"parse": 1000 * _seconds(lambda t=text: parser.parse([t]))}
+        result = searcher.search(text)
+        took["operands"] = result.took["read"]
+        took["vectors and words"] = result.took["filter"] + result.took["vectors"]
+        took["documents"] = result.took["documents"]
+        took["plan"] = took["parse"] + took["operands"]
+        took["again"] = 1000 * _seconds(lambda t=text: searcher.search(t))
+        took["peer"] = 1000 * _seconds(lambda t=text: encode([t]))
+        for name, value in took.items():
+            steps.setdefault(name, []).append(value)
+    steps = {name: values[8:] for name, values in steps.items()}
+    what = f"one query, ms: parse, operands, threads: {threads}"
+    rows = [_row(what, steps.pop("plan"), PEERS[0], theirs := steps.pop("peer"), "<= 0.55")]
+    return rows + [_row(f"- {name}", values, PEERS[0], theirs) for name, values in steps.items()]
 
 
 def write_peer_graph(folder: Path) -> None:
@@ -190,132 +196,185 @@ def write_peer_graph(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
 
 
-def compare_documents(n: int, scratch: Path) -> list[dict[str, Any]]:
-    """Measure documents a second of all systems."""
-    from importlib.util import find_spec
+def serve_peer(graph: str) -> None:
+    """Serve plain vector queries: FastAPI, fastembed and numpy."""
+    import uvicorn
+    from fastapi import FastAPI
 
-    systems = ["boolattn", "sentence-transformers"]
-    if find_spec("fastembed"):
-        systems.append("fastembed")
-        write_peer_graph(scratch)
-    rows = []
-    for kind in ("taxa", "abstracts"):
-        for threads in (1, 2):
-            found: dict[str, list[float]] = {name: [] for name in systems}
-            for _ in range(ROUNDS):
-                for name in systems:
-                    value = child(
-                        "measure_documents", name, threads, kind, n, str(scratch), threads=threads
-                    )
-                    found[name].append(value)
-            row: dict[str, Any] = {"texts": kind, "threads": threads}
-            row |= {name: round(statistics.median(values), 1) for name, values in found.items()}
-            for name in systems[1:]:
-                pairs = zip(found["boolattn"], found[name], strict=True)
-                row[f"ratio to {name}"] = round(statistics.median(a / b for a, b in pairs), 2)
-            rows.append(row)
-            print(row, flush=True)
+    model, app = _fastembed(graph, 0), FastAPI()
+    vectors = np.random.default_rng(0).standard_normal((N_SEARCHED, DIMENSION), dtype=np.float32)
+
+    @app.post("/search")
+    def search(body: dict[str, Any]) -> dict[str, Any]:
+        [vector] = model.embed([body["query"]])
+        scores = vectors @ vector
+        best = np.argsort(-scores)[: body["k"]]
+        hits = [{"id": str(row), "score": float(scores[row])} for row in best]
+        return {"query": body["query"], "hits": hits}
+
+    from boolattn.service.server import address_of, listen
+
+    listener = listen("127.0.0.1", 0)
+    print(address_of(listener), flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listener])
+
+
+@contextmanager
+def peer_service(graph: Path) -> Iterator[str]:
+    """Run the peer's service; yield its address."""
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.without_torch", "--peer", graph]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_environment())
+    try:
+        yield process.stdout.readline().strip() if process.stdout else ""
+    finally:
+        process.kill()
+
+
+def compare_service(index: Path, graph: Path) -> list[dict[str, Any]]:
+    """Load both services in turn from concurrent clients; return queries a second."""
+    from benchmarks.service import load, make_queries, service
+
+    if not find_spec("fastembed"):
+        return []
+    speeds: dict[str, list[float]] = {"boolattn": [], "FastAPI": []}
+    with service(index, ["--per-client", "1000"]) as (ours, _), peer_service(graph) as theirs:
+        for block in range(BLOCKS + 1):
+            for name, address in (("boolattn", ours), ("FastAPI", theirs)):
+                queries = make_queries(N_REQUESTS, seed=block)
+                row = asyncio.run(load(address, name, N_CLIENTS, queries))
+                if row["wrong"]:
+                    raise SystemExit(f"{name}: {row['wrong']} wrong responses")
+                speeds[name].append(row["per second"])
+    what = f"queries a second, {N_CLIENTS} clients, {N_SEARCHED:,} documents"
+    pair = [values[1:] for values in speeds.values()]
+    return [_row(what, pair[0], "FastAPI, fastembed, numpy", pair[1], ">= 0.6")]
+
+
+def compare_cold(index: Path) -> list[dict[str, Any]]:
+    """Return CPU seconds of one ``boolattn search`` in a new process."""
+    command = [sys.executable, "-m", "boolattn", "search", str(index), QUERY]
+    seconds = []
+    for _ in range(6):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True, capture_output=True, env=_environment())
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(sum(after[:2]) - sum(before[:2]))
+    return [_row("cold search, CPU s", seconds[1:], "", [np.nan] * 5, "<= 0.8")]
+
+
+def compare_install() -> list[dict[str, Any]]:
+    """Return megabytes of the core and of a peer, with what they need, as installed here."""
+    if not find_spec("fastembed"):
+        return []
+    ours = installed_mb("boolattn") + _megabytes((ROOT / "src" / "boolattn").rglob("*.*"))
+    return [
+        _row("core installation, MB", [ours], "fastembed", [installed_mb("fastembed")], "<= 1.3")
+    ]
+
+
+def installed_mb(root: str) -> float:
+    """Return megabytes of a package and all that it needs; byte code is not counted."""
+    from packaging.requirements import Requirement
+
+    names, pending, total = set[str](), [Requirement(root)], 0.0
+    while pending:
+        name = pending.pop().name.lower().replace("_", "-")
+        if name not in names:
+            names.add(name)
+            package = distribution(name)
+            total += _megabytes(package.locate_file(file) for file in package.files or ())
+            needed = map(Requirement, package.requires or ())
+            pending += [r for r in needed if not r.marker or r.marker.evaluate({"extra": ""})]
+    return total
+
+
+def _megabytes(paths: Any) -> float:  # noqa: ANN401 - paths
+    files = {Path(path) for path in paths if "__pycache__" not in str(path)}
+    return sum(path.stat().st_size for path in files if path.is_file()) / 1e6
+
+
+def write_served(folder: str) -> list[dict[str, Any]]:
+    """Add documents with random vectors to an index of one document."""
+    from benchmarks.service import Document, index_random, random_vectors
+    from boolattn.search import Searcher
+
+    index_random(Path(folder), [Document(id="first", text="a moth of Borneo")])
+    documents = (Document(id=str(row), text=f"moth {row} of Java") for row in range(N_SERVED))
+    Searcher.open(folder).add(documents, encode=random_vectors)
+    return []
+
+
+def measure_memory(folder: str) -> list[dict[str, Any]]:
+    """Return the resident megabytes of a process that answered queries."""
+    from benchmarks.service import make_queries
+    from boolattn.search import Searcher
+
+    searcher = Searcher.open(folder)
+    for text in make_queries(20, seed=0):
+        searcher.search(text, 10)
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    [line] = [line for line in status.splitlines() if line.startswith("VmRSS")]
+    ours, theirs = int(line.split()[1]) / 1024, len(searcher) * DIMENSION * 4 / 2**20
+    what = f"memory while {N_SERVED:,} documents are searched, MB"
+    return [_row(what, [ours], "vectors alone", [theirs], "<= 1.3")]
+
+
+def _environment(threads: int = 0) -> dict[str, str]:
+    """Return variables of a child process; byte code is kept, as where things are installed."""
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    chosen = {"OMP_NUM_THREADS": str(threads), "BOOLATTN_THREADS": str(threads)} if threads else {}
+    others = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"}
+    quiet = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    return {**others, "PYTHONPATH": path, **quiet, **chosen}
+
+
+def child(name: str, *arguments: Any, threads: int = 0) -> list[dict[str, Any]]:
+    """Run a measurement of this module in a new process; return its rows."""
+    values = json.dumps(json.dumps(arguments))
+    code = f"import json, benchmarks.without_torch as b; r = b.{name}(*json.loads({values}))"
+    command = [sys.executable, "-W", "ignore", "-c", f"{code}; print(json.dumps(r))"]
+    printed = subprocess.check_output(command, text=True, env=_environment(threads))
+    rows: list[dict[str, Any]] = json.loads(printed.splitlines()[-1])
     return rows
-
-
-def compare_query() -> list[dict[str, Any]]:
-    """Measure one query: parse and operands included, beside encoding its text alone."""
-    rows = []
-    for threads in (1, 2):
-        pairs = [
-            [
-                child("measure_query", name, threads, threads=threads)
-                for name in ("boolattn", "torch")
-            ]
-            for _ in range(ROUNDS)
-        ]
-        ours, theirs = (round(statistics.median(values), 1) for values in zip(*pairs, strict=True))
-        ratio = round(statistics.median(a / b for a, b in pairs), 2)
-        rows.append({"threads": threads, "boolattn, ms": ours, "torch, ms": theirs, "ratio": ratio})
-        print(rows[-1], flush=True)
-    return rows
-
-
-def _index(folder: Path, n: int) -> str:
-    """Build an index of random vectors; what a document says does not matter here."""
-    from benchmarks.service import Document, index_random
-
-    documents = (Document(id=str(row), text=f"document {row}") for row in range(n))
-    index_random(folder, documents, words=False)
-    return str(folder)
-
-
-def compare_cold(scratch: Path) -> dict[str, Any]:
-    """Measure CPU seconds of a cold search of 1,000 documents."""
-    folder = _index(scratch / "cold", 1000)
-    measure_cold(folder)
-    seconds = statistics.median(measure_cold(folder) for _ in range(5))
-    row = {"boolattn search, CPU s": round(seconds, 2)}
-    print(row, flush=True)
-    return row
-
-
-def compare_memory(scratch: Path) -> dict[str, Any]:
-    """Measure memory while serving, in onnxruntime and in torch."""
-    folder = _index(scratch / "memory", N_SERVED)
-    ours, theirs = child("measure_memory", folder, ""), child("measure_memory", folder, "cpu")
-    row = {
-        "onnxruntime, MB": round(ours),
-        "torch, MB": round(theirs),
-        "ratio": round(ours / theirs, 2),
-    }
-    print(row, flush=True)
-    return row
-
-
-def compare_install(scratch: Path) -> dict[str, Any]:
-    """Install both with pip; return megabytes on disk and numbers of packages."""
-    row: dict[str, Any] = {}
-    for name, what in (("boolattn", str(ROOT)), ("fastembed", "fastembed")):
-        folder = scratch / f"env-{name}"
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "-q", "--disable-pip-version-check"]
-        subprocess.run([*pip, "install", "--no-compile", what], check=True, capture_output=True)
-        files = [
-            path.lstat().st_size
-            for path in folder.rglob("*")
-            if path.is_file() and not path.is_symlink()
-        ]
-        listed = subprocess.run([*pip, "list"], check=True, capture_output=True, text=True).stdout
-        row |= {
-            f"{name}, MB": round(sum(files) / 1e6),
-            f"{name}, packages": len(listed.splitlines()) - 2,
-        }
-    row["ratio"] = round(row["boolattn, MB"] / row["fastembed, MB"], 2)
-    print(row, flush=True)
-    return row
 
 
 def main() -> None:
-    """Run the chosen parts."""
+    """Measure the chosen parts and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--texts", type=int, default=300)
-    parser.add_argument("--parts", default="documents,query,cold,memory,install")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--parts", default="documents,query,service,cold,install,memory")
+    parser.add_argument("--peer", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    parts = options.parts.split(",")
-    print(f"{platform.machine()}, {os.cpu_count()} processors", flush=True)
-    found: dict[str, Any] = {}
+    if options.peer:
+        serve_peer(options.peer)
+        return
+    from benchmarks.service import index_random, synthetic
+
+    print(f"{platform.machine()}, {os.cpu_count()} processors\n")
+    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
     with tempfile.TemporaryDirectory(prefix="boolattn-") as folder:
-        scratch = Path(folder)
-        for name, run in (
-            ("documents", lambda: compare_documents(options.texts, scratch)),
-            ("query", compare_query),
-            ("cold", lambda: compare_cold(scratch)),
-            ("memory", lambda: compare_memory(scratch)),
-            ("install", lambda: compare_install(scratch)),
-        ):
-            if name in parts:
-                found[name] = run()
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+        graph, index, served = (Path(folder) / name for name in ("graph", "index", "served"))
+        graph.mkdir()
+        index_random(index, synthetic(N_SEARCHED))
+        if find_spec("fastembed") and {"documents", "service"} & {*options.parts.split(",")}:
+            write_peer_graph(graph)
+        parts: dict[str, list[Callable[[], list[dict[str, Any]]]]] = {
+            "documents": [
+                lambda n=n: child("measure_documents", str(graph), n, threads=n) for n in (0, 1)
+            ],
+            "query": [lambda n=n: child("measure_query", str(index), n, threads=n) for n in (1, 2)],
+            "service": [lambda: compare_service(index, graph)],
+            "cold": [lambda: compare_cold(index)],
+            "install": [compare_install],
+            "memory": [
+                lambda: child("write_served", str(served)),
+                lambda: child("measure_memory", str(served)),
+            ],
+        }
+        for measure in (m for name in options.parts.split(",") for m in parts[name]):
+            for row in measure():
+                print(f"| {' | '.join(str(row[name]) for name in COLUMNS)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
-
 from boolattn.errors import ConfigError, DataError, MissingDataError
 
 if TYPE_CHECKING:
@@ -136,6 +134,8 @@ def atomic_folder(
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """Yield an empty folder, removed at the end; if the process is killed, by the next one."""
+    from filelock import FileLock  # with asyncio a tenth of a command's start
+
     _clean_scratch()
     with TemporaryDirectory(prefix=_SCRATCH, ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -147,8 +147,10 @@ def scratch_folder() -> Iterator[Path]:
 @lru_cache(maxsize=1)
 def _clean_scratch() -> None:
     """Remove folders whose process is gone: nobody holds their lock. Once in a process."""
+    from filelock import FileLock
+
     for folder in Path(gettempdir()).glob(f"{_SCRATCH}*"):
-        with suppress(OSError, Timeout):
+        with suppress(OSError):  # also that another process holds it
             status = folder.lstat()
             # A new folder may not be locked yet.
             is_old = time.time() - status.st_mtime > _NEW_S

@@ -60,6 +60,32 @@ def test_a_text_has_the_same_vector_alone_and_among_others(shipped):
     assert np.array_equal(one_thread.encode_documents(TEXTS), together)
 
 
+def test_the_last_queries_and_operands_are_remembered(shipped, monkeypatch):
+    runs = []
+    monkeypatch.setattr("boolattn.encoders.onnx_encoder.MAX_REMEMBERED", 3)
+    monkeypatch.setattr(
+        "boolattn.encoders.onnx_encoder.run_graph",
+        lambda *given: runs.append(given[2]["input_ids"].tolist()) or runtime.run_graph(*given),
+    )
+    model = OnnxEncoder(shipped.folder, shipped.manifest, threads=1)
+    expected = model.encode_documents(TEXTS)
+    [first, *others], (ids, *_) = TEXTS, runs
+    for encode in (model.encode_queries, model.encode_operands):
+        vectors = encode([first, first])
+        assert np.array_equal(vectors, expected[[0, 0]])
+        vectors[:] = 0  # a copy
+    assert runs[len(TEXTS) :] == [ids]
+    model.encode_operands(others)
+    assert np.array_equal(model.encode_operands([first])[0], expected[0])
+    assert runs[-1] == ids  # forgotten meanwhile
+    n_runs, long = len(runs), "moths " * 100
+    assert np.array_equal(model.encode_queries([long]), model.encode_queries([long]))
+    assert len(runs) == n_runs + 2
+    assert model.encode_operands([]).shape == (0, model.dimension)
+    with pytest.raises(ConfigError, match="must be a list of texts"):
+        model.encode_queries("moths")
+
+
 def test_a_text_without_tokens_is_no_error(shipped, monkeypatch):
     bare = runtime.open_tokenizer(shipped.folder / "tokenizer.json", 64)
     bare.post_processor = TemplateProcessing(single="$A", special_tokens=[])

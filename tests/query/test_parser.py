@@ -18,8 +18,8 @@ from boolattn.encoders.int8 import quantise
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.query.decoding import ParserOutput, decode
 from boolattn.query.parsed_query import label_tree, parse_labelled
-from boolattn.query.parser import Parser, load_parser
-from boolattn.query.runtime import open_tokenizer
+from boolattn.query.parser import KNOWN_PHRASE, Parser, load_parser
+from boolattn.query.runtime import open_tokenizer, run_graph
 from boolattn.query.syntax import parse
 from boolattn.training.parser import ParserTraining, best_threshold, main, train_parser
 
@@ -175,6 +175,22 @@ def test_the_exported_parser_agrees_with_torch(folder, exported):
     [left] = known.parse(TEXTS[:1])
     assert left.parsed is None
     assert left.reason == "the whole text is a known phrase"
+
+
+def test_the_last_parses_are_remembered(exported, monkeypatch):
+    runs, parser = [], Parser(exported)
+    monkeypatch.setattr(
+        "boolattn.query.parser.run_graph",
+        lambda *given: runs.append(given[2]) or run_graph(*given),
+    )
+    first = parser.parse(TEXTS)
+    assert parser.parse(TEXTS) == first
+    assert len(runs) == len(set(TEXTS))
+    long = "moths of Borneo but not Sumatra " * 10
+    assert parser.parse([long]) == parser.parse([long])
+    assert len(runs) == len(set(TEXTS)) + 2
+    parser.is_phrase = lambda text: text == TEXTS[0]
+    assert parser.parse(TEXTS[:1])[0].reason == KNOWN_PHRASE
 
 
 def test_a_damaged_or_missing_folder_is_named(exported, tmp_path):

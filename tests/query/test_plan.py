@@ -12,7 +12,7 @@ from boolattn.query.parsed_query import ParsedQuery
 from boolattn.query.plan import plan_queries
 from boolattn.query.reading import ReadingOptions, read_queries, read_trees
 from boolattn.query.syntax import parse
-from boolattn.query.tree import And, Atom, Not, Operator, Or
+from boolattn.query.tree import And, Atom, Not, Operator, Or, operators_of
 from boolattn.scoring.exact import score
 from tests.parses import KnownParses, flat
 
@@ -54,7 +54,7 @@ def test_operands_are_parsed_encoded_separately_and_composed(encoder):
     tree = And((Atom("moths of Borneo"), Not(Atom("moths of Sumatra"))))
     assert plan.is_composed
     assert plan.tree == plan.reading.parsed == tree
-    assert plan.operators == (Operator.NOT,)
+    assert operators_of(plan.tree) == (Operator.NOT,)
     assert plan.is_negated == (False, True)
     assert [NOT_TEXT[a:b] for spans in plan.spans for a, b in spans] == [
         "moths of Borneo",
@@ -105,6 +105,32 @@ def test_each_conjunction_of_positive_operands_has_a_vector(encoder):
     expected = encoder.encode_operands(["moths and Borneo", "moths and Java"])
     assert np.allclose(nested.vectors[3:], expected, atol=1e-6)
     assert len(either.vectors) == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "is_encoded"),
+    [
+        ("moths NOT Java", False),
+        ("moths OR Java", False),
+        ("(moths AND Borneo) OR Java", False),
+        ("moths", True),
+        ("moths AND Java", True),
+        ("moths AND year > 3", False),
+        (f"{'moths of Borneo ' * 4} NOT Java", True),
+    ],
+)
+def test_the_whole_query_is_encoded_only_where_it_counts(encoder, monkeypatch, query, is_encoded):
+    encoded, encode = [], encoder.encode_queries
+    monkeypatch.setattr(
+        encoder, "encode_queries", lambda texts: encoded.extend(texts) or encode(texts)
+    )
+    readings = read_trees([parse(query)], [query])
+    [plan] = plan_queries(readings, encoder)
+    assert encoded.count(query) == is_encoded
+    [expected] = encode([query])
+    # Asked for later, it is the same.
+    assert np.allclose(plan.plain, expected, atol=1e-6)
+    assert encoded.count(query) == 1
 
 
 def test_a_tree_of_too_many_alternatives_is_one_vector(encoder):

@@ -7,6 +7,7 @@ import random
 import resource
 import shutil
 import signal
+import sys
 import time
 from contextlib import contextmanager
 
@@ -20,6 +21,7 @@ from boolattn.errors import (
     DataError,
     IndexFolderError,
     IndexMismatchError,
+    MissingDataError,
 )
 from boolattn.search import Document, Searcher
 from boolattn.stores.local.manifest import MANIFEST, Manifest, read_manifest
@@ -65,6 +67,24 @@ def test_progress_is_reported_for_each_batch(folder, retriever):
     )
     assert sum(counts) == 25
     assert max(counts) == 4
+
+
+def test_progress_counts_documents_and_not_passages(folder, retriever):
+    counts, text = [], "A moth found in Borneo. " * 40
+    Searcher.build(folder, [text, "ants", text], retriever, progress=counts.append, passages=16)
+    with Searcher.open(folder, retriever).store.reading() as reader:
+        assert len(reader.rows) > 10
+    assert sum(counts) == 3
+
+
+def test_without_faiss_search_is_exact(folder, retriever, monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(MissingDataError, match=r"pip install 'boolattn\[hnsw\]'.*exact"):
+        Searcher.build(folder, ["moths"], retriever, vectors="hnsw")
+    assert not folder.exists()
+    built = Searcher.build(folder, ["moths", "ants"], retriever)
+    assert built.settings.vectors == "exact"
+    assert built.search("ants").hits[0].text == "ants"
 
 
 @pytest.mark.parametrize("batch_size", [None, 2])

@@ -5,8 +5,11 @@ Results go to stdout, everything else to stderr; a user's error is one line and 
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from copy import copy
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -83,15 +86,29 @@ def _options(
     """Dense retrieval that understands and, or and not."""
 
 
+def _app_of(verb: str) -> typer.Typer:
+    """Return an application with one verb: to build all of them takes as long as a search."""
+    if verb in ("search", "serve"):
+        # Read by numpy: a query has too little work for threads, and would wait for them.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    chosen = copy(app)
+    named = [c for c in app.registered_commands if c.callback and c.callback.__name__ == verb]
+    if named:
+        chosen.registered_commands, chosen.registered_groups = named[:1], []
+    return chosen
+
+
 def main() -> None:
     """Run one command."""
+    gc.set_threshold(50_000)  # what is imported makes many objects and no garbage
+    chosen = _app_of(sys.argv[1] if len(sys.argv) > 1 else "")
     if sys.argv[1:2] == ["serve"]:
         from boolattn.service.supervisor import supervise
 
         supervise()
     try:
         # For people, typer draws a box around a wrong option; a program gets one line.
-        sys.exit(app(standalone_mode=sys.stderr.isatty()))
+        sys.exit(chosen(standalone_mode=sys.stderr.isatty()))
     except CLICK_ERROR as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()

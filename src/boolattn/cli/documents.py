@@ -6,9 +6,10 @@ import resource
 import shlex
 import sys
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +17,7 @@ from typer import Argument, Option
 
 from boolattn.cli.output import AsJson, console, note, plural, print_json, quiet_libraries
 from boolattn.cli.search import ADDRESS_HELP, open_index
-from boolattn.errors import ConfigError
+from boolattn.errors import BoolattnError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,7 +105,7 @@ def index(  # noqa: PLR0913 - options of a command line
         _records(
             documents, fields, skip_bad=skip_bad, max_line=max_line, follow_links=follow_links
         ) as records,
-        _progress() as progress,
+        _progress(documents, max_line, follow_links) as progress,
         _encoder(ray, name, encoder.fingerprint, batch_size) as encode,
     ):
         searcher = Searcher.build(
@@ -149,7 +150,7 @@ def add(  # noqa: PLR0913 - options of a command line
     options = {"makes_ids": False, "follow_links": follow_links}
     records = _records(documents, fields, skip_bad=skip_bad, max_line=max_line, **options)
     n_rows, n_before = count(), len(searcher)
-    with records as rows, _progress() as progress:
+    with records as rows, _progress(documents, max_line, follow_links) as progress:
         counted = (row for row, _ in zip(rows, n_rows, strict=False))
         searcher.add(counted, replace_old=replace_old, progress=progress)
     n_added = len(searcher) - n_before
@@ -270,22 +271,35 @@ def _print_summary(searcher: Searcher, start: float, *, as_json: bool) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int], None]]:
-    """Show the number of documents done, if stderr is a terminal."""
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+def _progress(path: Path, max_line: float, follow_links: bool) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how many documents are done, their share, speed and the time left."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-    text = TextColumn("{task.completed:,.0f} documents, {task.fields[speed]:,.0f} per second")
-    columns = (SpinnerColumn(), text, TimeElapsedColumn())
+    from boolattn.stores.document_files import count_documents
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     is_hidden = not sys.stderr.isatty()
     with Progress(*columns, console=console(stderr=True), disable=is_hidden) as progress:
-        task = progress.add_task("", total=None, speed=0)
+        task = progress.add_task("", total=None)
 
         def tell(n: int) -> None:
-            progress.advance(task, n)
             state = progress.tasks[0]
-            progress.update(task, speed=state.completed / max(state.elapsed or 0, 1e-9))
+            done, total = state.completed + n, state.total
+            share = f" of {total:,.0f} ({min(1, done / total):.0%})" if total else ""
+            shown = f"{done:,.0f} documents{share}, {done / (state.elapsed or 1):,.0f} per second"
+            progress.update(task, completed=done, description=shown)
 
+        def count() -> None:
+            # Meanwhile documents are encoded; a file with an error ends that, not this.
+            with suppress(BoolattnError, OSError):
+                total = count_documents(path, int(max_line * 1e6), follow_links=follow_links)
+                progress.update(task, total=total)
+
+        if not is_hidden and str(path) != "-":
+            Thread(target=count, daemon=True).start()
         yield tell
+        progress.update(task, total=progress.tasks[0].completed)
+        tell(0)
 
 
 def _encoder(

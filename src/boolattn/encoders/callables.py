@@ -5,10 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import numpy as np
 
@@ -140,6 +137,10 @@ class EmbeddingEndpoint:
 
     def __call__(self, texts: list[str]) -> Array:
         """Encode texts in one request."""
+        from http.client import HTTPException
+        from urllib.error import HTTPError
+        from urllib.request import Request, urlopen
+
         headers = {"Content-Type": "application/json"}
         if key := os.environ.get(self.key_variable):
             headers["Authorization"] = f"Bearer {key}"

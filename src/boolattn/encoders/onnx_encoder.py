@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ from boolattn.encoders.onnx_storage import (
 )
 from boolattn.errors import ConfigError, DataError
 from boolattn.query.runtime import (
+    MAX_CHARACTERS,
+    MAX_REMEMBERED,
     check_runtime,
     default_threads,
     open_graph,
@@ -37,7 +40,7 @@ from boolattn.query.runtime import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
@@ -47,33 +50,21 @@ if TYPE_CHECKING:
 VECTORS = "vectors"
 #: Values of a manifest that change vectors, and are in no graph.
 _PREPARATION = ("query_prompt", "document_prompt", "query_length", "document_length", "similarity")
-#: Texts tokenised at once.
-_CHUNK = 256
 
 
 class OnnxEncoder(Encoder):
     """A saved model for onnxruntime."""
 
-    def __init__(
-        self,
-        folder: Path,
-        manifest: OnnxManifest,
-        *,
-        threads: int | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, manifest: OnnxManifest, *, threads: int | None = None) -> None:
         self.folder, self.manifest = folder, manifest
         self.threads = threads or default_threads()
         self._sessions: dict[str, Any] = {}
         self._tokenizers: dict[int, Tokenizer] = {}
         self._lock = Lock()
+        self._recent = lru_cache(MAX_REMEMBERED)(self._vector)
 
     @classmethod
-    def load(
-        cls,
-        folder: str | Path,
-        *,
-        threads: int | None = None,
-    ) -> OnnxEncoder:
+    def load(cls, folder: str | Path, *, threads: int | None = None) -> OnnxEncoder:
         """Open a folder, after comparing its files with their hashes."""
         folder = Path(folder)
         manifest = read_onnx_manifest(folder)
@@ -99,7 +90,7 @@ class OnnxEncoder(Encoder):
     @property
     def digests(self) -> dict[str, str]:
         """The tokenizer, and how texts are prepared; the graphs hold the configuration."""
-        tokenizer = self._tokenizer(self.manifest.document_length)
+        tokenizer = self._tokenizer(self.manifest.query_length)
         prepared = [getattr(self.manifest, name) for name in _PREPARATION]
         digest = hashlib.sha256(repr(prepared).encode()).hexdigest()
         return {"tokenizer": vocabulary_sum(tokenizer), "prompt or length": digest}
@@ -116,13 +107,11 @@ class OnnxEncoder(Encoder):
 
     def encode_queries(self, texts: Sequence[str]) -> Array:
         """Encode whole queries, with BoolAttn if the model has it."""
-        prompt, length = self.manifest.query_prompt, self.manifest.query_length
-        return self._vectors(QUERY, texts, prompt, length)
+        return self._vectors(partial(self._query_vector, QUERY), texts)
 
     def encode_operands(self, texts: Sequence[str]) -> Array:
         """Encode operands: queries with every gate closed."""
-        prompt, length = self.manifest.query_prompt, self.manifest.query_length
-        return self._vectors(OPERAND, texts, prompt, length)
+        return self._vectors(partial(self._query_vector, OPERAND), texts)
 
     def encode_documents(
         self,
@@ -132,64 +121,64 @@ class OnnxEncoder(Encoder):
         progress: Callable[[int], None] = ignore,
     ) -> Array:
         """Encode documents; ``progress`` is called with the number of those just encoded."""
-        prompt, length = self.manifest.document_prompt, self.manifest.document_length
-        return self._vectors(DOCUMENT, texts, prompt, length, progress)
+        return self._vectors(self._document_vector, texts, progress)
 
     def _vectors(
         self,
-        task: str,
+        encode: Callable[[str], Array],
         texts: Sequence[str],
-        prompt: str,
-        length: int,
         progress: Callable[[int], None] = ignore,
     ) -> Array:
+        """Encode texts, each alone, several at once."""
         if isinstance(texts, str):
             raise ConfigError("texts must be a list of texts, got one text")
         vectors = np.zeros((len(texts), self.dimension), np.float32)
-        worded = [prompt + text for text in texts] if prompt else texts
-        for row, vector in enumerate(self._run(task, worded, length)):
-            check_budget()
-            if vector.shape != vectors[row].shape:
-                stated = f"{self.folder / MANIFEST} says {self.dimension} dimensions"
-                raise DataError(
-                    f"{stated}, and the graph has {vector.shape}; export the model again"
-                )
-            vectors[row] = vector
-            progress(1)
-        return vectors
-
-    def _run(self, task: str, texts: Sequence[str], length: int) -> Iterator[Array]:
-        """Run texts, each alone; yield each one's vector, in order."""
-        session, tokenizer = self._session(task), self._tokenizer(length)
-        path = self.folder / self.manifest.graphs[task]
-
-        def vector_of(encoding: Any) -> Array:  # noqa: ANN401 - an Encoding
-            ids = np.array([encoding.ids], np.int64)
-            if not ids.size:
-                # A tokenizer without special tokens, and an empty text.
-                return np.zeros(self.dimension, np.float32)
-            filled = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-            filled["token_type_ids"] = np.zeros_like(ids)
-            inputs = {name: filled.get(name) for name in self.manifest.inputs}
-            vector: Array = run_graph(session, [VECTORS], inputs, path)[0][0]
-            return vector
-
         threads = min(self.threads, len(texts))
         pool = ThreadPoolExecutor(threads) if threads > 1 else None
         try:
-            for start in range(0, len(texts), _CHUNK):
-                encodings = tokenizer.encode_batch(list(texts[start : start + _CHUNK]))
-                yield from (pool.map(vector_of, encodings) if pool else map(vector_of, encodings))
+            for row, vector in enumerate((pool.map if pool else map)(encode, texts)):
+                check_budget()
+                vectors[row] = vector
+                progress(1)
         finally:
             if pool:
                 pool.shutdown(cancel_futures=True)
+        return vectors
 
-    def _session(self, task: str) -> Any:  # noqa: ANN401 - an InferenceSession
-        """Open a graph on first use."""
+    def _query_vector(self, task: str, text: str) -> Array:
+        """Encode a query or an operand; people repeat them, so the last ones are remembered."""
+        encode = self._recent if len(text) <= MAX_CHARACTERS else self._vector
+        prompt, length = self.manifest.query_prompt, self.manifest.query_length
+        return encode(self._graph(task), prompt + text, length)
+
+    def _document_vector(self, text: str) -> Array:
+        prompt, length = self.manifest.document_prompt, self.manifest.document_length
+        return self._vector(self._graph(DOCUMENT), prompt + text, length)
+
+    def _vector(self, path: Path, text: str, length: int) -> Array:
+        """Run one text."""
+        ids = np.array([self._tokenizer(length).encode(text).ids], np.int64)
+        if not ids.size:
+            # A tokenizer without special tokens, and an empty text.
+            return np.zeros(self.dimension, np.float32)
+        filled = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        filled["token_type_ids"] = np.zeros_like(ids)
+        inputs = {name: filled.get(name) for name in self.manifest.inputs}
+        vector: Array = run_graph(self._session(path), [VECTORS], inputs, path)[0][0]
+        if vector.shape != (self.dimension,):
+            stated = f"{self.folder / MANIFEST} says {self.dimension} dimensions"
+            raise DataError(f"{stated}, and the graph has {vector.shape}; export the model again")
+        return vector
+
+    def _graph(self, task: str) -> Path:
+        """Return the file of a task's graph."""
         try:
-            path = self.folder / self.manifest.graphs[task]
+            return self.folder / self.manifest.graphs[task]
         except KeyError as error:
             raise DataError(f"{self.folder / MANIFEST} names no graph for {task!r}") from error
+
+    def _session(self, path: Path) -> Any:  # noqa: ANN401 - an InferenceSession
+        """Open a graph on first use."""
         with self._lock:
             if path.name not in self._sessions:
                 # Planning the reuse of memory takes half a second for a graph with BoolAttn.

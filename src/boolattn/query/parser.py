@@ -22,7 +22,14 @@ from boolattn.budget import check_budget
 from boolattn.checksums import DAMAGED, check_sums, read_manifest, verify
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.query.decoding import ParserLogits, ParserOutput, decode, mark_operators
-from boolattn.query.runtime import check_runtime, open_graph, open_tokenizer, run_graph
+from boolattn.query.runtime import (
+    MAX_CHARACTERS,
+    MAX_REMEMBERED,
+    check_runtime,
+    open_graph,
+    open_tokenizer,
+    run_graph,
+)
 from boolattn.settings import build, check_types, checked
 
 if TYPE_CHECKING:
@@ -90,6 +97,7 @@ class Parser:
         self.is_phrase = is_phrase
         self.threshold = self.manifest.threshold
         self._lock = Lock()
+        self._recent = lru_cache(MAX_REMEMBERED)(self._decode)
         self._opened: tuple[Any, Any, NDArray[np.int8], NDArray[np.float32]] | None = None
 
     def parse(self, texts: Sequence[str]) -> list[ParserOutput]:
@@ -119,6 +127,10 @@ class Parser:
     def _parse(self, text: str) -> ParserOutput:
         if self.is_phrase is not None and self.is_phrase(text):
             return ParserOutput(reason=KNOWN_PHRASE)
+        return (self._recent if len(text) <= MAX_CHARACTERS else self._decode)(text)
+
+    def _decode(self, text: str) -> ParserOutput:
+        """Run the graph."""
         session, tokenizer, values, scales = self._open()
         encoding = tokenizer.encode(mark_operators(text))
         ids = np.array(encoding.ids, np.int64)

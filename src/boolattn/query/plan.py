@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -23,17 +23,15 @@ from boolattn.query.tree import (
     QueryTree,
     Where,
     atoms,
-    operators_of,
     signed_atoms,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from boolattn.query.parsed_query import Spans
-    from boolattn.query.tree import Operator
 
     Vectors = NDArray[np.float32]
 
@@ -61,7 +59,6 @@ class Plan:
     """What a query asks of an index.
 
     Attributes:
-        text: The query as typed, or a tree in words.
         tree: What is scored: one operand where nothing is composed.
         atoms: The operands' texts, left to right.
         spans: For each operand its characters in the text; empty where a tree was given.
@@ -69,33 +66,49 @@ class Plan:
             :func:`~boolattn.query.clauses.conjunctions`: that of its operands in words; of a
             query that is one conjunction, the mean of that and ``plain``, and likewise of a
             request. Shape ``(vectors, dim)``.
-        plain: The vector of the text as typed, or of a tree in words. Shape ``(dim,)``.
+        whole: Encodes the whole query, for :attr:`plain`.
         is_composed: Whether operands are scored apart. If not, the score is the similarity.
         fallback: Why operators are not used, or not all words; empty where they are.
         is_request: As in the reading, unless the plan is one vector.
         reading: The query as it was read.
     """
 
-    text: str
     tree: QueryTree
     atoms: tuple[str, ...]
     spans: tuple[Spans, ...]
     vectors: Vectors
-    plain: Vectors
+    whole: Callable[[], Vectors]
     is_composed: bool
     fallback: str
     is_request: bool
     reading: Reading
 
+    @cached_property
+    def plain(self) -> Vectors:
+        """The vector of the text as typed, or of a tree in words, which few need. ``(dim,)``."""
+        return self.whole()
+
+    @property
+    def scored(self) -> tuple[int, ...]:
+        """Which operands have a vector: conditions have none."""
+        numbered = enumerate(atoms(self.tree))
+        return tuple(row for row, atom in numbered if not isinstance(atom, Where))
+
+    @property
+    def is_conjunction(self) -> bool:
+        """Whether the query is one conjunction of all its operands."""
+        return bool(conjunctions(self.clauses)) and self.clauses[0].positive == self.scored
+
+    @property
+    def needs_plain(self) -> bool:
+        """Whether vectors or candidates are of the whole query too."""
+        is_whole = not self.is_composed or self.is_request or self.is_conjunction
+        return is_whole or (self.is_long and self.has_negation)
+
     @property
     def is_long(self) -> bool:
         """Whether the text may describe one document, of which what is negated is a detail."""
         return len(self.reading.text.split()) >= _LONG_TEXT
-
-    @property
-    def operators(self) -> tuple[Operator, ...]:
-        """The operators of the tree."""
-        return operators_of(self.tree)
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
@@ -112,7 +125,7 @@ class Plan:
         """Of each clause that of its positive part, or zeros. Shape ``(clauses, dim)``."""
         numbered = enumerate(conjunctions(self.clauses), start=len(self.atoms))
         rows = {positive: row for row, positive in numbered}
-        nothing = np.zeros_like(self.plain)
+        nothing = np.zeros(self.vectors.shape[1], np.float32)
         operands = [clause.positive for clause in self.clauses]
         return np.stack([self.vectors[rows.get(o, o[0])] if o else nothing for o in operands])
 
@@ -178,14 +191,21 @@ def plan_queries(
     """
     for reading in readings:
         _check_operands(reading)
-    wordings = [reading.wording for reading in readings]
-    encoded = iter(encoder.encode_queries([text for text in wordings if text]))
+    encoded: dict[str, Vectors] = {}
     plans = []
     for reading in readings:
-        words = next(encoded) if reading.wording else None
-        plain = _plain_vector(reading.tree, words, known, encoder.dimension)
-        plans.append(_limited(_unencoded(reading, plain)))
-    return _with_operands(plans, encoder, known)
+        whole = partial(_plain_vector, reading, encoder, known, encoded)
+        plans.append(_limited(_unencoded(reading, whole)))
+    asked = [plan.reading.wording for plan in plans if plan.needs_plain]
+    wordings = list(dict.fromkeys(filter(None, asked)))
+    texts = [_operand_texts(p) if p.is_composed or p.is_request else [] for p in plans]
+    operands = list(dict.fromkeys(text for part in texts for text in part if text))
+    encoded.update(zip(wordings, encoder.encode_queries(wordings), strict=True))
+    # As operands: an open gate would cost the whole batch its experts.
+    by_text = {"": np.zeros(encoder.dimension, np.float32)}
+    by_text.update(zip(operands, encoder.encode_operands(operands), strict=True))
+    pairs = zip(plans, texts, strict=True)
+    return [replace(plan, vectors=_vectors(plan, part, by_text, known)) for plan, part in pairs]
 
 
 def _check_operands(reading: Reading) -> None:
@@ -196,17 +216,16 @@ def _check_operands(reading: Reading) -> None:
     check_budget(n_operands)
 
 
-def _unencoded(reading: Reading, plain: Vectors) -> Plan:
-    """Return the plan of a reading, before its operands are encoded."""
+def _unencoded(reading: Reading, whole: Callable[[], Vectors]) -> Plan:
+    """Return the plan of a reading, before anything is encoded."""
     tree = reading.tree
     is_composed = isinstance(tree, Everything) or not isinstance(tree, Atom)
     plan = Plan(
-        text=reading.wording,
         tree=tree,
         atoms=tuple(atom.name for atom in atoms(tree)),
         spans=reading.spans,
-        vectors=plain[None],
-        plain=plain,
+        vectors=np.empty((0, 0), np.float32),
+        whole=whole,
         is_composed=is_composed,
         fallback=reading.fallback,
         is_request=reading.is_request,
@@ -229,65 +248,58 @@ def _limited(plan: Plan) -> Plan:
 
 def _single_vector(plan: Plan, reason: str) -> Plan:
     """Return a plan that searches the text as one vector, and says why."""
-    text = plan.text or " ".join(plan.atoms)
+    text = plan.reading.wording or " ".join(plan.atoms)
     return replace(
         plan,
         tree=Atom(text),
         atoms=(text,),
         spans=(),
-        vectors=plan.plain[None],
         is_composed=False,
         is_request=False,
         fallback=reason,
     )
 
 
-def _with_operands(
-    plans: Sequence[Plan], encoder: QueryEncoder, known: Mapping[str, Vectors] | None
-) -> list[Plan]:
-    """Encode the operands and conjunctions of composed plans, all in one batch.
+def _vectors(
+    plan: Plan,
+    texts: Sequence[str],
+    encoded: Mapping[str, Vectors],
+    known: Mapping[str, Vectors] | None,
+) -> Vectors:
+    """Return the vectors of a plan: of its operands and conjunctions, or of the whole query.
 
     A conjunction is its operands in words: the text as typed would bring in what it negates.
     Where it is the whole query, the text as typed counts as much, because either wording may
     be the one that the encoder knows better; so it does where the query is a request. A
     document in it counts as one operand.
     """
-    texts = [_operand_texts(p) if p.is_composed or p.is_request else [] for p in plans]
-    # As operands: an open gate would cost the whole batch its experts.
-    unique = list(dict.fromkeys(text for part in texts for text in part if text))
-    encoded = dict(zip(unique, encoder.encode_operands(unique), strict=True))
-    finished = []
-    for plan, operand_texts in zip(plans, texts, strict=True):
-        if operand_texts:
-            nothing = np.zeros(encoder.dimension, np.float32)
-            rows = [encoded.get(text, nothing) for text in operand_texts]
-            plan = replace(plan, vectors=_operand_vectors(plan, np.stack(rows), known))
-        finished.append(plan)
-    return finished
-
-
-def _operand_vectors(plan: Plan, vectors: Vectors, known: Mapping[str, Vectors] | None) -> Vectors:
+    if not texts:
+        return plan.plain[None]
+    vectors = np.stack([encoded[text] for text in texts])
     _add_documents(vectors, plan, known)
-    operands = list(atoms(plan.tree))
-    n = len(operands)
-    scored = tuple(i for i in range(n) if not isinstance(operands[i], Where))
-    if len(vectors) > n and plan.clauses[0].positive == scored:
+    if plan.is_conjunction:
         vectors[-1] = (vectors[-1] + plan.plain) / 2
-    elif plan.is_request and scored == (0,):
+    elif plan.is_request and plan.scored == (0,):
         vectors[0] = (vectors[0] + plan.plain) / 2
     return vectors
 
 
 def _plain_vector(
-    tree: QueryTree, words: Vectors | None, known: Mapping[str, Vectors] | None, dimension: int
+    reading: Reading,
+    encoder: QueryEncoder,
+    known: Mapping[str, Vectors] | None,
+    encoded: dict[str, Vectors],
 ) -> Vectors:
     """Return one vector for a query: of its words, and of the documents that are operands."""
-    likes = [atom for atom, sign in signed_atoms(tree) if isinstance(atom, Like) and sign > 0]
-    vectors = [] if words is None else [words]
+    if (words := reading.wording) and words not in encoded:
+        [encoded[words]] = encoder.encode_queries([words])
+    signed = signed_atoms(reading.tree)
+    likes = [atom for atom, sign in signed if isinstance(atom, Like) and sign > 0]
+    vectors = [encoded[words]] if words else []
     vectors += [_document(atom, known) for atom in likes]
     if len(vectors) == 1:
         return vectors[0]
-    nothing = np.zeros(dimension, np.float32)
+    nothing = np.zeros(encoder.dimension, np.float32)
     return np.mean(vectors, axis=0, dtype=np.float32) if vectors else nothing
 
 

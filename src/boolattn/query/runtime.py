@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Number of threads; by default as many as there are processors.
 THREADS_VARIABLE = "BOOLATTN_THREADS"
+#: Parses, and vectors of queries and operands, that are remembered; longer texts are not.
+MAX_REMEMBERED, MAX_CHARACTERS = 2048, 256
 _PROBE = "Moths AND bees of São-Tomé's 2 isles, 蛾"
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.data.records import Document
 from boolattn.encoders.models import SHIPPED, load_model
-from boolattn.search.options import SearchOptions
+from boolattn.search.options import IndexSettings, SearchOptions
 from boolattn.search.result import Hit, SearchResult
-from boolattn.search.searcher import IndexSettings, Searcher
+from boolattn.search.searcher import Searcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import weakref
 from contextlib import ExitStack
@@ -294,6 +293,8 @@ class Searcher:
 
     async def asearch(self, query: str, k: int = 10, **options: Any) -> SearchResult:
         """Search as :meth:`search` does, in another thread."""
+        import asyncio  # a tenth of a command's start, which does not need it
+
         return await asyncio.to_thread(self.search, query, k, **options)
 
     def search_many(

@@ -96,6 +96,13 @@ def read_documents(  # noqa: PLR0913 - what a file may need
         raise DataError(f"{path} holds no documents, so there is nothing to index")
 
 
+def count_documents(path: Path, max_line: int = MAX_LINE, *, follow_links: bool = False) -> int:
+    """Count the rows of a file, or the files of a folder without reading them."""
+    if path.is_dir():
+        return len(_text_files(path, follow_links=follow_links))
+    return sum(1 for _ in _rows(path, max_line, follow_links=follow_links)[0])
+
+
 def _rows(path: Path, max_line: int, *, follow_links: bool) -> tuple[Rows, bool]:
     """Return the rows of any source, and whether all their values are texts without a type."""
     if path.is_dir():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -56,6 +57,7 @@ class Writer:
             replace_old: Whether an id that the store has already is no error.
         """
         waiting: deque[Batch] = deque()
+        is_last: deque[bool] = deque()  # of each passage to encode: whether a document ends there
         seen = np.zeros(1, np.uint64)  # no hash is 0; hashes need less memory than ids
 
         def texts() -> Iterator[list[str]]:
@@ -72,20 +74,23 @@ class Writer:
                     self.progress(len(batch.documents))
                     continue
                 waiting.append(batch)
+                is_last.extend(span is spans[-1] for spans in batch.spans for span in spans)
                 pairs = zip(batch.documents, batch.spans, strict=True)
                 yield [text for pair in pairs for text in self._encodable(*pair)]
 
-        for vectors in (self.encode or self._encode)(texts()):
+        for vectors in (self.encode or partial(self._encode, is_last))(texts()):
             batch = waiting.popleft()
             draft.write(batch, self._checked(vectors, batch))
             if self.encode is not None:
                 self.progress(len(batch.documents))
 
-    def _encode(self, lists: Iterable[list[str]]) -> Iterator[Array]:
+    def _encode(self, is_last: deque[bool], lists: Iterable[list[str]]) -> Iterator[Array]:
+        def tell(n_passages: int) -> None:
+            if n_documents := sum(is_last.popleft() for _ in range(n_passages)):
+                self.progress(n_documents)
+
         for texts in lists:
-            yield self.encoder.encode_documents(
-                texts, batch_size=self.batch_size, progress=self.progress
-            )
+            yield self.encoder.encode_documents(texts, batch_size=self.batch_size, progress=tell)
 
     def _encodable(self, document: Document, spans: Spans) -> Iterator[str]:
         """Return the passages to encode, each after the title and cut where no encoder reads on."""

@@ -18,8 +18,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
-
 from boolattn.errors import (
     BoolattnError,
     ConfigError,
@@ -204,6 +202,8 @@ def _missing(folder: Path) -> IndexFolderError:
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
     """Lock the index for writing."""
+    from filelock import FileLock, Timeout  # takes long; searching needs no lock
+
     try:
         is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)

@@ -85,7 +85,7 @@ def faiss_module() -> Any:  # noqa: ANN401 - a module
         import faiss
     except ImportError as error:
         raise MissingDataError(
-            "hnsw needs faiss; pip install faiss-cpu, or use --vectors exact"
+            "hnsw needs faiss; pip install 'boolattn[hnsw]', or use --vectors exact"
         ) from error
     return faiss
 
