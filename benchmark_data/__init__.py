@@ -1,4 +1,4 @@
-"""The builders of taxa, domains and QUEST's generated splits; not part of the wheel.
+"""The builders of the benchmarks taxa and domains, from their sources; not part of the wheel.
 
-``boolattn.data.built`` reads what the first two write.
+``boolattn.data.built`` reads what they write.
 """

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmark_data.quest_queries import generate_queries, split_categories, with_generated
 from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.quest import fetch_quest, load_quest, load_quest_intro, read_documents
 from boolattn.data.records import Operand
@@ -21,6 +20,7 @@ from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.query.structure import TEMPLATES
 from boolattn.query.tree import Operator
+from experiments.quest_queries import generate_queries, split_categories, with_generated
 
 SAMPLE = Path(__file__).parent / "samples" / "quest-intro"
 REAL = os.environ.get("BOOLATTN_QUEST_INTRO", "")
@@ -261,9 +261,7 @@ def test_generated_queries_have_exact_sets_and_spans(quest):
     assert len({query.id for query in queries}) == len(queries)
     for query in queries:
         check_sets(query, quest.categories)
-        assert (
-            query.wording in package_table("benchmark_data", "quest_queries.toml")[query.template]
-        )
+        assert query.wording in package_table("experiments", "quest_queries.toml")[query.template]
         for operand in query.operands:
             [(start, end)] = operand.spans
             assert query.text[start:end] == operand.text

@@ -9,7 +9,7 @@ import gc
 import os
 import sys
 from copy import copy
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 

@@ -98,7 +98,7 @@ def _open_quest(options: DataOptions) -> Dataset:
 
 def _open_quest_intro(options: DataOptions) -> Dataset:
     quest = load_quest_intro(_folder("quest-intro", options.folder, "quest-intro"))
-    module = checkout_module("benchmark_data.quest_queries")
+    module = checkout_module("experiments.quest_queries")
     if not quest.categories or module is None:
         if options.tell and quest.categories:
             options.tell("no generated splits: benchmark_data/ of the source repository makes them")

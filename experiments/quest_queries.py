@@ -235,7 +235,7 @@ def _is_useful(template: str, members: list[frozenset[str]], sets: AnswerSets) -
 
 def _worded(qid: str, template: str, choice: _Choice, generator: random.Random) -> Query:
     names, sets = choice.names, choice.sets
-    table = package_table("benchmark_data", "quest_queries.toml")
+    table = package_table("experiments", "quest_queries.toml")
     wording, pattern = generator.choice(list(table[template].items()))
     text = ""
     spans: dict[int, tuple[int, int]] = {}
