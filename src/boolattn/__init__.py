@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from boolattn.auto_classes import register_when_imported
 
 if TYPE_CHECKING:
-    from boolattn import search
     from boolattn.attention.config import BoolAttnConfig
     from boolattn.data.records import Document
     from boolattn.encoder.torch_encoder import TorchEncoder
@@ -26,7 +25,9 @@ if TYPE_CHECKING:
     from boolattn.plugin import attach, detach, load, load_plugin, save, save_plugin
     from boolattn.plugin.explain import explain
     from boolattn.query.tree import Operator
-    from boolattn.search import BooleanRetriever, Searcher
+    from boolattn.search import BooleanRetriever, CallableModule, Searcher
+
+    search: CallableModule
 
 __version__ = "0.1.0.dev0"
 #: For the time that a command shows: the user's, with what is loaded first.

@@ -29,9 +29,7 @@ def serve(  # noqa: PLR0913 - options of a command line
         str | None,
         Option(help="Another model's index of the same documents, to compare with."),
     ] = None,
-    compare: Annotated[
-        bool, Option(help="Offer a comparison with a search that reads no and, or, not.")
-    ] = True,
+    compare: Annotated[bool, Option(help="Offer a comparison with plain search.")] = True,
     model: Annotated[str | None, Option(help="Default: the model named by the index.")] = None,
     device: Annotated[str | None, Option(help="Run the model in PyTorch: cpu, cuda.")] = None,
     label: Annotated[str | None, Option(help="Name of the model on the page.")] = None,

@@ -148,11 +148,10 @@ class Pipeline:
         with self._timed("documents"):
             is_strict = self.options.strict_not is not False and plan.has_negation
             facets = self._facets(query, ranking, total) if self.options.facets else ()
-            left_out: tuple[LeftOut, ...] = ()
+            left_out = self._left_out(query, ranking) if is_strict else ()
             if is_strict:
                 ranking, shortened = self._leave_out(query, ranking)
                 warnings += shortened
-                left_out = self._left_out(query, ranking)
             elif self.options.strict_not:
                 warnings += ("nothing was left out: the query excludes nothing",)
             ranked = self._first(plan, ranking.ranked)
@@ -252,9 +251,10 @@ class Pipeline:
         """Name what NOT leaves out of the documents that fit the rest; the same for every k."""
         if ranking.fitted is None or not self.options.verdicts:
             return ()
-        keys = self._ranker.nearest_whole(query, _LOOKED_AT)
-        is_kept = np.isin(keys, [*ranking.lifted]) | query.exclusion.keeps(keys)
-        keys = keys[~is_kept]
+        keys = ranking.ranked.rows[: 2 * self.k]
+        if self.reader.has_words:  # else more texts would have to be read
+            keys = self._ranker.nearest_whole(query, _LOOKED_AT)
+        keys = keys[~(np.isin(keys, [*ranking.lifted]) | query.exclusion.keeps(keys))]
         fits = ranking.fitted.evidence(self._ranker.similarities(query, ranking, keys)).fits
         left_out = []
         for document in self.reader.documents(keys[fits][:_LEFT_OUT]):
