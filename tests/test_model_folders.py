@@ -375,7 +375,7 @@ def test_an_index_belongs_to_no_parser(shared_index, caplog):
         result = Searcher.open(folder, model, parser=parser).search("moths")
         names.append(result.why_one_vector)
     default, without, shipped, other = names
-    assert default == shipped == "no operator was found in it"
+    assert default == shipped == "no and / or / not found"
     assert without == "the model has no query parser"
     assert other == "it was read by another parser"
     assert not caplog.text

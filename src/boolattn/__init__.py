@@ -14,7 +14,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from boolattn import search
     from boolattn.attention.config import BoolAttnConfig
     from boolattn.data.records import Document
     from boolattn.encoder.bool_bert import BoolBertModel
@@ -26,7 +25,9 @@ if TYPE_CHECKING:
     from boolattn.plugin import attach, detach, load, load_plugin, save, save_plugin
     from boolattn.plugin.explain import explain
     from boolattn.query.tree import Operator
-    from boolattn.search import BooleanRetriever, Searcher
+    from boolattn.search import BooleanRetriever, CallableModule, Searcher
+
+    search: CallableModule
 
 __version__ = "0.1.0.dev0"
 #: For the time that a command shows: the user's, with what is loaded first.

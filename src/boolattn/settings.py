@@ -144,7 +144,8 @@ def _check(name: str, hint: Any, kind: str, value: Any) -> None:  # noqa: ANN401
     # What filters may be is theirs to say.
     if kind != "Mapping[str, Any] | None" and not _fits(value, hint):
         shown = " ".join(repr(value)[:80].split())
-        raise ConfigError(f"{name} is of the type {kind}, not {shown}")
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise ConfigError(f"{name} must be {article} {kind}, got {shown}")
 
 
 def check_types(settings: Any) -> None:  # noqa: ANN401 - any dataclass

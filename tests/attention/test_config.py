@@ -48,7 +48,7 @@ def test_lists_and_integers_are_accepted():
     assert config == BoolAttnConfig(operators=("and", "not"), layers=(0, 1), sigma=2.0)
     assert hash(config)
     BoolAttn(config, hidden_size=8, n_heads=2, n_layers=2)
-    with pytest.raises(ConfigError, match="rank is of the type int"):
+    with pytest.raises(ConfigError, match="rank must be an int"):
         BoolAttnConfig(rank=True)
 
 

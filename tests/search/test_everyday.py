@@ -124,7 +124,7 @@ def test_a_cue_word_that_is_not_obeyed_is_never_invisible(everyday, query, optio
 def test_hybrid_search_and_strict_not_are_used_where_they_can_be(everyday):
     plain, negated = everyday.search_many(["curry", "curry without coconut"])
     assert (plain.hybrid, plain.strict_not) == (True, False)
-    assert plain.why_one_vector == "no operator was found in it"
+    assert plain.why_one_vector == "no and / or / not found"
     assert (negated.hybrid, negated.strict_not, negated.warnings) == (True, True, ())
     found = everyday.search("curry without coconut", k=60, strict_not=False, hybrid=False)
     assert (found.hybrid, found.strict_not, len(found.hits)) == (False, False, len(everyday))

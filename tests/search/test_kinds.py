@@ -67,7 +67,7 @@ def test_what_was_left_out_is_told_with_its_reason(searcher):
     result = searcher.search("dishes without dairy")
     assert {document.id: document for document in result.left_out} == {
         "tiramisu": LeftOut("tiramisu", "Tiramisu", "mascarpone is dairy", "mascarpone"),
-        "stew": LeftOut("stew", "Stew", "it has the word 'dairy'", ""),
+        "stew": LeftOut("stew", "Stew", "it mentions 'dairy'", ""),
     }
     assert result.to_dict()["left_out"][0].keys() == {"id", "title", "why", "word"}
     for options in ({"strict_not": False}, {"verdicts": False}):

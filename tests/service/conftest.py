@@ -101,7 +101,7 @@ class WordSearcher:
             spans=spans,
             confidence=0.9,
             is_composed=is_composed,
-            why_one_vector="" if is_composed else "no operator was found in it",
+            why_one_vector="" if is_composed else "no and / or / not found",
             hits=tuple(found[options.offset :][:k]),
             total=len(found),
             offset=options.offset,

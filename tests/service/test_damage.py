@@ -280,9 +280,9 @@ def test_arguments_that_are_right_are_taken(index, retriever):
             searcher.search("moths", wrong)
     with pytest.raises(QueryError, match="queries are a list of texts, not str"):
         searcher.search_many("moths")
-    with pytest.raises(ConfigError, match=r"hybrid is of the type bool.*, not 'yes'"):
+    with pytest.raises(ConfigError, match=r"hybrid must be a bool.*, got 'yes'"):
         searcher.search("moths", hybrid="yes")
-    with pytest.raises(ConfigError, match=r"name is of the type str.*, not b'shipped'"):
+    with pytest.raises(ConfigError, match=r"name must be a str.*, got b'shipped'"):
         load_model(b"shipped")
 
 

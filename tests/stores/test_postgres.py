@@ -230,7 +230,7 @@ def test_a_stopped_build_is_resumed_or_begun_again(address):
     with pytest.raises(KeyError):
         stopped(replace=True)
     assert store.count(Filter()) == 5
-    with pytest.raises(IndexFolderError, match=r"holds an index: add .*, or build it anew with"):
+    with pytest.raises(IndexFolderError, match=r"holds an index: add .*, or build it again with"):
         build(address)
     assert build(address, resume=True).count(Filter()) == 6
 

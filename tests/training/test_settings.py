@@ -72,12 +72,12 @@ def test_set_changes_one_setting():
         ("tower.seed=1", "no table 'tower'"),
         ("seed", "takes key=value"),
         ("batch_size=0", "batch_size must be at least 1"),
-        ("batch_size=many", "batch_size is of the type int, not 'many'"),
-        ("batch_size=true", "batch_size is of the type int, not True"),
+        ("batch_size=many", "batch_size must be an int, got 'many'"),
+        ("batch_size=true", "batch_size must be an int, got True"),
         ("keep=worst", "keep must be one of best, last"),
         ("n_logical=9", "must not exceed n_negatives"),
         ("seed=4294967296", "seed must be between 0 and 4294967295"),
-        ("learning_rate=nan", "learning_rate is of the type float, not nan"),
+        ("learning_rate=nan", "learning_rate must be a float, got nan"),
         ("sigma=-1", "sigma must be above 0"),
     ],
 )
@@ -119,5 +119,5 @@ def test_old_names_of_settings_are_read_in_saved_runs():
 def test_a_setting_that_may_be_left_out_is_called_none():
     assert load_preset("minilm-taxa", ["rank=none"]).plugin.rank is None
     assert load_preset("minilm-taxa", ["captured=none"]).train.captured == "none"
-    with pytest.raises(ConfigError, match="batch_size is of the type int, not 'none'"):
+    with pytest.raises(ConfigError, match="batch_size must be an int, got 'none'"):
         load_preset("minilm-taxa", ["batch_size=none"])

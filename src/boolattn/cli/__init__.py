@@ -9,15 +9,14 @@ import gc
 import os
 import sys
 from copy import copy
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import boolattn
 from boolattn.cli import data, documents, evaluate, explain, reproduce, search, serve, train
-from boolattn.cli.output import CLICK_ERROR, Command, Group
-from boolattn.errors import BoolattnError, ConfigError
-from boolattn.files import checkout_module
+from boolattn.cli.output import Command, Group
+from boolattn.errors import BoolattnError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,17 +56,10 @@ app.command(
 app.add_typer(data.app, name="data", rich_help_panel="Data and paper")
 
 
+#: The base class of wrong options and arguments, in click or in typer's copy of it.
+_ClickError: Any = typer.BadParameter.__mro__[2]
 #: Packages of the extra ``train``.
 _TRAIN = ("accelerate", "sentence_transformers", "torch", "transformers")
-_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-
-
-@app.command(hidden=True, context_settings=_PASS_ON)
-def demo(context: typer.Context) -> None:
-    """Run the demo of a source checkout."""
-    if (module := checkout_module("examples.demo.__main__")) is None:
-        raise ConfigError("the demo is in the source repository: run python -m examples.demo there")
-    module.app(context.args, standalone_mode=False)
 
 
 def _show_version(is_given: bool) -> None:
@@ -109,7 +101,7 @@ def main() -> None:
     try:
         # For people, typer draws a box around a wrong option; a program gets one line.
         sys.exit(chosen(standalone_mode=sys.stderr.isatty()))
-    except CLICK_ERROR as error:
+    except _ClickError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
         else:

@@ -30,9 +30,7 @@ def explain(
     text: Annotated[str, Argument(help="The text.")],
     model: Annotated[Path | None, Option(help="Model folder; default: shipped.")] = None,
     operator: Annotated[list[str] | None, Option(help="Open this gate: and, or, not.")] = None,
-    index: Annotated[
-        str, Option(help="Address of an index, whose fields and words decide how a text is read.")
-    ] = "",
+    index: Annotated[str, Option(help="Address of an index, to read the text for.")] = "",
     figure: Annotated[Path | None, Option(help="Write heat maps to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -98,12 +96,12 @@ def _read(text: str, index: str) -> tuple[list[Reading], list[str]]:
     from boolattn.stores.address import open_store
 
     if not index:
-        has_number = any(sign.isdigit() for sign in text)
         hint = "numbers become conditions where an index has a field for them: --index ADDRESS"
-        return read_queries([text], load_parser()), [hint] * has_number
+        return read_queries([text], load_parser()), [hint] * any(map(str.isdigit, text))
     with open_store(index).reading() as store:
         reader = QueryReader(store, load_parser(), SearchOptions())
-        return reader.read([text]), reader.notes.get(text, [])
+        readings = reader.read([text])
+        return readings, reader.notes.get(readings[0].text, [])
 
 
 def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, TorchEncoder | None]:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
-#: The base class of wrong options and arguments, in click or in typer's copy of it.
-CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 #: Seconds between two lines of progress.
 _PAUSE = 5.0
 _LOUD = ("accelerate", "faiss", "httpx", "sentence_transformers", "transformers", "uvicorn")
@@ -40,15 +38,6 @@ class _WithoutFlagTypes:
 
 class Command(_WithoutFlagTypes, TyperCommand):
     """A verb."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - as above
-        """Read arguments; say what is meant by options that other programs have."""
-        try:
-            return super().parse_args(ctx, args)
-        except CLICK_ERROR as error:
-            if getattr(error, "option_name", "") in ("--limit", "--top", "--top-k", "-n"):
-                error.message += "; the number of results is -k, as in -k 10"
-            raise
 
 
 class Group(_WithoutFlagTypes, TyperGroup):

@@ -41,7 +41,7 @@ def search(  # noqa: PLR0913 - options of a command line
         list[str] | None, Option(help="Operand to add; like:ID is a document; repeatable.")
     ] = None,
     negative: Annotated[list[str] | None, Option(help="Operand to exclude; repeatable.")] = None,
-    k: Annotated[int, Option("-k", min=1, help="Number of results.")] = 10,
+    k: Annotated[int, Option("-k", "--top", "--limit", min=1, help="Number of results.")] = 10,
     offset: Annotated[int, Option(min=0, help="Results to pass over, for the next page.")] = 0,
     mode: Annotated[str, Option(help="Query syntax: auto, plain, explicit.")] = "auto",
     filters: Annotated[
@@ -50,10 +50,7 @@ def search(  # noqa: PLR0913 - options of a command line
     ] = None,
     hybrid: Annotated[
         bool | None,
-        Option(
-            "--hybrid/--no-hybrid",
-            help="Search by words as well as by meaning; default: if the index has words.",
-        ),
+        Option("--hybrid/--no-hybrid", help="Search by words too; default: if the index has them."),
     ] = None,
     strict_not: Annotated[
         bool | None,

@@ -29,9 +29,7 @@ def serve(  # noqa: PLR0913 - options of a command line
         str | None,
         Option(help="Another model's index of the same documents, to compare with."),
     ] = None,
-    compare: Annotated[
-        bool, Option(help="Offer a comparison with a search that reads no and, or, not.")
-    ] = True,
+    compare: Annotated[bool, Option(help="Offer a comparison with plain search.")] = True,
     model: Annotated[str | None, Option(help="Default: the model named by the index.")] = None,
     device: Annotated[str | None, Option(help="Run the model in PyTorch: cpu, cuda.")] = None,
     label: Annotated[str | None, Option(help="Name of the model on the page.")] = None,
@@ -45,7 +43,7 @@ def serve(  # noqa: PLR0913 - options of a command line
     ] = None,
     api_key_env: Annotated[str | None, Option(help="Variable with the API key.")] = None,
     max_length: Annotated[int, Option(help="Most characters of a query.")] = 1000,
-    max_k: Annotated[int, Option(help="Most results of a search.")] = 100,
+    max_k: Annotated[int, Option(help="Maximum number of results.")] = 100,
     max_body: Annotated[int, Option(help="Most bytes of a request.")] = 65_536,
     max_upload: Annotated[int, Option(help="Most bytes of documents in a request.")] = 1 << 24,
     max_work: Annotated[int, Option(help="Most operands of a query times its candidates.")] = 1

@@ -103,7 +103,7 @@ def export(
 
 
 def checksums(folder: Annotated[Path, Argument(help="Folder of a model for PyTorch.")]) -> None:
-    """Write a model's checksums anew, after you changed its files."""
+    """Recompute a model's checksums, after you changed its files."""
     from boolattn.checksums import SUMS, write_sums
 
     if not folder.is_dir():

@@ -84,6 +84,10 @@ def build_towers(
     plug-in. A ``document_encoder`` is for a document tower that does not share weights. The
     tokenizer is by default that of the encoder's folder. ``settings`` are values of
     :class:`TowerConfig`.
+
+    >>> from boolattn.encoders.models import minilm_folder
+    >>> build_towers(minilm_folder(), query_length=64).get_embedding_dimension()
+    384
     """
     towers = build(TowerConfig, settings, source="build_towers")
     if not isinstance(encoder, PreTrainedModel):
@@ -220,6 +224,12 @@ def encode_queries(
     """Encode queries with oracle operator labels; ``model.encode_query`` uses the model's gate.
 
     ``operators`` has the names of each query's operators; empty for none. Returns ``(texts, dim)``.
+
+    >>> from boolattn import BoolAttnConfig
+    >>> from boolattn.encoders.models import minilm_folder
+    >>> towers = build_towers(minilm_folder(), BoolAttnConfig(gate="label"))
+    >>> encode_queries(towers, ["moths but not ants"], operators=[["not"]]).shape
+    torch.Size([1, 384])
     """
     if not isinstance(query_encoder(model), BoolBertModel):
         raise GateError("this model has no BoolAttn, so operators have no effect")

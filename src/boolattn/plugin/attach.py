@@ -39,6 +39,11 @@ def attach(
 
     Inside a ``SentenceTransformer``, which calls ``forward``, it acts too: attach to
     ``model[0].model``. Only MPNet's ``forward`` ignores ``operators=``.
+
+    >>> from transformers import AutoModel
+    >>> from boolattn.encoders.models import minilm_folder
+    >>> attach(AutoModel.from_pretrained(minilm_folder()), "shipped").config.gate
+    'lexicon'
     """
     encoder = cast("PreTrainedModel", encoder)
     family_of(encoder)  # tells where it is in a SentenceTransformer

@@ -88,6 +88,15 @@ def explain(
     """Explain what BoolAttn does with a text.
 
     ``operators`` are oracle labels; by default the model's own gate is used.
+
+    >>> from boolattn.plugin.attach import attach
+    >>> from transformers import AutoModel, AutoTokenizer
+    >>> from boolattn.encoders.models import minilm_folder
+    >>> encoder = AutoModel.from_pretrained(minilm_folder())
+    >>> plugin = attach(encoder, "shipped")
+    >>> tokenizer = AutoTokenizer.from_pretrained(minilm_folder())
+    >>> explain(encoder, tokenizer, "moths but not beetles").gate
+    {'and': False, 'or': False, 'not': True}
     """
     plugin = plugin_of(model)
     model = cast("PreTrainedModel", model.base_model)  # without head or Bool-BERT

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-class _Search(ModuleType):
+class CallableModule(ModuleType):
     """This package, which can be called."""
 
     def __call__(
@@ -51,4 +51,4 @@ class _Search(ModuleType):
         return Searcher.from_texts(documents, encoder).search(query, k, **options)
 
 
-sys.modules[__name__].__class__ = _Search
+sys.modules[__name__].__class__ = CallableModule

@@ -162,7 +162,9 @@ class Exclusion:
             tags = [term for group in groups or () for term in group if is_tag(term)]
             for group in groups or ():
                 if asserted.issuperset(group):
-                    return f"it has {_quoted_words(atom.words, group)}", ""
+                    spans = matched_words(atom.words, frozenset(group), 0, len(atom.words))
+                    words = dict.fromkeys(repr(atom.words[start:end]) for start, end in spans)
+                    return f"it mentions {' and '.join(words)}", ""
             named = self._kinds.witnesses(text, tags) if self._kinds and tags else []
             for name in named:
                 if name.casefold() not in self._allowed_words:
@@ -177,10 +179,3 @@ class Exclusion:
             is_true = np.logical_or.reduce([np.zeros(len(keys), bool), *claims])
             truths.append(np.ones(len(keys)) if groups is None else is_true.astype(float))
         return np.asarray(truth(self._tree, truths), bool)
-
-
-def _quoted_words(text: str, terms: Sequence[str]) -> str:
-    """Return the words of an operand that are some terms: "the word 'bzip2'"."""
-    spans = matched_words(text, frozenset(terms), 0, len(text))
-    words = list(dict.fromkeys(repr(text[start:end]) for start, end in spans))
-    return f"the word{'s' * (len(words) > 1)} {' and '.join(words)}"

@@ -42,10 +42,6 @@ class SearchOptions:
     facets: bool = False  # whether to count values of the metadata among the best documents
 
 
-#: What other libraries call ``k``.
-_NAMES_OF_K = frozenset(("limit", "max_results", "n", "n_results", "size", "top", "top_k", "topk"))
-
-
 @dataclass(frozen=True, kw_only=True)
 class IndexSettings:
     """Settings of a new store."""
@@ -77,12 +73,12 @@ class IndexSettings:
 
 def read_options(options: Mapping[str, Any], k: int) -> SearchOptions:
     """Return the options of a search for ``k`` results; refuse what cannot be."""
-    if name := next(iter(_NAMES_OF_K.intersection(options)), ""):
+    if name := next((name for name in ("limit", "n", "top", "top_k") if name in options), ""):
         raise ConfigError(f"search has no {name!r}; the number of results is k, as in k=10")
     chosen = build(SearchOptions, options, source="search")
     check_types(chosen)
     if not isinstance(k, Integral) or isinstance(k, bool):
-        raise QueryError(f"k is a whole number, not {type(k).__name__}")
+        raise QueryError(f"k must be an int, got {k!r}")
     for name, least, value in (
         ("k", 1, k),
         ("offset", 0, chosen.offset),

@@ -41,13 +41,13 @@ OTHER_LEXICON = (
     "kinds; index again"
 )
 NOTHING_FITS = "nothing fits well: no result has a word of the query, or is near to it in meaning"
-FAR = "all results are less than half as close to the rest of the query as what NOT excludes"
+FAR = "nothing fits well once the exclusions apply"
 _FACETED = 500  # best documents among which values of the metadata are counted
 _COMPARED = 10  # first results with which a later one is compared
 #: Documents nearest to the whole query, of which some are left out; how many of these are named,
 #: and the characters of a text that stands for a title.
 _LOOKED_AT, _LEFT_OUT, _TITLE = 200, 10, 60
-_NO_OPERATOR = "no operator was found in it"
+_NO_OPERATOR = "no and / or / not found"
 #: Results without a word of the query fit badly below this similarity: 1 in 100 of people's
 #: queries has such results, and two thirds of the queries that were written for other documents.
 _LOW = 0.3
@@ -148,11 +148,10 @@ class Pipeline:
         with self._timed("documents"):
             is_strict = self.options.strict_not is not False and plan.has_negation
             facets = self._facets(query, ranking, total) if self.options.facets else ()
-            left_out: tuple[LeftOut, ...] = ()
+            left_out = self._left_out(query, ranking) if is_strict else ()
             if is_strict:
                 ranking, shortened = self._leave_out(query, ranking)
                 warnings += shortened
-                left_out = self._left_out(query, ranking)
             elif self.options.strict_not:
                 warnings += ("nothing was left out: the query excludes nothing",)
             ranked = self._first(plan, ranking.ranked)
@@ -252,9 +251,10 @@ class Pipeline:
         """Name what NOT leaves out of the documents that fit the rest; the same for every k."""
         if ranking.fitted is None or not self.options.verdicts:
             return ()
-        keys = self._ranker.nearest_whole(query, _LOOKED_AT)
-        is_kept = np.isin(keys, [*ranking.lifted]) | query.exclusion.keeps(keys)
-        keys = keys[~is_kept]
+        keys = ranking.ranked.rows[: 2 * self.k]
+        if self.reader.has_words:  # else more texts would have to be read
+            keys = self._ranker.nearest_whole(query, _LOOKED_AT)
+        keys = keys[~(np.isin(keys, [*ranking.lifted]) | query.exclusion.keeps(keys))]
         fits = ranking.fitted.evidence(self._ranker.similarities(query, ranking, keys)).fits
         left_out = []
         for document in self.reader.documents(keys[fits][:_LEFT_OUT]):

@@ -41,6 +41,8 @@ Operands = Annotated[Sequence[str], Query(description="Operands to add; may be r
 _MORE_CANDIDATES = 200
 #: Fields of a request that are options of a search.
 _SEARCH_OPTIONS = {"offset", "mode", "positive", "negative", "filters"}
+#: Attributes of a result that a reply has too.
+_SAME = ("total", "n_compared", "hybrid", "strict_not")
 _SEARCH_OPTIONS |= {"hybrid", "compose", "strict_not", "kinds", "allow", "explain"}
 _SEARCH_OPTIONS |= {"facets", "min_score"}
 
@@ -250,11 +252,8 @@ class Handlers:
             k=request.k,
             offset=request.offset,
             next_offset=ranks.stop - 1 if len(hits) == request.k < left else None,
-            total=result.total,
             label=self.settings.label,
-            n_compared=result.n_compared,
-            hybrid=result.hybrid,
-            strict_not=result.strict_not,
+            **{name: getattr(result, name) for name in _SAME},
             facets=[
                 schemas.FacetReply.model_validate(facet, from_attributes=True)
                 for facet in result.facets

@@ -58,7 +58,7 @@ class OverviewHandlers:
         self._searcher, self._settings = handlers.searcher, handlers.settings
         self._batcher = handlers.batcher
         #: What the searcher found, and what is left of it after a search.
-        self._examples: tuple[object, list[tuple[str, tuple[str, ...]]]] = (None, [])
+        self._examples: tuple[object, list[ExampleReply]] = (None, [])
 
     async def about(self) -> AboutReply:
         """Describe the service: its index and its limits."""
@@ -84,12 +84,9 @@ class OverviewHandlers:
         suggested = await asyncio.to_thread(lambda: self._searcher.examples)
         if self._examples[0] is not suggested:
             self._examples = suggested, await self._searched(suggested)
-        examples = [
-            ExampleReply(query=text, operators=list(names)) for text, names in self._examples[1]
-        ]
-        return ExamplesReply(examples=examples)
+        return ExamplesReply(examples=self._examples[1])
 
-    async def _searched(self, examples: Sequence["Example"]) -> list[tuple[str, tuple[str, ...]]]:
+    async def _searched(self, examples: Sequence["Example"]) -> list[ExampleReply]:
         """Keep examples with results; where a text is parsed otherwise, in explicit syntax."""
         answered = []
         for example in examples:
@@ -97,6 +94,7 @@ class OverviewHandlers:
                 result = await self._batcher.submit(Options.of(1), text)
                 operators = operators_of(example.tree)
                 if result.hits and operators_of(result.tree) == operators:
-                    answered.append((text, tuple(operator.value for operator in operators)))
+                    names = [operator.value for operator in operators]
+                    answered.append(ExampleReply(query=text, operators=names))
                     break
         return answered

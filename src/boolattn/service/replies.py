@@ -29,11 +29,14 @@ _KINDS: dict[type[Atom], Literal["document", "condition"]] = {
 }
 
 
+#: Attributes of a result that a ParseReply has too.
+_SAME = ("query", "confidence", "is_composed", "why_one_vector", "warnings", "notes")
+
+
 def parse_fields(result: SearchResult) -> dict[str, Any]:
     """Return the fields of a ParseReply."""
     spans = [*result.spans, *[()] * (len(result.operands) - len(result.spans))]
     return {
-        "query": result.query,
         "tree": result.tree_text,
         "nodes": _node(result.tree, count()),
         "operands": [
@@ -47,12 +50,8 @@ def parse_fields(result: SearchResult) -> dict[str, Any]:
             for (atom, sign), operand_spans in zip(signed_atoms(result.tree), spans, strict=True)
         ],
         "operators": [operator.value for operator in operators_of(result.tree)],
-        "confidence": result.confidence,
-        "is_composed": result.is_composed,
-        "why_one_vector": result.why_one_vector,
         "reading": result.parsed_text,
-        "warnings": list(result.warnings),
-        "notes": list(result.notes),
+        **{name: getattr(result, name) for name in _SAME},
     }
 
 

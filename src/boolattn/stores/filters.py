@@ -107,8 +107,7 @@ def read_filters(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
     (1990,)
     """
     if not isinstance(filters, dict | None):
-        example = {"room": "Kitchen", "price": {"lt": 100}}
-        raise QueryError(f"filters are conditions by field, as {example}, not {filters!r:.80}")
+        raise QueryError(f"filters are by field, as {{'price': {{'lt': 9}}}}, not {filters!r:.80}")
     conditions: list[Condition] = []
     for name, entry in (filters or {}).items():
         for kind, value in (entry if isinstance(entry, dict) else {"in": entry}).items():

@@ -66,7 +66,7 @@ def check_format(address: object, version: object, known: int) -> None:
     """Refuse a store in another format than this version's."""
     if version != known:
         raise IndexMismatchError(
-            f"{address} has format {version}, this version reads {known}: build it anew with "
+            f"{address} has format {version}, this version reads {known}: build it again with "
             f"boolattn index FILE --out {address} --replace"
         )
 
@@ -86,7 +86,7 @@ def check_build(
     """Refuse to build in place of an index, or of a stopped build, unless that was asked for."""
     if has_index and not replace and not (resume and is_stopped):
         raise IndexFolderError(
-            f"{label} holds an index: add to it with boolattn add, or build it anew with --replace"
+            f"{label} holds an index: add to it with boolattn add, or build it again with --replace"
         )
     if is_stopped and not (replace or resume):
         raise IndexFolderError(

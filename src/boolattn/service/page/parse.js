@@ -156,7 +156,7 @@ function sentence(reply, explained) {
   return `Searched as one text: ${reply.why_one_vector}.${parsed}${attention}${ways}`;
 }
 
-const NO_OPERATOR = "no operator was found in it";
+const NO_OPERATOR = "no and / or / not found";
 
 // What must be seen without opening anything: words that were corrected, cue words not obeyed.
 export function drawNotes(list, reply) {
