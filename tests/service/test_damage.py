@@ -276,7 +276,7 @@ def test_arguments_that_are_right_are_taken(index, retriever):
     assert len(searcher.search("moths", np.int64(3)).hits) == 3
     assert len(searcher.search_many(("moths", "birds"))) == 2
     for wrong in (None, "3", 3.0, True, float("nan")):
-        with pytest.raises(QueryError, match="k is a whole number"):
+        with pytest.raises(QueryError, match="k must be an int"):
             searcher.search("moths", wrong)
     with pytest.raises(QueryError, match="queries are a list of texts, not str"):
         searcher.search_many("moths")
