@@ -1,6 +1,8 @@
 import pytest
 
+from boolattn import Document, Searcher
 from boolattn.stores.analysis import asserted_terms, terms_of
+from boolattn.stores.batches import document_terms
 
 
 @pytest.mark.parametrize(
@@ -38,3 +40,36 @@ def test_words_that_a_document_negates_are_not_asserted(text, words):
 )
 def test_other_words_are(text, words):
     assert asserted_terms(text).issuperset(terms_of(words))
+
+
+FILL = "A sentence about charts and axes. " * 60  # about 2,000 characters
+
+
+@pytest.mark.parametrize(
+    ("text", "is_asserted"),
+    [
+        (f"Charts for the web. {FILL * 4}", True),  # its beginning says so
+        (f"Charts. {FILL * 3} It also runs on the web. {FILL * 2}", False),  # in passing
+        (f"Charts. {f'{FILL} For the web.' * 5}", True),  # all over it
+        (f"Charts. {FILL} It also runs on the web.", True),  # a short text
+    ],
+)
+def test_a_long_text_does_not_assert_what_it_mentions_in_passing(text, is_asserted):
+    terms = document_terms(Document(id="1", text=text), None)
+    assert ("web" in terms.asserted) == is_asserted
+    assert ("web" in terms.denied) != is_asserted
+    assert {"chart", "axe"} <= {*terms.asserted}
+
+
+def test_a_long_document_that_mentions_the_excluded_thing_in_passing_stays():
+    passing = Document(
+        id="passing", text=f"Charts. {FILL * 3} With butter, says a user. {FILL * 2}"
+    )
+    about = Document(id="about", text=f"Charts of dairy, of butter above all. {FILL * 5}")
+    searcher = Searcher.from_texts(
+        [passing, about, Document(id="other", text=f"Charts. {FILL * 5}")]
+    )
+    for query in ("charts NOT butter", "charts NOT dairy"):
+        result = searcher.search(query)
+        assert {hit.id for hit in result} == {"passing", "other"}
+        assert [row.id for row in result.left_out] == ["about"]

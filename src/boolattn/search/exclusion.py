@@ -19,9 +19,9 @@ import numpy as np
 from boolattn.kinds.lexicon import is_tag, related
 from boolattn.query.structure import operand_signs, truth
 from boolattn.query.tree import atoms
-from boolattn.stores.analysis import asserted_terms, matched_words, operand_terms
+from boolattn.stores.analysis import matched_words, operand_terms
 from boolattn.stores.base import Claim
-from boolattn.stores.batches import indexed_text
+from boolattn.stores.batches import document_terms, indexed_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
@@ -157,18 +157,18 @@ class Exclusion:
     def why(self, document: Document) -> tuple[str, str] | None:
         """Say why a document is left out, and which of its words is of a negated kind."""
         text = indexed_text(document)
-        asserted = asserted_terms(text)
+        asserted = frozenset(document_terms(document, self._kinds).asserted)
         for atom, groups in zip(atoms(self._tree), self._groups, strict=True):
-            tags = [term for group in groups or () for term in group if is_tag(term)]
             for group in groups or ():
-                if asserted.issuperset(group):
+                if not asserted.issuperset(group):
+                    continue
+                if not (tags := [term for term in group if is_tag(term)]):
                     spans = matched_words(atom.words, frozenset(group), 0, len(atom.words))
                     words = dict.fromkeys(repr(atom.words[start:end]) for start, end in spans)
                     return f"it mentions {' and '.join(words)}", ""
-            named = self._kinds.witnesses(text, tags) if self._kinds and tags else []
-            for name in named:
-                if name.casefold() not in self._allowed_words:
-                    return f"{name} is {atom.words}", name
+                for name in self._kinds.witnesses(text, tags) if self._kinds else ():
+                    if name.casefold() not in self._allowed_words:
+                        return f"{name} is {atom.words}", name
         return None
 
     def _allowed(self, keys: Keys, least: Claim) -> Mask:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,7 +21,6 @@ from boolattn.stores.filters import NUMBERS
 from boolattn.stores.values import filter_hash, flatten, is_number, items, moment_of
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Iterable, Iterator
 
     from boolattn.kinds.lexicon import Kinds
@@ -39,6 +39,8 @@ _EXISTS = 0  # in place of a hash: the field has a value
 _PIECE = re.compile(r"[0-9A-Za-z_\u00c0-\u04ff]{1,6}|\w|[^\w\s]")
 _SENTENCE_ENDS = ("。", "！", "？", "\n", ". ", "! ", "? ", '." ', ".) ", ".\u201d ")
 _WORD_ENDS = (" ", "\n", "\t")
+#: Characters from which on a text is long, and tokens of its parts.
+_LONG, _PART = 6000, 400
 #: Passages are filled to this part, because tokens are only estimated.
 _FILLED = 0.9
 
@@ -133,7 +135,7 @@ class DocumentTerms(NamedTuple):
 
     counts: Counter[str]  # 0 for a kind
     asserted: list[str]
-    denied: list[str]  # the text has these, but only negated
+    denied: list[str]  # the text has these, but only negated or in passing
 
 
 def indexed_text(document: Document) -> str:
@@ -144,17 +146,29 @@ def indexed_text(document: Document) -> str:
 
 
 def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
-    """Analyse title and text of a document."""
-    text = indexed_text(document)
-    counts, asserted = term_counts(text), asserted_terms(text)
-    tags, denied = kinds.tags(text, negated_spans(text)) if kinds else ((), ())
+    """Analyse title and text of a document.
+
+    A long text asserts what its beginning says, and what a third of its parts say; it has the rest
+    in passing.
+    """
+    counts: Counter[str] = term_counts(indexed_text(document))
+    spans = cut(document.text, _PART if len(document.text) > _LONG else 0)
+    n_parts: Counter[str] = Counter()
+    tags: set[str] = set()
+    for number, span in enumerate(spans):
+        text = indexed_text(replace(document, text=document.text[slice(*span)]))
+        asserted, denied = kinds.tags(text, negated_spans(text)) if kinds else ((), ())
+        tags.update(asserted, denied)
+        for term in {*asserted_terms(text), *asserted}:
+            n_parts[term] += len(spans) if number == 0 else 1
+    about = {term for term, n in n_parts.items() if 3 * n >= len(spans)}
     words = DocumentTerms(
         counts,
-        [*sorted(tags), *sorted(asserted)],
-        [*sorted(denied), *sorted(counts.keys() - asserted)],
+        [*sorted(about & tags), *sorted(about - tags)],
+        [*sorted(tags - about), *sorted(counts.keys() - about)],
     )
     # A kind is no word: it adds nothing to the length, and counts by its rarity alone.
-    counts.update(dict.fromkeys((*tags, *denied), 0))
+    counts.update(dict.fromkeys(sorted(tags), 0))
     return words
 
 
