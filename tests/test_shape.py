@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,11 @@ def test_names_say_what_they_hold():
                 wrong.append(f"{name}:{line}: {used}")
     assert files
     assert wrong == []
+
+
+def test_a_class_name_has_one_meaning():
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in FILES if "src" in path.parts)
+    classes = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    repeated = {name for name, n in Counter(node.name for node in classes).items() if n > 1}
+    # Of the search and of the API.
+    assert repeated <= {"FacetValue", "Hit"}

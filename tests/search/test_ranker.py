@@ -11,7 +11,6 @@ from sentence_transformers import SentenceTransformer
 
 from boolattn import BoolAttnConfig
 from boolattn.data.records import Dataset, Document, Query
-from boolattn.encoder.labelled_encoder import LabelledEncoder
 from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.encoder.tower_storage import save_towers
 from boolattn.encoder.towers import build_towers, encode_queries
@@ -169,10 +168,14 @@ def test_oracle_labels_open_the_gate(labelled, tmp_path):
 
 
 def test_labels_that_do_not_fit_are_refused(labelled, minilm):
-    with pytest.raises(GateError, match="has no BoolAttn"):
-        LabelledEncoder(minilm).encode_queries(["moths"])
-    with pytest.raises(GateError, match="no operator labels for the query 'moths'"):
-        LabelledEncoder(labelled).encode_queries(["moths"])
+    for towers, text, complaint in (
+        (minilm, "moths", "has no BoolAttn"),
+        (labelled, "birds", "no operator labels for the query 'moths'"),
+    ):
+        encoder = TorchEncoder(towers)
+        encoder.labels = {text: ["not"]}
+        with pytest.raises(GateError, match=complaint):
+            encoder.encode_queries(["moths"])
 
 
 def test_bm25_stems_words_and_returns_only_documents_with_one():

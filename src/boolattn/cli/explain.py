@@ -10,17 +10,14 @@ from typer import Argument, Option
 
 from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
 from boolattn.errors import ConfigError, PluginMismatchError, QueryError
+from boolattn.query.structure import operand_signs
 from boolattn.query.syntax import unparse
-from boolattn.query.tree import Atom
+from boolattn.query.tree import Atom, atoms
 
 if TYPE_CHECKING:
     from rich.table import Table
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from boolattn.encoder.torch_encoder import TorchEncoder
-    from boolattn.encoders.base import Encoder
     from boolattn.plugin.explain import Explanation
-    from boolattn.query.plan import Plan
     from boolattn.query.reading import Reading
 
 FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
@@ -38,21 +35,18 @@ def explain(
     if not text.strip():
         raise QueryError("the text is empty; there is nothing to explain")
     from boolattn.encoders.models import SHIPPED, resolve
-    from boolattn.query.plan import plan_queries
 
     quiet_libraries()
     folder = resolve(SHIPPED) if model is None else Path(model)
     [reading], notes = _read(text, index)
-    result, encoder = _explained(folder, text, operator, is_needed=bool(operator or figure))
-    plan = plan_queries([reading], encoder)[0] if encoder else None
+    result = _explained(folder, text, operator, is_needed=bool(operator or figure))
     if as_json:
         values = {"text": text} if result is None else result.to_dict()
-        print_json(values | ({"reading": _parse_values(plan)} if plan else {}))
+        print_json(values | {"reading": _parse_values(reading)})
     else:
         out = console()
         out.print(f"\n{text}", style="bold", soft_wrap=True)
-        if plan is not None:
-            out.print("\n".join([_parse_line(plan), *notes]), soft_wrap=True)
+        out.print("\n".join([_parse_line(reading), *notes]), soft_wrap=True)
         if result is not None:
             gates = [name.upper() for name, is_open in result.gate.items() if is_open]
             out.print(f"open gates: {', '.join(gates) or 'none'}")
@@ -66,25 +60,26 @@ def explain(
 
 def _explained(
     folder: Path, text: str, operators: list[str] | None, *, is_needed: bool
-) -> tuple[Explanation | None, Encoder | None]:
-    """Return what the attention does, unless it is not needed and cannot be had; the model too."""
-    from boolattn.encoders.models import load_model, require_torch, torch_folder
+) -> Explanation | None:
+    """Return what the attention does; ``None`` where that is not needed and cannot be had."""
+    from boolattn.encoders.models import require_torch, torch_folder
 
     if find_spec("torch") is None and not is_needed:
-        return None, load_model(str(folder))
+        return None
     require_torch("cue, scope and bias")
-    from boolattn.plugin import attach
     from boolattn.plugin.explain import explain as explain_text
+    from boolattn.reproduction.model_figures import load_query_encoder
 
-    query_encoder, tokenizer, encoder = _load(torch_folder(folder))
-    if encoder is not None and not encoder.gate:
-        try:
-            attach(query_encoder, "shipped")
-        except PluginMismatchError as error:
-            if is_needed:
-                raise ConfigError(f"{folder.name} has no BoolAttn, and {error}") from error
-            return None, load_model(str(folder))
-    return explain_text(query_encoder, tokenizer, text, operators=operators), encoder
+    source = torch_folder(folder)
+    try:
+        encoder, tokenizer = load_query_encoder(source)
+    except PluginMismatchError as error:
+        if not (source / "modules.json").is_file():
+            raise
+        if is_needed:
+            raise ConfigError(f"{folder.name} has no BoolAttn, and {error}") from error
+        return None
+    return explain_text(encoder, tokenizer, text, operators=operators)
 
 
 def _read(text: str, index: str) -> tuple[list[Reading], list[str]]:
@@ -104,40 +99,29 @@ def _read(text: str, index: str) -> tuple[list[Reading], list[str]]:
         return readings, reader.notes.get(readings[0].text, [])
 
 
-def _load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, TorchEncoder | None]:
-    """Load a query encoder, its tokenizer and, of a model that searches, all of it."""
-    if (folder / "modules.json").is_file():
-        from boolattn.encoder.torch_encoder import TorchEncoder
-        from boolattn.encoder.towers import query_encoder
-
-        encoder = TorchEncoder.load(folder)
-        return query_encoder(encoder.towers), encoder.towers.tokenizer, encoder
-    from transformers import AutoTokenizer
-
-    from boolattn.plugin import load
-
-    return load(folder), AutoTokenizer.from_pretrained(folder, local_files_only=True), None
+def _is_composed(reading: Reading) -> bool:
+    return reading.is_composed and not isinstance(reading.tree, Atom)
 
 
-def _parse_values(plan: Plan) -> dict[str, Any]:
+def _parse_values(reading: Reading) -> dict[str, Any]:
     """Return the parsed query for JSON."""
     return {
-        "tree": unparse(plan.reading.parsed),
-        "confidence": plan.reading.confidence,
-        "is_composed": plan.is_composed,
-        "operands": plan.atoms,
-        "spans": plan.spans,
-        "excluded": plan.is_negated,
+        "tree": unparse(reading.parsed),
+        "confidence": reading.confidence,
+        "is_composed": _is_composed(reading),
+        "operands": [atom.text for atom in atoms(reading.tree)],
+        "spans": reading.spans,
+        "excluded": [sign < 0 for sign in operand_signs(reading.tree)],
     }
 
 
-def _parse_line(plan: Plan) -> str:
-    parsed = plan.reading.parsed
+def _parse_line(reading: Reading) -> str:
+    parsed = reading.parsed
     if isinstance(parsed, Atom):
-        kind = f"a request for {parsed.text!r}" if plan.is_request else "one operand"
+        kind = f"a request for {parsed.text!r}" if reading.is_request else "one operand"
         return f"parsed as {kind}: searched as one text"
-    used = "" if plan.is_composed else ", too low: searched as one text"
-    return f"parsed as {unparse(parsed)}   (confidence {plan.reading.confidence:.0%}{used})"
+    used = "" if _is_composed(reading) else ", too low: searched as one text"
+    return f"parsed as {unparse(parsed)}   (confidence {reading.confidence:.0%}{used})"
 
 
 def _table(result: Explanation) -> Table:

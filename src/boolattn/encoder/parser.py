@@ -163,7 +163,8 @@ class ParserModel(nn.Module):
         try:
             values = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
             config = build(ParserConfig, values["parser"], source=str(folder / SETTINGS))
-            model = cls(_encoder(AutoConfig.from_pretrained(folder)), config)
+            settings: Any = AutoConfig.from_pretrained(folder)
+            model = cls(AutoModel.from_config(settings, add_pooling_layer=False), config)
         except BoolattnError:
             raise
         except Exception as error:
@@ -194,10 +195,6 @@ class ParserModel(nn.Module):
             encoder.encoder.layer = nn.ModuleList(layers)
             encoder.config.num_hidden_layers = len(layers)
         return cls(encoder, config)
-
-
-def _encoder(config: Any) -> Any:  # noqa: ANN401 - Hugging Face
-    return AutoModel.from_config(config, add_pooling_layer=False)
 
 
 class ParserLabels(NamedTuple):

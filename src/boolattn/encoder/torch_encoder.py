@@ -18,7 +18,7 @@ from boolattn.encoder.tower_storage import load_towers, save_towers
 from boolattn.encoder.towers import encode_queries, query_encoder, settings_of
 from boolattn.encoders.base import Encoder, ignore
 from boolattn.encoders.models import torch_folder
-from boolattn.errors import ConfigError
+from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.install import plugin_of
 from boolattn.query.runtime import vocabulary_sum
 from boolattn.settings import checked
@@ -60,6 +60,10 @@ class TorchEncoder(Encoder):
 
     Args:
         towers: Any sentence-transformers model.
+
+    Attributes:
+        labels: Oracle labels: names of operators by query text. Where there are any they open the
+            gates, not the model's own; those for which the model has no expert are left out.
     """
 
     def __init__(self, towers: SentenceTransformer) -> None:
@@ -68,6 +72,7 @@ class TorchEncoder(Encoder):
         self.towers = towers.eval()
         if isinstance(encoder := _query_encoder(towers), BoolBertModel):
             plugin_of(encoder).fold("cpu")  # for speed; the values are the same
+        self.labels: dict[str, Sequence[str]] = {}
         self._fingerprint = ""
         # Towers that end with Normalize make unit vectors already, and no bit may change.
         self._must_normalise = self.similarity == "cosine" and not any(
@@ -149,9 +154,11 @@ class TorchEncoder(Encoder):
         return self.encode_queries(texts)
 
     def encode_queries(self, texts: Sequence[str]) -> Array:
-        """Encode whole queries by the query tower with its own gate."""
+        """Encode whole queries by the query tower with its own gate, or by :attr:`labels`."""
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
+        if self.labels:
+            return self._array(encode_queries(self.towers, texts, operators=self._operators(texts)))
         return self._array(
             self.towers.encode_query(list(texts), convert_to_tensor=True, show_progress_bar=False)
         )
@@ -172,6 +179,15 @@ class TorchEncoder(Encoder):
         )
         with hook:
             return self._array(document_encoder(self.towers, batch_size=batch_size)(texts))
+
+    def _operators(self, texts: Sequence[str]) -> list[list[str]]:
+        if unknown := [text for text in texts if text not in self.labels]:
+            raise GateError(f"there are no operator labels for the query {unknown[0]!r}")
+        encoder = _query_encoder(self.towers)
+        if not isinstance(encoder, BoolBertModel):
+            raise GateError("this model has no BoolAttn, so labels can open no gate")
+        experts = encoder.config.boolattn_config.operators
+        return [[name for name in self.labels[text] if name in experts] for text in texts]
 
     def _array(self, vectors: Tensor) -> Array:
         vectors = F.normalize(vectors, dim=-1) if self._must_normalise else vectors

@@ -119,7 +119,7 @@ def pretrain(preset: Preset, folder: Path) -> Path:
 
 def _execute(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> str:
     """Train, rank, measure, write the run file; return the main results in words."""
-    clock, model = Stopwatch(), preset.model
+    start, model, seconds = time.perf_counter(), preset.model, dict[str, float]()
     corpus = open_corpus(model.encoder, model.document_length, *request.data_key(spec, preset))
     judged = {
         split: Judgements.of(corpus.split(split), corpus.rows)
@@ -127,7 +127,7 @@ def _execute(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -
         if corpus.dataset.splits.get(split)
     }
     inputs = fingerprints(spec, preset, corpus.dataset, request.start(spec))
-    details: dict[str, Any] = {"seconds": clock.laps, "inputs": inputs}
+    details: dict[str, Any] = {"seconds": seconds, "inputs": inputs}
     if spec.system.kind == "bm25":
         rows = _bm25_rows(corpus, judged)
     else:
@@ -137,11 +137,11 @@ def _execute(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -
         details["settings"] = settings
         if spec.system.kind == "trained":
             towers = _trained(spec, preset, request, paths, corpus, details)
-            clock.lap("train")
+            seconds["train"] = round(time.perf_counter() - start, 2)
         else:
             towers = make_towers(preset).to(device())
         rows = _tower_rows(spec, preset, towers, corpus, judged)
-    clock.lap("rank")
+    seconds["rank"] = round(time.perf_counter() - start - sum(seconds.values()), 2)
     if torch.cuda.is_available():
         details["gpu_bytes"] = torch.cuda.max_memory_allocated()
     save_queries(paths.runs, spec.dataset.name, judged)
@@ -254,20 +254,6 @@ def about(paths: Paths) -> dict[str, Any]:
     # The kernel's version says nothing about a result.
     details["machine"]["system"] = f"{platform.system()} {platform.machine()}"
     return {"command": paths.command, **details}
-
-
-class Stopwatch:
-    """Seconds of each part of a run."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        """End a part."""
-        now = time.perf_counter()
-        self.laps[name] = round(now - self._last, 2)
-        self._last = now
 
 
 def device() -> str:

@@ -290,17 +290,15 @@ def _load_towers(
 ) -> TorchEncoder:
     """Load a torch model; an encoder without pooling gets mean pooling."""
     models.require_torch(name)
-    from boolattn.encoder.labelled_encoder import LabelledEncoder
     from boolattn.encoder.torch_encoder import TorchEncoder
     from boolattn.encoder.towers import build_towers
 
-    kind = LabelledEncoder if options.gate == "label" else TorchEncoder
     source = Path(models.torch_source(model))
     if (source / "modules.json").is_file():
-        encoder = kind.load(source, device=options.device)
+        encoder = TorchEncoder.load(source, device=options.device)
     else:
-        encoder = kind(build_towers(source).to(options.device))
-    if isinstance(encoder, LabelledEncoder):
+        encoder = TorchEncoder(build_towers(source).to(options.device))
+    if options.gate == "label":
         if not encoder.gate:
             raise ConfigError(f"{name} has no BoolAttn: leave out --gate label")
         for judged in benchmark.splits.values():

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
 from torch.nn.utils.rnn import pad_sequence
 
 from boolattn.data.labelled_queries import read_labelled_queries
@@ -35,6 +34,7 @@ from boolattn.errors import BoolattnError, ConfigError
 from boolattn.evaluation.parsing import has_same_operands, structure, word_f1
 from boolattn.evaluation.tables import markdown
 from boolattn.query.decoding import ParserLogits, decode, mark_operators
+from boolattn.query.runtime import open_tokenizer
 from boolattn.query.tree import Atom
 from boolattn.training.batches.tokens import pad
 from boolattn.training.loop import Loop, LoopSettings, fast_products
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
+    from tokenizers import Tokenizer
     from torch import Tensor
 
     from boolattn.query.decoding import ParserOutput
@@ -228,14 +229,6 @@ def best_threshold(sources: Iterable[Sequence[tuple[ParsedQuery, ParserOutput]]]
         if total > most + 1e-9:
             best, most = confidence, total
     return int(1000 * best) / 1000
-
-
-def open_tokenizer(path: Path, max_tokens: int) -> Tokenizer:
-    """Read a tokenizer's file."""
-    tokenizer = Tokenizer.from_file(str(path))
-    tokenizer.enable_truncation(max_tokens)
-    tokenizer.no_padding()
-    return tokenizer
 
 
 def accuracy(queries: Sequence[LabelledQuery], outputs: Sequence[ParserOutput]) -> dict[str, float]:
