@@ -81,6 +81,9 @@ def test_numbers_need_no_unit_where_one_field_has_them(searcher):
     assert result.tree_text == "laptop in Munich AND price<1400"
     assert [hit.id for hit in result][:2] == ["1", "3"]
     assert ids(searcher.search("bought in 2022")) == set("15")
+    # What meets a condition fits, though no document has the word.
+    result = searcher.search("gadgets bought in 2022")
+    assert (ids(result), result.warnings) == (set("15"), ())
 
 
 @pytest.mark.parametrize(

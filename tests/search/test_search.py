@@ -15,7 +15,7 @@ from boolattn.query.structure import is_contradiction
 from boolattn.query.syntax import parse
 from boolattn.query.tree import Atom
 from boolattn.scoring.fitted import Fitted, fit
-from boolattn.search import Document, Hit, Searcher, candidates
+from boolattn.search import Document, Hit, Searcher, candidates, pipeline
 from boolattn.search.verdicts import explain_lower_rank, judge
 from boolattn.stores.filters import parse_filters
 from boolattn.stores.writer import titled
@@ -201,13 +201,17 @@ def test_a_lower_rank_is_explained_by_the_operand_that_counts_most_against_it():
     assert explain_lower_rank(names, hit((9, 9, 9)), []) == ""
 
 
-def test_strict_not_warns_where_it_leaves_fewer_results(shared):
+def test_strict_not_warns_where_it_leaves_fewer_results(shared, monkeypatch):
     result = shared.search("moths NOT Borneo", k=25, strict_not=True)
     assert (
         len(result.hits) == 25 - sum("borneo" in hit.id for hit in shared.search("x", 25).hits) - 1
     )
+    # Every document was looked at: there are no more.
+    assert result.warnings == ()
+    monkeypatch.setattr(pipeline, "_MORE", -20)
+    result = shared.search("moths NOT Borneo", k=22, strict_not=True)
     [warning] = result.to_dict()["warnings"]
-    assert f"NOT leaves {len(result.hits)} results of 25" in warning
+    assert f"NOT leaves {len(result.hits)} results of 22: of the 24 best" in warning
     assert shared.search("moths NOT Borneo", k=5, strict_not=True).warnings == ()
     [warning] = shared.search("moths", strict_not=True).warnings
     assert "excludes nothing" in warning

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from boolattn.data.records import Document
-from boolattn.search import Searcher
+from boolattn.search import Searcher, pipeline
 from tests.search import word_model
 from tests.service.browser import CONTRAST, needs_browser, search, services
 
@@ -142,8 +142,11 @@ def test_pages_switches_and_history(tab, address):
     assert page.input_value("#hybrid") == ""
 
 
-def test_a_full_page_is_not_called_short(tab, address):
+def test_a_full_page_is_not_called_short(tab, address, monkeypatch):
     """Two lists are searched deeper than they are shown, and strict NOT leaves fewer there."""
+    # Not all documents are looked at.
+    monkeypatch.setattr(pipeline, "_MORE", -28)
+    monkeypatch.setattr(pipeline, "_FACETED", 9)
     page = tab(f"{address}?q=moths+NOT+Sumatra&k=5&compare=true")
     page.wait_for_selector("#boolean .hit")
     assert page.locator("#notes").is_hidden()
@@ -306,8 +309,8 @@ def test_ranges_of_numbers_are_filters(tab):
 
 
 def test_both_themes_have_enough_contrast(tab, address):
-    # Warns that NOT leaves few results; has chips of three kinds.
-    link = f"{address}?q=moths+NOT+Sumatra&filter=is_old%3Dtrue&k=20&positive=Borneo&negative=Java"
+    # Has a note, of a corrected word, and chips of three kinds.
+    link = f"{address}?q=moths+NOT+Sumatre&filter=is_old%3Dtrue&k=20&positive=Borneo&negative=Java"
     for scheme in ("light", "dark"):
         page = tab(link, color_scheme=scheme)
         page.wait_for_selector("#boolean .hit")

@@ -150,7 +150,7 @@ class Pipeline:
             facets = self._facets(query, ranking, total) if self.options.facets else ()
             left_out = self._left_out(query, ranking) if is_strict else ()
             if is_strict:
-                ranking, shortened = self._leave_out(query, ranking)
+                ranking, shortened = self._leave_out(query, ranking, total)
                 warnings += shortened
             elif self.options.strict_not:
                 warnings += ("nothing was left out: the query excludes nothing",)
@@ -193,6 +193,7 @@ class Pipeline:
             line = f"nothing fits well: no document has a similarity of {least}"
             return (*notes, line) if least is not None and result.total else notes
         is_wordless = self.options.verdicts and not any(map(result.has_words, result.hits))
+        is_wordless &= not any(isinstance(atom, Where) for atom in atoms(plan.tree))  # these hold
         if is_wordless and self._similarities(plan, keys).max(initial=0) < _LOW:
             return (*notes, NOTHING_FITS)
         return notes if any(hit.fits for hit in result.hits) else (*notes, FAR)
@@ -219,14 +220,13 @@ class Pipeline:
         if self.options.strict_not is not False and query.plan.has_negation:
             keys = keys[query.exclusion.keeps(keys)]
         documents = [document for document in self.reader.documents(keys) if document]
-        is_all = self.reader.counts and len(ranking.ranked.rows) >= total
-        is_exact = is_all and total <= _FACETED
+        is_exact = self.reader.counts and total <= min(_FACETED, len(ranking.ranked.rows))
         return count_facets(documents, self.reader.fields(), is_exact=is_exact)
 
     def _leave_out(
-        self, query: Selected, ranking: PlanRanking
+        self, query: Selected, ranking: PlanRanking, total: int
     ) -> tuple[PlanRanking, tuple[str, ...]]:
-        """Apply strict NOT; return also what a caller would not expect."""
+        """Apply strict NOT; return also a warning where others that fit may not be found."""
         exclusion = query.exclusion
         ranking = self._lift(query, ranking)
         ranked = ranking.ranked
@@ -239,13 +239,13 @@ class Pipeline:
             is_kept[page] = is_lifted | exclusion.keeps(ranked.rows[page])
         chosen = np.flatnonzero(is_kept)[: self.k]
         warnings: tuple[str, ...] = ()
-        if len(chosen) < min(self.k, n_ranked := len(ranked.rows)):
+        is_short = len(chosen) < min(self.k, n_ranked := len(ranked.rows))
+        if is_short and (n_ranked < total or not self.reader.counts):
             warnings = (
                 f"{SHORTENED} {len(chosen)} results of {self.k}: of the {n_ranked} best "
                 "documents the others have what is excluded",
             )
-        best = Ranked(ranked.rows[chosen], ranked.scores[chosen])
-        return ranking._replace(ranked=best), warnings
+        return ranking._replace(ranked=Ranked(ranked.rows[chosen], ranked.scores[chosen])), warnings
 
     def _left_out(self, query: Selected, ranking: PlanRanking) -> tuple[LeftOut, ...]:
         """Name what NOT leaves out of the documents that fit the rest; the same for every k."""
