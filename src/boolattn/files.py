@@ -192,12 +192,9 @@ def require(feature: str, packages: tuple[str, ...], extra: str) -> None:
 
 def import_zstandard() -> Any:  # noqa: ANN401 - a module
     """Import zstandard, which only .zst files need."""
-    try:
-        import zstandard
-    except ImportError as error:
-        raise MissingDataError(
-            "a .zst file needs zstandard; pip install zstandard, or compress the file as .xz"
-        ) from error
+    require("a .zst file, unlike .xz,", ("zstandard",), "zstd")
+    import zstandard
+
     return zstandard
 
 

@@ -58,7 +58,9 @@ def test_zstandard_is_asked_for_only_by_its_files(tmp_path, monkeypatch):
     write_jsonl(plain, ROWS[:2])
     assert len(list(read_jsonl(plain))) == 2
     packed.write_bytes(b"any")
-    with pytest.raises(MissingDataError, match="pip install zstandard"):
+    with pytest.raises(
+        MissingDataError, match=r"unlike .xz, needs zstandard; pip install .*\[zstd\]"
+    ):
         list(read_jsonl(packed))
 
 

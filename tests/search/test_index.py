@@ -79,7 +79,7 @@ def test_progress_counts_documents_and_not_passages(folder, retriever):
 
 def test_without_faiss_search_is_exact(folder, retriever, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingDataError, match=r"pip install 'boolattn\[hnsw\]'.*exact"):
+    with pytest.raises(MissingDataError, match=r"exact, needs faiss.*\[hnsw\]"):
         Searcher.build(folder, ["moths"], retriever, vectors="hnsw")
     assert not folder.exists()
     built = Searcher.build(folder, ["moths", "ants"], retriever)

@@ -74,6 +74,20 @@ def test_rankings_are_nearly_the_same(stores, vectors, precision):
     np.testing.assert_allclose(products, scores, atol=1e-6)
 
 
+@pytest.mark.parametrize("n", [2, 8])
+def test_several_threads_give_the_same_similarities(stores, vectors, monkeypatch, n):
+    def scanned(store):
+        with store.reading() as reader:
+            return reader.scan(vectors[N : N + n], Filter())[1]
+
+    alone = {precision: scanned(store) for precision, store in stores.items()}
+    assert np.allclose(alone["float32"], vectors[N : N + n] @ vectors[:N].T, atol=1e-6)
+    monkeypatch.setattr("boolattn.stores.local.vectors._FEW_BLOCKS", 1)
+    monkeypatch.setenv("BOOLATTN_THREADS", "3")
+    for precision, store in stores.items():
+        assert np.array_equal(scanned(store), alone[precision])
+
+
 def test_files_are_a_half_and_a_quarter_of_the_size(stores):
     for precision, store in stores.items():
         sizes = [path.stat().st_size for path in store.folder.rglob("vectors.npy")]

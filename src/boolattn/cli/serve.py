@@ -12,7 +12,8 @@ from typer import Argument, Option
 
 from boolattn.cli.output import note, quiet_libraries
 from boolattn.cli.search import ADDRESS_HELP, open_index
-from boolattn.errors import ConfigError, MissingDataError
+from boolattn.errors import ConfigError
+from boolattn.files import require
 
 if TYPE_CHECKING:
     from boolattn.search import Searcher
@@ -55,12 +56,7 @@ def serve(  # noqa: PLR0913 - options of a command line
     batch_wait: Annotated[float, Option(help="Milliseconds to wait for a batch.")] = 2.0,
 ) -> None:
     """Serve an index: a page, a JSON API, metrics."""
-    try:
-        import fastapi  # noqa: F401 - the extra may not be installed
-        import prometheus_client  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise MissingDataError(f"{error}; pip install 'boolattn[serve]'") from error
+    require("serve", ("fastapi", "prometheus_client", "uvicorn"), "serve")
     quiet_libraries(log_format="%(asctime)s %(message)s")
     from boolattn.service.settings import LOOPBACK, ServiceSettings, key_from
 

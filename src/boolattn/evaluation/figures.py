@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.errors import ConfigError, MissingDataError
+from boolattn.errors import ConfigError
 from boolattn.evaluation import domains
+from boolattn.files import require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,10 +83,9 @@ def save(figure: Any, path: Path) -> None:  # noqa: ANN401 - a Figure
 
 
 def _figure(size: tuple[float, float]) -> Any:  # noqa: ANN401 - matplotlib may be missing
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingDataError("figures need matplotlib: pip install 'boolattn[plot]'") from error
+    require("a figure", ("matplotlib",), "evaluate")
+    from matplotlib.figure import Figure
+
     return Figure(figsize=size, layout="constrained")
 
 

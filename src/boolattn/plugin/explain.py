@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from boolattn.errors import MissingDataError
+from boolattn.files import require
 from boolattn.plugin import plugin_of, recording
 from boolattn.plugin.families import family_of
 from boolattn.settings import checked
@@ -57,11 +57,9 @@ class Explanation:
 
     def figure(self) -> Figure:
         """Draw cue, scope, bias and change of attention as heat maps over the tokens."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            message = "figures need matplotlib; pip install 'boolattn[plot]'"
-            raise MissingDataError(message) from error
+        require("a figure", ("matplotlib",), "evaluate")
+        from matplotlib.figure import Figure
+
         width = max(6.0, 2.2 + 0.55 * len(self.tokens))
         figure = Figure(figsize=(width, 8.2), layout="constrained")
         opened = [name.upper() for name, is_open in self.gate.items() if is_open]

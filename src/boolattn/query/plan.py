@@ -91,8 +91,7 @@ class Plan:
     @property
     def scored(self) -> tuple[int, ...]:
         """Which operands have a vector: conditions have none."""
-        numbered = enumerate(atoms(self.tree))
-        return tuple(row for row, atom in numbered if not isinstance(atom, Where))
+        return tuple(i for i, a in enumerate(atoms(self.tree)) if not isinstance(a, Where))
 
     @property
     def is_conjunction(self) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.data.records import Document
 from boolattn.errors import DataError, MissingDataError
+from boolattn.files import require
 from boolattn.jsonl import ENDINGS, MAX_LINE, check_object, parse_object, read_lines, too_long
 from boolattn.stores.filters import known_name
 from boolattn.stores.text_files import READERS, read_sheets, read_text
@@ -200,11 +201,10 @@ def _csv(path: Path, lines: Lines, delimiter: str) -> Rows:
 
 
 def _parquet(path: Path) -> Rows:
-    try:
-        from pyarrow import ArrowException
-        from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise MissingDataError("Parquet needs pyarrow; pip install 'boolattn[parquet]'") from error
+    require("Parquet", ("pyarrow",), "parquet")
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
+
     number = 0
     try:
         with ParquetFile(path) as file:

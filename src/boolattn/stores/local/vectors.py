@@ -6,11 +6,14 @@ doubled until it is high enough, for few results and for the many candidates of 
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.errors import IndexFolderError, MissingDataError
+from boolattn.errors import IndexFolderError
+from boolattn.files import require
+from boolattn.query.runtime import default_threads
 from boolattn.scoring.exact import Ranked, top_k
 from boolattn.stores.base import similarities
 from boolattn.stores.local.manifest import describe
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     from boolattn.stores.base import Array, Mask
     from boolattn.stores.local.manifest import FileEntry, Manifest
-    from boolattn.stores.local.segments import Rows
+    from boolattn.stores.local.segments import Rows, Segment
 
     FaissIndex = Any
 
@@ -34,8 +37,9 @@ _FEW = 16_384
 _FIRST_EFFORT, _MOST_CANDIDATES = 32, 4096
 #: Maximum number of scores in memory: 256 MB.
 _MAX_SCORES = 1 << 26
-#: Rows of vectors that are rounded when stored and restored at once: they stay in the cache.
-_BLOCK = 2048
+#: Rows of vectors that are compared at once: they stay in the cache. From so many blocks on,
+#: several threads compare.
+_BLOCK, _FEW_BLOCKS = 2048, 16
 
 
 class ExactVectors:
@@ -59,12 +63,21 @@ class ExactVectors:
     def scores(self, queries: Array) -> Array:
         """Return the similarity of every row. Shape ``(queries, rows)``."""
         scores = np.empty((len(queries), len(self._rows)), np.float32)
+
+        def compare(job: tuple[Segment, slice, Array]) -> None:
+            segment, rows, out = job
+            similarities(queries, segment.block(rows), out)
+
+        jobs = []
         for start, segment in zip(self._rows.starts, self._rows.segments, strict=False):
-            size = segment.count if segment.vectors.dtype == np.float32 else _BLOCK
-            for first in range(0, segment.count, size):
-                last = min(first + size, segment.count)
-                block = segment.block(slice(first, last))
-                similarities(queries, block, scores[:, start + first : start + last])
+            for first in range(0, segment.count, _BLOCK):
+                rows = slice(first, min(first + _BLOCK, segment.count))
+                jobs.append((segment, rows, scores[:, start + first : start + rows.stop]))
+        # For few rows, threads would take longer to start than to compare.
+        threads = default_threads() if len(jobs) > _FEW_BLOCKS else 1
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in (pool.map if threads > 1 else map)(compare, jobs):
+                pass
         return scores
 
 
@@ -81,12 +94,9 @@ def best(scores: Array, n: int) -> Ranked:
 
 def faiss_module() -> Any:  # noqa: ANN401 - a module
     """Import faiss."""
-    try:
-        import faiss
-    except ImportError as error:
-        raise MissingDataError(
-            "hnsw needs faiss; pip install 'boolattn[hnsw]', or use --vectors exact"
-        ) from error
+    require("hnsw, unlike --vectors exact,", ("faiss",), "hnsw")
+    import faiss
+
     return faiss
 
 
