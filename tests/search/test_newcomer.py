@@ -111,3 +111,17 @@ def test_everything_lists_all_in_their_order(searcher):
         pages = [searcher.search(query, 3, offset=offset) for offset in (0, 3, 6)]
         assert [hit.id for page in pages for hit in page] == list("12345678")
         assert all(page.warnings == page.notes == () for page in pages)
+
+
+def test_numbers_of_a_small_file_are_ranges(searcher):
+    facets = {facet.field: facet for facet in searcher.facets}
+    assert (facets["price"].low, facets["price"].high) == (35, 2400)
+    assert not facets["price"].is_date
+    assert (facets["bought"].low, facets["bought"].high) == (2018, 2023)
+    assert facets["bought"].is_date
+    assert facets["condition"].low is None
+
+
+def test_a_mapping_without_text_is_shown():
+    with pytest.raises(BoolattnError, match=r"document 0 has no text under 'text': .*summary"):
+        Searcher.from_texts([{"summary": "A book."}])

@@ -530,7 +530,7 @@ def test_texts_are_searched_without_a_folder(retriever):
     assert len(Searcher.from_texts(texts, own)) == 25
     del searcher
     assert not Path(folder).exists()
-    with pytest.raises(DataError, match="document 1 has no text; give texts"):
+    with pytest.raises(DataError, match="document 1 has no text under 'text': "):
         Searcher.from_texts(["moths", {"title": "x"}], retriever)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="boolattn",
-    help="Dense retrieval that understands and, or and not.",
+    help="Search that understands and, or and not.",
     epilog='Begin: boolattn index DOCUMENTS --out moths; boolattn search moths "moths not ants"',
     no_args_is_help=True,
     cls=Group,
@@ -75,7 +75,7 @@ def _options(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Dense retrieval that understands and, or and not."""
+    """Search that understands and, or and not."""
 
 
 def _app_of(verb: str) -> typer.Typer:

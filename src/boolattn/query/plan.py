@@ -18,7 +18,6 @@ from boolattn.query.syntax import MAX_OPERANDS
 from boolattn.query.tree import (
     And,
     Atom,
-    Everything,
     Like,
     QueryTree,
     Where,
@@ -217,8 +216,7 @@ def _check_operands(reading: Reading) -> None:
 
 def _unencoded(reading: Reading, whole: Callable[[], Vectors]) -> Plan:
     """Return the plan of a reading, before anything is encoded."""
-    tree = reading.tree
-    is_composed = isinstance(tree, Everything) or not isinstance(tree, Atom)
+    tree, is_composed = reading.tree, type(reading.tree) not in (Atom, Like, Where)
     plan = Plan(
         tree=tree,
         atoms=tuple(atom.name for atom in atoms(tree)),

@@ -130,7 +130,8 @@ def _facets(
     facets, ranges = [], number_ranges(fields)
     for name, (n_documents, n_different, frequent, is_exact) in counts.items():
         low, high = ranges.get(name, (0.0, 0.0))
-        if low < high and n_different > len(frequent) and _filter_text(name, 1):
+        is_range = low < high and n_different > min(len(frequent), n_documents / least)
+        if is_range and _filter_text(name, 1):
             is_date = not fields[name].numbers
             facets.append(Facet(name, n_documents, n_different, (), is_exact, low, high, is_date))
             continue
