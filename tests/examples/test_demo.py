@@ -21,6 +21,7 @@ from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure
 from boolattn.search.ranker import SystemOptions, open_system
 from boolattn.stores.local.manifest import read_manifest
+from examples.demo.__main__ import app as demo
 from examples.demo.queries import (
     CHOSEN,
     EXCLUDED,
@@ -188,7 +189,7 @@ def test_missing_weights_are_named(monkeypatch, tmp_path):
 
 
 def _demo(data, *options):
-    return run(app, ["demo", "--data", str(data), "-k", "3", *options], catch_exceptions=False)
+    return run(demo, ["--data", str(data), "-k", "3", *options], catch_exceptions=False)
 
 
 def _check_table(output, data):

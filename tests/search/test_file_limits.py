@@ -212,7 +212,7 @@ def test_an_error_of_the_system_is_one_line(error, told, monkeypatch, capsys):
     def fail(**_):
         raise error
 
-    monkeypatch.setattr("boolattn.cli.app", fail)
+    monkeypatch.setattr("boolattn.cli._app_of", lambda _: fail)
     with pytest.raises(SystemExit, match="2"):
         main()
     assert capsys.readouterr().err == told

@@ -55,7 +55,7 @@ def test_an_entry_of_a_list_is_one_operand_or_uses_the_syntax(shared):
     assert tree("year>=1990", "Java^2") == "moths NOT year>=1990 NOT Java^2"
     with pytest.raises(QueryError, match="an entry of positive or negative is empty"):
         tree(" ")
-    with pytest.raises(ConfigError, match=r"positive is .*, not 'Java'"):
+    with pytest.raises(ConfigError, match=r"positive must be .*, got 'Java'"):
         shared.search("moths", positive="Java")
     assert shared.search(negative=["moths"]).tree_text == "everything NOT moths"
     with pytest.raises(QueryError, match="the query is empty"):

@@ -357,7 +357,7 @@ def test_dates_scopes_and_the_space_beside_the_list(tab):
         page.fill("#query", "other")
         assert page.locator("#scopes").is_hidden()
         # Two lists need the whole width.
-        page.goto(f"{address}?q=moths+but+not+beetles&compare=true")
+        page.goto(f"{address}?q=birds+but+not+moths&compare=true")
         page.wait_for_selector("#plain .hit")
         page.wait_for_selector("#filters[open] fieldset")
         hit, filters = (page.locator(name).first.bounding_box() for name in (".hit", "#filters"))
