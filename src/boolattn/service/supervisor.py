@@ -61,5 +61,7 @@ def _watch(child: int) -> tuple[int, bool]:
 def _end_with_parent() -> None:
     """Let this process get SIGTERM when its parent ends, and Ctrl-C only from it."""
     os.setpgid(0, 0)
+    # Modules that are being loaded would turn KeyboardInterrupt into other errors, or ignore it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
