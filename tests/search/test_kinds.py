@@ -117,10 +117,22 @@ def test_the_corpus_says_which_sense_is_meant(retriever):
 
 
 def test_the_positive_part_says_which_sense_is_meant(retriever):
-    """Herbs are plants, and most vegetables are such; beside dishes they are food."""
-    texts = ["Tomatoes with milk.", "Rice with milk.", "Spinach with milk and parsley."]
-    searcher = Searcher.from_texts(texts, retriever)
-    assert {hit.text for hit in searcher.search("milk without herbs", mode="plain")} == {*texts[:2]}
+    """Though the corpus has more animals."""
+    texts = {
+        "fox": "A flying fox hangs in a tree.",
+        "more": "Another flying fox flies at night.",
+        "racket": "A squash racket of wood.",
+    }
+    searcher = Searcher.from_texts(documents(texts), retriever)
+    assert found(searcher, "equipment NOT bat") == {"fox", "more"}
+    assert found(searcher, "everything NOT bat") == {"racket"}
+
+
+def test_what_is_food_too_is_not_meant_as_a_plant(retriever):
+    """Herbs are plants, and most vegetables are such."""
+    texts = {"1": "Tomatoes with milk.", "2": "Rice with milk.", "3": "Spinach and parsley."}
+    searcher = Searcher.from_texts(documents(texts), retriever)
+    assert found(searcher, "everything NOT herbs") == {"1", "2"}
 
 
 def test_a_users_kinds_are_used_and_kept(retriever, folder):
