@@ -13,7 +13,9 @@ TEXTS = (
     "Chicken soup with noodles.",
     "Chicken curry from Sumatra.",
     "Asian noodles, and again noodles.",
-    "A quiche with leek.",
+    "A quiche with leek, spice and more spice.",
+    "Spice cake.",
+    "Spicy rice.",
     "Chickens.",
 )
 
@@ -42,6 +44,7 @@ def corrected(text, reader, known=()):
         ("chickken soup", "chicken soup"),  # one too many
         ("chucken soup", "chicken soup"),  # another one
         ("asain soup", "asian soup"),  # in another order; "again" is as near
+        ("spicey soup", "spicy soup"),  # "spice" is as near, but ends otherwise
         ("nodles AND chiken", "noodles AND chicken"),
         ("soup NOT quihce", "soup NOT quiche"),
         ("Sumatre", "Sumatra"),  # names keep their capital letter

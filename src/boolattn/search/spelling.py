@@ -92,7 +92,13 @@ def _nearest(word: str, reader: Reader) -> str:
         words = {name.lower() for name in _WORD.findall(text)}
         counts.update(name for name in words if abs(len(name) - len(lowered)) <= n_errors)
     scored = [
-        (distance(lowered, name), sorted(name) != sorted(lowered), -n, name)
+        (
+            distance(lowered, name),
+            sorted(name) != sorted(lowered),
+            name[-1] != lowered[-1],
+            -n,
+            name,
+        )
         for name, n in counts.items()
         if name[0] == lowered[0]
     ]

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Encode: TypeAlias = "Callable[[Iterable[list[str]]], Iterator[Array]]"
 #: Maximum number of characters of a token: a text is cut at so many for each token that is read.
 _CHARACTERS = 32
+#: What the first passage adds to the vectors of the later ones; chosen over 183 READMEs.
+_BEGINNING = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +116,23 @@ class Writer:
         broken = np.flatnonzero(~np.isfinite(vectors).all(1))
         if len(broken):
             raise DataError(f"the model gives no finite vector for document {names[broken[0]]!r}")
-        return unit(vectors) if self.encoder.similarity == "cosine" else vectors
+        is_cosine = self.encoder.similarity == "cosine"
+        mixed = _with_beginning(unit(vectors) if is_cosine else vectors, batch.spans)
+        return unit(mixed) if is_cosine else mixed
+
+
+def _with_beginning(vectors: Array, spans: list[Spans]) -> Array:
+    """Return vectors of passages, with that of the first one in those of the later ones.
+
+    The beginning says what a text is about; of many passages one or other is near any query.
+    """
+    lengths = [len(document_spans) for document_spans in spans]
+    first = np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
+    is_later = first != np.arange(len(vectors))
+    mixed = np.array(vectors)
+    mixed[is_later] += _BEGINNING * vectors[first[is_later]]
+    mixed[is_later] /= 1 + _BEGINNING
+    return mixed
 
 
 def titled(title: str, text: str) -> str:

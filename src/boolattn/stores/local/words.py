@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -158,7 +159,7 @@ class Words:
 
     def similar(self, word: str, n_errors: int) -> Keys:
         """Return some documents with a word of at most so many other letters."""
-        terms = {*terms_of(word), word}
+        terms = {*terms_of(word), word, re.sub("y$", "i", word)}  # the stemmer writes "spici"
         make, any_of = self._tantivy.Query, self._tantivy.Occur.Should
         queries = [make.fuzzy_term_query(self._schema, _BODY, t, n_errors) for t in terms]
         limit = min(_SIMILAR, self._searcher.num_docs)
