@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from boolattn.plugin import attach, detach, load, load_plugin, save, save_plugin
     from boolattn.plugin.explain import explain
     from boolattn.query.tree import Operator
-    from boolattn.search import BooleanRetriever, CallableModule, Searcher
-
-    search: CallableModule
+    from boolattn.search import BooleanRetriever, Searcher
 
 __version__ = "0.1.0.dev0"
 #: For the time that a command shows: the user's, with what is loaded first.
@@ -74,7 +72,6 @@ __all__ = [  # noqa: RUF022 - grouped as a reader meets them
     "shipped_model",
     "BoolBertModel",
     "TorchEncoder",
-    "search",
     "Searcher",
     "Document",
     "BooleanRetriever",
@@ -87,8 +84,6 @@ __all__ = [  # noqa: RUF022 - grouped as a reader meets them
 
 def __getattr__(name: str) -> object:
     """Import a public name from the module that owns it."""
-    if name == "search":  # the package, which can be called
-        return import_module("boolattn.search")
     if name not in _HOME:
         raise AttributeError(f"module 'boolattn' has no attribute {name!r}")
     try:

@@ -15,7 +15,6 @@ import pytest
 from pgvector.psycopg import register_vector
 from qdrant_client import QdrantClient, models
 
-import boolattn
 from boolattn.encoders.callables import CallableEncoder, EmbeddingEndpoint, unit
 from boolattn.errors import (
     BoolattnError,
@@ -523,8 +522,7 @@ def test_texts_are_searched_without_a_folder(retriever):
     searcher = Searcher.from_texts(texts, retriever)
     folder, found = searcher.store.folder, searcher.search(QUERIES[1], k=3)
     assert DOCUMENTS[int(found.hits[0].id)].id == "moths-borneo"
-    assert boolattn.search(texts, QUERIES[1], k=3, encoder=retriever).hits == found.hits
-    rows = boolattn.search(ROWS, "moths", k=1, encoder=retriever, filters={"year": {"gte": 2005}})
+    rows = Searcher.from_texts(ROWS, retriever).search("moths", 1, filters={"year": {"gte": 2005}})
     assert rows.hits[0].id == "moths-kenya"
     own = CallableEncoder(lambda own: retriever.encode_queries(own))
     assert len(Searcher.from_texts(texts, own)) == 25
