@@ -78,7 +78,7 @@ class Kinds:
             kind = plain_phrase(name)
             self._added[kind] = (node << SHIFT, *(self._known(kind) or ()))
             for phrase in phrases:
-                entries = self._lookup(phrase.split())[0]
+                entries = self._lookup(phrase.split()) or ()
                 self._added[phrase] = (node << SHIFT | MEMBER, *entries)
                 first = next((e >> SHIFT for e in entries if not e & (MEMBER | RELATED)), None)
                 if first is not None:
@@ -97,27 +97,25 @@ class Kinds:
         """
         start = 0
         for line in text.splitlines(keepends=True):
-            for first, end, entries in self._in_line(line):
-                yield Mention(start + first, start + end, entries)
+            yield from self._in_line(text, start, start + len(line))
             start += len(line)
 
-    def _in_line(self, line: str) -> Iterator[Mention]:
-        words = list(_WORD.finditer(line))
+    def _in_line(self, text: str, start: int, stop: int) -> Iterator[Mention]:
+        words = list(_WORD.finditer(text, start, stop))
         lowered = [word[0].lower() for word in words]
         capital = [word[0][0].isupper() for word in words]
         long = [is_upper for word, is_upper in zip(lowered, capital, strict=True) if len(word) > 3]
         is_title = len(long) > 1 and all(long)
         ends = [word.end() for word in words]
         gaps = zip(ends, (word.start() for word in words[1:]), strict=False)
-        joined = [False, *(bool(_GAP.fullmatch(line, *gap)) for gap in gaps), False]
+        joined = [False, *(bool(_GAP.fullmatch(text, *gap)) for gap in gaps), False]
         at = 0
         while at < len(words):
-            length = 1
-            for n in range(min(_LONGEST, len(words) - at), 0, -1):
+            length, longest = 1, _LONGEST if lowered[at] in self._first_words else 1
+            for n in range(min(longest, len(words) - at), 0, -1):
                 if not all(joined[at + 1 : at + n]):
                     continue
-                entries, is_known = self._lookup(lowered[at : at + n])
-                if not is_known:
+                if (entries := self._lookup(lowered[at : at + n])) is None:
                     continue
                 length, end = n, at + n
                 is_inside = (joined[at] and capital[at - 1]) or (joined[end] and capital[end])
@@ -135,6 +133,12 @@ class Kinds:
                     break
                 length = 1  # the name of a dish says what is in it: "beef stew"
             at += length
+
+    @cached_property
+    def _first_words(self) -> frozenset[str]:
+        """The first words of phrases: after any other word no phrase is looked for."""
+        phrases = (name for name in (*self._wordnet.positions, *self._added) if " " in name)
+        return frozenset(phrase.partition(" ")[0] for phrase in phrases)
 
     def _has_users_word(self, words: Sequence[str]) -> bool:
         """Tell whether a phrase that only WordNet lists has a word of the user's: laser printer."""
@@ -186,18 +190,16 @@ class Kinds:
         words = plain_phrase(phrase).split()
         if not words:
             return ()
-        entries = tuple(e for e in self._lookup(words)[0] if not e & MEMBER)
+        entries = tuple(e for e in self._lookup(words) or () if not e & MEMBER)
         names = tuple(entry for entry in entries if entry & NAME)
         nouns = tuple(entry for entry in entries if not entry & NAME)
         return (names or nouns) if phrase[:1].isupper() else (nouns or names)
 
-    def _lookup(self, words: Sequence[str]) -> tuple[tuple[int, ...], bool]:
-        """Return the entries of a phrase, and whether it is known; plurals count as singulars."""
+    def _lookup(self, words: Sequence[str]) -> tuple[int, ...] | None:
+        """Return the entries of a phrase that is known; plurals count as singulars."""
         *first, last = words
-        for form in _singulars(last):
-            if (entries := self._known(" ".join([*first, form]))) is not None:
-                return entries, True
-        return (), False
+        known = (self._known(" ".join([*first, form])) for form in _singulars(last))
+        return next((entries for entries in known if entries is not None), None)
 
     def _known(self, phrase: str) -> tuple[int, ...] | None:
         phrase = _SHORTENED.get(phrase, phrase)
@@ -326,14 +328,12 @@ def plain_phrase(phrase: str) -> str:
     return " ".join(_WORD.findall(phrase.lower()))
 
 
-def _singulars(word: str) -> Iterator[str]:
-    """Yield a word, and what it may be the plural of."""
-    yield word
-    for ending, singular in _PLURALS:
-        if word.endswith(ending):
-            yield word[: -len(ending)] + singular
-    if word.endswith("s") and not word.endswith("ss") and len(word) > 3:
-        yield word[:-1]
+@lru_cache(maxsize=1 << 16)
+def _singulars(word: str) -> tuple[str, ...]:
+    """Return a word, and what it may be the plural of."""
+    forms = (word, *(word[: -len(e)] + singular for e, singular in _PLURALS if word.endswith(e)))
+    is_plural = word.endswith("s") and not word.endswith("ss") and len(word) > 3
+    return (*forms, word[:-1]) if is_plural else forms
 
 
 def is_tag(term: str) -> bool:
