@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from boolattn.errors import ConfigError
+from boolattn.kinds.wordnet import FILE, begins_phrase, entries_of, load_wordnet, other_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-#: WordNet's concrete nouns, and cities; see ``experiments/kinds_lexicon.py``.
-_FILE = Path(__file__).with_name("wordnet.npz")
 _ADDITIONS = Path(__file__).with_name("additions.txt")
 #: Flags of an entry: the name of one thing; a thing of a kind whose name is not the kind's; written
 #: with a capital letter; an adjective, which says that something has to do with the kind.
@@ -52,19 +49,20 @@ class Kinds:
     def __init__(self, members: Mapping[str, Sequence[str]] | None = None) -> None:
         # In one order, on which the tags depend: files sort names.
         self.members = {name: list(names) for name, names in sorted((members or {}).items())}
-        self._wordnet = _wordnet()
+        self._wordnet = load_wordnet()
         self._n_nodes = self._wordnet.n_nodes
         self._added: dict[str, tuple[int, ...]] = {}
         self._wider: dict[int, tuple[int, ...]] = {}  # kinds of a node, besides WordNet's
         for source in (read_kinds(_ADDITIONS), self.members):
             self._add(source)
+        self._first_words = {name.partition(" ")[0] for name in self._added if " " in name}
         self._ancestors: dict[int, tuple[str, ...]] = {}
         self._users = {plain_phrase(thing) for things in self.members.values() for thing in things}
 
     @cached_property
     def digest(self) -> str:
         """Identifies the tags: those of another lexicon mean something else."""
-        content = _FILE.read_bytes() + _ADDITIONS.read_bytes() + repr(self.members).encode()
+        content = FILE.read_bytes() + _ADDITIONS.read_bytes() + repr(self.members).encode()
         return hashlib.sha256(content).hexdigest()[:16]
 
     def _add(self, members: Mapping[str, Sequence[str]]) -> None:
@@ -86,7 +84,7 @@ class Kinds:
 
     def is_word(self, word: str) -> bool:
         """Tell whether an English word, or a plural, is known, whatever it means."""
-        known = _words()
+        known = other_words()
         return any(form in known or self._known(form) is not None for form in _singulars(word))
 
     def mentions(self, text: str) -> Iterator[Mention]:
@@ -111,8 +109,9 @@ class Kinds:
         joined = [False, *(bool(_GAP.fullmatch(text, *gap)) for gap in gaps), False]
         at = 0
         while at < len(words):
-            length, longest = 1, _LONGEST if lowered[at] in self._first_words else 1
-            for n in range(min(longest, len(words) - at), 0, -1):
+            length, word = 1, lowered[at]
+            is_first = word in self._first_words or begins_phrase(word)
+            for n in range(min(_LONGEST, len(words) - at) if is_first else 1, 0, -1):
                 if not all(joined[at + 1 : at + n]):
                     continue
                 if (entries := self._lookup(lowered[at : at + n])) is None:
@@ -133,12 +132,6 @@ class Kinds:
                     break
                 length = 1  # the name of a dish says what is in it: "beef stew"
             at += length
-
-    @cached_property
-    def _first_words(self) -> frozenset[str]:
-        """The first words of phrases: after any other word no phrase is looked for."""
-        phrases = (name for name in (*self._wordnet.positions, *self._added) if " " in name)
-        return frozenset(phrase.partition(" ")[0] for phrase in phrases)
 
     def _has_users_word(self, words: Sequence[str]) -> bool:
         """Tell whether a phrase that only WordNet lists has a word of the user's: laser printer."""
@@ -204,7 +197,7 @@ class Kinds:
     def _known(self, phrase: str) -> tuple[int, ...] | None:
         phrase = _SHORTENED.get(phrase, phrase)
         entries = self._added.get(phrase)
-        return self._wordnet.entries_of(phrase) if entries is None else entries
+        return entries_of(phrase) if entries is None else entries
 
     def class_of(self, tag: str) -> int:
         """Return the number of WordNet's class of a kind: food, animal, and so on."""
@@ -237,50 +230,6 @@ class Kinds:
                         stack.append(parent)
             self._ancestors[node] = tuple(map(_tag, seen))
         return self._ancestors[node]
-
-
-class _Wordnet(NamedTuple):
-    """The lexicon's file: names in order; where entries and parents of each end."""
-
-    positions: Mapping[str, int]
-    entries: Sequence[int]
-    entry_ends: Sequence[int]
-    parents: Sequence[int]
-    parent_ends: Sequence[int]
-    classes: bytes
-
-    @property
-    def n_nodes(self) -> int:
-        return len(self.classes)
-
-    def entries_of(self, phrase: str) -> tuple[int, ...] | None:
-        if (at := self.positions.get(phrase)) is None:
-            return None
-        return tuple(self.entries[self.entry_ends[at] : self.entry_ends[at + 1]])
-
-    def parents_of(self, node: int) -> Sequence[int]:
-        if node >= self.n_nodes:
-            return ()
-        return self.parents[self.parent_ends[node] : self.parent_ends[node + 1]]
-
-
-@cache
-def _wordnet() -> _Wordnet:
-    with np.load(_FILE) as file:
-        names = file["lemmas"].tobytes().decode().split("\n")
-        ends = ([0, *np.cumsum(file[name]).tolist()] for name in ("counts", "n_parents"))
-        entry_ends, parent_ends = ends
-        positions = dict(zip(names, range(len(names)), strict=True))
-        entries, parents = (file[name].tolist() for name in ("entries", "parents"))
-        classes = file["classes"].tobytes()
-        return _Wordnet(positions, entries, entry_ends, parents, parent_ends, classes)
-
-
-@cache
-def _words() -> frozenset[str]:
-    """Return WordNet's other words, which tell a typing error from a rare word."""
-    with np.load(_FILE) as file:
-        return frozenset(file["words"].tobytes().decode().split("\n"))
 
 
 @lru_cache(maxsize=8)
