@@ -244,7 +244,9 @@ class Ranker:
         keys = self.reader.nearest(whole[None], n, query.where)[0].rows
         terms = operand_terms(" ".join(atom.words for atom in atoms(query.plan.tree)))
         if self.hybrid:
-            keys = np.union1d(keys, self.reader.words([terms], n, query.where)[0].rows)
+            words = self.reader.words([terms], n, query.where)[0].rows
+            keys = np.sort(np.concatenate([keys, words]))
+            keys = keys[np.diff(keys, prepend=-1) > 0]
         values = self._compare_whole(query, whole, keys, terms)
         return keys[np.argsort(-values, kind="stable")][:n]
 
