@@ -11,7 +11,7 @@ import shutil
 import stat
 import sys
 import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -132,30 +132,35 @@ def atomic_folder(
 
 
 @contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """Yield an empty folder, removed at the end; if the process is killed, by the next one."""
-    from filelock import FileLock  # with asyncio a tenth of a command's start
+def scratch_folder(*, is_brief: bool = False) -> Iterator[Path]:
+    """Yield an empty folder, removed at the end; if the process is killed, by the next one.
 
+    A brief one is needed for less than :data:`_NEW_S` seconds, and has no lock.
+    """
     _clean_scratch()
     with TemporaryDirectory(prefix=_SCRATCH, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "files").mkdir()
-        with FileLock(folder / _LOCK):
+        with nullcontext() if is_brief else _lock(folder):
             yield folder / "files"
+
+
+def _lock(folder: Path, *, blocking: bool = True) -> AbstractContextManager[Any]:
+    from filelock import FileLock  # with asyncio a tenth of a command's start
+
+    return FileLock(folder / _LOCK, blocking=blocking)
 
 
 @lru_cache(maxsize=1)
 def _clean_scratch() -> None:
     """Remove folders whose process is gone: nobody holds their lock. Once in a process."""
-    from filelock import FileLock
-
     for folder in Path(gettempdir()).glob(f"{_SCRATCH}*"):
         with suppress(OSError):  # also that another process holds it
             status = folder.lstat()
             # A new folder may not be locked yet.
             is_old = time.time() - status.st_mtime > _NEW_S
             if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and is_old:
-                with FileLock(folder / _LOCK, blocking=False):
+                with _lock(folder, blocking=False):
                     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -4,10 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import AddedToken, Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from boolattn import TorchEncoder
@@ -92,6 +94,28 @@ def test_a_text_without_tokens_is_no_error(shipped, monkeypatch):
     monkeypatch.setattr(shipped, "_tokenizer", lambda _length: bare)
     assert not shipped.encode_documents([""]).any()
     assert shipped.encode_documents(["moths"]).any()
+
+
+def test_tokenizers_of_one_file_share_its_words_alone(shipped, tmp_path):
+    original = Tokenizer.from_file(str(shipped.folder / "tokenizer.json"))
+    original.add_special_tokens(["<x>"])
+    original.add_tokens([AddedToken("foo bar", single_word=True), "zz"])
+    original.save(str(path := tmp_path / "tokenizer.json"))
+    short, long = (runtime.open_tokenizer(path, length) for length in (4, 64))
+    text = "moths <x> of foo bar, zz [MASK] São-Tomé"
+    for length, tokenizer in ((4, short), (64, long)):
+        original.enable_truncation(length)
+        assert tokenizer.encode(text).ids == original.encode(text).ids
+        assert tokenizer.to_str() == original.to_str()
+    original.add_tokens(["Tomé"])
+    original.save(str(path))
+    assert runtime.open_tokenizer(path, 64).encode(text).ids != long.encode(text).ids
+
+
+def test_the_vocabulary_of_the_manifest_is_the_tokenizers(shipped):
+    plain = OnnxEncoder(shipped.folder, replace(shipped.manifest, vocabulary={}))
+    assert shipped.manifest.vocabulary
+    assert shipped.digests == plain.digests
 
 
 def test_progress_counts_every_document(shipped):

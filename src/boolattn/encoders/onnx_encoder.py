@@ -90,10 +90,11 @@ class OnnxEncoder(Encoder):
     @property
     def digests(self) -> dict[str, str]:
         """The tokenizer, and how texts are prepared; the graphs hold the configuration."""
-        tokenizer = self._tokenizer(self.manifest.query_length)
+        known = self.manifest.vocabulary.get(self.manifest.files.get(TOKENIZER, ""))
+        vocabulary = known or vocabulary_sum(self._tokenizer(self.manifest.query_length))
         prepared = [getattr(self.manifest, name) for name in _PREPARATION]
         digest = hashlib.sha256(repr(prepared).encode()).hexdigest()
-        return {"tokenizer": vocabulary_sum(tokenizer), "prompt or length": digest}
+        return {"tokenizer": vocabulary, "prompt or length": digest}
 
     @property
     def gate(self) -> str:

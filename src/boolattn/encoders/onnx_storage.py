@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from boolattn.checksums import DAMAGED, file_sum, read_manifest, write_manifest
 from boolattn.errors import ConfigError, DataError
+from boolattn.query.runtime import open_tokenizer, vocabulary_sum
 from boolattn.settings import build, check_types
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class OnnxManifest:
     needs: str = "1.23"  # oldest onnxruntime
     agreement: Mapping[str, float] = field(default_factory=dict)  # measured against torch
     files: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each file
+    # Of the tokenizer with a SHA-256 its ``vocabulary_sum``, which takes long.
+    vocabulary: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Write the manifest, with the hashes of all files that the folder holds."""
@@ -45,7 +48,12 @@ class OnnxManifest:
             path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
         )
         sums = {name: file_sum(folder / name) for name in names if name != MANIFEST}
-        write_manifest(folder / MANIFEST, asdict(self) | {"files": sums})
+        vocabulary = {}
+        if TOKENIZER in sums:
+            tokenizer = open_tokenizer(folder / TOKENIZER, self.query_length)
+            vocabulary[sums[TOKENIZER]] = vocabulary_sum(tokenizer)
+        values = asdict(self) | {"files": sums, "vocabulary": vocabulary}
+        write_manifest(folder / MANIFEST, values)
 
 
 def is_onnx_folder(folder: Path) -> bool:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from boolattn.errors import ConfigError
+from boolattn.kinds.wordnet import FILE, begins_phrase, entries_of, load_wordnet, other_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-#: WordNet's concrete nouns, and cities; see ``experiments/kinds_lexicon.py``.
-_FILE = Path(__file__).with_name("wordnet.npz")
 _ADDITIONS = Path(__file__).with_name("additions.txt")
 #: Flags of an entry: the name of one thing; a thing of a kind whose name is not the kind's; written
 #: with a capital letter; an adjective, which says that something has to do with the kind.
@@ -52,19 +49,20 @@ class Kinds:
     def __init__(self, members: Mapping[str, Sequence[str]] | None = None) -> None:
         # In one order, on which the tags depend: files sort names.
         self.members = {name: list(names) for name, names in sorted((members or {}).items())}
-        self._wordnet = _wordnet()
+        self._wordnet = load_wordnet()
         self._n_nodes = self._wordnet.n_nodes
         self._added: dict[str, tuple[int, ...]] = {}
         self._wider: dict[int, tuple[int, ...]] = {}  # kinds of a node, besides WordNet's
         for source in (read_kinds(_ADDITIONS), self.members):
             self._add(source)
+        self._first_words = {name.partition(" ")[0] for name in self._added if " " in name}
         self._ancestors: dict[int, tuple[str, ...]] = {}
         self._users = {plain_phrase(thing) for things in self.members.values() for thing in things}
 
     @cached_property
     def digest(self) -> str:
         """Identifies the tags: those of another lexicon mean something else."""
-        content = _FILE.read_bytes() + _ADDITIONS.read_bytes() + repr(self.members).encode()
+        content = FILE.read_bytes() + _ADDITIONS.read_bytes() + repr(self.members).encode()
         return hashlib.sha256(content).hexdigest()[:16]
 
     def _add(self, members: Mapping[str, Sequence[str]]) -> None:
@@ -78,7 +76,7 @@ class Kinds:
             kind = plain_phrase(name)
             self._added[kind] = (node << SHIFT, *(self._known(kind) or ()))
             for phrase in phrases:
-                entries = self._lookup(phrase.split())[0]
+                entries = self._lookup(phrase.split()) or ()
                 self._added[phrase] = (node << SHIFT | MEMBER, *entries)
                 first = next((e >> SHIFT for e in entries if not e & (MEMBER | RELATED)), None)
                 if first is not None:
@@ -86,7 +84,7 @@ class Kinds:
 
     def is_word(self, word: str) -> bool:
         """Tell whether an English word, or a plural, is known, whatever it means."""
-        known = _words()
+        known = other_words()
         return any(form in known or self._known(form) is not None for form in _singulars(word))
 
     def mentions(self, text: str) -> Iterator[Mention]:
@@ -97,27 +95,26 @@ class Kinds:
         """
         start = 0
         for line in text.splitlines(keepends=True):
-            for first, end, entries in self._in_line(line):
-                yield Mention(start + first, start + end, entries)
+            yield from self._in_line(text, start, start + len(line))
             start += len(line)
 
-    def _in_line(self, line: str) -> Iterator[Mention]:
-        words = list(_WORD.finditer(line))
+    def _in_line(self, text: str, start: int, stop: int) -> Iterator[Mention]:
+        words = list(_WORD.finditer(text, start, stop))
         lowered = [word[0].lower() for word in words]
         capital = [word[0][0].isupper() for word in words]
         long = [is_upper for word, is_upper in zip(lowered, capital, strict=True) if len(word) > 3]
         is_title = len(long) > 1 and all(long)
         ends = [word.end() for word in words]
         gaps = zip(ends, (word.start() for word in words[1:]), strict=False)
-        joined = [False, *(bool(_GAP.fullmatch(line, *gap)) for gap in gaps), False]
+        joined = [False, *(bool(_GAP.fullmatch(text, *gap)) for gap in gaps), False]
         at = 0
         while at < len(words):
-            length = 1
-            for n in range(min(_LONGEST, len(words) - at), 0, -1):
+            length, word = 1, lowered[at]
+            is_first = word in self._first_words or begins_phrase(word)
+            for n in range(min(_LONGEST, len(words) - at) if is_first else 1, 0, -1):
                 if not all(joined[at + 1 : at + n]):
                     continue
-                entries, is_known = self._lookup(lowered[at : at + n])
-                if not is_known:
+                if (entries := self._lookup(lowered[at : at + n])) is None:
                     continue
                 length, end = n, at + n
                 is_inside = (joined[at] and capital[at - 1]) or (joined[end] and capital[end])
@@ -186,23 +183,21 @@ class Kinds:
         words = plain_phrase(phrase).split()
         if not words:
             return ()
-        entries = tuple(e for e in self._lookup(words)[0] if not e & MEMBER)
+        entries = tuple(e for e in self._lookup(words) or () if not e & MEMBER)
         names = tuple(entry for entry in entries if entry & NAME)
         nouns = tuple(entry for entry in entries if not entry & NAME)
         return (names or nouns) if phrase[:1].isupper() else (nouns or names)
 
-    def _lookup(self, words: Sequence[str]) -> tuple[tuple[int, ...], bool]:
-        """Return the entries of a phrase, and whether it is known; plurals count as singulars."""
+    def _lookup(self, words: Sequence[str]) -> tuple[int, ...] | None:
+        """Return the entries of a phrase that is known; plurals count as singulars."""
         *first, last = words
-        for form in _singulars(last):
-            if (entries := self._known(" ".join([*first, form]))) is not None:
-                return entries, True
-        return (), False
+        known = (self._known(" ".join([*first, form])) for form in _singulars(last))
+        return next((entries for entries in known if entries is not None), None)
 
     def _known(self, phrase: str) -> tuple[int, ...] | None:
         phrase = _SHORTENED.get(phrase, phrase)
         entries = self._added.get(phrase)
-        return self._wordnet.entries_of(phrase) if entries is None else entries
+        return entries_of(phrase) if entries is None else entries
 
     def class_of(self, tag: str) -> int:
         """Return the number of WordNet's class of a kind: food, animal, and so on."""
@@ -235,50 +230,6 @@ class Kinds:
                         stack.append(parent)
             self._ancestors[node] = tuple(map(_tag, seen))
         return self._ancestors[node]
-
-
-class _Wordnet(NamedTuple):
-    """The lexicon's file: names in order; where entries and parents of each end."""
-
-    positions: Mapping[str, int]
-    entries: Sequence[int]
-    entry_ends: Sequence[int]
-    parents: Sequence[int]
-    parent_ends: Sequence[int]
-    classes: bytes
-
-    @property
-    def n_nodes(self) -> int:
-        return len(self.classes)
-
-    def entries_of(self, phrase: str) -> tuple[int, ...] | None:
-        if (at := self.positions.get(phrase)) is None:
-            return None
-        return tuple(self.entries[self.entry_ends[at] : self.entry_ends[at + 1]])
-
-    def parents_of(self, node: int) -> Sequence[int]:
-        if node >= self.n_nodes:
-            return ()
-        return self.parents[self.parent_ends[node] : self.parent_ends[node + 1]]
-
-
-@cache
-def _wordnet() -> _Wordnet:
-    with np.load(_FILE) as file:
-        names = file["lemmas"].tobytes().decode().split("\n")
-        ends = ([0, *np.cumsum(file[name]).tolist()] for name in ("counts", "n_parents"))
-        entry_ends, parent_ends = ends
-        positions = dict(zip(names, range(len(names)), strict=True))
-        entries, parents = (file[name].tolist() for name in ("entries", "parents"))
-        classes = file["classes"].tobytes()
-        return _Wordnet(positions, entries, entry_ends, parents, parent_ends, classes)
-
-
-@cache
-def _words() -> frozenset[str]:
-    """Return WordNet's other words, which tell a typing error from a rare word."""
-    with np.load(_FILE) as file:
-        return frozenset(file["words"].tobytes().decode().split("\n"))
 
 
 @lru_cache(maxsize=8)
@@ -326,14 +277,12 @@ def plain_phrase(phrase: str) -> str:
     return " ".join(_WORD.findall(phrase.lower()))
 
 
-def _singulars(word: str) -> Iterator[str]:
-    """Yield a word, and what it may be the plural of."""
-    yield word
-    for ending, singular in _PLURALS:
-        if word.endswith(ending):
-            yield word[: -len(ending)] + singular
-    if word.endswith("s") and not word.endswith("ss") and len(word) > 3:
-        yield word[:-1]
+@lru_cache(maxsize=1 << 16)
+def _singulars(word: str) -> tuple[str, ...]:
+    """Return a word, and what it may be the plural of."""
+    forms = (word, *(word[: -len(e)] + singular for e, singular in _PLURALS if word.endswith(e)))
+    is_plural = word.endswith("s") and not word.endswith("ss") and len(word) > 3
+    return (*forms, word[:-1]) if is_plural else forms
 
 
 def is_tag(term: str) -> bool:

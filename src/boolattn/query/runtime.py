@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from importlib.metadata import version
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
@@ -62,16 +62,30 @@ def run_graph(session: Any, outputs: list[str], inputs: dict[str, Any], path: Pa
 
 
 def open_tokenizer(path: Path, length: int) -> Tokenizer:
-    """Open a tokenizer that cuts texts after some tokens."""
+    """Open a tokenizer that cuts texts after some tokens.
+
+    Those of one file share its vocabulary: parser and encoder have the same one.
+    """
     check_regular(path)
     try:
-        tokenizer = Tokenizer.from_file(str(path))
-        tokenizer.no_padding()
+        status = path.stat()
+        original = _read_tokenizer(path.resolve(), status.st_mtime_ns, status.st_ino)
+        tokenizer = Tokenizer(original.model)
+        for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+            if (step := getattr(original, name)) is not None:
+                setattr(tokenizer, name, step)
+        added = original.get_added_tokens_decoder()
+        tokenizer.add_tokens([added[number] for number in sorted(added)])
         tokenizer.enable_truncation(length)
     except Exception as error:
         reason = str(error).partition("\n")[0]
         raise DataError(f"{path} cannot be opened: {reason}; copy it again") from error
     return tokenizer
+
+
+@lru_cache(maxsize=4)
+def _read_tokenizer(path: Path, _changed: int, _number: int) -> Tokenizer:
+    return Tokenizer.from_file(str(path))
 
 
 def vocabulary_sum(tokenizer: Tokenizer) -> str:
@@ -84,7 +98,8 @@ def vocabulary_sum(tokenizer: Tokenizer) -> str:
 
 def check_runtime(folder: Path, needs: str) -> None:
     """Raise if onnxruntime is older than a folder needs."""
-    installed = version("onnxruntime")
+    from onnxruntime import __version__ as installed
+
     if _numbers(installed) < _numbers(needs):
         raise MissingDataError(
             f"{folder} needs onnxruntime {needs} or newer, not {installed}; "

@@ -233,20 +233,28 @@ class Ranker:
         plan = query.plan
         if not (plan.is_long and plan.has_negation and len(keys)):
             return None
-        return leader(self._compare_whole(query, keys, operand_terms(plan.reading.text)))
+        return leader(
+            self._compare_whole(query, plan.plain, keys, operand_terms(plan.reading.text))
+        )
 
     def nearest_whole(self, query: Selected, n: int) -> Keys:
         """Return the best documents of the whole query, with what NOT excludes, best first."""
-        keys = self.reader.nearest(query.plan.plain[None], n, query.where)[0].rows
+        # The mean of the operands: the text as typed would have to be encoded for this alone.
+        whole = query.plan.vectors[: len(query.plan.atoms)].mean(0)
+        keys = self.reader.nearest(whole[None], n, query.where)[0].rows
         terms = operand_terms(" ".join(atom.words for atom in atoms(query.plan.tree)))
         if self.hybrid:
-            keys = np.union1d(keys, self.reader.words([terms], n, query.where)[0].rows)
-        values = self._compare_whole(query, keys, terms)
+            words = self.reader.words([terms], n, query.where)[0].rows
+            keys = np.sort(np.concatenate([keys, words]))
+            keys = keys[np.diff(keys, prepend=-1) > 0]
+        values = self._compare_whole(query, whole, keys, terms)
         return keys[np.argsort(-values, kind="stable")][:n]
 
-    def _compare_whole(self, query: Selected, keys: Keys, terms: Sequence[str]) -> Array:
-        """Return the similarity of documents to the text as one vector, words included."""
-        values = self.reader.similarities(query.plan.plain[None], keys)
+    def _compare_whole(
+        self, query: Selected, vector: Array, keys: Keys, terms: Sequence[str]
+    ) -> Array:
+        """Return the similarity of documents to a query's one vector, words included."""
+        values = self.reader.similarities(vector[None], keys)
         if self.hybrid:
             whole = LexicalEvidence.of_terms(self.reader, [terms], query.where)
             _, values = whole.fit(keys, values)

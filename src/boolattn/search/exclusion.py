@@ -21,7 +21,7 @@ from boolattn.query.structure import operand_signs, truth
 from boolattn.query.tree import atoms
 from boolattn.stores.analysis import matched_words, operand_terms
 from boolattn.stores.base import Claim
-from boolattn.stores.batches import document_terms, indexed_text
+from boolattn.stores.batches import indexed_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
@@ -145,30 +145,39 @@ class Exclusion:
         if self._allowed_words and not is_kept.all():
             rows = np.flatnonzero(~is_kept)
             documents = self._reader.documents(keys[rows])
-            is_kept[rows] = [
-                document is not None and not self.why(document) for document in documents
-            ]
+            reasons = zip(documents, self.why(keys[rows], documents), strict=True)
+            is_kept[rows] = [document is not None and not reason for document, reason in reasons]
         return is_kept
 
     def denies(self, keys: Keys) -> Mask:
         """Return which documents are kept only because they negate the words themselves."""
         return self.keeps(keys) & ~self._allowed(keys, Claim.DENIED)
 
-    def why(self, document: Document) -> tuple[str, str] | None:
-        """Say why a document is left out, and which of its words is of a negated kind."""
-        text = indexed_text(document)
-        asserted = frozenset(document_terms(document, self._kinds).asserted)
-        for atom, groups in zip(atoms(self._tree), self._groups, strict=True):
+    def why(self, keys: Keys, documents: Sequence[Document | None]) -> list[tuple[str, str] | None]:
+        """Say why documents are left out, and which word of each is of a negated kind."""
+        reasons: dict[int, tuple[str, str]] = {}
+        for words, groups in zip(self._operands, self._groups, strict=True):
             for group in groups or ():
-                if not asserted.issuperset(group):
-                    continue
-                if not (tags := [term for term in group if is_tag(term)]):
-                    spans = matched_words(atom.words, frozenset(group), 0, len(atom.words))
-                    words = dict.fromkeys(repr(atom.words[start:end]) for start, end in spans)
-                    return f"it mentions {' and '.join(words)}", ""
-                for name in self._kinds.witnesses(text, tags) if self._kinds else ():
-                    if name.casefold() not in self._allowed_words:
-                        return f"{name} is {atom.words}", name
+                is_asserted = self._reader.claims(group, keys) == Claim.ASSERTED
+                for row in np.flatnonzero(is_asserted).tolist():
+                    document = documents[row]
+                    if row in reasons or document is None:
+                        continue
+                    if reason := self._reason(words, group, document):
+                        reasons[row] = reason
+        return [reasons.get(row) for row in range(len(keys))]
+
+    def _reason(
+        self, words: str, group: tuple[str, ...], document: Document
+    ) -> tuple[str, str] | None:
+        """Say why a document that asserts a group of an operand's terms is left out."""
+        if not (tags := [term for term in group if is_tag(term)]):
+            spans = matched_words(words, frozenset(group), 0, len(words))
+            named = dict.fromkeys(repr(words[start:end]) for start, end in spans)
+            return f"it mentions {' and '.join(named)}", ""
+        for name in self._kinds.witnesses(indexed_text(document), tags) if self._kinds else ():
+            if name.casefold() not in self._allowed_words:
+                return f"{name} is {words}", name
         return None
 
     def _allowed(self, keys: Keys, least: Claim) -> Mask:

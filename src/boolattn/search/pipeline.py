@@ -256,9 +256,10 @@ class Pipeline:
             keys = self._ranker.nearest_whole(query, _LOOKED_AT)
         keys = keys[~(np.isin(keys, [*ranking.lifted]) | query.exclusion.keeps(keys))]
         fits = ranking.fitted.evidence(self._ranker.similarities(query, ranking, keys)).fits
-        left_out = []
-        for document in self.reader.documents(keys[fits][:_LEFT_OUT]):
-            if document is not None and (reason := query.exclusion.why(document)):
+        keys, left_out = keys[fits][:_LEFT_OUT], []
+        documents = self.reader.documents(keys)
+        for document, reason in zip(documents, query.exclusion.why(keys, documents), strict=True):
+            if document is not None and reason:
                 title = document.title or shorten(document.text, _TITLE, placeholder="…")
                 left_out.append(LeftOut(document.id, title, *reason))
         return tuple(left_out)

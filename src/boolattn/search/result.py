@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from boolattn.query.syntax import unparse
@@ -104,6 +103,8 @@ class SearchResult:
 
     def _repr_html_(self) -> str:
         """Return a table for a notebook."""
+        from html import escape  # with the names of all its characters
+
         lines = [f"<p>{escape(self.query)} <small>({escape(self.tree_text)})</small></p>"]
         lines += [f"<p><small>{escape(note)}</small></p>" for note in (*self.warnings, *self.notes)]
         lines.append("<table><tr><th></th><th>score</th><th>document</th><th>text</th></tr>")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING
 
 from boolattn.scoring.shortlist import SHORTLIST
@@ -48,6 +47,8 @@ def explain_lower_rank(operands: Sequence[str], hit: Hit, above: Sequence[Hit]) 
         return "; ".join(reasons)
     if not hit.ranks or not above:
         return ""
+    from statistics import median  # with decimals and fractions, which no other command needs
+
     usual = [median(other.ranks[index] for other in above) for index in range(len(operands))]
     worse = [
         (rank / usual[index], index)

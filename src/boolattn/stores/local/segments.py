@@ -221,7 +221,7 @@ class Rows:
         """Return the vectors of some rows. Shape ``(rows, dim)``."""
         vectors = np.empty((len(rows), self._dimension), np.float32)
         numbers = np.searchsorted(self.starts, rows, side="right") - 1
-        for number in np.unique(numbers):
+        for number in np.flatnonzero(np.bincount(numbers)):
             is_here = numbers == number
             vectors[is_here] = self.segments[number].block(rows[is_here] - self.starts[number])
         return vectors

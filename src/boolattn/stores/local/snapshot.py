@@ -64,7 +64,8 @@ class Snapshot(Reader):
                 rows, scores = rows[rows >= 0], scores[rows >= 0]
                 if self.rows.has_passages:
                     rows = np.searchsorted(self.rows.first_rows, rows, side="right") - 1
-                    first = np.sort(np.unique(rows, return_index=True)[1])[:n]
+                    order = np.argsort(rows, kind="stable")
+                    first = np.sort(order[np.diff(rows[order], prepend=-1) > 0])[:n]
                     rows, scores = rows[first], scores[first]
                 ranked.append(Ranked(rows, scores))
             is_enough = not self.rows.has_passages or n_rows >= limit

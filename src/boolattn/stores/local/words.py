@@ -113,7 +113,7 @@ class Words:
         tantivy = tantivy_module()
         # tantivy writes a lock beside what it opens, and the index may be read-only. The lock may
         # appear while the links are removed, which is no failure.
-        with _blaming(folder), scratch_folder() as links:
+        with _blaming(folder), scratch_folder(is_brief=not is_copied) as links:
             for path in _index_files(folder):
                 if is_copied:
                     shutil.copyfile(path, links / path.name)
