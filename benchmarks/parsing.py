@@ -28,7 +28,7 @@ from experiments.parsing.test_sets import cue_word_name_queries
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from boolattn.query.parsed_query import LabelledQuery
+    from boolattn.data.labelled_queries import LabelledQuery
     from boolattn.query.parser import Parser
 
 _PLAIN = ReadingOptions(mode="plain")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from boolattn.data.labelled_queries import form_tree, label_tree
 from boolattn.query.decoding import ParserOutput
-from boolattn.query.parsed_query import form_tree, label_tree
+from boolattn.query.reading import Reading
+from boolattn.query.structure import in_words
 from boolattn.query.tree import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from boolattn.query.parsed_query import ParsedQuery, Spans
+    from boolattn.query.tree import QueryTree
 
 
 def flat(
@@ -58,3 +61,12 @@ class KnownParses:
     def is_word(self, _text: str) -> bool:
         """Correct no spelling."""
         return True
+
+
+def read_trees(trees: Sequence[QueryTree], texts: Sequence[str] | None = None) -> list[Reading]:
+    """Return readings of trees; ``texts`` is their wording, by default the tree in words."""
+    wordings = [in_words(tree) for tree in trees] if texts is None else texts
+    return [
+        Reading(wording, wording, tree, tree, is_explicit=True)
+        for tree, wording in zip(trees, wordings, strict=True)
+    ]

@@ -18,10 +18,9 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import write_labelled_queries
+from boolattn.data.labelled_queries import label_template, write_labelled_queries
 from boolattn.data.sentences import Mixture, generate
 from boolattn.errors import BoolattnError
-from boolattn.query.parsed_query import label_template
 from experiments.parser_queries.generator import generate_queries
 from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.natural import (
@@ -52,7 +51,7 @@ from experiments.parsing.validation import benchmark_queries, validation_queries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from boolattn.query.parsed_query import LabelledQuery
+    from boolattn.data.labelled_queries import LabelledQuery
 
 #: How many queries of each source.
 COUNTS = {

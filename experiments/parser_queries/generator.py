@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from benchmark_data.taxa.phrases import Builder, fill, slots_of
-from boolattn.query.parsed_query import LabelledQuery, ParsedQuery, form_tree, label_tree
+from boolattn.data.labelled_queries import LabelledQuery, form_tree, label_tree
+from boolattn.query.parsed_query import ParsedQuery
 from boolattn.query.tree import Operator
 from experiments.parser_queries.contents import Content, contents, taxa_content
 from experiments.parser_queries.held_out import BANNED

@@ -14,14 +14,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boolattn.errors import DataError
-from boolattn.query.parsed_query import (
+from boolattn.data.labelled_queries import (
     LABEL,
     LabelledQuery,
     form_tree,
     label_tree,
     parse_labelled,
 )
+from boolattn.errors import DataError
 from boolattn.query.tree import Operator
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import random
 import re
 from typing import TYPE_CHECKING
 
-from boolattn.query.parsed_query import LabelledQuery, label_tree
+from boolattn.data.labelled_queries import LabelledQuery, label_tree
 from boolattn.query.syntax import parse
 from experiments.parser_queries.generator import QueryWriter
 from experiments.parser_queries.structures import plain_query

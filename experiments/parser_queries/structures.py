@@ -11,7 +11,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from boolattn.query.parsed_query import LabelledQuery, ParsedQuery, label_tree
+from boolattn.data.labelled_queries import LabelledQuery, label_tree
+from boolattn.query.parsed_query import ParsedQuery
 from boolattn.query.syntax import parse
 from boolattn.query.tree import atoms
 from experiments.parser_queries.generator import QueryWriter

@@ -12,8 +12,8 @@ import zlib
 from functools import partial
 from typing import TYPE_CHECKING
 
+from boolattn.data.labelled_queries import LabelledQuery, form_tree, label_tree, parse_labelled
 from boolattn.jsonl import read_jsonl
-from boolattn.query.parsed_query import LabelledQuery, form_tree, label_tree, parse_labelled
 from boolattn.query.tree import Operator
 from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.structures import plain_query

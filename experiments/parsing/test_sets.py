@@ -13,14 +13,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from boolattn.data.labelled_queries import LabelledQuery, form_tree, label_tree, parse_labelled
 from boolattn.errors import DataError
-from boolattn.query.parsed_query import (
-    LabelledQuery,
-    ParsedQuery,
-    form_tree,
-    label_tree,
-    parse_labelled,
-)
+from boolattn.query.parsed_query import ParsedQuery
 from boolattn.query.tree import Operator
 
 if TYPE_CHECKING:

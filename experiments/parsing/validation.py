@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.data.labelled_queries import label_queries
+from boolattn.data.labelled_queries import LabelledQuery, label_queries, label_tree, parse_labelled
 from boolattn.data.records import read_query
 from boolattn.errors import DataError
 from boolattn.evaluation.parsing import structure, word_f1
 from boolattn.evaluation.tables import markdown, short
 from boolattn.jsonl import read_jsonl
-from boolattn.query.parsed_query import LabelledQuery, label_tree, parse_labelled
 from boolattn.query.structure import operand_signs
 from boolattn.query.syntax import parse
 from boolattn.query.tree import Atom, QueryTree, atoms

@@ -6,9 +6,13 @@ import json
 
 import pytest
 
-from boolattn.data.labelled_queries import read_labelled_queries, write_labelled_queries
+from boolattn.data.labelled_queries import (
+    LabelledQuery,
+    read_labelled_queries,
+    write_labelled_queries,
+)
 from boolattn.errors import DataError, MissingDataError
-from boolattn.query.parsed_query import Gap, LabelledQuery, ParsedQuery
+from boolattn.query.parsed_query import Gap, ParsedQuery
 from boolattn.query.tree import Operator
 from tests.parses import flat
 

@@ -25,11 +25,11 @@ from boolattn.errors import (
 )
 from boolattn.query import runtime
 from boolattn.query.plan import plan_queries
-from boolattn.query.reading import read_trees
 from boolattn.query.runtime import THREADS_VARIABLE, default_threads
 from boolattn.query.syntax import parse
 from boolattn.scoring.exact import score
 from boolattn.search import Document, Searcher
+from tests.parses import read_trees
 
 TEXTS = ("moths of Borneo but not Sumatra", "frogs", "bees or wasps of Peru", "")
 

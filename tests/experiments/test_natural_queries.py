@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from boolattn.data.labelled_queries import parse_labelled
 from boolattn.errors import DataError
-from boolattn.query.parsed_query import parse_labelled
 from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.natural import (
     fill_natural,

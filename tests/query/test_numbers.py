@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boolattn.query.numbers import NumberPhrase, find_numbers, without_numbers
+from boolattn.query.syntax import unparse
 from boolattn.stores.filters import Field, number_ranges
 
 FIELDS = {
@@ -55,6 +56,13 @@ def conditions(text, ranges=FIELDS):
         ("soup, 30 minutes or more", "30 minutes or more", ["minutes>=30"]),
         ("soup not over 30 minutes", "not over 30 minutes", ["minutes<=30"]),
         ("soup not under 30 minutes", "not under 30 minutes", ["minutes>=30"]),
+        ("soup but not over 30 minutes", "but not over 30 minutes", ["minutes<=30"]),
+        ("films from 1990 on", "from 1990 on", ["year>=1990"]),
+        ("films from 1990 on without songs", "from 1990 on", ["year>=1990"]),
+        ("films from 1990 on disc", "from 1990", ["year>=1990", "year<=1990"]),
+        ("films from 1990 onwards", "from 1990 onwards", ["year>=1990"]),
+        ("films, 1990 or later", "1990 or later", ["year>=1990"]),
+        ("films from 1990 and before", "from 1990 and before", ["year<=1990"]),
         # What follows is no unit.
         ("before 1990 films", "before 1990 ", ["year<1990"]),
     ],
@@ -74,12 +82,9 @@ def test_a_number_becomes_a_condition_on_the_field_that_fits(text, phrase, expec
         "beers weaker than 500",  # the word asks for another field
         "laptops under 500 laptops",
         "films in 1990 or 1991",
-        "films from 1990 on",
-        "films not in 1990",
         "films 1990",  # no comparison
         "meals for 4 or more people",  # the unit does not follow the number
         "1984",
-        "films not between 1980 and 1990",
         "the 7 samurai",
         'talks named "under 30 minutes"',
         "under . minutes",
@@ -106,12 +111,36 @@ def test_dates_are_compared_by_their_years():
     # From 1970 to a day of 1995.
     fields = {"on": Field(dates=(0, 8e8)), "pages": Field(numbers=(1, 20)), "tag": Field()}
     ranges = number_ranges(fields)
-    assert {name: (int(a), int(b)) for name, (a, b) in ranges.items()} == {
-        "on": (1970, 1995),
-        "pages": (1, 20),
-    }
+    assert ranges == {"on": (1970, 1995, True), "pages": (1, 20)}
     assert conditions("talks after 1985", ranges) == ["on>1985"]
     assert conditions("talks in the 80s", ranges) == ["on>=1980", "on<=1989"]
+
+
+@pytest.mark.parametrize(
+    ("phrase", "expected"),
+    [
+        ("before March 2021", "bought<2021-03"),
+        ("after 3 March 2021", "bought>2021-03-03"),
+        ("bought since Sept. 2021", "bought>=2021-09"),
+        ("from March 2021 on", "bought>=2021-03"),
+        ("in May 2020", "bought>=2020-05 AND bought<=2020-05"),
+        ("bought on May 3rd, 2020", "bought>=2020-05-03 AND bought<=2020-05-03"),
+        ("between May 2020 and 2021-03-01", "bought>=2020-05 AND bought<=2021-03-01"),
+        ("not in 2022", "NOT (bought>=2022 AND bought<=2022)"),
+        ("that were not bought in 2022", "NOT (bought>=2022 AND bought<=2022)"),
+        ("that weren't bought in May 2020", "NOT (bought>=2020-05 AND bought<=2020-05)"),
+        ("but not from the 90s", "NOT (bought>=1990 AND bought<=1999)"),
+    ],
+)
+def test_a_date_may_have_the_name_of_a_month_and_a_period_may_be_negated(phrase, expected):
+    text = f"laptops {phrase}"
+    [read] = find_numbers(text, {"bought": (2018, 2023, True), "price": (30, 2400)})
+    assert (text[read.start : read.end], unparse(read.tree)) == (phrase, expected)
+
+
+def test_a_month_is_asked_of_dates_only():
+    assert conditions("films before March 1990") == []
+    assert conditions("films of May 2020 about marble 2020", {"on": (2018, 2023, True)}) == []
 
 
 def test_two_phrases_are_found_in_their_order():

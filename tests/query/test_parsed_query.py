@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boolattn.query.parsed_query import label_tree
+from boolattn.data.labelled_queries import label_tree
 from boolattn.query.syntax import parse
 
 TEXT = "a b c d e"

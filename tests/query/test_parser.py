@@ -10,14 +10,13 @@ import torch
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
-from boolattn.data.labelled_queries import write_labelled_queries
+from boolattn.data.labelled_queries import label_tree, parse_labelled, write_labelled_queries
 from boolattn.encoder import parser as parser_module
 from boolattn.encoder.export.parser import export_parser, stored_words
 from boolattn.encoder.parser import ParserConfig, ParserModel, make_parser_labels, parser_loss
 from boolattn.encoders.int8 import quantise
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.query.decoding import ParserOutput, decode
-from boolattn.query.parsed_query import label_tree, parse_labelled
 from boolattn.query.parser import KNOWN_PHRASE, Parser, load_parser
 from boolattn.query.runtime import open_tokenizer, run_graph
 from boolattn.query.syntax import parse

@@ -11,7 +11,7 @@ from boolattn.query.rewriting import (
     implied_exclusions,
     mixes_operators,
     read_negated_form,
-    resolve_double_negation,
+    rewrite,
 )
 from boolattn.query.syntax import unparse
 from boolattn.query.tree import Atom, Everything, atoms
@@ -43,6 +43,9 @@ def tree(text):
         ("broken things but not in a kitchen,", "broken things NOT kitchen"),
         ("stuff that is not from the attic", "stuff NOT attic"),
         ("network tools not for windows", "network tools NOT windows"),
+        ("books I have not read", "books NOT read"),
+        ("films that I've never watched before", "films NOT watched"),
+        ("Recipes by Anna which we haven't cooked yet.", "Recipes by Anna NOT cooked"),
     ],
 )
 def test_known_forms_are_read(text, expected):
@@ -64,6 +67,8 @@ def test_known_forms_are_read(text, expected):
         "But Not for Me",
         "he is not in the office",
         "whether or not in love",
+        "why I have not slept",
+        "places I have never been",
         # What costs nothing.
         "museum free admission",
         "parking free of charge",
@@ -89,12 +94,35 @@ def test_other_forms_are_left_alone(text):
     ],
 )
 def test_two_negations_cancel_each_other(text, expected):
-    rewritten = resolve_double_negation(text)
+    rewritten = rewrite(text)
     assert len(rewritten) == len(text)
     reading = read(text)
     assert unparse(reading.tree) == expected
     for atom, [(start, end)] in zip(atoms(reading.tree), reading.spans, strict=True):
         assert text[start:end] == atom.text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("broken things (not in the kitchen)", "broken things NOT kitchen"),
+        ("all books", "books"),
+        ("All my Italian recipes", "All my Italian recipes"),
+        ("all of the italian recipes", "italian recipes"),
+        ("all weather jackets", "all weather jackets"),
+        ("All Saints", "All Saints"),
+        (
+            "please list everything except the notes about work",
+            "everything NOT the notes about work",
+        ),
+        ("I am moving and want everything except furniture", "everything NOT furniture"),
+        ("show me everything except horror or war", "everything NOT horror NOT war"),
+        ("No Direction Home", "No Direction Home"),
+    ],
+)
+def test_more_wordings(text, expected):
+    assert len(rewrite(text)) == len(text)
+    assert tree(text) == expected
 
 
 def test_nothing_but_is_only():
@@ -131,7 +159,7 @@ def test_everything_alone_is_all_documents(text, mode):
     ],
 )
 def test_one_negation_stays(text):
-    assert resolve_double_negation(text) == text
+    assert rewrite(text) == text
 
 
 @pytest.mark.parametrize(

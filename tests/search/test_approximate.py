@@ -5,13 +5,13 @@ import pytest
 
 from benchmarks.candidate_recall import candidate_recall
 from boolattn.query.plan import plan_queries
-from boolattn.query.reading import read_trees
 from boolattn.query.syntax import parse
 from boolattn.search import Document, Searcher
 from boolattn.search.candidates import Ranker, Selected
 from boolattn.search.exclusion import Exclusion
 from boolattn.stores.filters import Filter
 from boolattn.stores.local.vectors import TARGETS, best
+from tests.parses import read_trees
 from tests.search import word_model
 
 faiss = pytest.importorskip("faiss")

@@ -7,13 +7,13 @@ import pytest
 
 from boolattn.encoders.callables import CallableEncoder
 from boolattn.query.plan import plan_queries
-from boolattn.query.reading import read_trees
 from boolattn.query.tree import Atom
 from boolattn.scoring.exact import Ranked
 from boolattn.search import Searcher
 from boolattn.search.evidence import LexicalEvidence
 from boolattn.stores.filters import Filter
 from boolattn.stores.local import words
+from tests.parses import read_trees
 
 TEXTS = (
     "A moth.",

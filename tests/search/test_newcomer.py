@@ -87,6 +87,21 @@ def test_numbers_need_no_unit_where_one_field_has_them(searcher):
 
 
 @pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("laptop before March 2021", "3"),
+        ("things bought in November 2020", "3"),
+        ("printers from 2022 on", "58"),
+        ("printers not from 2022", "48"),
+        ("laptops that were not bought in 2022", "23"),
+    ],
+)
+def test_dates_are_read_in_words(searcher, query, expected):
+    hits = [hit.id for hit in searcher.search(query)]
+    assert set(hits[: len(expected)]) == set(expected)
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"top_k": 3}, "search has no 'top_k'; the number of results is k, as in k=10"),

@@ -7,12 +7,12 @@ from fastapi.testclient import TestClient
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
 from boolattn.query.clauses import clauses, conjunctions
 from boolattn.query.plan import plan_queries
-from boolattn.query.reading import read_trees
 from boolattn.query.syntax import parse
 from boolattn.query.tree import atoms
 from boolattn.scoring.fitted import fit
 from boolattn.search import Document, Searcher
 from boolattn.service.app import create_app
+from tests.parses import read_trees
 from tests.search import word_model
 
 

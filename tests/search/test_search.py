@@ -10,7 +10,7 @@ import pytest
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
 from boolattn.query.decoding import ParserOutput
 from boolattn.query.plan import plan_queries
-from boolattn.query.reading import read_queries, read_trees
+from boolattn.query.reading import read_queries
 from boolattn.query.structure import is_contradiction
 from boolattn.query.syntax import parse
 from boolattn.query.tree import Atom
@@ -19,6 +19,7 @@ from boolattn.search import Document, Hit, Searcher, candidates, pipeline
 from boolattn.search.verdicts import explain_lower_rank, judge
 from boolattn.stores.filters import parse_filters
 from boolattn.stores.writer import titled
+from tests.parses import read_trees
 from tests.search import word_model
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from boolattn.query.reading import read_trees
 from boolattn.query.syntax import parse, unparse
 from boolattn.search import Document, Searcher
 from boolattn.search.spelling import correct_cues, correct_spelling
+from tests.parses import read_trees
 
 TEXTS = (
     "Chicken soup with noodles.",

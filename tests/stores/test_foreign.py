@@ -25,7 +25,6 @@ from boolattn.errors import (
     ServerError,
 )
 from boolattn.query.plan import plan_queries
-from boolattn.query.reading import read_trees
 from boolattn.query.syntax import parse
 from boolattn.search import BooleanRetriever, Searcher
 from boolattn.stores.arrays import ArrayCollection
@@ -35,6 +34,7 @@ from boolattn.stores.points.qdrant_collection import QdrantCollection
 from boolattn.stores.postgres.collection import PostgresCollection
 from boolattn.stores.writer import titled
 from tests.exact_ranking import rank_plans
+from tests.parses import read_trees
 from tests.search import word_model
 from tests.search.conftest import crash
 

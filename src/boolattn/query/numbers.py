@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.query.tokens import QUOTED
+from boolattn.query.tree import Not, Where, join_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
-    Range = tuple[float, float]
+    from boolattn.query.tree import QueryTree
+
+    #: Least and largest value; and true where these are the years of dates.
+    Range = tuple[float, float] | tuple[float, float, bool]
 
 _TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
@@ -27,29 +31,54 @@ def _any_of(name: str) -> str:
     return "|".join(re.escape(phrase).replace(r"\ ", r"\s+") for phrase in phrases)
 
 
-_NUMBER = r"(?P<{0}>\d[\d,.]*)\s?(?P<{0}_scale>k\b|thousand|million|billion)?"
+_YEAR = r"(?:1[5-9]|20)\d\d"
+_DATE = rf"{_YEAR}-\d\d(?:-\d\d)?(?![\d-])"
+_NUMBER = (
+    rf"(?P<{{0}}>{_DATE}|(?!{_DATE})\d[\d,.]*)\s?(?P<{{0}}_scale>k\b|thousand|million|billion)?"
+)
+_LOW, _HIGH = _NUMBER.format("low"), _NUMBER.format("high")
 _UNIT = r"(?:\s*(?P<unit>square\s\w+|sq\.?\s\w+|[^\W\d]+|%))?"
 _CURRENCY = r"(?P<currency>[$€£]\s?)?"
 _SIGNS = {"<": "less", "<=": "at_most", ">": "more", ">=": "at_least"}
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_BEFORE = rf"(?:(?:that|which|who)\s+)?(?:(?:{_any_of('verbs')})\s+)?"
+_VERB = rf"(?:(?:{_any_of('verbs')})\s+)?"
+#: What belongs to a phrase and stands before it: "that were not", "but not", "which takes".
+_BEFORE = re.compile(
+    rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>{_VERB}(?:(?:(?:but|and)\s+)?not|except)\s+|"
+    rf"(?:is|are|was|were|do|does|did)n['\u2019]?t\s+)?{_VERB}\Z",
+    re.IGNORECASE,
+)
+#: Words after a number that ask for less.
+_LESS = ("less", "fewer", "under", "below", "earlier", "older", "before")
 _COMPARED = "|".join(f"(?P<{name}>{_any_of(name)})" for name in _SIGNS.values())
 _FORMS = tuple(
-    re.compile(rf"(?<!\w){_BEFORE}(?P<negation>not\s+)?{form}(?!\w)", re.IGNORECASE)
+    re.compile(rf"(?<!\w){form}(?!\w)", re.IGNORECASE)
     for form in (
-        rf"(?:between|from)\s+{_CURRENCY}{_NUMBER.format('low')}\s*(?:and|to|-|–)\s*[$€£]?\s?"
-        rf"{_NUMBER.format('high')}{_UNIT}",
+        rf"(?:between|from)\s+{_CURRENCY}{_LOW}\s*(?:and|to|-|–)\s*[$€£]?\s?{_HIGH}{_UNIT}",
         r"(?:in|from|of|during)\s+(?:the\s+)?(?P<decade>(?:1[5-9]|20)?\d0)['’]?s",
-        r"(?:in|from|during)\s+(?P<year>(?:1[5-9]|20)\d\d)(?!\s+(?:and|on|onwards?|or|to)\b|\s?[-–])",
-        rf"(?:in\s+)?{_CURRENCY}{_NUMBER.format('low')}{_UNIT}\s+or\s+"
-        r"(?P<limit>less|fewer|under|below|more|over|above)",
-        rf"{_CURRENCY}{_NUMBER.format('low')}(?P<limit>\+){_UNIT}",
-        rf"(?:{_COMPARED})\s+{_CURRENCY}{_NUMBER.format('low')}{_UNIT}",
+        rf"(?:(?:in|from)\s+)?{_CURRENCY}{_LOW}{_UNIT}\s+(?:or|and)\s+"
+        rf"(?P<limit>{'|'.join(_LESS)}|more|over|above|later|newer|after)(?!\s*[$€£\d])",
+        # "from 2020 on", but not "from 2020 on disc".
+        rf"(?:from|since)\s+{_LOW}\s+(?:and\s+)?"
+        rf"(?P<limit>onwards?|on(?!\s+(?!(?:{'|'.join(_TABLE['no_units'].split())})\b)\w))",
+        rf"(?:in|from|during|on(?=\s+\d+-))\s+(?P<year>{_DATE}|{_YEAR})"
+        r"(?!\s+(?:and|onwards?|or|to)\b|\s?[-–])",
+        rf"{_CURRENCY}{_LOW}(?P<limit>\+){_UNIT}",
+        rf"(?:{_COMPARED})\s+{_CURRENCY}{_LOW}{_UNIT}",
     )
+)
+_MONTHS = tuple(_TABLE["months"].split())
+_DAY = r"(?P<{}>\d\d?)(?:st|nd|rd|th)?"
+#: "March 2021", "3 March 2021" and "March 3, 2021".
+_WRITTEN = re.compile(
+    rf"(?<!\w)(?:{_DAY.format('first')}\s+)?(?P<month>"
+    rf"{'|'.join(f'{month[:3]}(?:{month[3:]}|{month[3:4]})?' for month in _MONTHS)})\.?\s+"
+    rf"(?:{_DAY.format('second')},?\s+)?(?P<year>{_YEAR})(?!\w)",
+    re.IGNORECASE,
 )
 _SCALES = {"k": 1e3, "thousand": 1e3, "million": 1e6, "billion": 1e9}
 _WORD = re.compile(r"[^\W\d_]+")
-#: Units and adjectives, and the name_words of names of the fields that they ask for.
+#: Units and adjectives, and the words of names of the fields that they ask for.
 _FIELDS = tuple(
     (frozenset(row["words"].split()), frozenset(row["names"].split())) for row in _TABLE["fields"]
 )
@@ -69,6 +98,13 @@ class NumberPhrase(NamedTuple):
     start: int
     end: int
     conditions: tuple[str, ...]
+    is_negated: bool = False  # whether not all of them may hold
+
+    @property
+    def tree(self) -> QueryTree:
+        """What it asks for."""
+        tree = join_all([Where(condition) for condition in self.conditions])
+        return Not(tree) if self.is_negated else tree
 
 
 def find_numbers(text: str, ranges: Mapping[str, Range]) -> list[NumberPhrase]:
@@ -76,30 +112,22 @@ def find_numbers(text: str, ranges: Mapping[str, Range]) -> list[NumberPhrase]:
 
     What stands between quotes is text.
 
-    >>> find_numbers("films before 1990", {"year": (1930, 2020)})
-    [NumberPhrase(start=6, end=17, conditions=('year<1990',))]
-    >>> find_numbers("laptops under 1 kg", {"price": (200, 3000), "weight": (0.8, 3)})
-    [NumberPhrase(start=8, end=18, conditions=('weight<1',))]
+    >>> [phrase] = find_numbers("laptops under 1 kg", {"price": (200, 3000), "weight": (0.8, 3)})
+    >>> phrase.start, phrase.end, phrase.tree
+    (8, 18, Where(text='weight<1'))
+    >>> [phrase] = find_numbers("not in May 2020", {"bought": (2018, 2023, True)})
+    >>> phrase.tree
+    Not(part=And(parts=(Where(text='bought>=2020-05'), Where(text='bought<=2020-05'))))
     """
     phrases: list[NumberPhrase] = []
     quoted = [match.span() for match in QUOTED.finditer(text)]
+    text = _WRITTEN.sub(_iso, text)
     for form in _FORMS:
         for match in form.finditer(text):
             taken = [*quoted, *((phrase.start, phrase.end) for phrase in phrases)]
             is_taken = any(start < match.end() and match.start() < end for start, end in taken)
-            if not is_taken and (conditions := _conditions(match, text, ranges)):
-                unit = (match.groupdict().get("unit") or "").lower()
-                name_words = _words_of(conditions[0])
-                is_used = (
-                    not unit or _is_unit(unit) or any(_same(unit, part) for part in name_words)
-                )
-                end = match.end() if is_used else match.start("unit")
-                start = match.start()
-                # The field's name before it belongs to it: "bought in 2022".
-                before = _LAST_WORD.search(text[:start])
-                if before and any(_same(before[1].lower(), part) for part in name_words):
-                    start = before.start()
-                phrases.append(NumberPhrase(start, end, conditions))
+            if not is_taken and (phrase := _read(match, text, ranges)):
+                phrases.append(phrase)
     return sorted(phrases)
 
 
@@ -130,40 +158,64 @@ def other_spans(text: str, phrases: Sequence[NumberPhrase]) -> tuple[tuple[int, 
     return tuple(spans)
 
 
-def _conditions(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> tuple[str, ...]:
+def _iso(match: re.Match[str]) -> str:
+    """Return a date with the name of a month as 2021-03 or 2021-03-01, in as many characters."""
+    number = 1 + [month[:3] for month in _MONTHS].index(match["month"][:3].lower())
+    day = match["first"] or match["second"]
+    date = f"{match['year']}-{number:02}" + (f"-{int(day):02}" if day else "")
+    return date.rjust(len(match[0]))
+
+
+def _read(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> NumberPhrase | None:
+    """Return the phrase of a match, with the words before it; ``None`` where no field fits."""
     groups = match.groupdict()
-    if decade := groups.get("decade"):
-        first = int(decade) if len(decade) == 4 else 1900 + int(decade)
-        limits: Sequence[tuple[str, float]] = ((">=", first), ("<=", first + 9))
-    elif year := groups.get("year"):
-        limits = ((">=", int(year)), ("<=", int(year)))
-    elif groups.get("high"):
-        scale = groups["low_scale"] or groups["high_scale"]
-        limits = (
-            (">=", _value(groups["low"], scale)),
-            ("<=", _value(groups["high"], groups["high_scale"])),
-        )
-    else:
-        limits = ((_sign(groups), _value(groups["low"], groups.get("low_scale"))),)
-    unit, said = (groups.get("unit") or "").lower(), match[0].lower()
-    if unit in _NO_UNITS:
-        unit, said = "", said.removesuffix(unit)
+    limits = _limits(groups)
+    word, said = (groups.get("unit") or "").lower(), match[0].lower()
+    unit = "" if word in _NO_UNITS else word
+    said = said if unit else said.removesuffix(word)
     signs = ["$"] * bool(groups.get("currency")) + ["%"] * (unit == "%")
     phrase = _Phrase(
         frozenset([*_WORD.findall(said), *signs]),
         unit,
         frozenset(_WORD.findall(text.lower())),
-        tuple(value for _, value in limits),
+        tuple(value if isinstance(value, float) else float(value[:4]) for _, value in limits),
+        is_date=any(isinstance(value, str) for _, value in limits),
     )
     name = phrase.field(ranges)
     if name is None or any(value != value for value in phrase.values):
-        return ()
-    if groups.get("negation"):
-        if len(limits) > 1:
-            return ()
-        limits = [(_OPPOSITE[sign], value) for sign, value in limits]
-    factor = _factor(unit, _words_of(name))
-    return tuple(f"{name}{sign}{value * factor:.12g}" for sign, value in limits)
+        return None
+    name_words = _words_of(name)
+    is_used = not word or _is_unit(word) or any(_same(word, part) for part in name_words)
+    end = match.end() if is_used else match.start("unit")
+    start = match.start()
+    # The field's name before it belongs to it: "bought in 2022".
+    before = _LAST_WORD.search(text, 0, start)
+    if before and any(_same(before[1].lower(), part) for part in name_words):
+        start = before.start()
+    before = _BEFORE.search(text, 0, start)
+    start, is_negated = (before.start(), bool(before["negation"])) if before else (start, False)
+    if is_negated and len(limits) == 1:
+        limits, is_negated = [(_OPPOSITE[sign], value) for sign, value in limits], False
+    factor = _factor(unit, name_words)
+    conditions = (
+        f"{name}{sign}{value if isinstance(value, str) else f'{value * factor:.12g}'}"
+        for sign, value in limits
+    )
+    return NumberPhrase(start, end, tuple(conditions), is_negated)
+
+
+def _limits(groups: Mapping[str, str | None]) -> Sequence[tuple[str, float | str]]:
+    """Return signs and values: a number, or a date as 2021-03."""
+    if decade := groups.get("decade"):
+        first = float(decade) if len(decade) == 4 else 1900 + float(decade)
+        return ((">=", first), ("<=", first + 9))
+    scale = groups.get("low_scale")
+    if high := groups.get("high"):
+        low = _value(groups["low"], scale or groups["high_scale"])
+        return ((">=", low), ("<=", _value(high, groups["high_scale"])))
+    if year := groups.get("year"):
+        return ((">=", _value(year)), ("<=", _value(year)))
+    return ((_sign(groups), _value(groups["low"], scale)),)
 
 
 def _factor(unit: str, name_words: Set[str]) -> float:
@@ -174,12 +226,14 @@ def _factor(unit: str, name_words: Set[str]) -> float:
 
 def _sign(groups: Mapping[str, str | None]) -> str:
     if last := groups.get("limit"):
-        return "<=" if last.lower() in ("less", "fewer", "under", "below") else ">="
+        return "<=" if last.lower() in _LESS else ">="
     return next(sign for sign, name in _SIGNS.items() if groups.get(name))
 
 
-def _value(digits: str, scale: str | None) -> float:
-    plain = digits.rstrip(".,")
+def _value(digits: str | None, scale: str | None = None) -> float | str:
+    plain = (digits or "").rstrip(".,")
+    if re.fullmatch(_DATE, plain):
+        return plain
     # A comma before three digits separates thousands; else it is a decimal point.
     plain = re.sub(r",(?=\d{3}(?!\d))", "", plain).replace(",", ".")
     try:
@@ -194,7 +248,8 @@ class _Phrase(NamedTuple):
     words: frozenset[str]
     unit: str
     query: frozenset[str]  # all words of the query
-    values: tuple[float, ...]
+    values: tuple[float, ...]  # of a date its year
+    is_date: bool
 
     def field(self, ranges: Mapping[str, Range]) -> str | None:
         """Return the field that fits best; ``None`` where none does, or two do."""
@@ -210,12 +265,14 @@ class _Phrase(NamedTuple):
         says = any(self.words & asked for asked, _ in _FIELDS) or self.words & _TIME_WORDS
         return not says and not self.unit
 
-    def _fit(self, name: str, least: float, largest: float) -> float:
+    def _fit(self, name: str, least: float, largest: float, has_dates: bool = False) -> float:
         name_words = _words_of(name)
         factor = _factor(self.unit, name_words)
         score = float(any(least <= factor * value <= largest for value in self.values))
         is_year = all(_FIRST_YEAR <= v <= _LAST_YEAR and v == int(v) for v in self.values)
         may_be_year = least >= _FIRST_YEAR and largest <= _LAST_YEAR
+        if self.is_date and not has_dates:
+            return 0.0
         if is_year and self.words & _YEAR_WORDS and (name_words & _YEAR_NAMES or may_be_year):
             score += 2
         elif may_be_year and not is_year:

@@ -19,7 +19,7 @@ from boolattn.query.rewriting import (
     is_request,
     mixes_operators,
     read_negated_form,
-    resolve_double_negation,
+    rewrite,
     split_at_and,
 )
 from boolattn.query.structure import in_words, is_contradiction
@@ -108,15 +108,15 @@ class Reading:
             rest, spans = join_all([Atom(words(text, others)), *self.added]), (others, *spans[1:])
         elif self.text == EVERYTHING_BUT.strip():  # nothing but numbers was typed
             spans = ((), *spans[1:])
-        pairs = [(phrase[:2], condition) for phrase in phrases for condition in phrase.conditions]
-        tree = join_all([rest, *(Where(condition) for _, condition in pairs)])
+        tree = join_all([rest, *(phrase.tree for phrase in phrases)])
+        added = [(phrase[:2],) for phrase in phrases for _ in phrase.conditions]
         return replace(
             self,
             text=text,
             wording=in_words(rest),
             tree=tree,
             parsed=tree,
-            spans=(*spans, *((span,) for span, _ in pairs)),
+            spans=(*spans, *added),
         )
 
     def as_phrase(self, reason: str) -> Reading:
@@ -177,7 +177,7 @@ def read_queries(
         _check_text(text, may_be_empty=bool(options.added))
     if not options.compose:
         return [_read_plain(text, options) for text in texts]
-    plain = [resolve_double_negation(text) for text in texts if not options.uses_syntax(text)]
+    plain = [rewrite(text) for text in texts if not options.uses_syntax(text)]
     parsed = zip(plain, _parse(plain, parser), strict=True)
     return [
         _read_explicit(text, options)
@@ -235,15 +235,6 @@ def _without_prefix(output: ParserOutput, text: str) -> ParserOutput | None:
     return replace(output, parsed=replace(parsed, operands=((), *moved)))
 
 
-def read_trees(trees: Sequence[QueryTree], texts: Sequence[str] | None = None) -> list[Reading]:
-    """Return readings of trees; ``texts`` is their wording, by default the tree in words."""
-    wordings = [in_words(tree) for tree in trees] if texts is None else texts
-    return [
-        Reading(wording, wording, tree, tree, is_explicit=True)
-        for tree, wording in zip(trees, wordings, strict=True)
-    ]
-
-
 def _read_parsed(
     text: str, parsable: str, output: ParserOutput, parser: Parser | None, options: ReadingOptions
 ) -> Reading:
@@ -290,12 +281,11 @@ def _doubted(reading: Reading, reason: str) -> Reading:
 
 
 def _with_negated_form(text: str, output: ParserOutput) -> ParserOutput:
-    """Read what the parser left as one operand, and is a known form of negation."""
-    is_left = output.parsed is None or output.parsed.is_plain
-    if not is_left or output.reason == KNOWN_PHRASE:
-        return output
-    parsed = read_negated_form(text)
-    return output if parsed is None else ParserOutput(parsed)
+    """Read a known form of negation, which the parser may have left as one operand."""
+    is_parsed = output.parsed is not None and not output.parsed.is_plain
+    parsed = read_negated_form(text, is_parsed=is_parsed)
+    is_known = output.reason == KNOWN_PHRASE
+    return output if parsed is None or is_known else ParserOutput(parsed)
 
 
 def _read_explicit(text: str, options: ReadingOptions) -> Reading:

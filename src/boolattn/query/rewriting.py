@@ -26,13 +26,10 @@ _LACKING = (
     r"exclud(?:e|es|ing)|omit(?:s|ting)?)"
 )
 #: "desserts that are not without eggs", "nothing but desserts", "pasta that isn't meat-free".
-_DOUBLE = (
-    re.compile(
-        rf"{_THAT}(?:\s+|^){_NOT}(?:\s+{_VERB})?\s+{_LACKING}\s+|"
-        r"^\s*nothing\s+(?:but|except|other\s+than)\s+",
-        re.IGNORECASE,
-    ),
-    re.compile(rf"{_THAT}(?:\s+|^){_NOT}(?:\s+{_VERB})?\s+(?=[^\W\d_]+[\s-]free\b)", re.IGNORECASE),
+_DOUBLE = re.compile(
+    rf"{_THAT}(?:\s+|^){_NOT}(?:\s+{_VERB})?\s+(?:{_LACKING}\s+|(?=[^\W\d_]+(?P<free>[\s-]free)\b))|"
+    r"^\s*nothing\s+(?:but|except|other\s+than)\s+",
+    re.IGNORECASE,
 )
 #: "no breakfast without cheese" is one with cheese.
 _NOT_WITHOUT = re.compile(
@@ -42,7 +39,13 @@ _NOT_WITHOUT = re.compile(
     re.IGNORECASE,
 )
 _HOLD = re.compile(r"(?<=[\w,] )hold\s(?=the\s)", re.IGNORECASE)
-_FREE = re.compile(r"(?P<word>[^\W\d_]+)[\s-]free\b", re.IGNORECASE)
+_PREPOSITION = r"(?:about|at|by|for|from|in|near|of|on|with)\b"
+#: "tools (not in the attic)".
+_ASIDE = re.compile(rf"(?<=\w)\s\((not\s+{_PREPOSITION}[^()]*)\)(?=\s*$)", re.IGNORECASE)
+#: "all books" are books. "All Saints" may be a name, and "all weather jackets" are no jackets.
+_ALL = re.compile(r"\s*[Aa]ll\s+(?:(?:of\s+)?(?:the|my|our)\s+(?=[a-z ]+$)|(?=[a-z]+[^s\W]s\s*$))")
+#: Words that are all written with a capital letter, as in a title.
+_CAPITALS = re.compile(r"\s*(?:[A-Z][\w'\u2019-]*(?:\s+|$)){3,}")
 _POLITE = (
     r"(?:(?:hi|hello|hey|please|pls|ok|okay|so|just|but|and|sorry|thanks|show\s+me|give\s+me|"
     r"find\s+me|i\s+(?:want|need)|i(?:\s+woul|['\u2019])d\s+like)\b[\s,!:.-]*)*"
@@ -61,33 +64,28 @@ _EXCLUDES = re.compile(
 )
 
 
-def resolve_double_negation(text: str) -> str:
-    """Return a text without pairs of negations that cancel each other.
+def rewrite(text: str) -> str:
+    """Return a text whose pairs of negations that cancel each other are gone, and the like.
 
-    >>> resolve_double_negation("desserts that are not without eggs")
-    'desserts AND                  eggs'
-    >>> resolve_double_negation("pasta that isn't meat-free")
-    'pasta AND        meat     '
+    >>> rewrite("desserts that are not without eggs"), rewrite("pasta that isn't meat-free")
+    ('desserts AND                  eggs', 'pasta AND        meat     ')
+    >>> rewrite("tools (not in the attic)"), rewrite("all books")
+    ('tools, not in the attic ', '    books')
     """
     text = _HOLD.sub("sans ", text)
+    text = _ASIDE.sub(r", \1 ", text)
+    if match := _ALL.match(text):
+        text = " " * match.end() + text[match.end() :]
     if (match := _NOT_WITHOUT.match(text)) and not find_cues(match["wanted"]):
         start, (first, last) = match.start("wanted"), match.span("lacking")
         return " " * start + text[start:first] + "AND ".ljust(last - first) + text[last:]
-    lacking, free = _DOUBLE
-    for match in lacking.finditer(text):
-        text = _filled(text, *match.span())
-    while match := free.search(text):
-        word = _FREE.match(text, match.end())
-        if word is None:
-            break
-        text = _filled(text, *match.span())
-        end = word.end("word")
-        text = text[:end] + " " * (word.end() - end) + text[word.end() :]
+    for match in _DOUBLE.finditer(text):
+        start, end = match.span()
+        text = text[:start] + (" AND " if start else " ").ljust(end - start) + text[end:]
+        if match["free"]:
+            first, last = match.span("free")
+            text = text[:first] + " " * (last - first) + text[last:]
     return text
-
-
-def _filled(text: str, start: int, end: int) -> str:
-    return text[:start] + (" AND " if start else " ").ljust(end - start) + text[end:]
 
 
 def split_at_and(text: str) -> ParsedQuery:
@@ -105,7 +103,7 @@ def after_everything(text: str) -> str | None:
     >>> after_everything("please no fish"), after_everything("no-bake cookies")
     ('everything        no fish', None)
     """
-    if (match := _EXCLUDES.match(text)) is None:
+    if (match := _EXCLUDES.match(text)) is None or _CAPITALS.fullmatch(text):
         return None
     start = match.start("cue") if match["cue"] else match.end()
     return EVERYTHING_BUT + " " * start + text[start:]
@@ -167,11 +165,15 @@ _FORMS = tuple(
         # "If not for you" and "he is not in" exclude nothing.
         r"(?!but\b|.*(?<!that\s)(?<!which\s)\b(?:am|are|ask|be|if|is|me|or|was|were|why)\s+not\b)"
         rf"\s*{_REST}(?:,|\s+-)?\s+(?:but\s+)?(?:(?:that|which)\s+(?:is|are)\s+)?not\s+"
-        r"(?:about|at|by|for|from|in|near|of|on|with)\s+(?:(?:an?|any|the)\s+)?"
-        r"(?P<negated>[^,;.!?]+?)",
+        rf"{_PREPOSITION}\s+(?:(?:an?|any|the)\s+)?(?P<negated>[^,;.!?]+?)",
+        # "books I have not read yet".
+        rf"(?!how\b|if\b|wh\w+\b)\s*{_REST},?\s+(?:(?:that|which)\s+)?(?:i|we)\s*"
+        r"(?:(?:\s(?:have|had|did)|['\u2019]ve)(?:\s+not|n['\u2019]?t)|(?:(?:\s(?:have|had)|['\u2019]ve)\s+|\s)never)\s+"
+        r"(?!been\b|had\b|got\b)(?P<negated>[^\W\d_]+)(?:\s+(?:yet|before))?",
         # "Everything but the Girl" is a name.
-        rf"\s*(?:\w+\s+me\s+)?(?P<positive>{EVERYTHING})\s+(?:but(?!\s+the\b)|except(?:\s+for)?|"
-        r"other\s+than)\s+(?P<negated>[^,;.!?]+?)",
+        rf"\s*(?:[^,;.!?]*\b(?:find|give|have|like|list|need|see|show|want)\s+(?:me\s+)?)?"
+        rf"(?P<positive>{EVERYTHING})\s+(?:but(?!\s+the\b)|(?:except|apart\s+from|other\s+than)"
+        r"(?:\s+for)?)\s+(?P<negated>[^,;.!?]+?)",
     )
 )
 #: Somebody speaks for himself or asks; a passage of a document seldom does.
@@ -193,16 +195,16 @@ _EMPTY = frozenset(
 _MOST_WORDS = 90
 
 
-def read_negated_form(text: str) -> ParsedQuery | None:
-    """Read a query of a known form; ``None`` for any other.
+def read_negated_form(text: str, *, is_parsed: bool = False) -> ParsedQuery | None:
+    """Read a query of a known form; ``None`` for any other, and where a parse may be better.
 
     >>> text = "jobs in Leeds with no experience needed"
     >>> read_negated_form(text).tree(text)
     And(parts=(Atom(text='jobs in Leeds'), Not(part=Atom(text='experience'))))
     >>> read_negated_form("hands-free kit")
     """
-    for form in _FORMS:
-        if match := form.match(text):
+    for form in _FORMS[-1:] if is_parsed else _FORMS:
+        if (match := form.match(text)) and not (is_parsed and find_cues(match["negated"])):
             names = sorted(("positive", "negated"), key=match.start)
             operands = tuple((match.span(name),) for name in names)
             is_negated = tuple(name == "negated" for name in names)

@@ -14,7 +14,6 @@ from boolattn.query.tree import (
     Not,
     Or,
     QueryTree,
-    atoms,
     operators_of,
     signed_atoms,
 )
@@ -54,11 +53,6 @@ def operand_signs(tree: QueryTree) -> Iterator[int]:
     [1, -1, -1]
     """
     return (sign for _, sign in signed_atoms(tree))
-
-
-def negated_atoms(tree: QueryTree) -> Iterator[Atom]:
-    """Yield the operands under an odd number of ``Not``."""
-    return (atom for atom, sign in signed_atoms(tree) if sign < 0)
 
 
 def in_words(tree: QueryTree) -> str:
@@ -107,8 +101,9 @@ def truth(tree: QueryTree, operands: Iterable[Any]) -> Any:  # noqa: ANN401 - se
 
 def is_contradiction(tree: QueryTree) -> bool:
     """Return whether no document can satisfy a tree, as in "A AND NOT A"."""
-    names = [_key(atom) for atom in atoms(tree)]
-    if not set(names) & {_key(atom) for atom in negated_atoms(tree)}:
+    signed = [(_key(atom), sign) for atom, sign in signed_atoms(tree)]
+    names = [name for name, _ in signed]
+    if not set(names) & {name for name, sign in signed if sign < 0}:
         return False
     different = sorted(set(names))
     if len(different) == len(names) or len(different) > _MAX_CHECKED:

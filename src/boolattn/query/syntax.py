@@ -20,6 +20,7 @@ import re
 from typing import TYPE_CHECKING
 
 from boolattn.errors import QueryError, QuerySyntaxError
+from boolattn.query.structure import truth
 from boolattn.query.tokens import (
     FIELD_NAME,
     OPERATOR_WORDS,
@@ -42,7 +43,7 @@ from boolattn.query.tree import (
     join_any,
     negate,
     operand,
-    positive_part,
+    signed_atoms,
 )
 from boolattn.settings import checked
 
@@ -169,7 +170,9 @@ def is_anchored(tree: QueryTree) -> bool:
 
     "NOT moths" and "Borneo OR NOT moths" are not anchored: nearly everything satisfies them.
     """
-    return positive_part(tree) is not None
+    # True where no operand matches and no condition holds as it must.
+    operands = [isinstance(atom, Where) and sign < 0 for atom, sign in signed_atoms(tree)]
+    return not truth(tree, operands)
 
 
 def anchored(tree: QueryTree) -> QueryTree:

@@ -166,33 +166,6 @@ def atoms(query: QueryTree) -> Iterator[Atom]:
     return (atom for atom, _ in signed_atoms(query))
 
 
-def positive_part(query: QueryTree, *, is_negated: bool = False) -> QueryTree | None:
-    """Return the tree without its negated parts; ``None`` where nothing is left.
-
-    An OR with a negated part has no positive part. A condition stays: it selects either way.
-
-    >>> positive_part(And((Atom("a"), Or((Atom("b"), Atom("c"))), Not(Atom("d")))))
-    And(parts=(Atom(text='a'), Or(parts=(Atom(text='b'), Atom(text='c')))))
-    >>> positive_part(And((Atom("a"), Not(And((Atom("b"), Not(Atom("c"))))))))
-    Atom(text='a')
-    """
-    match query:
-        case Where():
-            return Not(query) if is_negated else query
-        case Atom():
-            return None if is_negated else query
-        case Not(part):
-            return positive_part(part, is_negated=not is_negated)
-        case And(parts) | Or(parts):
-            # De Morgan: not (a and b) is (not a) or (not b).
-            is_all = isinstance(query, And) != is_negated
-            positive = [positive_part(part, is_negated=is_negated) for part in parts]
-            rest = tuple(part for part in positive if part is not None)
-            if not rest or (not is_all and len(rest) < len(positive)):
-                return None
-            return rest[0] if len(rest) == 1 else (And if is_all else Or)(rest)
-
-
 def join_all(nodes: Sequence[QueryTree]) -> QueryTree:
     """Join parts by AND; nested ones are flattened: "(A AND B) AND C" has three parts."""
     return _joined(And, nodes)

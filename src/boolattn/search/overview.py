@@ -129,7 +129,7 @@ def _facets(
     """Return the fields whose values have at least so many documents, on average."""
     facets, ranges = [], number_ranges(fields)
     for name, (n_documents, n_different, frequent, is_exact) in counts.items():
-        low, high = ranges.get(name, (0.0, 0.0))
+        low, high = ranges.get(name, (0.0, 0.0))[:2]
         is_range = low < high and n_different > min(len(frequent), n_documents / least)
         if is_range and _filter_text(name, 1):
             is_date = not fields[name].numbers

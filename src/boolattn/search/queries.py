@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from boolattn.kinds.lexicon import load_kinds
 from boolattn.query.numbers import find_numbers, without_numbers
 from boolattn.query.reading import ReadingOptions, read_queries
-from boolattn.query.syntax import added_operands
+from boolattn.query.syntax import added_operands, unparse
 from boolattn.search.spelling import correct_cues, correct_spelling
 from boolattn.stores.filters import number_ranges
 
@@ -86,9 +86,9 @@ class QueryReader:
         phrases = find_numbers(text, number_ranges(self.reader.fields()))
         if not phrases or self.reader.has_title(text):
             return []
-        for start, end, conditions in phrases:
-            read_as = " and ".join(conditions)
-            note = f"{text[start:end].strip()!r} was read as {read_as}; between quotes it is text"
+        for phrase in phrases:
+            typed = text[phrase.start : phrase.end].strip()
+            note = f"{typed!r} was read as {unparse(phrase.tree)}; between quotes it is text"
             self.notes.setdefault(text, []).append(note)
         return phrases
 

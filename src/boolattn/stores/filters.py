@@ -29,6 +29,7 @@ from boolattn.stores.values import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from boolattn.query.numbers import Range
     from boolattn.query.tree import QueryTree
     from boolattn.stores.values import Value
 
@@ -56,15 +57,15 @@ class Field(NamedTuple):
     dates: tuple[float, float] | None = None  # seconds since 1970
 
 
-def number_ranges(fields: Mapping[str, Field]) -> dict[str, tuple[float, float]]:
+def number_ranges(fields: Mapping[str, Field]) -> dict[str, Range]:
     """Return the least and largest number of each field; of dates their years."""
-    ranges = {}
+    ranges: dict[str, Range] = {}
     for name, field in fields.items():
         if field.numbers:
             ranges[name] = field.numbers
         elif field.dates:
             first, last = (float(1970 + seconds // _YEAR) for seconds in field.dates)
-            ranges[name] = (first, last)
+            ranges[name] = (first, last, True)
     return ranges
 
 

@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from torch import Tensor
 
+    from boolattn.data.labelled_queries import LabelledQuery
     from boolattn.query.decoding import ParserOutput
-    from boolattn.query.parsed_query import LabelledQuery, ParsedQuery
+    from boolattn.query.parsed_query import ParsedQuery
 
 HELD_OUT = "held_out"
 _MEASURES = ("structure", "operands", "word_f1", "left_alone")
