@@ -27,13 +27,14 @@ from sentence_transformers.util import batch_to_device
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel
+from boolattn.encoder.tower_config import TowerConfig
 from boolattn.errors import ConfigError, GateError, MissingDataError
 from boolattn.files import scratch_folder
 from boolattn.plugin.install import NAME, hooks_of
 from boolattn.plugin.storage import FILE
 from boolattn.plugin.storage import load as load_attached
 from boolattn.plugin.strict import strict_loading
-from boolattn.settings import build, check_types, checked
+from boolattn.settings import build, checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,28 +45,6 @@ if TYPE_CHECKING:
     from boolattn.attention.config import BoolAttnConfig
 
 DOCUMENT = "document"
-POOLINGS = ("mean", "cls")
-SIMILARITIES = ("cosine", "dot")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TowerConfig:
-    """Settings of two towers."""
-
-    pooling: str = "mean"  # ``mean`` over a text's tokens, or its first token (``cls``)
-    is_shared: bool = True  # whether both towers use the same weights
-    similarity: str = "cosine"  # ``cosine``, with vectors of length 1, or ``dot``
-    query_length: int = 64  # most tokens of a query
-    document_length: int = 256  # most tokens of a document
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        for name, choices in (("pooling", POOLINGS), ("similarity", SIMILARITIES)):
-            if (value := getattr(self, name)) not in choices:
-                raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
-        for name in ("query_length", "document_length"):
-            if (value := getattr(self, name)) < 3:
-                raise ConfigError(f"{name} must be at least 3; got {value}")
 
 
 @checked
