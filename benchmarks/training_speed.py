@@ -176,6 +176,8 @@ class _Silent:
 
     def add_scalar(self, *_: object) -> None: ...
 
+    def close(self) -> None: ...
+
 
 def measure(
     variant: Variant, preset: Preset, corpus: Corpus, options: argparse.Namespace

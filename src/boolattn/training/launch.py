@@ -80,19 +80,20 @@ def pretrain(preset: Preset, launch: Launch) -> dict[str, float]:
 def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Result:
     """Train two towers; ``corpus`` is an open data set."""
     require_gpu(preset)
-    state = processes()
     torch.manual_seed(preset.train.seed)
+    dataset = corpus.dataset if corpus else open_data(preset, launch.data)
+    towers = make_towers(preset, launch.pretrained)
+    freeze(towers, preset.train)
+    # After the towers: of several processes only the first can write a model's files.
+    state = processes()
     if preset.model.use_plugin and launch.pretrained is None and state.is_main_process:
         logger.warning(
             "BoolAttn starts untrained: the paper's pretraining is skipped. To have it: boolattn "
             "pretrain --preset %s --out heads, then train with --pretrained heads/model",
             preset.name,
         )
-    dataset = corpus.dataset if corpus else open_data(preset, launch.data)
     run = RunFolder(launch.out, is_main=state.is_main_process)
     run.open(preset, data_hashes(dataset), command=launch.command, resume=launch.resume)
-    towers = make_towers(preset, launch.pretrained)
-    freeze(towers, preset.train)
     if corpus is None:
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
     steps = make_steps(preset, corpus, launch.rankings)
